@@ -183,7 +183,7 @@ impl OctaviaBalancers {
         for (number, family) in families.iter().enumerate() {
             match (number, of(*family)) {
                 (0, found) => {
-                    place.subnet = place.subnet.take().or_else(|| Some(found?.id.clone()))
+                    place.subnet = place.subnet.take().or_else(|| Some(found?.id.clone()));
                 }
                 (_, Some(found)) => {
                     let (subnet_id, ip_address) = (found.id.clone(), None);

@@ -1,7 +1,7 @@
 //! Changes members, and nothing else: by one pool per call.
 
 use ccm_base::clock;
-use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, Progress};
+use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, Progress, Waiting};
 
 use super::{
     super::lbaas::{BalancerRow, Child, Provisioning},
@@ -25,26 +25,10 @@ impl OctaviaBalancers {
         rows: &Rows,
         call: Call,
     ) -> Result<Progress<Option<String>>, CloudError> {
-        let Some(row) = rows.get(&change.id)? else {
-            let what = format!("the project has no load balancer {}", change.id);
-            let error = CloudError::new(ErrorKind::NotFound, what);
-            return Err(error.about(format!("load balancer {}", change.id)));
+        let row = match changeable(change, rows)? {
+            Ok(row) => row,
+            Err(waiting) => return Ok(Progress::InProgress(waiting)),
         };
-        if !title::is_ours(row, &change.owner) {
-            return Err(not_ours(row, &change.owner));
-        }
-        match row.provisioning_status {
-            Provisioning::Active => {}
-            Provisioning::Error | Provisioning::Deleted => {
-                let what = format!("load balancer {} is in ERROR and is replaced first", row.id);
-                let error = CloudError::new(ErrorKind::Unavailable, what);
-                return Err(error.about(format!("load balancer {}", row.id)));
-            }
-            Provisioning::PendingDelete | Provisioning::Pending(_) => {
-                let more = Some("members follow");
-                return Ok(Progress::InProgress(ingress::waiting(row, more, clock::wall())));
-            }
-        }
         let mut pools = match self.memory.pools(&row.id) {
             Some(pools) => pools,
             None => self.pools(row, call).await?,
@@ -109,6 +93,31 @@ impl OctaviaBalancers {
             (pool.id.clone(), known)
         });
         Ok(pools.collect())
+    }
+}
+
+/// The load balancer whose members may be changed now, or what is waited for.
+fn changeable<'a>(
+    change: &MemberChange,
+    rows: &'a Rows,
+) -> Result<Result<&'a BalancerRow, Waiting>, CloudError> {
+    let about = |error: CloudError| error.about(format!("load balancer {}", change.id));
+    let Some(row) = rows.get(&change.id)? else {
+        let what = format!("the project has no load balancer {}", change.id);
+        return Err(about(CloudError::new(ErrorKind::NotFound, what)));
+    };
+    if !title::is_ours(row, &change.owner) {
+        return Err(not_ours(row, &change.owner));
+    }
+    match row.provisioning_status {
+        Provisioning::Active => Ok(Ok(row)),
+        Provisioning::Error | Provisioning::Deleted => {
+            let what = format!("load balancer {} is in ERROR and is replaced first", row.id);
+            Err(about(CloudError::new(ErrorKind::Unavailable, what)))
+        }
+        Provisioning::PendingDelete | Provisioning::Pending(_) => {
+            Ok(Err(ingress::waiting(row, Some("members follow"), clock::wall())))
+        }
     }
 }
 

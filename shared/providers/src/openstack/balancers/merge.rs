@@ -51,7 +51,9 @@ pub(super) struct Shape<'a> {
 /// The port of most members.
 pub(super) fn usual_port(members: &[SeenMember]) -> Option<u16> {
     let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
-    members.iter().for_each(|member| *counts.entry(member.port).or_default() += 1);
+    for member in members {
+        *counts.entry(member.port).or_default() += 1;
+    }
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(port, _)| port)
 }
 

@@ -90,7 +90,9 @@ pub(super) fn nodes(pools: &BTreeMap<String, Vec<SeenMember>>) -> Arc<[Member]> 
             members.iter().map(|one| (names::node(&one.name).to_owned(), one.address)).collect();
         own.sort_unstable();
         own.dedup();
-        own.into_iter().for_each(|key| *found.entry(key).or_default() += 1);
+        for key in own {
+            *found.entry(key).or_default() += 1;
+        }
     }
     let whole = found.into_iter().filter(|(_, count)| *count == filled);
     let member = |((node, address), _): ((String, IpAddr), usize)| Member {

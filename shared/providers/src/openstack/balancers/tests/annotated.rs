@@ -3,13 +3,15 @@
 use ccm_cloud::{IpFamily, IpMode, Member, Traffic};
 use serde_json::{Value, json};
 
-use super::rig::{Rig, addresses, annotated, changed, members, wanted, with};
+use super::rig::{Rig, addresses, annotated, changed, members, number, wanted, with};
 use crate::openstack::scripted::{port as server_port, uuid};
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
 /// Annotations, and what Octavia shows after them: kind, field and value.
-fn cases() -> Vec<(Vec<(&'static str, &'static str)>, &'static str, &'static str, Value)> {
+type Case = (Vec<(&'static str, &'static str)>, &'static str, &'static str, Value);
+
+fn cases() -> Vec<Case> {
     let monitor = ("enable-health-monitor", "true");
     vec![
         (vec![("connection-limit", "100")], "listeners", "connection_limit", json!(100)),
@@ -331,8 +333,7 @@ async fn both_families_where_octavia_has_them() {
     let mut six = changed(&wanted("web"), |it| it.families = vec![IpFamily::V6]);
     let with_six = |member: &Member| {
         let mut member = member.clone();
-        let number = member.node.clone();
-        let six = format!("2001:db8::{}", &number[9..]);
+        let six = format!("2001:db8::{}", number(&member.node));
         member.addresses.push(ccm_cloud::NodeAddress::new(ccm_cloud::AddressKind::InternalIp, six));
         member
     };

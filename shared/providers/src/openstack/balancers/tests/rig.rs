@@ -264,8 +264,7 @@ impl Rig {
         let world = self.cloud.world.lock();
         let of = |pool: &Value| -> Vec<u8> {
             let own = world.octavia.members.iter().filter(|row| row["_pool"] == pool["id"]);
-            let mut all: Vec<u8> =
-                own.map(|row| row["name"].as_str().unwrap()[5..].parse().unwrap()).collect();
+            let mut all: Vec<u8> = own.map(|row| number(row["name"].as_str().unwrap())).collect();
             all.sort_unstable();
             all
         };
@@ -335,6 +334,11 @@ impl Rig {
             _ => octavia.monitors.clone(),
         }
     }
+}
+
+/// The number of a node, by its name.
+pub fn number(node: &str) -> u8 {
+    node.strip_prefix("node-").unwrap().parse().unwrap()
 }
 
 pub fn change(wanted: &Wanted, id: &str, members: Members) -> MemberChange {
