@@ -110,7 +110,12 @@ fn entries<'a>(
         let seen = current.iter().find(at);
         add(Entry { name: &member.node, address, port: shape.port, seen });
     }
-    let old_port = usual_port(current);
+    let is_node = |seen: &SeenMember| {
+        let node = names::node(&seen.name);
+        present.contains_key(node) || is_absent(node)
+    };
+    let nodes: Vec<SeenMember> = current.iter().filter(|seen| is_node(seen)).cloned().collect();
+    let old_port = usual_port(&nodes);
     for seen in current {
         let node = names::node(&seen.name);
         let stays = match present.get(node) {
@@ -121,7 +126,7 @@ fn entries<'a>(
             None => !is_absent(node),
         };
         if stays {
-            // The port of all members has changed, so it is the stranger's as well.
+            // The port of the nodes has changed, so it is the stranger's as well.
             let moves = Some(seen.port) == old_port;
             let port = if moves { shape.port } else { seen.port };
             add(Entry { name: &seen.name, address: seen.address, port, seen: Some(seen) });
