@@ -156,11 +156,11 @@ fn no_tls(listener: &Listener) -> CloudError {
 fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step> {
     let stored = names::digest(&seen.row.tags);
     let is_stale = stored != Some(goal.digest);
-    let is_new = goal.digest.differs_from(stored) || changes && is_stale;
+    let records = goal.digest.differs_from(stored) || changes && is_stale;
     let has = |tag: &&String| !seen.row.tags.contains(tag);
     let missing: Vec<String> = goal.tags.iter().filter(has).cloned().collect();
     let lacks_name = !seen.row.tags.iter().any(|tag| tag == name);
-    if !is_new && missing.is_empty() && !lacks_name {
+    if !records && missing.is_empty() && !lacks_name {
         return None;
     }
     let mut tags: Vec<String> = seen
@@ -172,9 +172,9 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
         .collect();
     tags.extend(lacks_name.then(|| name.to_owned()));
     tags.extend(missing);
-    let digest = if is_new { Some(goal.digest) } else { stored };
+    let digest = if records { Some(goal.digest) } else { stored };
     tags.extend(digest.map(names::digest_tag));
-    let line = match is_new {
+    let line = match records {
         true => {
             format!("record with load balancer {} that this configuration is applied", seen.row.id)
         }

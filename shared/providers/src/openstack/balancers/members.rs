@@ -1,7 +1,7 @@
 //! Changes members, and nothing else: by one pool per call.
 
 use ccm_base::clock;
-use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, Progress, Waiting};
+use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, Progress};
 
 use super::{
     super::lbaas::{BalancerRow, Child, Provisioning},
@@ -25,57 +25,85 @@ impl OctaviaBalancers {
         rows: &Rows,
         call: Call,
     ) -> Result<Progress<Option<String>>, CloudError> {
-        let row = match changeable(change, rows)? {
-            Ok(row) => row,
-            Err(waiting) => return Ok(Progress::InProgress(waiting)),
+        let Some(row) = rows.get(&change.id)? else {
+            let what = format!("the project has no load balancer {}", change.id);
+            let error = CloudError::new(ErrorKind::NotFound, what);
+            return Err(error.about(format!("load balancer {}", change.id)));
         };
+        if !title::is_ours(row, &change.owner) {
+            return Err(not_ours(row, &change.owner));
+        }
+        match row.provisioning_status {
+            Provisioning::Active => {}
+            Provisioning::Error | Provisioning::Deleted => {
+                let what = format!("load balancer {} is in ERROR and is replaced first", row.id);
+                let error = CloudError::new(ErrorKind::Unavailable, what);
+                return Err(error.about(format!("load balancer {}", row.id)));
+            }
+            Provisioning::PendingDelete | Provisioning::Pending(_) => {
+                let more = Some("members follow");
+                return Ok(Progress::InProgress(ingress::waiting(row, more, clock::wall())));
+            }
+        }
         let mut pools = match self.memory.pools(&row.id) {
             Some(pools) => pools,
             None => self.pools(row, call).await?,
         };
-        let selector = annotations::selector(&change.settings, &self.options);
-        let given = annotations::member_subnet(&change.settings, &self.options);
-        let subnet = given.or_else(|| row.vip_subnet_id.clone());
         let count = pools.len();
         let ids: Vec<String> = pools.keys().cloned().collect();
-        for (number, id) in ids.into_iter().enumerate() {
-            let Some(pool) = pools.get_mut(&id) else { continue };
-            let members = &mut pool.members;
-            let family = row.vip_address.map_or(IpFamily::V4, IpFamily::of);
-            let shape = |members: &[SeenMember]| {
-                let port = usual_port(members)?;
-                let subnet = subnet.as_deref();
-                let monitor_port = usual_check(members);
-                Some(Shape { port, family, selector: &selector, subnet, monitor_port })
-            };
-            let differing =
-                |members: &[SeenMember]| changed(members, &change.members, shape(members)?);
-            // A pool without members does not show their port: the next full look finds it.
-            let Some(mut wanted) = differing(members) else { continue };
+        for (number, id) in ids.iter().enumerate() {
             let line = format!("members of pool {} of {count}", number + 1);
-            if pool.is_left_pending {
-                pool.is_left_pending = false;
-                self.octavia.update_child(Child::Pool, &id, unchanged(&pool.name), call).await?;
-                self.memory.keep_pools(&row.id, pools);
-                return Ok(Progress::InProgress(waiting(row, format!("{line} become changeable"))));
+            if let Some(line) = self.set_pool(row, id, &mut pools, change, line, call).await? {
+                return Ok(Progress::InProgress(waiting(row, line)));
             }
-            if needs_details(members, &change.members, pool.is_http) {
-                *members = self.details(&id, call).await?;
-                let Some(again) = differing(members) else { continue };
-                wanted = again;
-            }
-            let after: Option<Vec<SeenMember>> = wanted.iter().map(written).collect();
-            self.memory.forget_pools(&row.id);
-            self.octavia.set_members(&id, wanted, call).await?;
-            if let Some(after) = after {
-                *members = after;
-                self.memory.keep_pools(&row.id, pools);
-            }
-            return Ok(Progress::InProgress(waiting(row, line)));
         }
         self.memory.forget_pools(&row.id);
         let version = row.updated_at.clone().or_else(|| row.created_at.clone());
         Ok(Progress::Done(version))
+    }
+
+    /// Changes the members of one pool. Returns what is done; None if nothing is to be.
+    async fn set_pool(
+        &self,
+        row: &BalancerRow,
+        id: &str,
+        pools: &mut Pools,
+        change: &MemberChange,
+        line: String,
+        call: Call,
+    ) -> Result<Option<String>, CloudError> {
+        let selector = annotations::selector(&change.settings, &self.options);
+        let given = annotations::member_subnet(&change.settings, &self.options);
+        let subnet = given.or_else(|| row.vip_subnet_id.clone());
+        let family = row.vip_address.map_or(IpFamily::V4, IpFamily::of);
+        let differing = |members: &[SeenMember]| {
+            let (port, monitor_port) = (usual_port(members)?, usual_check(members));
+            let subnet = subnet.as_deref();
+            let shape = Shape { port, family, selector: &selector, subnet, monitor_port };
+            changed(members, &change.members, shape)
+        };
+        let Some(pool) = pools.get_mut(id) else { return Ok(None) };
+        // A pool without members does not show their port: the next full look finds it.
+        let Some(mut wanted) = differing(&pool.members) else { return Ok(None) };
+        if pool.is_left_pending {
+            pool.is_left_pending = false;
+            self.octavia.update_child(Child::Pool, id, unchanged(&pool.name), call).await?;
+            self.memory.keep_pools(&row.id, pools.clone());
+            return Ok(Some(format!("{line} become changeable")));
+        }
+        if needs_details(&pool.members, &change.members, pool.is_http) {
+            pool.members = self.details(id, call).await?;
+            let Some(again) = differing(&pool.members) else { return Ok(None) };
+            wanted = again;
+        }
+        let after: Option<Vec<SeenMember>> = wanted.iter().map(written).collect();
+        self.memory.forget_pools(&row.id);
+        self.octavia.set_members(id, wanted, call).await?;
+        if let Some(after) = after {
+            pool.members = after;
+            self.memory.keep_pools(&row.id, pools.clone());
+        }
+        Ok(Some(line))
     }
 
     /// The members of the pools that were made for the load balancer.
@@ -93,31 +121,6 @@ impl OctaviaBalancers {
             (pool.id.clone(), known)
         });
         Ok(pools.collect())
-    }
-}
-
-/// The load balancer whose members may be changed now, or what is waited for.
-fn changeable<'a>(
-    change: &MemberChange,
-    rows: &'a Rows,
-) -> Result<Result<&'a BalancerRow, Waiting>, CloudError> {
-    let about = |error: CloudError| error.about(format!("load balancer {}", change.id));
-    let Some(row) = rows.get(&change.id)? else {
-        let what = format!("the project has no load balancer {}", change.id);
-        return Err(about(CloudError::new(ErrorKind::NotFound, what)));
-    };
-    if !title::is_ours(row, &change.owner) {
-        return Err(not_ours(row, &change.owner));
-    }
-    match row.provisioning_status {
-        Provisioning::Active => Ok(Ok(row)),
-        Provisioning::Error | Provisioning::Deleted => {
-            let what = format!("load balancer {} is in ERROR and is replaced first", row.id);
-            Err(about(CloudError::new(ErrorKind::Unavailable, what)))
-        }
-        Provisioning::PendingDelete | Provisioning::Pending(_) => {
-            Ok(Err(ingress::waiting(row, Some("members follow"), clock::wall())))
-        }
     }
 }
 

@@ -139,7 +139,7 @@ proptest! {
         let places: BTreeSet<_> = after.iter().map(|it| (it.address, it.port)).collect();
         prop_assert_eq!(places.len(), after.len());
         let named = |name: &str| {
-            let number: u8 = name[1..].parse().unwrap();
+            let number: u8 = name.trim_start_matches('n').parse().unwrap();
             present.contains(&number) || absent.contains(&number)
         };
         for stranger in current.iter().filter(|it| !named(&it.name)) {

@@ -3,7 +3,7 @@
 use ccm_cloud::{IpFamily, IpMode, Member, Traffic};
 use serde_json::{Value, json};
 
-use super::rig::{Rig, addresses, annotated, changed, members, number, wanted, with};
+use super::rig::{Rig, addresses, annotated, changed, members, wanted, with};
 use crate::openstack::scripted::{port as server_port, uuid};
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
@@ -333,7 +333,8 @@ async fn both_families_where_octavia_has_them() {
     let mut six = changed(&wanted("web"), |it| it.families = vec![IpFamily::V6]);
     let with_six = |member: &Member| {
         let mut member = member.clone();
-        let six = format!("2001:db8::{}", number(&member.node));
+        let number = member.node.trim_start_matches("node-0000");
+        let six = format!("2001:db8::{number}");
         member.addresses.push(ccm_cloud::NodeAddress::new(ccm_cloud::AddressKind::InternalIp, six));
         member
     };

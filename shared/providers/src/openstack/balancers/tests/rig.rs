@@ -264,7 +264,11 @@ impl Rig {
         let world = self.cloud.world.lock();
         let of = |pool: &Value| -> Vec<u8> {
             let own = world.octavia.members.iter().filter(|row| row["_pool"] == pool["id"]);
-            let mut all: Vec<u8> = own.map(|row| number(row["name"].as_str().unwrap())).collect();
+            let mut all: Vec<u8> = own
+                .map(|row| {
+                    row["name"].as_str().unwrap().trim_start_matches("node-").parse().unwrap()
+                })
+                .collect();
             all.sort_unstable();
             all
         };
@@ -334,11 +338,6 @@ impl Rig {
             _ => octavia.monitors.clone(),
         }
     }
-}
-
-/// The number of a node, by its name.
-pub fn number(node: &str) -> u8 {
-    node.strip_prefix("node-").unwrap().parse().unwrap()
 }
 
 pub fn change(wanted: &Wanted, id: &str, members: Members) -> MemberChange {
