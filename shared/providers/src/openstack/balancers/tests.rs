@@ -4,9 +4,11 @@ mod adoption;
 mod annotated;
 mod bad_input;
 mod budgets;
-mod calls;
+mod deletion;
 mod ownership;
+mod pools;
 mod progress;
+mod races;
 mod rig;
 
 use std::sync::Arc;

@@ -193,7 +193,8 @@ async fn everything_below_a_load_balancer_is_read_and_written() {
     let pool = rig.octavia.pools(&row.id, call()).await.unwrap().remove(0);
     assert_eq!(listener.default_pool_id.as_deref(), Some(&*pool.id));
     assert_eq!(pool.listeners, [Reference { id: listener.id.clone() }]);
-    let monitor = rig.octavia.monitors(&[pool.id.clone()], call()).await.unwrap().remove(0);
+    let monitor =
+        rig.octavia.monitors(std::slice::from_ref(&pool.id), call()).await.unwrap().remove(0);
     assert_eq!(pool.healthmonitor_id.as_deref(), Some(&*monitor.id));
     let member = rig.octavia.members(&pool.id, call()).await.unwrap().remove(0);
     assert_eq!((member.protocol_port, &member.others["weight"]), (30_080, &json!(1)));

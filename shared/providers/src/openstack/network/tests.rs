@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ErrorKind::{Conflict, Forbidden, Invalid, NotFound, QuotaExceeded};
+use FloatingIps::{Address, Ports, Tags};
 use serde_json::{Value, json};
 
 use super::*;
@@ -65,7 +67,6 @@ async fn floating_ips_are_made_found_moved_and_deleted() {
     assert_eq!((two.port_id.as_deref(), &*two.description), (None, "other"));
     let tags = ["cluster=1".to_owned(), "service=2".to_owned()];
     rig.neutron.tag_floating_ip(&one.id, &tags, call()).await.unwrap();
-    use FloatingIps::{Address, Ports, Tags};
     let all = [one.id.clone(), two.id.clone()];
     for (which, expect) in [
         (Ports(&[first.clone(), second.clone()]), &all[..1]),
@@ -103,7 +104,6 @@ async fn floating_ips_are_made_found_moved_and_deleted() {
 #[tokio::test]
 async fn a_floating_ip_that_cannot_be_had_says_why() {
     let rig = Rig::new();
-    use ErrorKind::{Conflict, Forbidden, Invalid, NotFound, QuotaExceeded};
     let check = async |more: Value, kind, words: &str| {
         let error = rig.made(more).await.unwrap_err();
         assert!(error.kind == kind && error.message.contains(words), "{words}: {error}");

@@ -150,8 +150,8 @@ impl World {
         let Some(row) = self.ports.iter().find(|row| row["id"] == *port) else {
             return Err(missing("Port", port));
         };
-        let fixed = row["fixed_ips"].as_array().unwrap().iter().map(|ip| &ip["ip_address"]);
-        let fixed = fixed.filter(|ip| ip.as_str().unwrap().contains('.')).next();
+        let mut fixed = row["fixed_ips"].as_array().unwrap().iter().map(|ip| &ip["ip_address"]);
+        let fixed = fixed.find(|ip| ip.as_str().unwrap().contains('.'));
         let mut others = self.floating.ips.iter();
         if others.any(|ip| ip["port_id"] == *port && ip["id"] != *own) {
             let words = format!(

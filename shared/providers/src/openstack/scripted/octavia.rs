@@ -105,7 +105,9 @@ impl World {
         // What a write to a load balancer without delay has begun has ended.
         if self.octavia.polls == 0 {
             let due: Vec<_> = self.octavia.pending.keys().cloned().collect();
-            due.iter().for_each(|id| self.settle_if_due(id));
+            for id in &due {
+                self.settle_if_due(id);
+            }
         }
         let (status, body) = match reply {
             Ok(reply) => reply,
@@ -157,7 +159,9 @@ impl World {
             .iter()
             .filter_map(|row| row["id"].as_str().map(str::to_owned))
             .collect();
-        shown.iter().for_each(|id| self.shown(id));
+        for id in &shown {
+            self.shown(id);
+        }
         Ok((200, reply))
     }
 

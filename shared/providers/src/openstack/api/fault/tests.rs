@@ -163,79 +163,81 @@ fn faultstring(words: &str) -> String {
     serde_json::json!({ "faultcode": code, "faultstring": words, "debuginfo": null }).to_string()
 }
 
-/// Octavia's own words, as its versions 2.26 and 2.30 say them.
+/// Octavia's own words, as its versions 2.26 and 2.30 say them: the status, what it comes to, and
+/// what it is about.
+const OCTAVIA: [(u16, &str, ErrorKind, Option<&str>); 21] = [
+    (404, "Load Balancer 5f0d not found.", ErrorKind::NotFound, None),
+    (404, "Health Monitor 5f0d not found.", ErrorKind::NotFound, None),
+    (400, "Subnet 5f0d not found.", ErrorKind::Invalid, None),
+    (400, "Validation failure: Invalid flavor_id.", ErrorKind::Invalid, None),
+    (409, "Load Balancer 5f0d is immutable and cannot be updated.", ErrorKind::Busy, None),
+    (409, "Pool 5f0d is immutable and cannot be updated.", ErrorKind::Busy, None),
+    (409, "Invalid state PENDING_UPDATE of loadbalancer resource 5f0d", ErrorKind::Busy, None),
+    (409, "Invalid state ERROR of loadbalancer resource 5f0d", ErrorKind::Conflict, None),
+    (
+        409,
+        "Another Listener on this Load Balancer is already using protocol TCP and protocol_port 80",
+        ErrorKind::Conflict,
+        None,
+    ),
+    (403, "Policy does not allow this request to be performed.", ErrorKind::Forbidden, None),
+    (
+        403,
+        "Quota has been met for resources: Load Balancer",
+        ErrorKind::QuotaExceeded,
+        Some("Load Balancer"),
+    ),
+    (403, "Quota has been met for resources: Listener", ErrorKind::QuotaExceeded, Some("Listener")),
+    (503, "Project busy.  Unable to lock the project.  Please try again.", ErrorKind::Busy, None),
+    (503, "It is down", ErrorKind::Unavailable, None),
+    (
+        501,
+        "Provider 'ovn' does not support a requested option: this algorithm",
+        ErrorKind::Unsupported,
+        None,
+    ),
+    (
+        500,
+        "Provider 'amphora' reports error: IP address 10.0.0.7 already allocated in subnet 5f0d\nNeutron server returns request_ids: ['req-1']",
+        ErrorKind::Conflict,
+        None,
+    ),
+    (
+        409,
+        "The VIP IP address is already in use: IP address 10.0.0.7 already allocated in subnet 5f0d",
+        ErrorKind::Conflict,
+        None,
+    ),
+    (
+        500,
+        "Provider 'amphora' reports error: IP address 10.9.9.9 is not a valid IP for the specified subnet.",
+        ErrorKind::Invalid,
+        None,
+    ),
+    (
+        500,
+        "Provider 'amphora' reports error: No more IP addresses available on network 5f0d.\nNeutron server returns request_ids: ['req-1']",
+        ErrorKind::QuotaExceeded,
+        Some("addresses of network 5f0d"),
+    ),
+    (
+        409,
+        "The VIP IP address is already in use: No more IP addresses available on network 5f0d.",
+        ErrorKind::QuotaExceeded,
+        Some("addresses of network 5f0d"),
+    ),
+    (500, "Provider 'amphora' reports error: It broke", ErrorKind::Unavailable, None),
+];
+
 #[test]
 fn octavias_refusals_have_their_kinds() {
-    use ErrorKind as K;
-    for (status, words, kind, subject) in [
-        (404, "Load Balancer 5f0d not found.", K::NotFound, None),
-        (404, "Health Monitor 5f0d not found.", K::NotFound, None),
-        (400, "Subnet 5f0d not found.", K::Invalid, None),
-        (400, "Validation failure: Invalid flavor_id.", K::Invalid, None),
-        (409, "Load Balancer 5f0d is immutable and cannot be updated.", K::Busy, None),
-        (409, "Pool 5f0d is immutable and cannot be updated.", K::Busy, None),
-        (409, "Invalid state PENDING_UPDATE of loadbalancer resource 5f0d", K::Busy, None),
-        (409, "Invalid state ERROR of loadbalancer resource 5f0d", K::Conflict, None),
-        (
-            409,
-            "Another Listener on this Load Balancer is already using protocol TCP and protocol_port 80",
-            K::Conflict,
-            None,
-        ),
-        (403, "Policy does not allow this request to be performed.", K::Forbidden, None),
-        (
-            403,
-            "Quota has been met for resources: Load Balancer",
-            K::QuotaExceeded,
-            Some("Load Balancer"),
-        ),
-        (403, "Quota has been met for resources: Listener", K::QuotaExceeded, Some("Listener")),
-        (503, "Project busy.  Unable to lock the project.  Please try again.", K::Busy, None),
-        (503, "It is down", K::Unavailable, None),
-        (
-            501,
-            "Provider 'ovn' does not support a requested option: this algorithm",
-            K::Unsupported,
-            None,
-        ),
-        (
-            500,
-            "Provider 'amphora' reports error: IP address 10.0.0.7 already allocated in subnet 5f0d\nNeutron server returns request_ids: ['req-1']",
-            K::Conflict,
-            None,
-        ),
-        (
-            409,
-            "The VIP IP address is already in use: IP address 10.0.0.7 already allocated in subnet 5f0d",
-            K::Conflict,
-            None,
-        ),
-        (
-            500,
-            "Provider 'amphora' reports error: IP address 10.9.9.9 is not a valid IP for the specified subnet.",
-            K::Invalid,
-            None,
-        ),
-        (
-            500,
-            "Provider 'amphora' reports error: No more IP addresses available on network 5f0d.\nNeutron server returns request_ids: ['req-1']",
-            K::QuotaExceeded,
-            Some("addresses of network 5f0d"),
-        ),
-        (
-            409,
-            "The VIP IP address is already in use: No more IP addresses available on network 5f0d.",
-            K::QuotaExceeded,
-            Some("addresses of network 5f0d"),
-        ),
-        (500, "Provider 'amphora' reports error: It broke", K::Unavailable, None),
-    ] {
+    for (status, words, kind, subject) in OCTAVIA {
         let error = fault(Service::LoadBalancer, status, Some("req-1"), &faultstring(words));
         assert_eq!((error.kind, error.subject.as_deref()), (kind, subject), "{words}");
     }
     let full = r#"{"NeutronError":{"type":"IpAddressGenerationFailure","message":"No more IP addresses available on network 5f0d.","detail":""}}"#;
     let error = fault(Service::Network, 409, Some("req-1"), full);
-    assert_eq!(error.kind, K::QuotaExceeded);
+    assert_eq!(error.kind, ErrorKind::QuotaExceeded);
     assert_eq!(error.subject.as_deref(), Some("addresses of network 5f0d"));
 }
 

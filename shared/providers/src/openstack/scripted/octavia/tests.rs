@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ErrorKind::{Conflict, Invalid, QuotaExceeded};
 use ccm_cloud::{Call, CloudError, ErrorKind};
 use serde_json::{Value, json};
 
@@ -154,7 +155,6 @@ async fn a_nested_creation_makes_all_or_nothing() {
     };
     assert_eq!(counts(&rig), (1, 2, 4, 1));
     assert_eq!(rig.0.world.lock().ports[0]["id"], made["vip_port_id"]);
-    use ErrorKind::{Conflict, Invalid, QuotaExceeded};
     let (mut v6, mut dup, mut unnamed, mut other) =
         (listener("TCP", 1), listener("TCP", 1), listener("TCP", 1), listener("TCP", 1));
     v6["allowed_cidrs"] = json!(["fd00::/8"]);
