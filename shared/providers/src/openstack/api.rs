@@ -167,6 +167,9 @@ pub(crate) trait Api: Send + Sync {
     /// another interface than the one that is set is an error.
     async fn offers(&self, service: Service, call: Call) -> Result<bool, CloudError>;
 
+    /// The ID of the project in use.
+    async fn project_id(&self, call: Call) -> Result<String, CloudError>;
+
     /// Nova's microversion in use, once a request to Nova was answered and if it has any.
     fn microversion(&self) -> Option<Microversion> {
         None
@@ -347,6 +350,10 @@ impl Api for Client {
 
     async fn offers(&self, service: Service, call: Call) -> Result<bool, CloudError> {
         self.finds(service, call).await
+    }
+
+    async fn project_id(&self, call: Call) -> Result<String, CloudError> {
+        self.own_project(call).await
     }
 
     fn microversion(&self) -> Option<Microversion> {

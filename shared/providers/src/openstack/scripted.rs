@@ -235,6 +235,10 @@ impl Api for Scripted {
         Ok(service != Service::LoadBalancer || self.world.lock().octavia.offered)
     }
 
+    async fn project_id(&self, _: Call) -> Result<String, CloudError> {
+        Ok(octavia::PROJECT.to_owned())
+    }
+
     fn microversion(&self) -> Option<Microversion> {
         self.world.lock().spoken.0
     }

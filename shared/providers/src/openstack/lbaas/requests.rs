@@ -119,7 +119,8 @@ impl Octavia {
         Ok(version)
     }
 
-    /// Lists load balancers. An entry that cannot be parsed is left out of the rows.
+    /// Lists load balancers of the project. An entry that cannot be parsed is left out of the
+    /// rows. To an administrator, Octavia would show those of all projects.
     ///
     /// Octavia answers a filter that is given twice with status 500 (seen in version 2.26), so
     /// several IDs are picked from the list of all.
@@ -128,13 +129,16 @@ impl Octavia {
         filter: Filter<'_>,
         call: Call,
     ) -> Result<BalancerRows, CloudError> {
-        let base = format!("{LBAAS}/loadbalancers");
+        if let Filter::Ids([]) = filter {
+            return Ok(BalancerRows::default());
+        }
+        let project = self.api.project_id(call).await?;
+        let base = format!("{LBAAS}/loadbalancers?project_id={}", query(&project));
         let path = match filter {
-            Filter::Ids([]) => return Ok(BalancerRows::default()),
-            Filter::Ids([id]) => format!("{base}?id={}", query(id)),
+            Filter::Ids([id]) => format!("{base}&id={}", query(id)),
             Filter::All | Filter::Ids(_) => base,
             // Octavia takes the tags that must all be there in one value.
-            Filter::Tags(tags) => format!("{base}?tags={}", query(&tags.join(","))),
+            Filter::Tags(tags) => format!("{base}&tags={}", query(&tags.join(","))),
         };
         let wanted = |id: &str| match filter {
             Filter::Ids(ids) => ids.iter().any(|wanted| wanted == id),

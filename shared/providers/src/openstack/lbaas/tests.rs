@@ -112,18 +112,25 @@ async fn lists_are_filtered_by_one_request() {
     let one = rig.made("one", &["a", "kubernetes-service-uid=1"]).await;
     let two = rig.made("two", &["a"]).await;
     rig.made("three", &[]).await;
+    // Another project's, which an administrator would see.
+    rig.octavia(|octavia| {
+        let mut other = octavia.balancers[0].clone();
+        (other["id"], other["project_id"]) = (json!(uuid(8)), json!("p2"));
+        octavia.balancers.push(other);
+    });
     rig.paths();
-    let (ids, base) = ([one.id.clone(), two.id.clone(), uuid(9)], "/v2.0/lbaas/loadbalancers");
+    let ids = [one.id.clone(), two.id.clone(), uuid(9)];
+    let base = "/v2.0/lbaas/loadbalancers?project_id=p1";
     for (filter, expect, path) in [
         (Filter::All, &["one", "two", "three"][..], base.to_owned()),
-        (Filter::Tags(&["a"]), &["one", "two"], format!("{base}?tags=a")),
+        (Filter::Tags(&["a"]), &["one", "two"], format!("{base}&tags=a")),
         (
             Filter::Tags(&["a", "kubernetes-service-uid=1"]),
             &["one"],
-            format!("{base}?tags=a%2Ckubernetes-service-uid%3D1"),
+            format!("{base}&tags=a%2Ckubernetes-service-uid%3D1"),
         ),
-        (Filter::Tags(&["a", "b"]), &[], format!("{base}?tags=a%2Cb")),
-        (Filter::Ids(&ids[..1]), &["one"], format!("{base}?id={}", one.id)),
+        (Filter::Tags(&["a", "b"]), &[], format!("{base}&tags=a%2Cb")),
+        (Filter::Ids(&ids[..1]), &["one"], format!("{base}&id={}", one.id)),
         (Filter::Ids(&ids), &["one", "two"], base.to_owned()),
     ] {
         let rows = rig.octavia.balancers(filter, call()).await.unwrap();
@@ -146,7 +153,10 @@ async fn a_long_list_is_read_page_by_page() {
     assert_eq!(rows.rows.len(), 7);
     let paths = rig.paths();
     assert_eq!(paths.len(), 3);
-    assert!(paths[1].starts_with("/v2.0/lbaas/loadbalancers?tags=a&marker="), "{paths:?}");
+    assert!(
+        paths[1].starts_with("/v2.0/lbaas/loadbalancers?project_id=p1&tags=a&marker="),
+        "{paths:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 use super::{Request, World, query_of, uuid};
 use crate::openstack::api::{Answer, scripted_answer};
 
+/// The ID of the project.
+pub(in crate::openstack) const PROJECT: &str = "p1";
+
 /// A status with its body, or with Octavia's words of refusal.
 type Reply = Result<(u16, Value), (u16, String)>;
 

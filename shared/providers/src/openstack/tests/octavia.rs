@@ -156,6 +156,7 @@ async fn a_cloud_without_it_is_told_from_one_that_has_it_elsewhere() {
         assert_eq!(offers(&rig).await, Ok(true));
         assert_eq!(rig.cloud.logins(), 2);
     }
+    assert_eq!(rig.client().project().unwrap().id, "p1");
     // A cloud that cannot be reached has said nothing.
     let rig = Rig::new();
     rig.cloud.always("keystone", Some(Move::text(503, "")));

@@ -411,7 +411,7 @@ proptest! {
             let status = StatusCode::from_u16(status).unwrap();
             let error = of(Service::Compute, status, &headers(None), body, NOW.parse().unwrap());
             let message = error.unwrap().message;
-            prop_assert!(message.chars().count() <= MAX_MESSAGE + 100, "{message}");
+            prop_assert!(message.chars().count() <= MAX_MESSAGE + 200, "{message}");
             prop_assert!(!message.chars().any(char::is_control));
         }
     }

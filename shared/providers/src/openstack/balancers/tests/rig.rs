@@ -288,7 +288,7 @@ impl Rig {
             "vip_port_id": null, "vip_subnet_id": uuid(SUBNET), "vip_network_id": uuid(77),
             "additional_vips": [], "created_at": "2025-01-01T00:00:00", "updated_at": null,
             "description": format!("Kubernetes external service default/{service} from cluster prod"),
-            "flavor_id": null, "availability_zone": null, "project_id": "t",
+            "flavor_id": null, "availability_zone": null, "project_id": "p1",
         });
         self.cloud.world.lock().octavia.balancers.push(row);
     }

@@ -6,7 +6,7 @@ use http::Method;
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
-use super::{Octavia, Reply, found, invalid, rows::check};
+use super::{Octavia, PROJECT, Reply, found, invalid, rows::check};
 
 type Done<T> = Result<T, (u16, String)>;
 
@@ -487,7 +487,7 @@ impl Octavia {
     fn row(&self, balancer: &str, id: &str, fields: Map<String, Value>, more: Value) -> Value {
         let mut row = json!({
             "id": id, "name": "", "description": "", "tags": [], "admin_state_up": true,
-            "project_id": "p1", "created_at": self.now(), "updated_at": null,
+            "project_id": PROJECT, "created_at": self.now(), "updated_at": null,
             "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE",
             "_balancer": balancer,
         });

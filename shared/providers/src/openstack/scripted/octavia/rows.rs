@@ -19,7 +19,7 @@ const SINCE: [(&str, u32); 10] = [
     ("vip_sg_ids", 29),
 ];
 /// What queries hold besides filters.
-const AUXILIARY: [&str; 4] = ["fields", "limit", "marker", "project_id"];
+const AUXILIARY: [&str; 3] = ["fields", "limit", "marker"];
 
 impl Octavia {
     /// Whether this version knows the field.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{Octavia, Reply, World, invalid};
+use super::{Octavia, PROJECT, Reply, World, invalid};
 
 const KNOWN: [&str; 14] = [
     "name",
@@ -165,7 +165,7 @@ impl Octavia {
             "id": id, "name": text("name"), "description": text("description"),
             "tags": given.get("tags").cloned().unwrap_or_else(|| json!([])),
             "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE",
-            "admin_state_up": true, "project_id": "p1", "created_at": self.now(),
+            "admin_state_up": true, "project_id": PROJECT, "created_at": self.now(),
             "updated_at": null, "vip_address": addresses[0], "vip_port_id": own_port,
             "vip_subnet_id": places[0].subnet["id"], "vip_network_id": places[0].subnet["network_id"],
             "additional_vips": more, "provider": provider, "flavor_id": given["flavor_id"],
