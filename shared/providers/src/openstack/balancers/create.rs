@@ -39,8 +39,11 @@ impl OctaviaBalancers {
         floating::plan(&wish, owner, None, &[], &elsewhere)?;
         let body = self.body(&job, &place, &tree, &mut notes);
         let made = self.octavia.create(body, call).await;
+        // An address of before that was not free is not asked for again.
+        if made.as_ref().map_or_else(is_refused, |_| true) {
+            self.memory.forget_vip(&owner.uid);
+        }
         let row = made.map_err(|error| blamed(error, About::LoadBalancer, settings))?;
-        self.memory.forget_vip(&owner.uid);
         let mut attached: Vec<FloatingIp> = Vec::new();
         let port = row.vip_port_id.as_deref();
         for step in floating::plan(&wish, owner, port, &[], &elsewhere)? {
@@ -199,7 +202,12 @@ fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
     whole.collect()
 }
 
-/// The address of a load balancer, as far as Octavia shows it.
+/// Whether the cloud has refused the request for what it asks for.
+fn is_refused(error: &CloudError) -> bool {
+    matches!(error.kind, ErrorKind::Conflict | ErrorKind::Invalid)
+}
+
+/// The addresses of a load balancer, as far as Octavia shows them.
 pub(super) fn vips(row: &BalancerRow) -> Vec<std::net::IpAddr> {
     let additional = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
     row.vip_address.into_iter().chain(additional).collect()
