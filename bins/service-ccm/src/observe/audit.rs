@@ -335,6 +335,20 @@ struct Listing<'a> {
     stores_digest: bool,
 }
 
+/// Keeps of a load balancer what a list may not show: its addresses and annotations.
+fn keep_unshown(balancer: &mut LoadBalancer, before: Option<&Box<LoadBalancer>>) {
+    if let Some(before) = before.filter(|before| before.id == balancer.id)
+        && balancer.ingress.is_empty()
+    {
+        balancer.ingress.clone_from(&before.ingress);
+        balancer.annotations.clone_from(&before.annotations);
+    }
+}
+
+fn has_address(service: &Service) -> bool {
+    service.details.as_deref().is_some_and(|details| !details.ingress.is_empty())
+}
+
 /// Applies a list. Returns whether the Service needs a look.
 fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> bool {
     let Listing { service, mut found, is_complete, stores_digest } = listing;
@@ -362,14 +376,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         Known::There(before) => Some(before),
         _ => None,
     };
-    // What a list does not show is as it was.
-    if let Some(before) = before
-        && balancer.ingress.is_empty()
-        && before.id == balancer.id
-    {
-        balancer.ingress.clone_from(&before.ingress);
-        balancer.annotations.clone_from(&before.annotations);
-    }
+    keep_unshown(&mut balancer, before);
     let is_foreign_write = before.is_some_and(|before| {
         before.version.is_some() && balancer.version.is_some() && before.version != balancer.version
     });
@@ -384,8 +391,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
             entry.state.configured = service.annotation(DIGEST).and_then(|text| text.parse().ok());
         }
         // Only a call shows the address that the Service lacks.
-        let details = service.details.as_deref();
-        if balancer.ingress.is_empty() && details.is_none_or(|details| details.ingress.is_empty()) {
+        if balancer.ingress.is_empty() && !has_address(service) {
             entry.state.configured = None;
         }
         if let Phase::Pending(waiting) = &balancer.phase {

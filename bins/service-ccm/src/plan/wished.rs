@@ -129,3 +129,34 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
     }
     (Reason::Serving, format!("clients reach it at {address}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        Known, Plan, Step,
+        reason::{Reason, SERVING},
+        status::shows,
+        tests::{service, step, there, written},
+    };
+
+    #[test]
+    fn a_list_without_an_address_takes_none_from_a_service() {
+        let bare = service();
+        let mut state = there(&bare);
+        let first = step(&bare, &state);
+        let Plan::Next(Step::Write(change)) = &first else { panic!("{first:?}") };
+        let mut shown = written(&bare, &first);
+        let details = shown.details.as_mut().expect("details");
+        details.ingress = change.ingress.clone().expect("an address");
+        for (key, value) in &change.annotations {
+            let value = value.clone().expect("a value");
+            details.annotations.insert(key.as_str().into(), value.into());
+        }
+        assert_eq!(step(&shown, &state), Plan::Settled);
+        let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
+        balancer.ingress.clear();
+        assert_eq!(step(&shown, &state), Plan::Settled, "what is there stays");
+        let without = written(&bare, &step(&bare, &state));
+        assert!(shows(without.condition(SERVING), Reason::NoAddress));
+    }
+}

@@ -226,9 +226,10 @@ fn differences(row: &BalancerRow, job: &Job<'_>, families: &[IpFamily]) -> Vec<N
         );
         notes.push(remark("LoadBalancerNotChanged", what));
     };
+    let offered = |offers: bool, given| if offers { given } else { &None };
     for (given, seen) in [
-        (&settings.flavor, &row.flavor_id),
-        (&settings.zone, &row.availability_zone),
+        (offered(job.features.flavors(), &settings.flavor), &row.flavor_id),
+        (offered(job.features.zones(), &settings.zone), &row.availability_zone),
         (&settings.networks.subnet, &row.vip_subnet_id),
         (&settings.networks.port, &row.vip_port_id),
     ] {
