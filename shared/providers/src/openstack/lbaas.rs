@@ -4,6 +4,7 @@
 //! balancer is `ACTIVE`, and answers 409 otherwise. So a caller makes one write at a time. Only
 //! [`Octavia::create`] makes the whole tree by one request.
 
+mod child;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,9 @@ pub(super) use tree::{Tree, TreeMember, TreePool};
 use super::api::Api;
 /// The version of Octavia's API, by which its features are known.
 pub(super) use super::api::Microversion as ApiVersion;
+
+/// The path of all requests but the one for the versions, below Octavia's base.
+const LBAAS: &str = "/v2.0/lbaas";
 
 /// Octavia.
 pub(super) struct Octavia {

@@ -15,12 +15,10 @@ use super::{
         api::{Answer, Api, Collection, Request, Service, malformed},
         text::{MAX_MESSAGE, MAX_VALUE, query},
     },
-    ApiVersion, BalancerRow, Child, Filter, ListenerRow, MemberRow, MonitorRow, Octavia, PoolRow,
-    Tree,
+    ApiVersion, BalancerRow, Child, Filter, LBAAS, ListenerRow, MemberRow, MonitorRow, Octavia,
+    PoolRow, Tree,
 };
 
-/// The path of all requests but the one for the versions, below Octavia's base.
-const LBAAS: &str = "/v2.0/lbaas";
 /// The maximum number of concurrent requests for the parts of one answer.
 const AT_ONCE: usize = 8;
 /// The versions are requested again after this time: Octavia may have been upgraded.
@@ -412,37 +410,6 @@ struct List<'a> {
     key: &'static str,
     operation: &'static str,
     path: &'a str,
-}
-
-impl Child {
-    /// The member of bodies that holds it.
-    const fn key(self) -> &'static str {
-        match self {
-            Self::Listener => "listener",
-            Self::Pool => "pool",
-            Self::Monitor => "healthmonitor",
-        }
-    }
-
-    fn path(self, id: Option<&str>) -> String {
-        let id = id.map_or_else(String::new, |id| format!("/{id}"));
-        format!("{LBAAS}/{}s{id}", self.key())
-    }
-
-    /// The name of the write in metrics.
-    fn operation(self, method: &Method) -> &'static str {
-        match (self, method) {
-            (Self::Listener, &Method::POST) => "loadbalancer_listener_create",
-            (Self::Listener, &Method::DELETE) => "loadbalancer_listener_delete",
-            (Self::Listener, _) => "loadbalancer_listener_update",
-            (Self::Pool, &Method::POST) => "loadbalancer_pool_create",
-            (Self::Pool, &Method::DELETE) => "loadbalancer_pool_delete",
-            (Self::Pool, _) => "loadbalancer_pool_update",
-            (Self::Monitor, &Method::POST) => "loadbalancer_healthmonitor_create",
-            (Self::Monitor, &Method::DELETE) => "loadbalancer_healthmonitor_delete",
-            (Self::Monitor, _) => "loadbalancer_healthmonitor_update",
-        }
-    }
 }
 
 /// The one object of an answer, unless Octavia says that it does not exist.
