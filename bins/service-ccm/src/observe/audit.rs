@@ -336,7 +336,7 @@ struct Listing<'a> {
 }
 
 /// Keeps of a load balancer what a list may not show: its addresses and annotations.
-fn keep_unshown(balancer: &mut LoadBalancer, before: Option<&Box<LoadBalancer>>) {
+fn keep_unshown(balancer: &mut LoadBalancer, before: Option<&LoadBalancer>) {
     if let Some(before) = before.filter(|before| before.id == balancer.id)
         && balancer.ingress.is_empty()
     {
@@ -373,7 +373,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         entry.membership.shown(&members, nodes);
     }
     let before = match &entry.state.known {
-        Known::There(before) => Some(before),
+        Known::There(before) => Some(&**before),
         _ => None,
     };
     keep_unshown(&mut balancer, before);
@@ -405,7 +405,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
             });
         }
     }
-    let changed = before.is_none_or(|before| **before != balancer)
+    let changed = before.is_none_or(|before| *before != balancer)
         || entry.state.duplicate.is_some()
         || entry.state.configured.is_none();
     entry.state.known = Known::There(Box::new(balancer));
