@@ -62,6 +62,7 @@ impl Cloud {
         let login = async |project| Admin::login(keystone, &Account::of(project)).await;
         let (operator, user, other) =
             (login("admin").await?, login("k8s").await?, login("other").await?);
+        clear_balancers(&services, &[&user, &other]).await?;
         clear(&other, &[], 0).await?;
         operator.forget_region(OTHER_REGION).await?;
         for project in [&user, &other] {
@@ -88,11 +89,27 @@ impl Cloud {
     }
 }
 
-/// Deletes all load balancers, servers and floating IPs of a project, except this number of the crowd, and
+/// Deletes all load balancers and floating IPs, also those that a failed scenario has left in a
+/// state that Octavia does not leave by itself.
+async fn clear_balancers(services: &Services, projects: &[&Admin]) -> Result<()> {
+    for project in projects {
+        let id = project.project_id();
+        services.sql(&format!(
+            "update octavia.load_balancer set provisioning_status='ERROR' where project_id='{id}' \
+             and provisioning_status in ('PENDING_CREATE', 'PENDING_UPDATE')"
+        ))?;
+        project.clear_balancers().await?;
+        for id in project.floating_ips().await? {
+            project.delete_floating_ip(&id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes all servers and floating IPs of a project, except this number of the crowd, and
 /// except the wanted servers if all of them exist unchanged. Returns the wanted servers, in
 /// this order.
 async fn clear(user: &Admin, wanted: &[NewServer], crowd: usize) -> Result<Vec<Server>> {
-    user.clear_balancers().await?;
     for id in user.floating_ips().await? {
         user.delete_floating_ip(&id).await?;
     }
@@ -125,9 +142,10 @@ impl Deref for Rig {
 }
 
 impl Rig {
-    /// Removes the proxy's faults.
+    /// Removes the proxy's faults, and load balancers of the scenario before.
     pub async fn new(cloud: Arc<Cloud>, fixture: Fixture) -> Result<Self> {
         cloud.proxy.mend().await?;
+        clear_balancers(&cloud.services, &[&cloud.user, &cloud.other]).await?;
         let rig = Self { fixture, cloud };
         rig.log_in_as(&Account::of("k8s"))?;
         Ok(rig)

@@ -106,7 +106,9 @@ pub(super) async fn a_pending_load_balancer_refuses_writes_and_is_found_by_tags(
     let is_busy = answer.status.as_u16() == 409 && answer.text.contains("immutable");
     ensure!(is_busy, "{} {}", answer.status, answer.text);
     let answer = user.call(http::Method::DELETE, &url, None).await?;
-    ensure!(answer.status.as_u16() == 409, "{} {}", answer.status, answer.text);
+    let is_busy =
+        answer.status.as_u16() == 409 && answer.text.contains("Invalid state PENDING_UPDATE");
+    ensure!(is_busy, "{} {}", answer.status, answer.text);
     rig.cloud.services.set_balancer_status(&balancer, "ACTIVE")?;
 
     for (tags, found) in [("a", 1), ("a,b", 1), ("a,c", 0)] {
