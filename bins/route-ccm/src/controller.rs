@@ -50,7 +50,7 @@ impl Pass for Controller {
         let conditions = self.handles.due_conditions();
         // A leader's are written by then: the next plan may be a minute away.
         match self.handles.plans.is_observing() {
-            true => self.published.conditions(&self.handles.plans, &conditions),
+            true => self.published.conditions(&self.handles.plans, conditions),
             false => self.handles.queue_conditions(conditions),
         }
         let state = self.handles.state.lock();
