@@ -131,7 +131,9 @@ impl Controller {
         for job in jobs {
             self.send(job);
         }
-        completed.iter().for_each(|name| handles.completed(name));
+        for name in &completed {
+            handles.completed(name);
+        }
         self.report(&plan);
         let approvals = (plan.counts.held > 0).then_some(now + APPROVALS);
         [plan.next, approvals].into_iter().flatten().min()

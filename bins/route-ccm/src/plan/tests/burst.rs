@@ -17,8 +17,8 @@ fn nodes_wait_for_those_before_them() {
     );
     let waits = "the route of 10.120.3.0/24 waits for those of other nodes";
     assert_eq!(why(&plan, "n3"), (waits.to_owned(), Some(false)));
-    sent.iter().for_each(|planned| world.planner.sent(planned));
     for planned in &sent {
+        world.planner.sent(planned);
         world.planner.applied(at(1), planned, &Ok(applied(planned)));
         world.table.apply(&planned.change, &applied(planned));
     }
