@@ -8,8 +8,8 @@ mod reference;
 mod service;
 pub mod service_keys;
 
-pub use labels::Labels;
-pub use node::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint};
+pub use labels::{Labels, Shared};
+pub use node::{Address, Condition, Node, OWN_ANNOTATIONS, Taint};
 pub use reference::ObjectRef;
 pub use service::{
     IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,

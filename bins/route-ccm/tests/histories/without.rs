@@ -8,7 +8,6 @@ use ccm_cloud::{
     AbsenceProof, Answers, AppliedChange, Call, Cloud, CloudError, ClusterId, ErrorKind, Instances,
     ProofMethod, Route, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
 };
-use ccm_sim::cloud::routes::SimRoute;
 use futures::{StreamExt as _, future::BoxFuture, stream};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
