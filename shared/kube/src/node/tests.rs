@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use ccm_objects::{Node, Taint, node_keys};
 use jiff::Timestamp;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::*;
 
@@ -292,7 +292,7 @@ fn a_new_version_shares_what_the_last_one_has() {
     Stored::share(&mut new, &old);
     assert_eq!(new, expect);
     assert_eq!(&*new.resource_version, "43");
-    assert!(std::ptr::eq(&*old.labels, &*new.labels), "the same labels");
+    assert!(std::ptr::eq::<BTreeMap<_, _>>(&raw const *old.labels, &raw const *new.labels));
     let uuid = |node: &Node| node.system_uuid.clone().expect("it has one");
     assert!(std::sync::Arc::ptr_eq(&uuid(&old), &uuid(&new)));
     new.labels.insert("a".into(), "b".into());
