@@ -1,11 +1,11 @@
 //! A node, reduced to what the controllers need: a tenth of what the API server sends.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{ObjectRef, node_keys};
+use crate::{ObjectRef, node_keys, parse_ip};
 
 /// Annotations with this prefix are Quartet's own.
 pub const OWN_ANNOTATIONS: &str = "quartet.dev/";
@@ -81,6 +81,11 @@ impl Address {
     /// An address of this kind.
     pub fn new(kind: impl Into<Shared>, address: impl Into<Shared>) -> Self {
         Self { kind: kind.into(), address: address.into() }
+    }
+
+    /// The IP address, if it is one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        parse_ip(&self.address)
     }
 }
 
