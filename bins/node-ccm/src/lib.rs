@@ -14,6 +14,8 @@
 //! | `observe::intake` | receives node events, queues the nodes that need work |
 //! | `observe::lookups` | first stage: takes batches from the queue, one cloud call per batch |
 //! | `observe::refresh` | lists the fleet once per period, queues the nodes that differ |
+//! | `observe::brake` | holds changes of too many Ready nodes |
+//! | `observe::census` | counts and reports nodes that no write can mend |
 //! | `observe::ledger` | per node: its state and the cloud's last answer |
 //! | `observe::waiting` | metric: age of the oldest uninitialised node |
 //! | `execute::writers` | second stage: plans and writes, many nodes concurrently |
@@ -109,6 +111,9 @@ impl Program for NodeCcm {
         let senders = Writers::new(&self.handles, intake(), writer).start(tasks);
         let lookups = Lookups::new(&self.handles, intake(), senders, self.closing.clone());
         tasks.spawn("lookups", lookups.run(context.token.clone()));
+        self.handles.brake.take_over();
+        let approvals = self.handles.brake.clone();
+        tasks.spawn("approvals", approvals.run(self.handles.queue.clone(), context.token.clone()));
         self.intake.start_leading();
         self.fleet.pass("not listed yet");
         let refresh = Refresh::new(&self.handles, intake(), self.fleet.clone());

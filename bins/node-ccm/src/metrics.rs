@@ -1,14 +1,17 @@
 //! The metrics of node-ccm. Upstream's two histograms keep their names and bounds.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use ccm_cloud::{ErrorKind, LookupResult};
-use ccm_controller::instances::Answer;
+use ccm_controller::{brake::Usage, instances::Answer};
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, level, metrics};
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::plan::{Note, WaitReason};
+use crate::{
+    observe::census::Problem,
+    plan::{Field, Note, WaitReason},
+};
 
 /// Bounds of upstream's histograms, in seconds.
 const INITIALISATION: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
@@ -35,6 +38,8 @@ pub(crate) enum State {
     Initialised,
     /// It is initialised and its instance is gone.
     InstanceGone,
+    /// It is not tainted, has no provider ID, and only its name says which instance is its.
+    Unconfirmed,
     /// The provider reports that another controller is responsible for it.
     NotOurs,
     /// Its provider ID is another provider's.
@@ -47,6 +52,7 @@ impl State {
             Self::Waiting(WaitReason::Cloud(kind)) => Some(Err(kind)),
             Self::Waiting(WaitReason::InstanceNotFound) => Some(Ok(WaitsFor::InstanceNotFound)),
             Self::Waiting(WaitReason::NodeIp) => Some(Ok(WaitsFor::NodeIp)),
+            Self::Waiting(WaitReason::NoAddress) => Some(Ok(WaitsFor::NoAddress)),
             Self::WriteFailing => Some(Ok(WaitsFor::ApiServer)),
             _ => None,
         }
@@ -59,6 +65,7 @@ impl State {
 enum WaitsFor {
     InstanceNotFound,
     NodeIp,
+    NoAddress,
     ApiServer,
 }
 
@@ -79,7 +86,7 @@ enum IpChange {
     Held,
 }
 
-label!(State, WaitsFor, LabelDrop, IpChange);
+label!(State, WaitsFor, LabelDrop, IpChange, Field, Problem);
 label! {
     /// What was written.
     struct Written { "addresses", "taint", "labels" }
@@ -117,6 +124,21 @@ metrics! {
         /// Changes of the first InternalIP of a Ready node in the cloud, by whether they were applied or held
         [ALPHA] ccm_node_internal_ip_changes { result } => internal_ip_changes: Family<Counter, IpChange>,
             begin Every;
+        /// Whether the brake is open: 1 while the cloud returns other first InternalIPs, address families, zones,
+        /// regions or types for more Ready nodes than --node-change-budget allows, and none of them is changed
+        [ALPHA] ccm_node_brake_open => brake: Gauge;
+        /// Openings of the brake
+        [ALPHA] ccm_node_brake_openings => openings: Counter;
+        /// Maximum number of Ready nodes that may change per --node-change-budget-window
+        [ALPHA] ccm_node_brake_limit => brake_limit: Gauge;
+        /// Ready nodes that have changed in the current --node-change-budget-window
+        [ALPHA] ccm_node_brake_used => brake_used: Gauge;
+        /// Ready nodes whose changes the brake holds
+        [ALPHA] ccm_node_changes_held => changes_held: Gauge;
+        /// Corrections of a field that another writer has undone repeatedly, by field
+        [ALPHA] ccm_node_contested_corrections { field } => contested: Family<Counter, Field>, begin Every;
+        /// Initialised nodes with which something is wrong that node-ccm does not mend, by problem, at the last refresh
+        [ALPHA] ccm_node_irregular_nodes { problem } => irregular: Family<Gauge, Problem>, begin Every;
         /// Lists of the whole fleet, one per period, by result
         [ALPHA] ccm_node_refreshes { result } => refreshes: Family<Counter, Result<(), ErrorKind>>,
             begin [Ok(())];
@@ -178,10 +200,40 @@ impl NodeMetrics {
             Note::InvalidLabel { .. } => dropped(LabelDrop::Invalid),
             Note::ReservedLabel { .. } => dropped(LabelDrop::Reserved),
             Note::LabelKept { .. } => dropped(LabelDrop::AlreadyPresent),
-            Note::InternalIpChanged { .. } => moved(IpChange::Applied),
+            Note::Changes { field: Field::InternalIp, .. } => moved(IpChange::Applied),
             Note::InternalIpHeld { .. } => moved(IpChange::Held),
-            Note::InvalidAddress(_) | Note::NodeIpRefused(_) => 0,
+            Note::Changes { .. }
+            | Note::InvalidAddress(_)
+            | Note::InvalidLabelPolicy(_)
+            | Note::NodeIpRefused(_) => 0,
         };
+    }
+
+    /// Records that the brake opened.
+    pub(crate) fn brake_opened(&self) {
+        self.openings.inc();
+    }
+
+    /// Records the state of the brake.
+    pub(crate) fn set_brake(&self, is_open: bool, held: usize, budget: Usage) {
+        self.brake.set(is_open.into());
+        self.changes_held.set(level(held));
+        self.brake_limit.set(level(budget.limit));
+        self.brake_used.set(level(budget.used));
+    }
+
+    /// Records the correction of a contested field.
+    pub(crate) fn contested(&self, field: &str) {
+        self.contested.of(Field::named(field)).inc();
+    }
+
+    /// Records how many nodes have each problem.
+    pub(crate) fn irregular(&self, counts: &HashMap<Problem, usize>) {
+        for problem in Problem::ALL {
+            self.irregular
+                .of(problem)
+                .set(level(counts.get(&problem).copied().unwrap_or_default()));
+        }
     }
 
     /// Records the end of a list of the fleet: how many nodes differ from it, or why it

@@ -1,5 +1,7 @@
 //! The known state of nodes and instances, and which nodes need work.
 
+pub(crate) mod brake;
+pub(crate) mod census;
 pub(crate) mod intake;
 pub(crate) mod ledger;
 pub(crate) mod lookups;
@@ -22,7 +24,7 @@ use ccm_runtime::{
 };
 use tokio::sync::watch;
 
-use self::ledger::Ledger;
+use self::{brake::FleetBrake, ledger::Ledger};
 use crate::{metrics::NodeMetrics, report::NodeReports, settings::NodeSettings};
 
 /// Upstream's name of the queue: the label of its metrics.
@@ -36,6 +38,7 @@ pub(crate) struct Handles {
     pub(crate) queue: WorkQueue<Name>,
     pub(crate) inventory: Inventory,
     pub(crate) ledger: Ledger,
+    pub(crate) brake: FleetBrake,
     pub(crate) reports: NodeReports,
     pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
@@ -48,10 +51,12 @@ impl Handles {
         let inventory = Inventory::new();
         inventory.register(&context.metrics);
         let queue_metrics = QueueMetrics::new(&context.metrics);
+        let store = Store::new();
         let corrections = context.settings.borrow().node_correction_qps;
         Self {
             cloud: Arc::clone(&context.cloud),
-            store: Store::new(),
+            brake: FleetBrake::new(context, &store, &metrics),
+            store,
             queue: WorkQueue::new(QUEUE, queue_config(), &queue_metrics),
             inventory,
             ledger: Ledger::new(metrics.clone(), corrections),

@@ -6,6 +6,8 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_controller::{
+    brake::Hold,
+    corrections::Contested,
     queue::Pace,
     reports::{Report, Reports, When},
 };
@@ -14,7 +16,7 @@ use ccm_objects::Node;
 
 use crate::{
     metrics::NodeMetrics,
-    plan::{Note, Outcome, Plan, Wait, WaitReason},
+    plan::{APPROVED, Field, Note, Outcome, Plan, Step, Wait, WaitReason, text},
 };
 
 /// Reports about nodes. Clones share one memory.
@@ -54,6 +56,11 @@ impl NodeReports {
                 "InvalidNodeIP",
                 &**message,
                 "The node stays tainted until its annotation matches its instance",
+            ),
+            WaitReason::NoAddress => (
+                "NoNodeAddress",
+                &**message,
+                "The node stays tainted until it has an address (--node-addresses-required)",
             ),
         };
         let report = Report {
@@ -104,12 +111,67 @@ impl NodeReports {
         self.report(node, When::Once, report);
     }
 
-    /// Reports that a node is skipped, and why. No event: most of these nodes are another
+    /// Reports that a node is skipped, and why. Most have no event, because they are another
     /// provider's.
     pub(crate) fn skipped(&self, node: &Node, outcome: &Outcome) {
         let text = outcome.to_string();
         let line = format!("Skip sync node {}: {text}", node.name);
-        let report = Report { topic: "LeftAlone", state: &text, line, ..Report::default() };
+        let event = match outcome {
+            Outcome::Unconfirmed(id) => Some((
+                "InstanceUnconfirmed",
+                format!(
+                    "The cloud has {id} with the name of this node, but neither its system UUID nor an address of it: the node is not written. If {id} is its instance, set spec.providerID to it"
+                ),
+            )),
+            Outcome::InstanceGone if node.is_ready() => Some((
+                "InstanceGone",
+                "The instance of this Ready node is gone, and another machine may have its name: the node is not written".to_owned(),
+            )),
+            _ => None,
+        };
+        let warning = event.is_some();
+        let report =
+            Report { topic: "LeftAlone", state: &text, warning, line, event, ..Report::default() };
+        self.report(node, When::Changed, report);
+    }
+
+    /// Reports that nodes have the same provider ID.
+    pub(crate) fn duplicate(&self, node: &Node, id: &str, names: &str) {
+        let text = format!("nodes {names} have the provider ID {id}: delete those that are none");
+        self.warn(node, "DuplicateProviderID", &text, &text);
+    }
+
+    /// Reports that the brake holds the plan.
+    pub(crate) fn held(&self, node: &Node, plan: &Plan, hold: Hold) {
+        let changes = plan.notes.iter().filter(|note| is_about_write(note));
+        let changes = changes.map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let state = if hold == Hold::Breaker { "breaker" } else { "budget" };
+        let text = format!(
+            "{changes}; held: {hold}, because too many Ready nodes would change; approve with the annotation {APPROVED}=yes"
+        );
+        self.warn(node, "NodeChangeHeld", state, &text);
+    }
+
+    /// Reports that another writer undoes a correction again and again.
+    pub(crate) fn contested(&self, node: &Node, plan: &Plan, contested: &Contested) {
+        let Contested { field, times, wait } = contested;
+        let own = plan.fields().into_iter().find(|(name, _)| name == field);
+        let own = own.map(|(_, value)| value).unwrap_or_default();
+        let present = match node.labels.get(&**field) {
+            Some(value) => value.to_string(),
+            None => text::list(&node.addresses),
+        };
+        let text = format!(
+            "Another writer sets {field} to {present:?}, and node-ccm to {own:?}, {times} times in a row; node-ccm writes it again in {} s",
+            wait.as_secs()
+        );
+        self.warn(node, "FieldContested", field, &text);
+    }
+
+    /// A warning about a lasting state.
+    fn warn(&self, node: &Node, topic: &'static str, state: &str, text: &str) {
+        let (line, event) = (format!("node {}: {text}", node.name), Some((topic, text.to_owned())));
+        let report = Report { topic, state, warning: true, line, event, ..Report::default() };
         self.report(node, When::Changed, report);
     }
 
@@ -120,10 +182,14 @@ impl NodeReports {
         }
     }
 
-    /// Reports that the plan's addresses were written, if that changes the first InternalIP of
-    /// a Ready node.
-    pub(crate) fn addresses_written(&self, node: &Node, plan: &Plan) {
-        for note in plan.notes.iter().filter(|note| is_about_write(note)) {
+    /// Reports the changes of a Ready node that this step has written.
+    pub(crate) fn written(&self, node: &Node, plan: &Plan, step: &Step) {
+        let has_addresses = matches!(step, Step::SetAddresses { .. });
+        let is_written = |note: &&Note| match note {
+            Note::Changes { field, .. } => field.is_of_addresses() == has_addresses,
+            _ => false,
+        };
+        for note in plan.notes.iter().filter(is_written) {
             self.note(node, When::Always, note);
         }
     }
@@ -136,7 +202,10 @@ impl NodeReports {
             Note::LabelKept { .. } => ("LabelKept", false),
             Note::InvalidAddress(_) => ("InvalidAddress", true),
             Note::NodeIpRefused(_) => ("InvalidNodeIP", true),
-            Note::InternalIpChanged { .. } => ("NodeInternalIPChanged", true),
+            Note::InvalidLabelPolicy(_) => ("InvalidAnnotation", true),
+            Note::Changes { field: Field::InternalIp, .. } => ("NodeInternalIPChanged", true),
+            Note::Changes { field: Field::AddressFamily, .. } => ("NodeAddressFamilyLost", true),
+            Note::Changes { .. } => ("NodeTopologyChanged", true),
             Note::InternalIpHeld { .. } => ("NodeInternalIPHeld", true),
         };
         let report = Report {
@@ -164,5 +233,5 @@ impl NodeReports {
 }
 
 fn is_about_write(note: &Note) -> bool {
-    matches!(note, Note::InternalIpChanged { .. })
+    matches!(note, Note::Changes { .. })
 }

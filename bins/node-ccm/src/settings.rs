@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use ccm_base::duration;
+use ccm_controller::brake::{Budget, InvalidLimit, Limit};
 use ccm_runtime::settings::{cloud_call_timeout, per_second};
-use ccm_settings::{one_of, within};
+use ccm_settings::{checked, one_of, within};
 use serde::Serialize;
 
-use crate::plan::{InternalIpChange, Policy};
+use crate::plan::{InternalIpChange, LabelPolicy, Policy};
 
 /// The maximum number of workers; each has one open request to the API server.
 const MOST_WRITERS: u16 = 1000;
@@ -50,6 +51,24 @@ ccm_settings::settings! {
         /// reported by an event on the node and by ccm_node_internal_ip_changes_total.
         pub node_internal_ip_change: InternalIpChange = live(Text, "node-internal-ip-change", "apply"),
             one_of(&[("apply", InternalIpChange::Apply), ("hold", InternalIpChange::Hold)]);
+        /// Maximum number of Ready nodes whose first InternalIP, zone, region or instance type changes, or which lose
+        /// all InternalIPs of a family, within --node-change-budget-window: a number, or a percentage of the Ready
+        /// nodes of this cloud, rounded up and at least 3. If the cloud returns more than that at once, none of them
+        /// is changed. New nodes, nodes that are not Ready and approved ones are exempt. 0 changes none, 100% all.
+        pub node_change_budget: Limit = live(Limit, "node-change-budget", "10%"), |text: &str, _: &str| {
+            text.parse().map_err(|error: InvalidLimit| error.to_string())
+        };
+        /// Sliding window of --node-change-budget. At least 1m.
+        #[serde(serialize_with = "duration::serialize")]
+        pub node_change_budget_window: Duration = live(Duration, "node-change-budget-window", "1h0m0s"),
+            checked("must be at least 1m", |window| *window >= Duration::from_mins(1));
+        /// When the labels of a node follow its instance: follow, always, so that a manual change is reverted; once,
+        /// only when it is initialised; off, never. The annotation quartet.dev/node-label-policy of a node takes
+        /// precedence.
+        pub node_label_policy: LabelPolicy = live(Text, "node-label-policy", "follow"), one_of(LabelPolicy::WORDS);
+        /// Whether a new node keeps its taint while neither the cloud nor the kubelet knows an IP address of it.
+        /// false is for clouds that know no addresses.
+        pub node_addresses_required: bool = live(Switch, "node-addresses-required", "true");
     } => |settings, raw, problems| {
         let period = settings.node_status_update_frequency.max(SHORTEST_PERIOD);
         if period > settings.node_status_update_frequency {
@@ -71,7 +90,17 @@ ccm_settings::settings! {
 impl NodeSettings {
     /// The settings that the plan reads.
     pub fn policy(&self) -> Policy {
-        Policy { internal_ip_change: self.node_internal_ip_change, ..Policy::default() }
+        Policy {
+            internal_ip_change: self.node_internal_ip_change,
+            labels: self.node_label_policy,
+            without_address: !self.node_addresses_required,
+            labels_only_add: false,
+        }
+    }
+
+    /// How many Ready nodes may change within which time.
+    pub fn budget(&self) -> Budget {
+        Budget { limit: self.node_change_budget, window: self.node_change_budget_window }
     }
 }
 

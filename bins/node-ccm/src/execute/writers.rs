@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::RetryClass;
 use ccm_cloud::{Claim, LookupResult};
 use ccm_controller::{
+    brake::Pause,
     queue::{LONG_RETRY, Priority},
     workers,
     writer::{Stopped, Writer},
@@ -107,7 +108,12 @@ impl Writers {
         }
         let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
         let plan = plan(&node, claim, answer, self.intake.policy());
-        self.handles.plans.set(&node.reference(), published(&plan));
+        let settled = plan.outcome == Outcome::InSync;
+        let pause = settled.then(|| self.handles.brake.check(&node, &plan).err()).flatten();
+        self.handles.plans.set(&node.reference(), published(&plan, pause));
+        if let Some(pause) = pause {
+            return self.pause(&node, &plan, pause);
+        }
         match &plan.outcome {
             Outcome::Initialised | Outcome::InSync if self.handles.plans.is_observing() => {
                 self.observed(&node, &plan);
@@ -117,7 +123,7 @@ impl Writers {
                 self.apply(&node, &plan).await;
             }
             Outcome::InSync => {
-                if self.has_turn(&node, &plan) {
+                if self.is_uncontested(&node, &plan) && self.has_turn(&node, &plan) {
                     self.apply(&node, &plan).await;
                 }
             }
@@ -148,12 +154,40 @@ impl Writers {
             return true;
         }
         let Err(wait) = self.handles.ledger.take_turn(name, writes) else { return true };
+        self.later(node, wait);
+        false
+    }
+
+    /// Plans this initialised node again after this time.
+    fn later(&self, node: &Node, wait: Duration) {
+        let name = &node.name;
         if node.provider_id.is_none() {
             // The inventory finds instances by ID only.
             self.handles.ledger.require_lookup(name);
         }
         self.handles.queue.add_after(Arc::clone(name), wait, Priority::Routine);
-        false
+    }
+
+    /// The brake does not let the plan pass now.
+    fn pause(&self, node: &Node, plan: &Plan, pause: Pause) {
+        match pause {
+            Pause::Gathers(until) => self.later(node, self.handles.brake.until(until)),
+            Pause::Held(hold) => {
+                self.handles.ledger.set_state(&node.name, State::Initialised);
+                self.handles.reports.held(node, plan, hold);
+                self.handles.queue.forget(&node.name);
+            }
+        }
+    }
+
+    /// Whether no other writer undoes what the plan corrects. If one does, it is queued for later.
+    fn is_uncontested(&self, node: &Node, plan: &Plan) -> bool {
+        let allowed = self.handles.ledger.may_correct(&node.name, &plan.fields());
+        if let Err(contested) = &allowed {
+            self.handles.reports.contested(node, plan, contested);
+            self.later(node, contested.wait);
+        }
+        allowed.is_ok()
     }
 
     async fn apply(&self, node: &Arc<Node>, plan: &Plan) {
@@ -164,6 +198,10 @@ impl Writers {
         }
         match execute(&self.writer, &self.handles, node, plan).await {
             Ok(()) => {
+                if plan.outcome == Outcome::InSync {
+                    let contested = self.handles.ledger.corrected(name, &plan.fields());
+                    contested.iter().for_each(|field| self.handles.metrics.contested(field));
+                }
                 self.handles.ledger.set_state(name, State::Initialised);
                 self.handles.ledger.settled(name);
                 self.handles.plans.clear("Node", name);
@@ -241,6 +279,7 @@ impl Writers {
             }
             Outcome::NotOurs(_) => State::NotOurs,
             Outcome::InstanceGone => State::InstanceGone,
+            Outcome::Unconfirmed(_) => State::Unconfirmed,
             _ => State::Unknown,
         };
         self.handles.reports.skipped(node, outcome);

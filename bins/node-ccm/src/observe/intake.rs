@@ -67,7 +67,10 @@ impl Intake {
                     queue.add(Arc::clone(&new.name), priority);
                 }
             }
-            Change::Deleted(node) => self.forget(&node.name),
+            Change::Deleted(node) => {
+                self.handles.brake.forget(node);
+                self.forget(&node.name);
+            }
         }
     }
 

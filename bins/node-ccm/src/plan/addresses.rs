@@ -52,6 +52,32 @@ fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
     list
 }
 
+/// Whether a node without provider ID is this instance, and not only one of the same name: they
+/// have an IP address in common, or the node's system UUID is the instance's own part of its ID.
+pub fn confirm(node: &Node, instance: &Instance) -> bool {
+    let of_cloud = |ip| instance.addresses.iter().any(|one| parse_ip(&one.address) == Some(ip));
+    let id = instance.provider_id.as_str().rsplit(['/', ':']).next();
+    let is_id = |uuid: &str| id.is_some_and(|id| id.eq_ignore_ascii_case(uuid));
+    node.addresses.iter().filter_map(Address::ip).any(of_cloud)
+        || node.system_uuid.as_deref().is_some_and(is_id)
+}
+
+/// Whether one of them is an IP address.
+pub fn have_ip(list: &[Address]) -> bool {
+    list.iter().any(|entry| entry.ip().is_some())
+}
+
+/// The families of internal IPs that only the old list has.
+pub fn lost_families(old: &[Address], new: &[Address]) -> Vec<&'static str> {
+    let internal = |list: &[Address], v6: bool| {
+        let mut internal = list.iter().filter(|entry| &*entry.kind == "InternalIP");
+        internal.any(|entry| entry.ip().is_some_and(|ip| ip.is_ipv6() == v6))
+    };
+    let families = [(false, "IPv4"), (true, "IPv6")].into_iter();
+    let lost = families.filter(|(v6, _)| internal(old, *v6) && !internal(new, *v6));
+    lost.map(|(_, name)| name).collect()
+}
+
 /// The first internal IP of a list: the one that pods and probes use for the node.
 pub fn primary(list: &[Address]) -> Option<&str> {
     list.iter()

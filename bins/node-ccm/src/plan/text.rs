@@ -2,13 +2,28 @@
 
 use std::fmt;
 
+use ccm_cloud::Instance;
 use ccm_objects::Address;
 
-use super::{NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait, WaitReason};
+use super::{
+    Field, LABEL_POLICY, NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait, WaitReason,
+};
 
 /// Addresses on one line.
-pub(super) fn list(addresses: &[Address]) -> String {
+pub(crate) fn list(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Why a node has no address.
+pub(super) fn no_address(instance: &Instance) -> String {
+    let invalid = super::addresses::invalid(instance).map(|one| format!("{:?}", one.address));
+    let invalid = invalid.collect::<Vec<_>>().join(", ");
+    let what = "neither the cloud nor the kubelet knows an IP address of the node";
+    if invalid.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}; the cloud returns {invalid}")
+    }
 }
 
 impl fmt::Display for Plan {
@@ -29,6 +44,9 @@ impl fmt::Display for Outcome {
         match self {
             Self::Foreign => f.write_str("foreign: skipped"),
             Self::NotOurs(why) => write!(f, "not ours: {why}"),
+            Self::Unconfirmed(id) => {
+                write!(f, "only its name says that {id} is its instance: skipped")
+            }
             Self::Waits(wait) => write!(f, "{wait}"),
             Self::Initialised => f.write_str("initialised"),
             Self::InSync => f.write_str("in sync"),
@@ -51,6 +69,7 @@ impl WaitReason {
             Self::Cloud(kind) => kind.reason(),
             Self::InstanceNotFound => "instance_not_found",
             Self::NodeIp => "node_ip",
+            Self::NoAddress => "no_address",
         }
     }
 }
@@ -143,22 +162,24 @@ impl fmt::Display for Note {
                 write!(f, "Discarding {kind} {address:?} from the cloud: it is not an IP address")
             }
             Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
-            Self::InternalIpChanged { from, to } => {
-                write!(
-                    f,
-                    "the first InternalIP of this Ready node changes from {from} to {}",
-                    named(to.as_deref())
-                )
+            Self::InvalidLabelPolicy(text) => {
+                write!(f, "annotation {LABEL_POLICY}: {text:?} is not follow, once or off")
             }
-            Self::InternalIpHeld { from, to } => write!(
+            Self::Changes { field: Field::AddressFamily, from, .. } => {
+                write!(f, "this Ready node loses its {from} InternalIPs")
+            }
+            Self::Changes { field, from, to } => {
+                let (what, to) = (field.words(), to.as_deref().unwrap_or("none"));
+                write!(f, "the {what} of this Ready node changes from {from} to {to}")
+            }
+            Self::InternalIpHeld { from, to: None } => write!(
                 f,
-                "the cloud returns {} as the first InternalIP; this node is Ready and keeps {from} (--node-internal-ip-change=hold)",
-                named(to.as_deref())
+                "the cloud returns no InternalIP; this node is Ready and keeps its addresses, with {from}"
+            ),
+            Self::InternalIpHeld { from, to: Some(to) } => write!(
+                f,
+                "the cloud returns {to} as the first InternalIP; this node is Ready and keeps {from} (--node-internal-ip-change=hold)"
             ),
         }
     }
-}
-
-fn named(address: Option<&str>) -> &str {
-    address.unwrap_or("none")
 }

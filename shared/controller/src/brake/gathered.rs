@@ -6,7 +6,7 @@ use std::{
 use ccm_base::At;
 use serde::Serialize;
 
-use super::{Brake, Budget, Hold, Transition, Usage, Window};
+use super::{Brake, Breaker, Budget, Hold, Transition, Usage, Window};
 
 /// How long a change waits for others: one wrong answer of a cloud shows in many objects within
 /// this time, in one list or in a few lookups.
@@ -49,6 +49,9 @@ pub struct Gathered {
     wanted: BTreeMap<Box<str>, Wanted>,
     /// Changed past the open breaker: approved, or not protected any more.
     passed: BTreeSet<Box<str>>,
+    /// The number of wanted changes that are held, and why the last one was.
+    held: usize,
+    hold: Option<Hold>,
 }
 
 impl Gathered {
@@ -67,9 +70,15 @@ impl Gathered {
 
     /// The object is right as it is.
     pub fn agrees(&mut self, uid: &str) {
-        if self.wanted.remove(uid).is_some_and(|wanted| wanted.is_charged) {
+        if self.forget(uid).is_some_and(|wanted| wanted.is_charged) {
             self.brake.release(uid);
         }
+    }
+
+    fn forget(&mut self, uid: &str) -> Option<Wanted> {
+        let wanted = self.wanted.remove(uid)?;
+        self.held -= usize::from(wanted.is_held);
+        Some(wanted)
     }
 
     /// The object is gone, or not protected any more: what happens to it is not charged. It says
@@ -84,7 +93,7 @@ impl Gathered {
 
     /// The object was changed.
     pub fn made(&mut self, now: At, uid: &str) {
-        if self.wanted.remove(uid).is_none() {
+        if self.forget(uid).is_none() {
             return;
         }
         self.brake.renew(now, uid);
@@ -118,7 +127,7 @@ impl Gathered {
     ) -> Result<(), Pause> {
         self.wants(now, uid);
         let Some(wanted) = self.wanted.get_mut(uid) else { return Ok(()) };
-        wanted.is_held = false;
+        self.held -= usize::from(std::mem::take(&mut wanted.is_held));
         if is_approved {
             return Ok(());
         }
@@ -135,8 +144,18 @@ impl Gathered {
             }
             Err(hold) => {
                 wanted.is_held = true;
+                self.held += 1;
+                self.hold = Some(hold);
                 Err(Pause::Held(hold))
             }
+        }
+    }
+
+    /// Why the breaker is open, if it is.
+    pub fn cause(&self) -> Option<TooMany> {
+        match self.brake.breaker() {
+            Breaker::Open { cause, .. } => Some(*cause),
+            Breaker::Closed => None,
         }
     }
 
@@ -150,9 +169,19 @@ impl Gathered {
         self.brake.usage(now, population, budget)
     }
 
-    /// The UIDs of the objects whose change is held.
-    pub fn held(&self) -> impl Iterator<Item = &str> {
-        self.wanted.iter().filter(|(_, wanted)| wanted.is_held).map(|(uid, _)| &**uid)
+    /// The number of objects whose change is held, and why.
+    pub fn held(&self) -> Option<(usize, Hold)> {
+        Some((self.held, self.hold?)).filter(|(held, _)| *held > 0)
+    }
+
+    /// Whether a change of this object is wanted.
+    pub fn is_wanted(&self, uid: &str) -> bool {
+        self.wanted.contains_key(uid)
+    }
+
+    /// Whether the change of this object is held.
+    pub fn is_held(&self, uid: &str) -> bool {
+        self.wanted.get(uid).is_some_and(|wanted| wanted.is_held)
     }
 }
 
@@ -196,7 +225,8 @@ mod tests {
         for (wanted, made) in [(50, 0), (6, 0), (5, 5), (4, 4)] {
             let mut gathered = Gathered::default();
             assert_eq!(wave(&mut gathered, 0, 0..wanted), made, "{wanted}");
-            assert_eq!(gathered.held().count(), wanted as usize - made, "{wanted}");
+            let held = gathered.held().map_or(0, |(held, _)| held);
+            assert_eq!(held, wanted as usize - made, "{wanted}");
             assert_eq!(gathered.brake().breaker().is_open(), made == 0, "{wanted}");
         }
     }
@@ -241,7 +271,7 @@ mod tests {
             gathered.made(at(20), uid);
         }
         assert_eq!(gathered.observe(at(20), POPULATION, HOUR), Transition::Closed);
-        assert_eq!(gathered.held().count(), 0);
+        assert_eq!(gathered.held(), None);
         assert_eq!(wave(&mut gathered, 30, 10..15), 5, "approved changes are not charged");
     }
 

@@ -1,0 +1,62 @@
+//! Nodes with which something is wrong that no write of node-ccm can mend: counted and reported at
+//! each refresh.
+
+use std::{collections::HashMap, sync::Arc};
+
+use ccm_controller::instances;
+use ccm_objects::Node;
+use strum::{IntoStaticStr, VariantNames};
+
+use super::Handles;
+use crate::{metrics::State, plan::addresses};
+
+/// What is wrong with an initialised node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Problem {
+    /// Another node has the same provider ID.
+    DuplicateProviderId,
+    /// It has no IP address.
+    NoAddress,
+    /// It has no provider ID, and only its name says which instance is its.
+    Unconfirmed,
+    /// It is Ready, and its instance is gone.
+    InstanceGone,
+}
+
+impl Problem {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::DuplicateProviderId, Self::NoAddress, Self::Unconfirmed, Self::InstanceGone];
+}
+
+/// Counts and reports them, and forgets nodes that are gone.
+pub(crate) fn take(handles: &Handles) {
+    let nodes = handles.store.list();
+    handles.ledger.retain(|name| handles.store.get(name).is_some());
+    let id = |node: &Node| instances::canonical_id(&*handles.cloud, node).map(|id| id.into_owned());
+    let mut by_id: HashMap<String, Vec<&Arc<Node>>> = HashMap::new();
+    let mut counts: HashMap<Problem, usize> = HashMap::new();
+    let mut count = |problem: Problem| *counts.entry(problem).or_default() += 1;
+    for node in &nodes {
+        if let Some(id) = id(node) {
+            by_id.entry(id).or_default().push(node);
+        }
+        match handles.ledger.state(&node.name) {
+            Some(State::Unconfirmed) => count(Problem::Unconfirmed),
+            Some(State::InstanceGone) if node.is_ready() => count(Problem::InstanceGone),
+            Some(State::Foreign | State::NotOurs) => {}
+            _ if !node.is_uninitialised() && !addresses::have_ip(&node.addresses) => {
+                count(Problem::NoAddress);
+            }
+            _ => {}
+        }
+    }
+    for (id, nodes) in by_id.into_iter().filter(|(_, nodes)| nodes.len() > 1) {
+        let names: Vec<_> = nodes.iter().map(|node| &*node.name).collect();
+        for node in &nodes {
+            count(Problem::DuplicateProviderId);
+            handles.reports.duplicate(node, &id, &names.join(", "));
+        }
+    }
+    handles.metrics.irregular(&counts);
+}

@@ -1,0 +1,58 @@
+use serde::Serialize;
+use strum::{Display, IntoStaticStr, VariantNames};
+
+use super::labels::{INSTANCE_TYPE, REGION, ZONE};
+
+/// A property of a node that node-ccm keeps in sync: the value of a metric's label.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Display, IntoStaticStr, VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum Field {
+    /// All addresses.
+    Addresses,
+    /// The first InternalIP.
+    InternalIp,
+    /// The InternalIPs of one family.
+    AddressFamily,
+    /// The instance type.
+    InstanceType,
+    /// The zone.
+    Zone,
+    /// The region.
+    Region,
+    /// Any other label.
+    Labels,
+}
+
+impl Field {
+    /// Its name in sentences.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Addresses => "addresses",
+            Self::InternalIp => "first InternalIP",
+            Self::AddressFamily => "address family",
+            Self::InstanceType => "instance type",
+            Self::Zone => "zone",
+            Self::Region => "region",
+            Self::Labels => "labels",
+        }
+    }
+
+    /// Whether it belongs to the addresses, and not to the labels.
+    pub fn is_of_addresses(self) -> bool {
+        matches!(self, Self::Addresses | Self::InternalIp | Self::AddressFamily)
+    }
+
+    /// The field with this name in [`Plan::fields`](super::Plan::fields).
+    pub fn named(name: &str) -> Self {
+        let pairs =
+            [(INSTANCE_TYPE, Self::InstanceType), (ZONE, Self::Zone), (REGION, Self::Region)];
+        let is_meant = |(beta, ga): (&str, &str)| name == beta || name == ga;
+        match pairs.into_iter().find(|(keys, _)| is_meant(*keys)) {
+            Some((_, field)) => field,
+            None if name == <&str>::from(Self::Addresses) => Self::Addresses,
+            None => Self::Labels,
+        }
+    }
+}
