@@ -31,7 +31,7 @@ struct Unfinished {
 /// Executes a plan that was made for exactly this version of the node.
 async fn execute(
     writer: &Writer<Node>,
-    Handles { metrics, reports, brake, .. }: &Handles,
+    Handles { metrics, reports, guard, .. }: &Handles,
     node: &Arc<Node>,
     plan: &Plan,
 ) -> Result<(), Unfinished> {
@@ -53,7 +53,9 @@ async fn execute(
         latest = answer.map_err(|why| Unfinished { what, why })?;
         log_written(node, step, &plan.outcome);
         reports.written(node, plan, step);
-        brake.written(node, plan);
+        if plan.needs_brake() {
+            guard.made(&node.uid);
+        }
     }
     if plan.outcome == Outcome::Initialised {
         if let Some(age) = node.age(clock::wall()) {

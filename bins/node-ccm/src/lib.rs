@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use ccm_cloud::{Capability, Fleet};
 use ccm_controller::{
+    guard::{self, Guard},
     inventory::Inventory,
     own_node,
     passes::Passes,
@@ -79,6 +80,7 @@ impl Program for NodeCcm {
 
     fn specimens(metrics: &Metrics) {
         NodeMetrics::new(metrics).specimens();
+        guard::specimens(metrics);
         waiting::specimen(metrics);
         QueueMetrics::new(metrics).specimens(QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
@@ -111,9 +113,11 @@ impl Program for NodeCcm {
         let senders = Writers::new(&self.handles, intake(), writer).start(tasks);
         let lookups = Lookups::new(&self.handles, intake(), senders, self.closing.clone());
         tasks.spawn("lookups", lookups.run(context.token.clone()));
-        self.handles.brake.take_over();
-        let approvals = self.handles.brake.clone();
-        tasks.spawn("approvals", approvals.run(self.handles.queue.clone(), context.token.clone()));
+        self.handles.guard.take_over();
+        let (guard, handles) = (self.handles.guard.clone(), self.handles.clone());
+        let queue_held = move |guard: &Guard| handles.queue_held(guard);
+        let approvals = guard.follow_approvals(queue_held, context.token.clone());
+        tasks.spawn("approvals", approvals);
         self.intake.start_leading();
         self.fleet.pass("not listed yet");
         let refresh = Refresh::new(&self.handles, intake(), self.fleet.clone());

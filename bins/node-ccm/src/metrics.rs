@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use ccm_cloud::{ErrorKind, LookupResult};
-use ccm_controller::{brake::Usage, instances::Answer};
+use ccm_controller::instances::Answer;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, level, metrics};
 use strum::{IntoStaticStr, VariantNames};
@@ -124,17 +124,6 @@ metrics! {
         /// Changes of the first InternalIP of a Ready node in the cloud, by whether they were applied or held
         [ALPHA] ccm_node_internal_ip_changes { result } => internal_ip_changes: Family<Counter, IpChange>,
             begin Every;
-        /// Whether the brake is open: 1 while the cloud returns other first InternalIPs, address families, zones,
-        /// regions or types for more Ready nodes than --node-change-budget allows, and none of them is changed
-        [ALPHA] ccm_node_brake_open => brake: Gauge;
-        /// Openings of the brake
-        [ALPHA] ccm_node_brake_openings => openings: Counter;
-        /// Maximum number of Ready nodes that may change per --node-change-budget-window
-        [ALPHA] ccm_node_brake_limit => brake_limit: Gauge;
-        /// Ready nodes that have changed in the current --node-change-budget-window
-        [ALPHA] ccm_node_brake_used => brake_used: Gauge;
-        /// Ready nodes whose changes the brake holds
-        [ALPHA] ccm_node_changes_held => changes_held: Gauge;
         /// Corrections of a field that another writer has undone repeatedly, by field
         [ALPHA] ccm_node_contested_corrections { field } => contested: Family<Counter, Field>, begin Every;
         /// Initialised nodes with which something is wrong that node-ccm does not mend, by problem, at the last refresh
@@ -207,19 +196,6 @@ impl NodeMetrics {
             | Note::InvalidLabelPolicy(_)
             | Note::NodeIpRefused(_) => 0,
         };
-    }
-
-    /// Records that the brake opened.
-    pub(crate) fn brake_opened(&self) {
-        self.openings.inc();
-    }
-
-    /// Records the state of the brake.
-    pub(crate) fn set_brake(&self, is_open: bool, held: usize, budget: Usage) {
-        self.brake.set(is_open.into());
-        self.changes_held.set(level(held));
-        self.brake_limit.set(level(budget.limit));
-        self.brake_used.set(level(budget.used));
     }
 
     /// Records the correction of a contested field.

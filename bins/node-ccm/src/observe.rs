@@ -13,6 +13,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::Backoff;
 use ccm_cloud::Cloud;
 use ccm_controller::{
+    guard::Guard,
     inventory::Inventory,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
 };
@@ -24,7 +25,7 @@ use ccm_runtime::{
 };
 use tokio::sync::watch;
 
-use self::{brake::FleetBrake, ledger::Ledger};
+use self::ledger::Ledger;
 use crate::{metrics::NodeMetrics, report::NodeReports, settings::NodeSettings};
 
 /// Upstream's name of the queue: the label of its metrics.
@@ -38,7 +39,7 @@ pub(crate) struct Handles {
     pub(crate) queue: WorkQueue<Name>,
     pub(crate) inventory: Inventory,
     pub(crate) ledger: Ledger,
-    pub(crate) brake: FleetBrake,
+    pub(crate) guard: Guard,
     pub(crate) reports: NodeReports,
     pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
@@ -55,7 +56,7 @@ impl Handles {
         let corrections = context.settings.borrow().node_correction_qps;
         Self {
             cloud: Arc::clone(&context.cloud),
-            brake: FleetBrake::new(context, &store, &metrics),
+            guard: brake::guard(context, &store),
             store,
             queue: WorkQueue::new(QUEUE, queue_config(), &queue_metrics),
             inventory,
@@ -64,6 +65,15 @@ impl Handles {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics,
+        }
+    }
+}
+
+impl Handles {
+    /// Queues the nodes whose changes are held.
+    pub(crate) fn queue_held(&self, guard: &Guard) {
+        for node in self.store.list().iter().filter(|node| guard.is_held(&node.uid)) {
+            self.queue.add(Name::clone(&node.name), Priority::Routine);
         }
     }
 }

@@ -217,6 +217,14 @@ pub enum Note {
 }
 
 impl Note {
+    /// The property that changes.
+    pub fn change(&self) -> Option<Field> {
+        match self {
+            Self::Changes { field, .. } => Some(*field),
+            _ => None,
+        }
+    }
+
     fn invalid_label(key: &str, value: &str, problem: &str) -> Self {
         Self::InvalidLabel {
             key: key.to_owned(),
@@ -306,7 +314,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
 }
 
 /// Whether changes of the node are held if they are too many: it works as it is.
-fn is_protected(node: &Node) -> bool {
+pub fn is_protected(node: &Node) -> bool {
     node.is_ready() && !node.is_uninitialised()
 }
 
@@ -322,9 +330,14 @@ impl Plan {
         Self { outcome, steps: Vec::new(), notes: Vec::new() }
     }
 
+    /// The changes of what the brake protects.
+    pub fn changes(&self) -> impl Iterator<Item = (Field, &Note)> {
+        self.notes.iter().filter_map(|note| Some((note.change()?, note)))
+    }
+
     /// Whether it changes what the brake protects.
     pub fn needs_brake(&self) -> bool {
-        self.notes.iter().any(|note| matches!(note, Note::Changes { .. }))
+        self.changes().next().is_some()
     }
 
     /// The fields that it sets, with their values; an empty value removes the field.

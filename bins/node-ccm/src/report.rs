@@ -16,7 +16,7 @@ use ccm_objects::Node;
 
 use crate::{
     metrics::NodeMetrics,
-    plan::{APPROVED, Field, Note, Outcome, Plan, Step, Wait, WaitReason, text},
+    plan::{Note, Outcome, Plan, Step, Wait, WaitReason, text},
 };
 
 /// Reports about nodes. Clones share one memory.
@@ -42,26 +42,11 @@ impl NodeReports {
 
     /// Reports that a node keeps its taint, the reason, and the retry interval.
     pub(crate) fn wait(&self, node: &Node, Wait { reason, message }: &Wait, pace: Pace) {
-        let (event, state, what) = match reason {
-            WaitReason::Cloud(kind) => {
-                ("WaitingForCloud", kind.reason(), "The node stays tainted until the cloud answers")
-            }
-            // A message with different facts gets an event of its own.
-            WaitReason::InstanceNotFound => (
-                "InstanceNotFound",
-                &**message,
-                "The node stays tainted because the cloud has no instance for it",
-            ),
-            WaitReason::NodeIp => (
-                "InvalidNodeIP",
-                &**message,
-                "The node stays tainted until its annotation matches its instance",
-            ),
-            WaitReason::NoAddress => (
-                "NoNodeAddress",
-                &**message,
-                "The node stays tainted until it has an address (--node-addresses-required)",
-            ),
+        let (event, what) = reason.event();
+        // A message with different facts gets an event of its own.
+        let state = match reason {
+            WaitReason::Cloud(kind) => kind.reason(),
+            _ => &**message,
         };
         let report = Report {
             topic: event,
@@ -69,7 +54,10 @@ impl NodeReports {
             warning: true,
             line: format!("error syncing '{}': {message}, requeuing", node.name),
             reason: Some(reason.as_str()),
-            event: Some((event, format!("{what}: {message}; retrying {pace}"))),
+            event: Some((
+                event,
+                format!("The node stays tainted {what}: {message}; retrying {pace}"),
+            )),
             ..Report::default()
         };
         self.report(node, When::Changed, report);
@@ -116,19 +104,7 @@ impl NodeReports {
     pub(crate) fn skipped(&self, node: &Node, outcome: &Outcome) {
         let text = outcome.to_string();
         let line = format!("Skip sync node {}: {text}", node.name);
-        let event = match outcome {
-            Outcome::Unconfirmed(id) => Some((
-                "InstanceUnconfirmed",
-                format!(
-                    "The cloud has {id} with the name of this node, but neither its system UUID nor an address of it: the node is not written. If {id} is its instance, set spec.providerID to it"
-                ),
-            )),
-            Outcome::InstanceGone if node.is_ready() => Some((
-                "InstanceGone",
-                "The instance of this Ready node is gone, and another machine may have its name: the node is not written".to_owned(),
-            )),
-            _ => None,
-        };
+        let event = outcome.event(node.is_ready());
         let warning = event.is_some();
         let report =
             Report { topic: "LeftAlone", state: &text, warning, line, event, ..Report::default() };
@@ -143,29 +119,15 @@ impl NodeReports {
 
     /// Reports that the brake holds the plan.
     pub(crate) fn held(&self, node: &Node, plan: &Plan, hold: Hold) {
-        let changes = plan.notes.iter().filter(|note| is_about_write(note));
-        let changes = changes.map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let state = if hold == Hold::Breaker { "breaker" } else { "budget" };
-        let text = format!(
-            "{changes}; held: {hold}, because too many Ready nodes would change; approve with the annotation {APPROVED}=yes"
-        );
+        let text = text::held(plan, hold);
         self.warn(node, "NodeChangeHeld", state, &text);
     }
 
     /// Reports that another writer undoes a correction again and again.
     pub(crate) fn contested(&self, node: &Node, plan: &Plan, contested: &Contested) {
-        let Contested { field, times, wait } = contested;
-        let own = plan.fields().into_iter().find(|(name, _)| name == field);
-        let own = own.map(|(_, value)| value).unwrap_or_default();
-        let present = match node.labels.get(&**field) {
-            Some(value) => value.to_string(),
-            None => text::list(&node.addresses),
-        };
-        let text = format!(
-            "Another writer sets {field} to {present:?}, and node-ccm to {own:?}, {times} times in a row; node-ccm writes it again in {} s",
-            wait.as_secs()
-        );
-        self.warn(node, "FieldContested", field, &text);
+        let text = text::contested(node, plan, contested);
+        self.warn(node, "FieldContested", &contested.field, &text);
     }
 
     /// A warning about a lasting state.
@@ -177,37 +139,21 @@ impl NodeReports {
 
     /// Reports the plan's notes, each one once. A note about a write is reported after it.
     pub(crate) fn notes(&self, node: &Node, plan: &Plan) {
-        for note in plan.notes.iter().filter(|note| !is_about_write(note)) {
+        for note in plan.notes.iter().filter(|note| note.change().is_none()) {
             self.note(node, When::Once, note);
         }
     }
 
     /// Reports the changes of a Ready node that this step has written.
     pub(crate) fn written(&self, node: &Node, plan: &Plan, step: &Step) {
-        let has_addresses = matches!(step, Step::SetAddresses { .. });
-        let is_written = |note: &&Note| match note {
-            Note::Changes { field, .. } => field.is_of_addresses() == has_addresses,
-            _ => false,
-        };
-        for note in plan.notes.iter().filter(is_written) {
-            self.note(node, When::Always, note);
+        for note in plan.changes().filter(|(field, _)| field.is_written_by(step)) {
+            self.note(node, When::Always, note.1);
         }
     }
 
     fn note(&self, node: &Node, when: When, about: &Note) {
         let text = about.to_string();
-        let (topic, is_event) = match about {
-            Note::InvalidLabel { .. } => ("InvalidLabel", true),
-            Note::ReservedLabel { .. } => ("ReservedLabel", false),
-            Note::LabelKept { .. } => ("LabelKept", false),
-            Note::InvalidAddress(_) => ("InvalidAddress", true),
-            Note::NodeIpRefused(_) => ("InvalidNodeIP", true),
-            Note::InvalidLabelPolicy(_) => ("InvalidAnnotation", true),
-            Note::Changes { field: Field::InternalIp, .. } => ("NodeInternalIPChanged", true),
-            Note::Changes { field: Field::AddressFamily, .. } => ("NodeAddressFamilyLost", true),
-            Note::Changes { .. } => ("NodeTopologyChanged", true),
-            Note::InternalIpHeld { .. } => ("NodeInternalIPHeld", true),
-        };
+        let (topic, is_event) = about.event();
         let report = Report {
             topic,
             state: &text,
@@ -230,8 +176,4 @@ impl NodeReports {
         };
         self.report(node, When::Always, report);
     }
-}
-
-fn is_about_write(note: &Note) -> bool {
-    matches!(note, Note::Changes { .. })
 }

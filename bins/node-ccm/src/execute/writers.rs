@@ -24,7 +24,7 @@ use super::{Unfinished, execute, published};
 use crate::{
     metrics::State,
     observe::{
-        Handles,
+        Handles, brake,
         intake::Intake,
         lookups::{Work, WorkSenders},
         priority,
@@ -109,7 +109,8 @@ impl Writers {
         let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
         let plan = plan(&node, claim, answer, self.intake.policy());
         let settled = plan.outcome == Outcome::InSync;
-        let pause = settled.then(|| self.handles.brake.check(&node, &plan).err()).flatten();
+        let pause =
+            settled.then(|| brake::check(&self.handles.guard, &node, &plan).err()).flatten();
         self.handles.plans.set(&node.reference(), published(&plan, pause));
         if let Some(pause) = pause {
             return self.pause(&node, &plan, pause);
@@ -171,7 +172,7 @@ impl Writers {
     /// The brake does not let the plan pass now.
     fn pause(&self, node: &Node, plan: &Plan, pause: Pause) {
         match pause {
-            Pause::Gathers(until) => self.later(node, self.handles.brake.until(until)),
+            Pause::Gathers(until) => self.later(node, self.handles.guard.until(until)),
             Pause::Held(hold) => {
                 self.handles.ledger.set_state(&node.name, State::Initialised);
                 self.handles.reports.held(node, plan, hold);

@@ -68,7 +68,7 @@ impl Intake {
                 }
             }
             Change::Deleted(node) => {
-                self.handles.brake.forget(node);
+                self.handles.guard.leaves(&node.uid);
                 self.forget(&node.name);
             }
         }

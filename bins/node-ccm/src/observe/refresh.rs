@@ -14,7 +14,7 @@ use ccm_objects::Node;
 use ccm_runtime::health::Condition;
 use tokio::time::Instant;
 
-use super::{Handles, census, intake::Intake};
+use super::{Handles, brake, census, intake::Intake};
 use crate::{metrics::State, plan::follow};
 
 /// Lists the fleet and compares all nodes with it, once per period.
@@ -152,7 +152,7 @@ impl Refresh {
         let is_new = listed.contains(&instance.provider_id);
         let plan = follow(node, &instance, self.intake.policy());
         // All of them, before the first is written.
-        self.handles.brake.note(node, &plan);
+        brake::note(&self.handles.guard, node, &plan);
         if plan.steps.is_empty() {
             self.handles.ledger.set_state(&node.name, State::Initialised);
             self.handles.reports.notes(node, &plan);

@@ -1,7 +1,10 @@
 use serde::Serialize;
 use strum::{Display, IntoStaticStr, VariantNames};
 
-use super::labels::{INSTANCE_TYPE, REGION, ZONE};
+use super::{
+    Step,
+    labels::{INSTANCE_TYPE, REGION, ZONE},
+};
 
 /// A property of a node that node-ccm keeps in sync: the value of a metric's label.
 #[derive(
@@ -39,9 +42,10 @@ impl Field {
         }
     }
 
-    /// Whether it belongs to the addresses, and not to the labels.
-    pub fn is_of_addresses(self) -> bool {
-        matches!(self, Self::Addresses | Self::InternalIp | Self::AddressFamily)
+    /// Whether this step changes it.
+    pub fn is_written_by(self, step: &Step) -> bool {
+        let is_address = matches!(self, Self::Addresses | Self::InternalIp | Self::AddressFamily);
+        is_address == matches!(step, Step::SetAddresses { .. })
     }
 
     /// The field with this name in [`Plan::fields`](super::Plan::fields).

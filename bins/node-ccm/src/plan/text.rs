@@ -3,10 +3,12 @@
 use std::fmt;
 
 use ccm_cloud::Instance;
-use ccm_objects::Address;
+use ccm_controller::{brake::Hold, corrections::Contested};
+use ccm_objects::{Address, Node};
 
 use super::{
-    Field, LABEL_POLICY, NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait, WaitReason,
+    APPROVED, Field, LABEL_POLICY, NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait,
+    WaitReason,
 };
 
 /// Addresses on one line.
@@ -72,6 +74,86 @@ impl WaitReason {
             Self::NoAddress => "no_address",
         }
     }
+}
+
+impl WaitReason {
+    /// The reason of its event, and what the node waits for.
+    pub(crate) fn event(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Cloud(_) => ("WaitingForCloud", "until the cloud answers"),
+            Self::InstanceNotFound => {
+                ("InstanceNotFound", "because the cloud has no instance for it")
+            }
+            Self::NodeIp => ("InvalidNodeIP", "until its annotation matches its instance"),
+            Self::NoAddress => {
+                ("NoNodeAddress", "until it has an address (--node-addresses-required)")
+            }
+        }
+    }
+}
+
+impl Outcome {
+    /// Its event for a node that is skipped, if it has one: most are another provider's.
+    pub(crate) fn event(&self, is_ready: bool) -> Option<(&'static str, String)> {
+        match self {
+            Self::Unconfirmed(id) => Some((
+                "InstanceUnconfirmed",
+                format!(
+                    "The cloud has {id} with the name of this node, but neither its system UUID nor an address of it: the node is not written. If {id} is its instance, set spec.providerID to it"
+                ),
+            )),
+            Self::InstanceGone if is_ready => {
+                let text = "The instance of this Ready node is gone, and another machine may have its name: the node is not written";
+                Some(("InstanceGone", text.to_owned()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Note {
+    /// Its topic, and whether it has an event of that reason.
+    pub(crate) fn event(&self) -> (&'static str, bool) {
+        match self {
+            Self::InvalidLabel { .. } => ("InvalidLabel", true),
+            Self::ReservedLabel { .. } => ("ReservedLabel", false),
+            Self::LabelKept { .. } => ("LabelKept", false),
+            Self::InvalidAddress(_) => ("InvalidAddress", true),
+            Self::NodeIpRefused(_) => ("InvalidNodeIP", true),
+            Self::InvalidLabelPolicy(_) => ("InvalidAnnotation", true),
+            Self::Changes { field: Field::InternalIp, .. } => ("NodeInternalIPChanged", true),
+            Self::Changes { field: Field::AddressFamily, .. } => ("NodeAddressFamilyLost", true),
+            Self::Changes { .. } => ("NodeTopologyChanged", true),
+            Self::InternalIpHeld { .. } => ("NodeInternalIPHeld", true),
+        }
+    }
+}
+
+/// What a plan would change, and why the brake holds it.
+pub(crate) fn held(plan: &Plan, hold: Hold) -> String {
+    let changes: Vec<_> = plan.changes().map(|(_, note)| note.to_string()).collect();
+    let changes = changes.join("; ");
+    format!(
+        "{changes}; held: {hold}, because too many Ready nodes would change; approve with the annotation {APPROVED}=yes"
+    )
+}
+
+/// What two writers do to a field of the node.
+pub(crate) fn contested(
+    node: &Node,
+    plan: &Plan,
+    Contested { field, times, wait }: &Contested,
+) -> String {
+    let own = plan.fields().into_iter().find(|(name, _)| name == field);
+    let own = own.map(|(_, value)| value).unwrap_or_default();
+    let present = match node.labels.get(&**field) {
+        Some(value) => value.to_string(),
+        None => list(&node.addresses),
+    };
+    let wait = wait.as_secs();
+    format!(
+        "Another writer sets {field} to {present:?}, and node-ccm to {own:?}, {times} times in a row; node-ccm writes it again in {wait} s"
+    )
 }
 
 impl fmt::Display for Step {

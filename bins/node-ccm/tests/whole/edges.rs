@@ -81,8 +81,8 @@ async fn a_wrong_answer_about_many_ready_nodes_is_not_written() {
         let held =
             whole.reasons(&names).iter().filter(|reason| *reason == "NodeChangeHeld").count();
         assert_eq!(held, count - expect, "of {count}");
-        assert_eq!(whole.metric("ccm_node_changes_held "), (count - expect) as u64, "of {count}");
-        assert_eq!(whole.metric("ccm_node_brake_open "), u64::from(count > 5), "of {count}");
+        assert_eq!(whole.metric("ccm_brake_held "), (count - expect) as u64, "of {count}");
+        assert_eq!(whole.metric("ccm_brake_open "), u64::from(count > 5), "of {count}");
         let text = whole.condition("brake");
         let expect = format!("{count} of 50 Ready nodes");
         assert_eq!(text.contains(&expect), count > 5, "{text}");
@@ -106,8 +106,8 @@ async fn a_wrong_answer_about_many_ready_nodes_is_not_written() {
         }
         sleep(Duration::from_mins(5)).await;
         assert_eq!(whole.moved(&names), count, "of {count}");
-        assert_eq!(whole.metric("ccm_node_changes_held "), 0);
-        assert_eq!(whole.metric("ccm_node_brake_open "), 0);
+        assert_eq!(whole.metric("ccm_brake_held "), 0);
+        assert_eq!(whole.metric("ccm_brake_open "), 0);
     }
 }
 
@@ -122,8 +122,8 @@ async fn a_wrong_answer_that_is_taken_back_is_never_written() {
     }
     sleep(Duration::from_mins(3)).await;
     assert_eq!((whole.writes().len(), whole.moved(&names)), (0, 0));
-    assert_eq!(whole.metric("ccm_node_brake_open "), 0);
-    assert_eq!(whole.metric("ccm_node_brake_openings_total"), 1);
+    assert_eq!(whole.metric("ccm_brake_open "), 0);
+    assert_eq!(whole.metric("ccm_brake_openings_total"), 1);
 }
 
 /// H1: the sixth within the hour is held, whatever the refresh.
@@ -136,18 +136,18 @@ async fn a_few_nodes_in_every_refresh_are_held_at_the_sixth_within_the_hour() {
         sleep(Duration::from_mins(2)).await;
         assert_eq!(whole.moved(&names), 5, "wave {wave}");
     }
-    assert_eq!(whole.metric("ccm_node_brake_open "), 1, "20 at once");
+    assert_eq!(whole.metric("ccm_brake_open "), 1, "20 at once");
     for number in 7..25 {
         whole.cloud.add(SimInstance::numbered(number));
     }
     sleep(Duration::from_mins(2)).await;
-    assert_eq!(whole.metric("ccm_node_brake_open "), 0);
-    assert_eq!(whole.metric("ccm_node_changes_held "), 2, "by the budget");
+    assert_eq!(whole.metric("ccm_brake_open "), 0);
+    assert_eq!(whole.metric("ccm_brake_held "), 2, "by the budget");
     let text = whole.condition("brake");
     assert!(text.contains("the budget is used up until"), "{text}");
     sleep(Duration::from_mins(60)).await;
     assert_eq!(whole.moved(&names), 7);
-    assert_eq!(whole.metric("ccm_node_changes_held "), 0);
+    assert_eq!(whole.metric("ccm_brake_held "), 0);
 }
 
 /// H1: each of the protected properties counts.
@@ -180,7 +180,7 @@ async fn zone_type_region_and_address_families_are_protected() {
         }
         sleep(Duration::from_mins(5)).await;
         assert_eq!(whole.writes().len() - before, 0, "change {change}");
-        assert_eq!(whole.metric("ccm_node_changes_held "), 50, "change {change}");
+        assert_eq!(whole.metric("ccm_brake_held "), 50, "change {change}");
     }
 }
 
