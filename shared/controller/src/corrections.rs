@@ -11,10 +11,9 @@ use tokio::time::Instant;
 /// How often a field is corrected at once.
 const AT_ONCE: u32 = 3;
 /// The pauses after that.
-const PAUSES: Backoff =
-    Backoff { first: Duration::from_secs(30), longest: Duration::from_mins(10) };
+const PAUSES: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_mins(2) };
 /// A correction that lasted this long was accepted. Longer than the longest pause.
-const ACCEPTED: Duration = Duration::from_mins(30);
+const ACCEPTED: Duration = Duration::from_mins(10);
 
 /// The corrections of one object: by field, the value that was written.
 #[derive(Clone, Debug, Default)]
@@ -108,10 +107,10 @@ mod tests {
 
     #[test]
     fn an_undone_correction_is_repeated_with_growing_pauses() {
-        assert_eq!(corrected(60), [0, 1, 2, 32]);
-        let hours = corrected(4 * 3600);
-        assert_eq!(hours[3..8], [32, 92, 212, 452, 932]);
-        assert!(hours[8..].windows(2).all(|pair| pair[1] - pair[0] == 600), "{hours:?}");
+        assert_eq!(corrected(60), [0, 1, 2, 12, 32]);
+        let hour = corrected(3600);
+        assert_eq!(hour[3..8], [12, 32, 72, 152, 272]);
+        assert!(hour[7..].windows(2).all(|pair| pair[1] - pair[0] == 120), "{hour:?}");
     }
 
     #[test]
@@ -122,7 +121,7 @@ mod tests {
         }
         assert_eq!(corrections.made(start, ZONE), ["zone"]);
         let second = Duration::from_secs(1);
-        let contested = Contested { field: "zone".to_owned(), times: 3, wait: 29 * second };
+        let contested = Contested { field: "zone".to_owned(), times: 3, wait: 9 * second };
         assert_eq!(corrections.check(start + second, ZONE), Err(contested));
         assert_eq!(corrections.check(start + second, [("zone", "b")]), Ok(()));
         assert_eq!(corrections.check(start + second, [("region", "a")]), Ok(()));
