@@ -11,6 +11,7 @@ func init() {
 		rows: []row{
 			registration(),
 			nodeWork(),
+			brakeAndOwners(),
 			queue(),
 			cloudCalls(),
 			limits(),
@@ -65,7 +66,7 @@ func registration() row {
 			about: about{
 				shows:  "Tainted nodes that are not initialised yet, by reason.",
 				normal: "None.",
-				do:     "`throttled`: temporary; see row *Rate limits*. `unauthorized`, `forbidden`: fix the credentials. `instance_not_found`: the nodes' names or IDs do not match the cloud's. `node_ip`: fix the kubelet's `--node-ip`. `api_server`: check the roles and the API server.",
+				do:     "`throttled`: temporary; see row *Rate limits*. `unauthorized`, `forbidden`: fix the credentials. `instance_not_found`: the nodes' names or IDs do not match the cloud's. `node_ip`: fix the kubelet's `--node-ip`. `no_address`: the cloud knows no address of the instance. `api_server`: check the roles and the API server.",
 				page:   stays,
 			},
 			unit:    units.Short,
@@ -95,7 +96,7 @@ func registration() row {
 			about: about{
 				shows:  "All nodes, as seen by the leader.",
 				normal: "All `initialised`.",
-				do:     "`instance_gone`: lifecycle-ccm handles these. `foreign`, `not_ours`: nodes of another provider; node-ccm leaves them alone, so another controller must run. `unknown` for minutes: the cloud has not answered about them.",
+				do:     "`instance_gone`: lifecycle-ccm handles these. `unconfirmed`: only a name says which instance is the node's. `foreign`, `not_ours`: nodes of another provider; node-ccm leaves them alone, so another controller must run. `unknown` for minutes: the cloud has not answered about them.",
 				page:   "node-ccm.md",
 			},
 			unit:    units.Short,
@@ -115,6 +116,68 @@ func registration() row {
 				times("", "[5m]", of(untaint+"_count")), "initialised",
 			}},
 			wide: 12,
+		}.panel(),
+	}}
+}
+
+// brakeAndOwners shows what node-ccm does not write, and why.
+func brakeAndOwners() row {
+	return row{title: "Brake and other owners", panels: []panel{
+		number{
+			title: "Changes held",
+			about: about{
+				shows:  "Ready nodes whose first InternalIP, address family, zone, region or type the cloud returns differently, and that the brake keeps as they are.",
+				normal: "0.",
+				do:     "Compare a held node with its instance in the cloud: fix the cloud's answer, or approve.",
+				alert:  "NodeCCMChangesHeld",
+				page:   "node-ccm.md#the-brake",
+			},
+			lines: []line{{highest("", of("ccm_brake_held")), ""}},
+			base:  green,
+			steps: []step{{1, red}},
+			none:  "no replica is seen",
+			high:  8,
+		}.panel(),
+		graph{
+			title: "Budget of the brake",
+			about: about{
+				shows:  "Ready nodes that have changed within `--node-change-budget-window`, and how many may.",
+				normal: "Far below the limit.",
+				do:     "At the limit: the rest is held until the window moves on; see *Changes held*.",
+				page:   "node-ccm.md#the-brake",
+			},
+			unit: units.Short,
+			lines: []line{
+				{highest("", of("ccm_brake_used")), "changed"},
+				{highest("", of("ccm_brake_limit")), "allowed"},
+			},
+			wide: 8,
+		}.panel(),
+		graph{
+			title: "Contested fields",
+			about: about{
+				shows:  "Corrections in half an hour that another writer had undone repeatedly, by field.",
+				normal: "None.",
+				do:     "The event `FieldContested` on the node names the field and both values. Stop the other writer, or set `--node-label-policy`.",
+				alert:  "NodeCCMFieldContested",
+				page:   "node-ccm.md#two-owners-of-a-field",
+			},
+			unit:  units.Short,
+			lines: []line{{some(times("field", "[30m]", of("ccm_node_contested_corrections_total"))), "{{field}}"}},
+			wide:  8,
+		}.panel(),
+		graph{
+			title: "Irregular nodes",
+			about: about{
+				shows:  "Initialised nodes with a problem that node-ccm does not mend, at the last refresh.",
+				normal: "None.",
+				do:     "The runbook of the alert says what to do for each problem; the events on the nodes have the details.",
+				alert:  "NodeCCMIrregularNodes",
+				page:   "node-ccm.md",
+			},
+			unit:  units.Short,
+			lines: []line{{some(sum("problem", of("ccm_node_irregular_nodes"))), "{{problem}}"}},
+			wide:  24,
 		}.panel(),
 	}}
 }
