@@ -157,7 +157,7 @@ pub struct Wants {
 /// The specifics of a provider's instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InstanceTraits {
-    /// Whether the fleet can be listed. Without a list no node is deleted.
+    /// Whether the fleet can be listed. If not, more lookups confirm that an instance is gone.
     pub lists: bool,
     /// Whether a label that is missing in [`Instance::labels`] only means that the provider
     /// does not manage it: then no label is removed from a node.

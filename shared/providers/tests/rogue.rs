@@ -343,6 +343,22 @@ async fn a_list_without_end_ends() {
     assert!(error.message.contains("same next page twice"), "{error}");
 }
 
+/// A wrong path, a proxy and a mesh answer UNIMPLEMENTED, too. Only the provider's own
+/// description says that there is no list: nodes are deleted by other rules then.
+#[tokio::test]
+async fn a_list_that_is_not_implemented_is_an_error_and_no_description() {
+    let running = Running::new().await;
+    let error = running.instances().list(Detail::Presence, call()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert!(error.message.contains("lists = false"), "{error}");
+    assert!(running.instances().traits().lists);
+
+    let description = proto::DescribeResponse { lists: Some(false), ..description() };
+    let running = Running::describing(description).await;
+    running.cloud.health(call()).await.unwrap();
+    assert!(!running.instances().traits().lists);
+}
+
 #[tokio::test]
 async fn an_answer_too_large_is_refused() {
     let running = Running::new().await;

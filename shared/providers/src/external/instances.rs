@@ -228,8 +228,18 @@ impl ExternalInstances {
             self.shared.wire.call(read("list_instances"), call, |channel, terms| async move {
                 instances_client(channel).list_instances(question(message, terms)).await
             });
-        answer.await
+        answer.await.map_err(|error| match error.kind {
+            ErrorKind::Unsupported => undeclared(error),
+            _ => error,
+        })
     }
+}
+
+/// Adds what to do. The status alone is no description of the provider: a wrong path and a proxy
+/// answer it, too, and without lists nodes are deleted by other rules.
+fn undeclared(error: CloudError) -> CloudError {
+    let hint = "a provider without a list has to say so in DescribeResponse: lists = false";
+    CloudError { message: format!("{}; {hint}", error.message), ..error }
 }
 
 /// The error in an answer about one node: limits and metrics count it.

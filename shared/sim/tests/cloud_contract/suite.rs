@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    AddressKind, Call, Claim, CloudError, Detail, ErrorKind, Fleet, Instance, Instances, Lookup,
-    NodeAddress, NodeIdentity, PowerState, ProofMethod, ProviderId,
+    AddressKind, Call, Claim, CloudError, Detail, ErrorKind, Fleet, Instance, InstanceTraits,
+    Instances, Lookup, NodeAddress, NodeIdentity, OpenGate, PowerState, ProofMethod, ProviderId,
 };
 use ccm_sim::{
-    cloud::{Operation, SimInstance},
+    cloud::{Operation, SimCloud, SimInstance},
     faults::{Effect, Fault},
 };
 use tokio::time::Instant;
@@ -230,6 +230,23 @@ pub async fn lists_page_by_page(way: Way) {
         instances(&rig).list(Detail::Everything, call()).await.unwrap().instances.len(),
         count
     );
+}
+
+pub async fn a_provider_without_a_list(way: Way) {
+    let sim = SimCloud::new();
+    sim.set_traits(InstanceTraits { lists: false, ..InstanceTraits::default() });
+    sim.add_many(0, 2);
+    let rig = Rig::of(sim, way, Arc::new(OpenGate)).await;
+    assert!(!instances(&rig).traits().lists);
+    let error = instances(&rig).list(Detail::Presence, call()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert_eq!(rig.sim.calls().list, 0);
+    let known = SimInstance::numbered(1);
+    assert_eq!(look(&rig, with_id("node-00001", "sim://i-00001")).await, found(&known));
+    let Ok(Lookup::Gone(proof)) = look(&rig, with_id("node-00009", "sim://i-00009")).await else {
+        panic!("a lookup proves absence without a list")
+    };
+    assert_eq!(proof.method, ProofMethod::ById);
 }
 
 pub async fn a_truncated_list_is_no_proof(way: Way) {
