@@ -206,7 +206,7 @@ impl Observer {
             if !agenda.list {
                 return None;
             }
-            let fleet = instances::list(&*self.cloud, Detail::Presence, call).await;
+            let fleet = instances::list(&*self.cloud, call).await;
             Some((fleet, self.now()))
         };
         let ((), fleet) = tokio::join!(lookup, list);

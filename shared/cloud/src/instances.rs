@@ -138,8 +138,8 @@ pub enum Detail {
     /// All of it.
     #[default]
     Everything,
-    /// Its IDs and its name, and in a lookup also its power state. A provider should omit the
-    /// rest if that saves requests.
+    /// Its IDs, its name and its power state. A provider should omit the rest if that saves
+    /// requests.
     Presence,
 }
 
@@ -202,11 +202,12 @@ pub trait Instances: Send + Sync {
     }
 
     /// Reads the whole fleet, page by page as the cloud requires. Called only if
-    /// [`InstanceTraits::lists`] is true.
+    /// [`InstanceTraits::lists`] is true. The callers read IDs and names; other fields may be
+    /// left out.
     ///
-    /// A list confirms presence and shows changes. An instance that is missing here is *not*
+    /// A list confirms presence. An instance that is missing here is *not*
     /// therefore gone: use [`Instances::lookup`].
-    async fn list(&self, _detail: Detail, _call: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, _call: Call) -> Result<Fleet, CloudError> {
         Err(CloudError::new(ErrorKind::Unsupported, "the provider cannot list instances"))
     }
 }

@@ -60,8 +60,7 @@ impl Refresh {
         }
         let started = Instant::now();
         let time = self.handles.settings.borrow().cloud_call_timeout;
-        let listed =
-            instances::list(&*self.handles.cloud, Detail::Everything, Call::routine(time)).await;
+        let listed = instances::list(&*self.handles.cloud, Call::routine(time)).await;
         let result = listed.map(|fleet| (fleet.instances.len(), self.compare(fleet, started)));
         let took = started.elapsed();
         let counted = result.as_ref().map(|(_, (_, differing))| *differing);

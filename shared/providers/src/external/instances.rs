@@ -72,10 +72,10 @@ impl Instances for ExternalInstances {
         all.boxed()
     }
 
-    async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
         let (mut pages, mut fleet) = (Pages::new("instances"), Fleet::default());
         while let Some(token) = pages.next() {
-            let page = self.page(token, detail, call).await?;
+            let page = self.page(token, call).await?;
             let next = page.next_page_token.clone();
             add(&mut fleet, page)?;
             pages.follow(next)?;
@@ -214,7 +214,6 @@ impl ExternalInstances {
     async fn page(
         &self,
         page_token: String,
-        detail: Detail,
         call: Call,
     ) -> Result<proto::ListInstancesResponse, CloudError> {
         let page_size = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
@@ -222,7 +221,7 @@ impl ExternalInstances {
             page_token: Some(page_token),
             page_size: Some(page_size),
             priority: Some(priority_to_wire(call.priority)),
-            detail: Some(detail_to_wire(detail)),
+            detail: Some(proto::Detail::Presence.into()),
         };
         let answer =
             self.shared.wire.call(read("list_instances"), call, |channel, terms| async move {

@@ -40,6 +40,8 @@ pub(super) struct World {
     pub(super) under_way: (usize, usize),
     /// How long each answer takes.
     pub(super) delay: Duration,
+    /// How long each page of a list of servers takes, if longer.
+    pub(super) delay_of_lists: Duration,
 }
 
 /// The microversion that Nova speaks, if any.
@@ -172,7 +174,8 @@ impl Api for Scripted {
             world.calls.push((get.operation, get.path.to_owned()));
             world.under_way.0 += 1;
             world.under_way.1 = world.under_way.1.max(world.under_way.0);
-            world.delay
+            let is_list = get.operation == "server_list";
+            world.delay.max(if is_list { world.delay_of_lists } else { Duration::ZERO })
         };
         let is_late = delay > call.left();
         if delay.is_zero() {

@@ -209,10 +209,9 @@ impl instances_server::Instances for InstancesService {
     ) -> Result<Response<proto::ListInstancesResponse>, Status> {
         let question = request.get_ref();
         let call = terms(request.metadata(), question.priority());
-        let detail = detail_from_wire(question.detail());
         let instances = self.instances().map_err(|error| to_status(&error))?;
         let read = async {
-            let list = within(call, instances.list(detail, call)).await?;
+            let list = within(call, instances.list(call)).await?;
             list.map_err(|error| to_status(&error))
         };
         let page = self.snapshots.open(question.page_token(), read).await?;
