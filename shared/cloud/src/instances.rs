@@ -162,13 +162,21 @@ pub struct InstanceTraits {
     /// Whether a label that is missing in [`Instance::labels`] only means that the provider
     /// does not manage it: then no label is removed from a node.
     pub labels_only_add: bool,
+    /// Whether one lookup of many nodes is cheaper than several of fewer nodes, because the
+    /// provider reads a list for it. A transport then does not split it.
+    pub lists_for_lookups: bool,
     /// The parts of a node that it needs.
     pub wants: Wants,
 }
 
 impl Default for InstanceTraits {
     fn default() -> Self {
-        Self { lists: true, labels_only_add: false, wants: Wants::default() }
+        Self {
+            lists: true,
+            labels_only_add: false,
+            lists_for_lookups: false,
+            wants: Wants::default(),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use ccm_cloud::{
 };
 use futures::{StreamExt, channel::mpsc::UnboundedSender, stream};
 use prost::Message as _;
+use tonic::{Code, Status};
 
 use super::{
     MAX_BATCH,
@@ -225,20 +226,21 @@ impl ExternalInstances {
         };
         let answer =
             self.shared.wire.call(read("list_instances"), call, |channel, terms| async move {
-                instances_client(channel).list_instances(question(message, terms)).await
+                let mut client = instances_client(channel);
+                client.list_instances(question(message, terms)).await.map_err(undeclared)
             });
-        answer.await.map_err(|error| match error.kind {
-            ErrorKind::Unsupported => undeclared(error),
-            _ => error,
-        })
+        answer.await
     }
 }
 
-/// Adds what to do. The status alone is no description of the provider: a wrong path and a proxy
-/// answer it, too, and without lists nodes are deleted by other rules.
-fn undeclared(error: CloudError) -> CloudError {
+/// Adds to a bare UNIMPLEMENTED what to do. The status alone does not describe the provider: a
+/// wrong path and a proxy answer it, too, and without lists nodes are deleted by other rules.
+fn undeclared(status: Status) -> Status {
+    if status.code() != Code::Unimplemented || !status.details().is_empty() {
+        return status;
+    }
     let hint = "a provider without a list has to say so in DescribeResponse: lists = false";
-    CloudError { message: format!("{}; {hint}", error.message), ..error }
+    Status::unimplemented(format!("{}; {hint}", status.message()))
 }
 
 /// The error in an answer about one node: limits and metrics count it.

@@ -17,8 +17,8 @@ use std::{
 use async_trait::async_trait;
 use ccm_base::message::one_line;
 use ccm_cloud::{
-    Call, CloudError, Detail, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult,
-    NodeIdentity,
+    Call, CloudError, Detail, ErrorKind, Fleet, Instance, InstanceTraits, Instances, Lookup,
+    LookupResult, NodeIdentity, ProviderId,
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ use super::{
     api::Api,
     compute::{Flavors, Listing, Nova, Server},
     config::Config,
-    ids::ServerId,
+    ids::{self, Parsed, ServerId},
     network::{NetworkNames, Neutron, Port, Ports},
     text::MAX_VALUE,
 };
@@ -59,6 +59,7 @@ const MAX_MALFORMED: usize = 1_000;
 
 /// [`Instances`] by Nova and Neutron.
 pub(super) struct OpenStackInstances {
+    api: Arc<dyn Api>,
     nova: Nova,
     flavors: Flavors,
     neutron: Arc<Neutron>,
@@ -72,6 +73,10 @@ pub(super) struct OpenStackInstances {
 
 #[async_trait]
 impl Instances for OpenStackInstances {
+    fn traits(&self) -> InstanceTraits {
+        InstanceTraits { lists_for_lookups: true, ..InstanceTraits::default() }
+    }
+
     async fn lookup(
         &self,
         nodes: &[NodeIdentity],
@@ -89,17 +94,22 @@ impl Instances for OpenStackInstances {
         };
         let find = self.find(&questions, most_listed, call);
         let (found, early) = tokio::join!(find, self.early(early, call));
-        if wants_ports(detail) {
-            return self.describe_found(found, early, call).await;
-        }
-        found.into_iter().map(|found| self.present(found)).collect()
+        let answers = match wants_ports(detail) {
+            true => self.describe_found(found, early, call).await,
+            false => found.into_iter().map(|found| self.present(found)).collect(),
+        };
+        let in_region = |answer| match answer {
+            Lookup::Found(instance) => Lookup::Found(Box::new(self.in_region(*instance))),
+            other => other,
+        };
+        answers.into_iter().map(|answer| answer.map(in_region)).collect()
     }
 
     async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
         let mut fleet = Fleet::default();
         for entry in self.nova.all_names(call).await? {
             match entry.and_then(|(id, name)| self.shape.named(&id, &name)) {
-                Ok(instance) => fleet.instances.push(instance),
+                Ok(instance) => fleet.instances.push(self.in_region(instance)),
                 Err(line) => fleet.malformed.push(line),
             }
         }
@@ -117,12 +127,25 @@ impl OpenStackInstances {
         Self {
             nova: Nova::new(Arc::clone(&api)),
             flavors: Flavors::new(Arc::clone(&api), shape.labels.flavor_id),
-            neutron: Arc::new(Neutron::new(api)),
+            neutron: Arc::new(Neutron::new(Arc::clone(&api))),
+            api,
             names: Arc::default(),
             shape,
             too_long_until: Mutex::default(),
             port_memory: PortMemory::default(),
         }
+    }
+
+    /// Adds the ID that names the region in use, if no region is configured: nodes may have it.
+    fn in_region(&self, mut instance: Instance) -> Instance {
+        if self.shape.region.is_none()
+            && let Some(region) = self.api.region()
+            && let Parsed::Ours(id) = ids::parse(instance.provider_id.as_str(), None)
+        {
+            let regional = ids::format(true, Some(&region), &id);
+            instance.other_ids.extend(ProviderId::parse(&regional));
+        }
+        instance
     }
 
     /// Reads the ports of servers that may not exist.

@@ -31,6 +31,8 @@ pub(super) struct World {
     pub(super) flavors: Vec<Value>,
     pub(super) router: routers::Router,
     pub(super) spoken: Spoken,
+    /// The region of Nova's endpoint.
+    pub(super) region: Option<String>,
     /// Entries on a page, if not 1000.
     pub(super) page: Option<usize>,
     pub(super) fault: Option<Fault>,
@@ -195,6 +197,10 @@ impl Api for Scripted {
 
     fn microversion(&self) -> Option<Microversion> {
         self.world.lock().spoken.0
+    }
+
+    fn region(&self) -> Option<String> {
+        self.world.lock().region.clone()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Detail, ErrorKind, ProviderConfig, ProviderContext};
+use ccm_cloud::{ErrorKind, ProviderConfig, ProviderContext};
 use ccm_sim::cloud::SimCloud;
 
 use crate::place::{Place, Served, Stub, call, instances, skip, until};

@@ -344,3 +344,23 @@ async fn two_nodes_may_ask_for_one_server() {
         assert_eq!(found(&answer), "node-00005");
     }
 }
+
+/// A node may have an ID with the region, though no region is configured.
+#[tokio::test]
+async fn the_id_with_the_region_in_use_is_one_of_the_spellings() {
+    let plain = format!("openstack:///{}", uuid(3));
+    for (configured, expect) in [(None, "openstack://r1/"), (Some("bench"), "openstack://bench/")] {
+        let rig = Rig::shaped(Scripted::with_servers(0..10), |shape| {
+            shape.region = configured.map(str::to_owned);
+        });
+        rig.cloud.world.lock().region = Some("r1".to_owned());
+        let mut all = rig.refreshed().await;
+        all.extend(rig.instances.list(call()).await.unwrap().instances);
+        all.retain(|instance| instance.provider_id.as_str() == plain);
+        let others = [format!("{expect}{}", uuid(3))];
+        assert_eq!(all.len(), 2);
+        for instance in all {
+            assert!(instance.other_ids.iter().map(|id| id.as_str()).eq(&others), "{instance:?}");
+        }
+    }
+}
