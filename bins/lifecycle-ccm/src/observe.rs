@@ -14,7 +14,7 @@ use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, PowerStat
 use ccm_controller::{
     batch_size::{BatchCall, BatchSize},
     instances,
-    inventory::{Inventory, Snapshot},
+    inventory::Snapshot,
 };
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
@@ -285,9 +285,7 @@ fn listing(
         Err(error) => return Listing::Failed(error),
     };
     let (instances, unreadable) = (fleet.instances.len(), fleet.malformed.clone());
-    let inventory = Inventory::new();
-    inventory.apply(fleet, Instant::now());
-    let snapshot = inventory.snapshot();
+    let snapshot = Snapshot::of_list(fleet.instances);
     let missing: BTreeSet<Name> = nodes
         .iter()
         .filter(|(view, node)| {
