@@ -4,7 +4,6 @@
 //! printed, compared and serialised.
 
 pub mod addresses;
-pub mod label_rules;
 pub mod labels;
 pub mod node_ip;
 mod text;

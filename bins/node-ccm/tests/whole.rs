@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "whole/edges.rs"]
+mod edges;
 #[path = "whole/load.rs"]
 mod load;
 

@@ -1,7 +1,7 @@
 //! The addresses of a node.
 
 use ccm_cloud::{AddressKind, Instance, NodeAddress};
-use ccm_objects::{Address, Node};
+use ccm_objects::{Address, Node, parse_ip};
 
 use super::{
     PROVIDED_NODE_IP,
@@ -29,7 +29,7 @@ pub fn invalid(instance: &Instance) -> impl Iterator<Item = &NodeAddress> {
 
 fn is_valid(entry: &NodeAddress) -> bool {
     let is_ip = matches!(entry.kind, AddressKind::InternalIp | AddressKind::ExternalIp);
-    !is_ip || node_ip::parse_ip(&entry.address).is_some()
+    !is_ip || parse_ip(&entry.address).is_some()
 }
 
 /// The cloud's list and, if it has no host name, kubelet's own at its end. If kubelet set

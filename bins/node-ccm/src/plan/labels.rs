@@ -12,9 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cloud::Instance;
-use ccm_objects::Node;
+use ccm_objects::{Node, label_rules};
 
-use super::{Note, Policy, label_rules};
+use super::{Note, Policy};
 
 /// The annotation that records the additional labels that node-ccm has set: their keys,
 /// sorted, separated by commas. node-ccm updates and removes only these.

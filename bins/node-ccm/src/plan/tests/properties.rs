@@ -1,6 +1,6 @@
 //! Properties that hold for every node and every answer.
 
-use ccm_objects::Shared;
+use ccm_objects::{Shared, label_rules};
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::*;
