@@ -128,12 +128,12 @@ metrics! {
         [ALPHA] ccm_node_contested_corrections { field } => contested: Family<Counter, Field>, begin Every;
         /// Initialised nodes with which something is wrong that node-ccm does not mend, by problem, at the last refresh
         [ALPHA] ccm_node_irregular_nodes { problem } => irregular: Family<Gauge, Problem>, begin Every;
-        /// Lists of the whole fleet, one per period, by result
+        /// Lookups of all nodes, one per period, by result; an error means that no node was answered
         [ALPHA] ccm_node_refreshes { result } => refreshes: Family<Counter, Result<(), ErrorKind>>,
             begin [Ok(())];
-        /// Duration of a list of the fleet including the comparison with all nodes
+        /// Duration of a lookup of all nodes including the comparison with them
         [ALPHA] ccm_node_refresh_duration_seconds => refresh_duration: Histogram, bounds REFRESH;
-        /// Nodes that differed from the last list of the fleet
+        /// Initialised nodes that differed from the cloud's answers in the last lookup of all nodes
         [ALPHA] ccm_node_refresh_differing => refresh_differing: Gauge;
     }
 }
@@ -212,8 +212,8 @@ impl NodeMetrics {
         }
     }
 
-    /// Records the end of a list of the fleet: how many nodes differ from it, or why it
-    /// failed.
+    /// Records the end of a lookup of all nodes: how many differ from their instances, or why none
+    /// was answered.
     pub(crate) fn refreshed(&self, took: Duration, result: Result<usize, ErrorKind>) {
         self.refresh_duration.observe(took.as_secs_f64());
         self.refreshes.of(result.map(drop)).inc();

@@ -138,13 +138,13 @@ pub fn traits(cloud: &dyn Cloud) -> InstanceTraits {
 /// # Errors
 ///
 /// The cloud's error, a timeout, or `Unsupported` if the cloud has no list.
-pub async fn list(cloud: &dyn Cloud, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
+pub async fn list(cloud: &dyn Cloud, call: Call) -> Result<Fleet, CloudError> {
     let instances = offered(cloud)?;
     if !instances.traits().lists {
         let what = "the provider cannot list instances";
         return Err(CloudError::new(ErrorKind::Unsupported, what));
     }
-    let listed = timeout_at(call.end + GRACE, instances.list(detail, call)).await;
+    let listed = timeout_at(call.end + GRACE, instances.list(call)).await;
     let fleet = listed.map_err(|_| late(call))??;
     if let Some(first) = fleet.malformed.first() {
         tracing::warn!(
@@ -191,7 +191,7 @@ mod tests {
             }
         }
 
-        async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
+        async fn list(&self, _: Call) -> Result<Fleet, CloudError> {
             std::future::pending().await
         }
     }
@@ -299,7 +299,7 @@ mod tests {
             assert_eq!(lookup(&cloud, &[], Detail::Everything, call).await, []);
         }
         let hangs = OddCloud(Some(Arc::new(Odd(None))));
-        let listed = list(&hangs, Detail::Everything, Call::routine(Duration::from_secs(3))).await;
+        let listed = list(&hangs, Call::routine(Duration::from_secs(3))).await;
         assert_eq!(listed.unwrap_err().kind, ErrorKind::Timeout);
     }
 

@@ -5,12 +5,14 @@ mod ip;
 pub mod label_rules;
 mod node;
 pub mod node_keys;
+mod node_lease;
 mod reference;
 mod service;
 pub mod service_keys;
 
 pub use ip::parse_ip;
 pub use node::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint};
+pub use node_lease::{NODE_LEASES, NodeLease};
 pub use reference::ObjectRef;
 pub use service::{
     IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,

@@ -131,6 +131,11 @@ impl Node {
         self.taints.iter().find(|taint| &*taint.key == key)
     }
 
+    /// Whether it has a taint with one of these keys, such as those of `--scale-down-taints`.
+    pub fn has_taint_of(&self, keys: &[String]) -> bool {
+        self.taints.iter().any(|taint| keys.iter().any(|key| **key == *taint.key))
+    }
+
     /// The status of a condition: `True`, `False` or `Unknown`.
     pub fn condition(&self, kind: &str) -> Option<&str> {
         self.conditions

@@ -41,6 +41,9 @@ const CHANNEL_CAPACITY: usize = 64;
 const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
 /// Delay after a conflict, so that the informer receives the other writer's change.
 const AFTER_CONFLICT: Duration = Duration::from_millis(20);
+/// How often an initialised node without an answer is looked up again, within half a minute.
+/// Then it waits for the next refresh.
+const LOOKUPS_BEFORE_REFRESH: u32 = 5;
 /// After this number of consecutive conflicts the usual back-off applies.
 const MANY_CONFLICTS: u32 = 8;
 
@@ -129,12 +132,12 @@ impl Writers {
                 }
             }
             Outcome::Waits(wait) => self.wait(&node, wait, answer),
-            outcome => self.skip(&node, outcome),
+            outcome => self.skip(&node, outcome, answer),
         }
     }
 
-    /// In observe mode the plan is only published. Refreshes do not cover uninitialised nodes,
-    /// so these are retried.
+    /// In observe mode the plan is only published. Without an initialised node there is no
+    /// refresh, so uninitialised ones are retried.
     fn observed(&self, node: &Node, plan: &Plan) {
         self.handles.reports.notes(node, plan);
         let name = &node.name;
@@ -270,7 +273,7 @@ impl Writers {
         }
     }
 
-    fn skip(&self, node: &Node, outcome: &Outcome) {
+    fn skip(&self, node: &Node, outcome: &Outcome, answer: &LookupResult) {
         let name = &node.name;
         let uninitialised = node.is_uninitialised();
         let state = match outcome {
@@ -285,6 +288,14 @@ impl Writers {
         };
         self.handles.reports.skipped(node, outcome);
         self.handles.ledger.set_state(name, state);
+        if let Err(error) = answer
+            && error.class() != RetryClass::Permanent
+            && self.handles.queue.failures(name) < LOOKUPS_BEFORE_REFRESH
+        {
+            self.handles.ledger.require_lookup(name);
+            self.handles.queue.retry_as(Arc::clone(name), error.class());
+            return;
+        }
         self.handles.queue.forget(name);
         if uninitialised && state == State::NotOurs {
             self.handles.queue.retry_every(Arc::clone(name), LONG_RETRY);
