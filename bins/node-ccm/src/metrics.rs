@@ -8,10 +8,7 @@ use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, level, metrics};
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::{
-    observe::census::Problem,
-    plan::{Field, Note, WaitReason},
-};
+use crate::plan::{Field, Note, WaitReason};
 
 /// Bounds of upstream's histograms, in seconds.
 const INITIALISATION: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
@@ -57,6 +54,25 @@ impl State {
             _ => None,
         }
     }
+}
+
+/// What is wrong with an initialised node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Problem {
+    /// Another node has the same provider ID.
+    DuplicateProviderId,
+    /// It has no IP address.
+    NoAddress,
+    /// It has no provider ID, and only its name says which instance is its.
+    Unconfirmed,
+    /// It is Ready, and its instance is gone.
+    InstanceGone,
+}
+
+impl Problem {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::DuplicateProviderId, Self::NoAddress, Self::Unconfirmed, Self::InstanceGone];
 }
 
 /// What a waiting node needs, unless the lookup itself failed.

@@ -273,7 +273,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
                 && !policy.without_address
                 && !addresses::have_ip(list.as_ref().unwrap_or(&node.addresses)) =>
         {
-            return Plan::waits(WaitReason::NoAddress, text::no_address(instance));
+            return Plan::waits(WaitReason::NoAddress, addresses::missing(instance));
         }
         Ok(Some(list)) if list != node.addresses => plan.set_addresses(node, list, policy),
         Ok(_) => {}

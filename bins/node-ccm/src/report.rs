@@ -126,7 +126,8 @@ impl NodeReports {
 
     /// Reports that another writer undoes a correction again and again.
     pub(crate) fn contested(&self, node: &Node, plan: &Plan, contested: &Contested) {
-        let text = text::contested(node, plan, contested);
+        let Contested { field, times, wait } = contested;
+        let text = text::contested(node, plan, field, *times, *wait);
         self.warn(node, "FieldContested", &contested.field, &text);
     }
 

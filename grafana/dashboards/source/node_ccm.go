@@ -151,7 +151,7 @@ func brakeAndOwners() row {
 				{highest("", of("ccm_brake_used")), "changed"},
 				{highest("", of("ccm_brake_limit")), "allowed"},
 			},
-			wide: 8,
+			wide: 10,
 		}.panel(),
 		graph{
 			title: "Contested fields",
@@ -164,7 +164,7 @@ func brakeAndOwners() row {
 			},
 			unit:  units.Short,
 			lines: []line{{some(times("field", "[30m]", of("ccm_node_contested_corrections_total"))), "{{field}}"}},
-			wide:  8,
+			wide:  10,
 		}.panel(),
 		graph{
 			title: "Irregular nodes",

@@ -5,29 +5,12 @@ use std::{collections::HashMap, sync::Arc};
 
 use ccm_controller::instances;
 use ccm_objects::Node;
-use strum::{IntoStaticStr, VariantNames};
 
 use super::Handles;
-use crate::{metrics::State, plan::addresses};
-
-/// What is wrong with an initialised node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum Problem {
-    /// Another node has the same provider ID.
-    DuplicateProviderId,
-    /// It has no IP address.
-    NoAddress,
-    /// It has no provider ID, and only its name says which instance is its.
-    Unconfirmed,
-    /// It is Ready, and its instance is gone.
-    InstanceGone,
-}
-
-impl Problem {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::DuplicateProviderId, Self::NoAddress, Self::Unconfirmed, Self::InstanceGone];
-}
+use crate::{
+    metrics::{Problem, State},
+    plan::addresses,
+};
 
 /// Counts and reports them, and forgets nodes that are gone.
 pub(crate) fn take(handles: &Handles) {

@@ -62,6 +62,18 @@ pub fn confirm(node: &Node, instance: &Instance) -> bool {
         || node.system_uuid.as_deref().is_some_and(is_id)
 }
 
+/// Why a node has no address.
+pub fn missing(instance: &Instance) -> String {
+    let invalid = invalid(instance).map(|one| format!("{:?}", one.address));
+    let invalid = invalid.collect::<Vec<_>>().join(", ");
+    let what = "neither the cloud nor the kubelet knows an IP address of the node";
+    if invalid.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}; the cloud returns {invalid}")
+    }
+}
+
 /// Whether one of them is an IP address.
 pub fn have_ip(list: &[Address]) -> bool {
     list.iter().any(|entry| entry.ip().is_some())

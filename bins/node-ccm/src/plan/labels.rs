@@ -16,7 +16,11 @@ use ccm_objects::{Node, label_rules};
 
 use serde::Serialize;
 
-use super::{Field, Note, Policy, is_protected};
+use super::{
+    Field, Note, Policy,
+    field::{INSTANCE_TYPE, REGION, ZONE},
+    is_protected,
+};
 
 /// The annotation that records the additional labels that node-ccm has set: their keys,
 /// sorted, separated by commas. node-ccm updates and removes only these.
@@ -49,16 +53,6 @@ impl LabelPolicy {
         Self::WORDS.iter().find(|(word, _)| *word == own).map(|(_, policy)| *policy).ok_or(own)
     }
 }
-
-/// Beta and GA key of the label.
-pub const INSTANCE_TYPE: (&str, &str) =
-    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type");
-/// See [`INSTANCE_TYPE`].
-pub const ZONE: (&str, &str) =
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
-/// See [`INSTANCE_TYPE`].
-pub const REGION: (&str, &str) =
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
 
 /// The additional labels that node-ccm has set on the node, as recorded.
 pub fn owned(node: &Node) -> BTreeSet<String> {

@@ -1,9 +1,8 @@
 //! Plans as text, for logs, dry runs and snapshots.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use ccm_cloud::Instance;
-use ccm_controller::{brake::Hold, corrections::Contested};
+use ccm_controller::brake::Hold;
 use ccm_objects::{Address, Node};
 
 use super::{
@@ -14,18 +13,6 @@ use super::{
 /// Addresses on one line.
 pub(crate) fn list(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Why a node has no address.
-pub(super) fn no_address(instance: &Instance) -> String {
-    let invalid = super::addresses::invalid(instance).map(|one| format!("{:?}", one.address));
-    let invalid = invalid.collect::<Vec<_>>().join(", ");
-    let what = "neither the cloud nor the kubelet knows an IP address of the node";
-    if invalid.is_empty() {
-        what.to_owned()
-    } else {
-        format!("{what}; the cloud returns {invalid}")
-    }
 }
 
 impl fmt::Display for Plan {
@@ -138,15 +125,17 @@ pub(crate) fn held(plan: &Plan, hold: Hold) -> String {
     )
 }
 
-/// What two writers do to a field of the node.
+/// What two writers do to a field of the node, and when node-ccm writes it again.
 pub(crate) fn contested(
     node: &Node,
     plan: &Plan,
-    Contested { field, times, wait }: &Contested,
+    field: &str,
+    times: u32,
+    wait: Duration,
 ) -> String {
     let own = plan.fields().into_iter().find(|(name, _)| name == field);
     let own = own.map(|(_, value)| value).unwrap_or_default();
-    let present = match node.labels.get(&**field) {
+    let present = match node.labels.get(field) {
         Some(value) => value.to_string(),
         None => list(&node.addresses),
     };
