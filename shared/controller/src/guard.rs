@@ -237,8 +237,8 @@ impl Guard {
         let condition = &self.shared.condition;
         match (open, held) {
             (Some(cause), _) => condition.fail(format!("open, {}", words(cause))),
-            (None, Some((held, hold))) => {
-                condition.fail(format!("changes of {held} {objects} are held: {hold}"));
+            (None, Some((count, why))) => {
+                condition.fail(format!("changes of {count} {objects} are held: {why}"));
             }
             (None, None) => condition.pass(format!(
                 "released; {} of at most {} {objects} have changed",

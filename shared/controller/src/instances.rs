@@ -4,7 +4,12 @@
 
 mod answer;
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_cloud::{
     AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, InstanceTraits,
@@ -23,6 +28,21 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The node's provider ID in the form that this cloud returns.
 pub fn canonical_id<'a>(cloud: &dyn Cloud, node: &'a Node) -> Option<Cow<'a, str>> {
     node.provider_id.as_deref().map(|id| cloud.canonical_id(id))
+}
+
+/// The nodes that share a provider ID, by ID: of several nodes at most one is its instance.
+pub fn duplicates<'a>(
+    cloud: &dyn Cloud,
+    nodes: &'a [Arc<Node>],
+) -> BTreeMap<String, Vec<&'a Arc<Node>>> {
+    let mut by_id: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(id) = canonical_id(cloud, node) {
+            by_id.entry(id.into_owned()).or_default().push(node);
+        }
+    }
+    by_id.retain(|_, nodes| nodes.len() > 1);
+    by_id
 }
 
 /// The part of a node that is sent to the cloud.
@@ -240,6 +260,14 @@ mod tests {
             ..NodeIdentity::default()
         };
         assert_eq!(identity(&OddCloud(None), &node("sim://I-1"), Wants::default()), expect);
+    }
+
+    #[test]
+    fn nodes_of_one_instance_are_found_whatever_their_spelling() {
+        let nodes = ["sim://i-1", "SIM://I-1", "sim://i-2"].map(|id| Arc::new(node(id)));
+        let found = duplicates(&OddCloud(None), &nodes);
+        let expect = [("sim://i-1".to_owned(), vec![&nodes[0], &nodes[1]])];
+        assert_eq!(found, expect.into());
     }
 
     #[test]

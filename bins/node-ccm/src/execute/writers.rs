@@ -203,8 +203,9 @@ impl Writers {
         match execute(&self.writer, &self.handles, node, plan).await {
             Ok(()) => {
                 if plan.outcome == Outcome::InSync {
-                    let contested = self.handles.ledger.corrected(name, &plan.fields());
-                    contested.iter().for_each(|field| self.handles.metrics.contested(field));
+                    for field in self.handles.ledger.corrected(name, &plan.fields()) {
+                        self.handles.metrics.contested(&field);
+                    }
                 }
                 self.handles.ledger.set_state(name, State::Initialised);
                 self.handles.ledger.settled(name);

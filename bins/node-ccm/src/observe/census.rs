@@ -1,10 +1,9 @@
 //! Nodes with which something is wrong that no write of node-ccm can mend: counted and reported at
 //! each refresh.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use ccm_controller::instances;
-use ccm_objects::Node;
 
 use super::Handles;
 use crate::{
@@ -16,14 +15,9 @@ use crate::{
 pub(crate) fn take(handles: &Handles) {
     let nodes = handles.store.list();
     handles.ledger.retain(|name| handles.store.get(name).is_some());
-    let id = |node: &Node| instances::canonical_id(&*handles.cloud, node).map(|id| id.into_owned());
-    let mut by_id: HashMap<String, Vec<&Arc<Node>>> = HashMap::new();
     let mut counts: HashMap<Problem, usize> = HashMap::new();
     let mut count = |problem: Problem| *counts.entry(problem).or_default() += 1;
     for node in &nodes {
-        if let Some(id) = id(node) {
-            by_id.entry(id).or_default().push(node);
-        }
         match handles.ledger.state(&node.name) {
             Some(State::Unconfirmed) => count(Problem::Unconfirmed),
             Some(State::InstanceGone) if node.is_ready() => count(Problem::InstanceGone),
@@ -34,7 +28,7 @@ pub(crate) fn take(handles: &Handles) {
             _ => {}
         }
     }
-    for (id, nodes) in by_id.into_iter().filter(|(_, nodes)| nodes.len() > 1) {
+    for (id, nodes) in instances::duplicates(&*handles.cloud, &nodes) {
         let names: Vec<_> = nodes.iter().map(|node| &*node.name).collect();
         for node in &nodes {
             count(Problem::DuplicateProviderId);

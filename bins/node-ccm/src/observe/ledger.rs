@@ -122,7 +122,9 @@ impl Ledger {
     pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
         let gone = |name: &&Arc<str>| !exists(name);
         let gone: Vec<_> = self.shared.nodes.lock().keys().filter(gone).cloned().collect();
-        gone.iter().for_each(|name| self.forget(name));
+        for name in &gone {
+            self.forget(name);
+        }
     }
 
     /// Whether these fields of the node may be corrected now; the error is one that another

@@ -210,10 +210,10 @@ async fn two_owners_of_a_field_do_not_write_as_fast_as_they_can() {
     let own = whole.metric("ccm_node_writes_total{kind=\"labels\",result=\"ok\"}");
     assert!((3..=10).contains(&own), "{own} writes of ours within a minute");
     let events = whole.events(&names[0]);
-    let named = |(reason, text): &&(String, String)| {
+    let is_told = |(reason, text): &&(String, String)| {
         reason == "FieldContested" && text.contains(ZONE) && text.contains("other")
     };
-    assert_eq!(events.iter().filter(named).count(), 1, "{events:?}");
+    assert_eq!(events.iter().filter(is_told).count(), 1, "{events:?}");
     assert!(whole.metric("ccm_node_contested_corrections_total{field=\"zone\"}") > 0);
 }
 
