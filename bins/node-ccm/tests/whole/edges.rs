@@ -288,6 +288,35 @@ async fn two_nodes_of_one_instance_are_reported() {
     assert_eq!(whole.metric(problem), 0);
 }
 
+/// H5: the kubelet of the new machine takes over the Node of the old one, whose provider ID stays.
+#[tokio::test(start_paused = true)]
+async fn a_ready_node_on_a_replaced_machine_is_reported() {
+    let whole = Whole::start(&[OFTEN]).await;
+    let names = whole.ready(0..1).await;
+    let old = whole.cloud.remove(&SimInstance::numbered(0).id).unwrap();
+    whole.cloud.add(SimInstance { id: "i-new".to_owned(), ..old });
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(whole.reasons(&names), ["InstanceGone"]);
+    assert_eq!(whole.metric("ccm_node_irregular_nodes{problem=\"instance_gone\"}"), 1);
+    assert_eq!(whole.writes(), [""; 0]);
+}
+
+/// An initialised node that has lost its last address, and of which the cloud knows none.
+#[tokio::test(start_paused = true)]
+async fn an_initialised_node_without_an_address_is_counted() {
+    let whole = Whole::start(&[OFTEN]).await;
+    let names = whole.ready(0..1).await;
+    whole.cloud.update("i-00000", |instance| instance.addresses.clear());
+    sleep(Duration::from_mins(2)).await;
+    let none = json!({"status": {"addresses": null}});
+    whole.api.patch("nodes", &names[0], "status", PatchKind::Merge, none).unwrap();
+    sleep(Duration::from_mins(3)).await;
+    assert_eq!(whole.metric("ccm_node_irregular_nodes{problem=\"no_address\"}"), 1);
+    whole.cloud.add(SimInstance::numbered(0));
+    sleep(Duration::from_mins(3)).await;
+    assert_eq!(whole.metric("ccm_node_irregular_nodes{problem=\"no_address\"}"), 0);
+}
+
 /// M13: zones that an operator sets on purpose.
 #[tokio::test(start_paused = true)]
 async fn labels_follow_the_cloud_as_the_policy_says() {
