@@ -284,7 +284,7 @@ async fn two_nodes_of_one_instance_are_reported() {
     assert_eq!(reasons.iter().filter(|reason| *reason == "DuplicateProviderID").count(), 2);
     assert!(!whole.is_tainted("renamed"), "the new one works");
     whole.api.delete("nodes", &names[0]).unwrap();
-    sleep(Duration::from_mins(1)).await;
+    sleep(Duration::from_mins(2)).await;
     assert_eq!(whole.metric(problem), 0);
 }
 
