@@ -46,6 +46,8 @@ const AFTER_CONFLICT: Duration = Duration::from_millis(20);
 const LOOKUPS_BEFORE_REFRESH: u32 = 5;
 /// After this number of consecutive conflicts the usual back-off applies.
 const MANY_CONFLICTS: u32 = 8;
+/// The same for an initialised node, which no pod waits for.
+const MANY_CONFLICTS_SETTLED: u32 = 3;
 
 /// The stage.
 pub(crate) struct Writers {
@@ -230,7 +232,8 @@ impl Writers {
             ApiError::NotFound => return,
             ApiError::Conflict => {
                 let conflicts = self.handles.ledger.conflict(name);
-                if conflicts <= MANY_CONFLICTS {
+                let is_new = node.is_uninitialised();
+                if conflicts <= if is_new { MANY_CONFLICTS } else { MANY_CONFLICTS_SETTLED } {
                     tracing::debug!(
                         node = &**name,
                         conflicts,

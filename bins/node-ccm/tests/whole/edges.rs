@@ -83,6 +83,9 @@ async fn a_wrong_answer_about_many_ready_nodes_is_not_written() {
         assert_eq!(held, count - expect, "of {count}");
         assert_eq!(whole.metric("ccm_brake_held "), (count - expect) as u64, "of {count}");
         assert_eq!(whole.metric("ccm_brake_open "), u64::from(count > 5), "of {count}");
+        let page: Value = serde_json::from_str(&whole.context().plans.json(None)).unwrap();
+        let shown = if count > 5 { json!({"addresses": count}) } else { json!({}) };
+        assert_eq!(page["held"], shown, "of {count}");
         let text = whole.condition("brake");
         let expect = format!("{count} of 50 Ready nodes");
         assert_eq!(text.contains(&expect), count > 5, "{text}");
@@ -215,6 +218,21 @@ async fn two_owners_of_a_field_do_not_write_as_fast_as_they_can() {
     };
     assert_eq!(events.iter().filter(is_told).count(), 1, "{events:?}");
     assert!(whole.metric("ccm_node_contested_corrections_total{field=\"zone\"}") > 0);
+}
+
+/// The same if the other owner changes its own mind each time: most of our requests conflict.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_never_rests_costs_few_requests() {
+    let whole = Whole::start(&[]).await;
+    let names = whole.ready(0..1).await;
+    let delay = Action::Delay(Duration::from_millis(20));
+    whole.api.faults().add(Fault::new(delay).verb(Verb::Patch).resource("nodes"));
+    for round in 0..6000 {
+        let flip = json!({"metadata": {"labels": {ZONE: format!("other-{}", round % 2)}}});
+        whole.api.patch("nodes", &names[0], "", PatchKind::Merge, flip).unwrap();
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(whole.writes().len() <= 10, "{} requests", whole.writes().len());
 }
 
 /// M3: a schedulable node has an address.
