@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use walkdir::WalkDir;
 
 /// Bases of several controllers; not applied by themselves.
-const BASES: [&str; 2] = ["common", "node-annotations"];
+const BASES: [&str; 2] = ["common", "kubelets"];
 /// Components for the cloud; a deployment uses exactly one.
 const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];
 /// Components that bring a controller, which is installed in no other way.

@@ -7,6 +7,8 @@ use std::{
 
 use anyhow::{Result, ensure};
 
+use serde_json::Value;
+
 use super::rig::Rig;
 
 /// Some seconds pass until the API server enforces a new policy.
@@ -42,9 +44,14 @@ pub fn a_kubelet_approves_no_deletion(rig: &Rig, _: &str) -> Result<()> {
         as_admin(rig, &["annotate", "node", "node-1", "quartet.dev/deletion-approved-"])?;
         sleep(Duration::from_millis(500));
     }
-    let status = r#"{"metadata":{"annotations":{"quartet.dev/deletion-approved":"x"}}}"#;
-    let born = NODE.replace("{name: node-1}", "{name: node-1, labels: {quartet.dev/x: y}}");
-    let refused: [(&[&str], Option<&str>); 6] = [
+    // kubectl's own patch of a status reads it first, which a kubelet may not.
+    let report = rig.kubectl.run(["get", "node", "node-1", "-o", "json"], None)?.stdout;
+    let mut approval: Value = serde_json::from_str(&report)?;
+    approval["metadata"]["annotations"]["quartet.dev/deletion-approved"] = "x".into();
+    let approval = approval.to_string();
+    let put: [&str; 5] = ["replace", "--raw", "/api/v1/nodes/node-1/status", "-f", "-"];
+    let born = NODE.replace("{name: node-1}", "{name: node-1, labels: {quartet.dev/x: z}}");
+    let refused: [(&[&str], Option<&str>); 5] = [
         (&approve, None),
         (&["annotate", "node", "node-1", "quartet.dev/deletion-protected-"], None),
         (
@@ -52,27 +59,22 @@ pub fn a_kubelet_approves_no_deletion(rig: &Rig, _: &str) -> Result<()> {
             None,
         ),
         (&["label", "node", "node-1", "quartet.dev/approved=true"], None),
-        (&["patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", status], None),
-        (&["replace", "-f", "-"], Some(&born)),
+        (&put, Some(&approval)),
     ];
     for (arguments, input) in refused {
         let (good, error) = as_kubelet(rig, arguments, input)?;
         ensure!(!good && error.contains("a kubelet may not set"), "{arguments:?}: {error}");
     }
 
-    let report = r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#;
-    let allowed: [&[&str]; 3] = [
-        &[
-            "annotate",
-            "node",
-            "node-1",
-            "volumes.kubernetes.io/controller-managed-attach-detach=true",
-        ],
-        &["label", "node", "node-1", "example.com/rack=r1"],
-        &["patch", "node", "node-1", "--subresource=status", "--type=strategic", "-p", report],
+    let report = rig.kubectl.run(["get", "node", "node-1", "-o", "json"], None)?.stdout;
+    let attached = "volumes.kubernetes.io/controller-managed-attach-detach=true";
+    let allowed: [(&[&str], Option<&str>); 3] = [
+        (&put, Some(&report)),
+        (&["annotate", "node", "node-1", attached], None),
+        (&["label", "node", "node-1", "example.com/rack=r1"], None),
     ];
-    for arguments in allowed {
-        let (good, error) = as_kubelet(rig, arguments, None)?;
+    for (arguments, input) in allowed {
+        let (good, error) = as_kubelet(rig, arguments, input)?;
         ensure!(good, "{arguments:?}: {error}");
     }
     as_admin(rig, &approve)?;
