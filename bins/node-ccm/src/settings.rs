@@ -12,7 +12,7 @@ use crate::plan::{InternalIpChange, LabelPolicy, Policy};
 
 /// The maximum number of workers; each has one open request to the API server.
 const MOST_WRITERS: u16 = 1000;
-/// The minimum interval between two lists of the whole fleet.
+/// The minimum interval between two lookups of all nodes.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 
 ccm_settings::settings! {
@@ -36,10 +36,10 @@ ccm_settings::settings! {
         /// write to a node is sent to all clients that watch nodes: one or more per node of the cluster. 0 means the
         /// default, a negative number no limit.
         pub node_correction_qps: Option<f64> = live(Number, "node-correction-qps", "50"), per_second;
-        /// Interval between two lists of the whole fleet, which keep the nodes' addresses and labels in sync with
-        /// their instances. Each interval varies at random by up to 10%. A list takes one cloud call per page,
-        /// regardless of the number of nodes. The shortest interval is 10s, which also takes the place of a shorter
-        /// one, with a warning.
+        /// Interval between two lookups of all nodes, which keep the nodes' addresses and labels in sync with
+        /// their instances. Each interval varies at random by up to 10%. The provider decides whether that takes a
+        /// list of the project or single requests. The shortest interval is 10s, which also takes the place of a
+        /// shorter one, with a warning.
         #[serde(serialize_with = "duration::serialize")]
         pub node_status_update_frequency: Duration = live(Duration, "node-status-update-frequency", "5m0s");
         /// Time limit of one lookup or list, including retries, all pages and waiting for the rate limit. Nodes
@@ -72,7 +72,7 @@ ccm_settings::settings! {
     } => |settings, raw, problems| {
         let period = settings.node_status_update_frequency.max(SHORTEST_PERIOD);
         if period > settings.node_status_update_frequency {
-            let what = "each interval lists the whole fleet, so the shortest one is used, 10s";
+            let what = "all nodes are looked up in each interval, so the shortest one is used, 10s";
             raw.warn("node-status-update-frequency", what, problems);
         }
         let updates = match settings.concurrent_node_status_updates {

@@ -233,21 +233,21 @@ func nodeWork() row {
 			lines: []line{{sum("answer", rate(of("ccm_node_answers_total"))), "{{answer}}"}},
 		}.panel(),
 		graph{
-			title: "Lists of the fleet",
+			title: "Lookups of all nodes",
 			about: about{
-				shows:  "Lists of the fleet in 15 minutes, by result. node-ccm compares addresses and labels with them.",
+				shows:  "Lookups of all nodes in 15 minutes, by result. node-ccm compares addresses and labels with the answers.",
 				normal: "Three in 15 minutes, `ok`.",
-				do:     "Errors: see row *Calls to the cloud*. Nodes keep their old addresses until a list succeeds.",
+				do:     "Errors: see row *Calls to the cloud*. Nodes keep their old addresses until a lookup succeeds.",
 			},
 			unit:  units.Short,
 			lines: []line{{times("result", "[15m]", of("ccm_node_refreshes_total")), "{{result}}"}},
 		}.panel(),
 		graph{
-			title: "Nodes that differ from the last list",
+			title: "Nodes that differ from the cloud",
 			about: about{
-				shows:  "Nodes that differed from their instance in the last list of the fleet. node-ccm looks up each of them.",
+				shows:  "Initialised nodes that differed from their instance in the last lookup of all nodes.",
 				normal: "0; a few when instances change.",
-				do:     "The same number with each list: another client (another cloud controller?) reverts the values, or writes fail.",
+				do:     "The same number with each lookup: another client (another cloud controller?) reverts the values, or writes fail.",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("", of("ccm_node_refresh_differing")), "differ"}},
@@ -257,7 +257,7 @@ func nodeWork() row {
 			about: about{
 				shows:  "Initialised nodes that differ from their instance and wait for their turn: they are written at `--node-correction-qps`, so that a change of the whole fleet does not delay new nodes.",
 				normal: "0; after a change of many instances falling at that rate.",
-				do:     "Constantly high: something changes many nodes again and again; see *Nodes that differ from the last list*. Not falling: `--node-correction-qps` is very low.",
+				do:     "Constantly high: something changes many nodes again and again; see *Nodes that differ from the cloud*. Not falling: `--node-correction-qps` is very low.",
 				page:   "rate-limits.md",
 			},
 			unit:  units.Short,

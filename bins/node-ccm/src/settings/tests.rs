@@ -99,7 +99,7 @@ fn a_shorter_interval_of_an_old_manifest_counts_as_10s() {
         let loaded = load::<NodeCcm>(&invocation).unwrap();
         assert_eq!(loaded.own.node_status_update_frequency.as_millis(), used, "{given}");
         let warning = format!(
-            "{argument} (flag): each interval lists the whole fleet, so the shortest one is used, 10s"
+            "{argument} (flag): all nodes are looked up in each interval, so the shortest one is used, 10s"
         );
         let expect = if given.starts_with("10") { Vec::new() } else { vec![warning] };
         assert_eq!(loaded.warnings, expect);
