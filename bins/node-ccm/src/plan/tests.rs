@@ -5,7 +5,7 @@ mod properties;
 use std::time::Duration;
 
 use ccm_cloud::{AddressKind, CloudError, NodeAddress, ProofMethod, ProviderId};
-use ccm_objects::Condition;
+use ccm_objects::{Condition, Labels};
 use insta::assert_snapshot;
 
 use super::*;
@@ -391,7 +391,7 @@ fn changes_of_what_pods_depend_on_need_the_brake() {
         assert!(!plan_for(&tainted, changed).needs_brake(), "{got}");
     }
     // What it did not have before is no change.
-    let bare = Node { labels: BTreeMap::new(), addresses: Vec::new(), ..node };
+    let bare = Node { labels: Labels::default(), addresses: Vec::new(), ..node };
     assert!(!plan_for(&bare, dual).needs_brake());
 }
 
