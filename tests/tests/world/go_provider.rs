@@ -104,7 +104,7 @@ pub(super) async fn a_cloud_without_a_list_initialises_follows_and_deletes(env: 
     nodes::set_ready(&env.client, "node-1", "Unknown").await?;
     nodes::gone(&env.client, "node-1", GONE).await?;
     let took = noticed.elapsed();
-    println!("go_provider: the node of a machine that is gone was deleted after {took:.1?}");
+    eprintln!("go_provider: the node of a machine that is gone was deleted after {took:.1?}");
     ensure!(took >= Duration::from_secs(60), "deleted after {took:?}, before it was confirmed");
     nodes::stay(&env.client, &["node-2"], Duration::from_secs(1)).await?;
     let page = lifecycle_ccm.get("/readyz?verbose").await?.1;

@@ -1,11 +1,9 @@
 //! What a kubelet may do to its own Node.
 
-use std::{
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ccm_sim::poll;
 
 use serde_json::Value;
 
@@ -38,12 +36,14 @@ pub fn a_kubelet_approves_no_deletion(rig: &Rig, _: &str) -> Result<()> {
     as_admin(rig, &["annotate", "node", "node-1", "quartet.dev/deletion-protected=true"])?;
 
     let approve = ["annotate", "--overwrite", "node", "node-1", "quartet.dev/deletion-approved=x"];
-    let begin = Instant::now();
-    while as_kubelet(rig, &approve, None)?.0 {
-        ensure!(begin.elapsed() < ENFORCED, "the policy is not enforced");
+    let enforced = poll::until("the policy to be enforced", ENFORCED, || async {
+        if !as_kubelet(rig, &approve, None)?.0 {
+            return Ok(Some(()));
+        }
         as_admin(rig, &["annotate", "node", "node-1", "quartet.dev/deletion-approved-"])?;
-        sleep(Duration::from_millis(500));
-    }
+        Ok(None)
+    });
+    rig.runtime.block_on(enforced)?;
     // kubectl's own patch of a status reads it first, which a kubelet may not.
     let report = rig.kubectl.run(["get", "node", "node-1", "-o", "json"], None)?.stdout;
     let mut approval: Value = serde_json::from_str(&report)?;

@@ -360,7 +360,10 @@ async fn the_id_with_the_region_in_use_is_one_of_the_spellings() {
         let others = [format!("{expect}{}", uuid(3))];
         assert_eq!(all.len(), 2);
         for instance in all {
-            assert!(instance.other_ids.iter().map(|id| id.as_str()).eq(&others), "{instance:?}");
+            assert!(
+                instance.other_ids.iter().map(ccm_cloud::ProviderId::as_str).eq(&others),
+                "{instance:?}"
+            );
         }
     }
 }
