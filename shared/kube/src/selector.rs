@@ -74,8 +74,11 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 
 fn expression(part: &str) -> Result<Expression, InvalidSelector> {
     let invalid = || InvalidSelector { part: part.to_owned() };
-    let key = |text: &str| word(text, |key| label_rules::check_key(key).is_ok()).ok_or_else(invalid);
-    let value = |text: &str| word(text, |value| label_rules::check_value(value).is_ok()).ok_or_else(invalid);
+    let key =
+        |text: &str| word(text, |key| label_rules::check_key(key).is_ok()).ok_or_else(invalid);
+    let value = |text: &str| {
+        word(text, |value| label_rules::check_value(value).is_ok()).ok_or_else(invalid)
+    };
     if let Some(rest) = part.strip_prefix('!') {
         return Ok(Expression::DoesNotExist(key(rest)?));
     }

@@ -75,7 +75,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
     const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
     // They get the time as a value of tokio's clock.
     const TIMED: &[&str] = &["kube::", "ccm_kube", "async ", "clock::", "ccm_runtime"];
-    let shared: [(&str, &[&str]); 11] = [
+    let shared: [(&str, &[&str]); 12] = [
         (
             "shared/net/src",
             &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
