@@ -56,8 +56,7 @@ pub fn parse(text: &str) -> Result<Vec<IpAddr>, NodeIpError> {
 pub fn select(addresses: &[Address], wanted: &[IpAddr]) -> Result<Vec<Address>, NodeIpError> {
     let mut chosen: Vec<Address> = Vec::new();
     for ip in wanted {
-        let mut matching =
-            addresses.iter().filter(|entry| entry.ip() == Some(*ip)).peekable();
+        let mut matching = addresses.iter().filter(|entry| entry.ip() == Some(*ip)).peekable();
         if matching.peek().is_none() {
             return Err(NodeIpError::UnknownToCloud { wanted: *ip, known: addresses.to_vec() });
         }

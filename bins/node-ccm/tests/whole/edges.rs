@@ -12,7 +12,8 @@ impl Whole {
     async fn ready(&self, numbers: std::ops::Range<usize>) -> Vec<String> {
         let names = numbers.map(|number| {
             let instance = SimInstance::numbered(number);
-            let address = |one: &NodeAddress| json!({"type": one.kind.as_str(), "address": one.address});
+            let address =
+                |one: &NodeAddress| json!({"type": one.kind.as_str(), "address": one.address});
             let node = json!({
                 "apiVersion": "v1", "kind": "Node", "metadata": {"name": instance.name, "labels": {
                     ZONE: instance.zone, "failure-domain.beta.kubernetes.io/zone": instance.zone,
@@ -50,7 +51,8 @@ impl Whole {
 
     /// How many of these nodes have been written.
     fn moved(&self, names: &[String]) -> usize {
-        let first = |name: &String| self.node(name)["status"]["addresses"][0]["address"].to_string();
+        let first =
+            |name: &String| self.node(name)["status"]["addresses"][0]["address"].to_string();
         names.iter().filter(|name| first(name).contains("10.200.")).count()
     }
 
@@ -76,7 +78,8 @@ async fn a_wrong_answer_about_many_ready_nodes_is_not_written() {
         let expect = if count == 4 { 4 } else { 0 };
         assert_eq!(whole.moved(&names), expect, "of {count}");
         assert_eq!(whole.writes().len(), expect, "of {count}");
-        let held = whole.reasons(&names).iter().filter(|reason| *reason == "NodeChangeHeld").count();
+        let held =
+            whole.reasons(&names).iter().filter(|reason| *reason == "NodeChangeHeld").count();
         assert_eq!(held, count - expect, "of {count}");
         assert_eq!(whole.metric("ccm_node_changes_held "), (count - expect) as u64, "of {count}");
         assert_eq!(whole.metric("ccm_node_brake_open "), u64::from(count > 5), "of {count}");
@@ -217,9 +220,7 @@ async fn two_owners_of_a_field_do_not_write_as_fast_as_they_can() {
 /// M3: a schedulable node has an address.
 #[tokio::test(start_paused = true)]
 async fn a_new_node_without_an_address_keeps_its_taint() {
-    for (arguments, waits) in
-        [(&[][..], true), (&["--node-addresses-required=false"][..], false)]
-    {
+    for (arguments, waits) in [(&[][..], true), (&["--node-addresses-required=false"][..], false)] {
         let whole = Whole::start(arguments).await;
         let mut instance = SimInstance::numbered(0);
         let addresses = std::mem::take(&mut instance.addresses);
