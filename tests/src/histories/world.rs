@@ -190,9 +190,6 @@ impl World {
             if everybody_is_silent {
                 node.silences.push(everybody);
             }
-            if variant == Variant::Living {
-                node.silences.clear();
-            }
             if dice.percent(30) && node.died < end {
                 let again = node.died + dice.within(1_000, 200_000);
                 node.removed = again;
@@ -200,6 +197,9 @@ impl World {
                 nodes.push(draw_node(dice, slot, 1, again, end, confirmation));
             }
             nodes.push(node);
+        }
+        if variant == Variant::Living {
+            nodes.iter_mut().for_each(|node| node.silences.clear());
         }
         let mut changes: Vec<u64> =
             nodes.iter().flat_map(Node::changes).filter(|at| *at > START).collect();
