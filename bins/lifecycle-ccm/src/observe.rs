@@ -207,7 +207,7 @@ impl Observer {
             view.selected = settings.node_selector.matches(&node);
             view.marked = node.has_taint_of(&settings.scale_down_taints);
             view.replaced = view.has_id && replaced.contains(&node.uid);
-            view.approved = !view.is_well() && (is_approved(&node) || approves(&node));
+            view.approved = !view.is_well() && (view.approved || approves(&node));
             Some((view, node))
         };
         let (views, nodes) = self.store.list().into_iter().filter_map(view).unzip();
@@ -321,7 +321,7 @@ fn view(node: &Node, claim: Claim, age: Duration) -> NodeView {
         uninitialised: node.is_uninitialised(),
         age,
         protected: node.annotations.get(PROTECTED).is_some_and(|value| &**value != "false"),
-        approved: false,
+        approved: is_approved(node),
         marked: false,
         replaced: false,
     }

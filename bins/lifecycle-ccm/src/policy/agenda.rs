@@ -117,8 +117,9 @@ impl Decider {
     fn witnesses(&self, views: &[NodeView], list: bool, policy: &Policy) -> Vec<Arc<str>> {
         let Abilities { most_lookups, lists, seed } = self.abilities;
         let witnesses = self.known(views, policy).filter(|view| view.is_well() && view.has_id);
-        let wanted =
-            |view: &&NodeView| if lists { self.unlisted.contains(&view.name) } else { list };
+        let list = list && !lists;
+        let unlisted = lists && self.breaker().is_open();
+        let wanted = |view: &&NodeView| list || (unlisted && self.unlisted.contains(&view.name));
         let mut witnesses: Vec<&NodeView> = witnesses.filter(wanted).collect();
         witnesses.sort_by_cached_key(|view| {
             let mut hasher = DefaultHasher::new();

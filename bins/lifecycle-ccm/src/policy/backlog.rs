@@ -118,6 +118,8 @@ mod tests {
             age: Duration::from_hours(1),
             protected: false,
             approved: false,
+            marked: false,
+            replaced: false,
         }
     }
 

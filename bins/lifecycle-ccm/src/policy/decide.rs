@@ -74,20 +74,25 @@ impl Decider {
     }
 
     /// Remembers for which nodes the provider cannot answer. If these are news, the breaker may
-    /// have opened because of them: the fleet is shown again at once.
+    /// have opened because of them: the fleet is shown again at once. If it can answer for all
+    /// witnesses, no others are looked up until the next list.
     fn learn(&mut self, answers: &Answers) {
+        let before = self.strangers.len();
         for LookedUp { name, uid, result, .. } in answers.witnesses.iter().chain(&answers.lookups) {
             self.unlisted.remove(name);
-            let is_stranger = match result {
-                Ok(answer) => matches!(answer, Lookup::NotOurs(_)),
-                Err(error) if error.kind == ErrorKind::Invalid => true,
-                Err(_) => continue,
-            };
-            if !is_stranger {
-                self.strangers.remove(uid);
-            } else if self.strangers.insert(uid.clone()) {
-                self.listed = None;
+            match result {
+                Ok(Lookup::Found(_) | Lookup::Gone(_)) => drop(self.strangers.take(uid)),
+                Ok(Lookup::NotOurs(_)) => drop(self.strangers.replace(uid.clone())),
+                Err(error) if error.kind == ErrorKind::Invalid => {
+                    self.strangers.insert(uid.clone());
+                }
+                Err(_) => {}
             }
+        }
+        if self.strangers.len() > before {
+            self.listed = None;
+        } else if !answers.witnesses.is_empty() {
+            self.unlisted.clear();
         }
     }
 
