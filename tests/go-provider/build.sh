@@ -5,7 +5,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 say() { printf '%s\n' "$*" >&2; }
 
-folder_of_proto=$(cd "$here/../../shared/providers/proto" && pwd)
+root=$(cd "$here/../.." && pwd)
+folder_of_proto="$root"/shared/providers/proto
 proto=quartet/cloud/v1/cloud.proto
 sources=$(cd "$here" && find . -name '*.go' -o -name 'go.*' | LC_ALL=C sort)
 version=$(cd "$here" && cat $sources "$folder_of_proto/$proto" | sha256sum | cut -c1-12)
