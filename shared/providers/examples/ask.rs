@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    let fleet = instances.list(Detail::Everything, call()).await?;
+    let fleet = instances.list(call()).await?;
     println!("{} instances, {} malformed", fleet.instances.len(), fleet.malformed.len());
     for line in fleet.malformed {
         println!("malformed: {line}");

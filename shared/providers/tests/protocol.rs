@@ -256,6 +256,6 @@ async fn a_provider_of_the_first_revision_goes_on_working() {
         "{answers:?}"
     );
     assert_eq!(answers[2].as_ref().unwrap_err().kind, ErrorKind::Malformed);
-    let fleet = instances.list(Detail::Everything, call).await.unwrap();
+    let fleet = instances.list(call).await.unwrap();
     assert_eq!(fleet.instances.len(), 1, "both pages: {fleet:?}");
 }

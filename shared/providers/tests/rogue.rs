@@ -312,7 +312,7 @@ async fn bad_entries_of_a_list_are_reported_and_left_out() {
         page(vec![bad, instance("b")], ""),
     ]
     .into();
-    let fleet = running.instances().list(Detail::Everything, call()).await.unwrap();
+    let fleet = running.instances().list(call()).await.unwrap();
     let names: Vec<_> = fleet.instances.iter().map(|instance| instance.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(fleet.malformed.len(), 5, "{:?}", fleet.malformed);
@@ -323,7 +323,7 @@ async fn bad_entries_of_a_list_are_reported_and_left_out() {
     for malformed in [vec!["x".to_owned(); 1001], vec![long]] {
         let page = proto::ListInstancesResponse { malformed, ..Default::default() };
         *running.rogue.lists.lock() = [Ok(page)].into();
-        let error = running.instances().list(Detail::Everything, call()).await.unwrap_err();
+        let error = running.instances().list(call()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Malformed);
     }
 }
@@ -338,9 +338,25 @@ async fn a_list_without_end_ends() {
         })
     };
     *running.rogue.lists.lock() = [page("1"), page("2"), page("1")].into();
-    let error = running.instances().list(Detail::Everything, call()).await.unwrap_err();
+    let error = running.instances().list(call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed);
     assert!(error.message.contains("same next page twice"), "{error}");
+}
+
+/// A wrong path, a proxy and a mesh answer UNIMPLEMENTED, too. Only the provider's own
+/// description says that there is no list: nodes are deleted by other rules then.
+#[tokio::test]
+async fn a_list_that_is_not_implemented_is_an_error_and_no_description() {
+    let running = Running::new().await;
+    let error = running.instances().list(call()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert!(error.message.contains("lists = false"), "{error}");
+    assert!(running.instances().traits().lists);
+
+    let description = proto::DescribeResponse { lists: Some(false), ..description() };
+    let running = Running::describing(description).await;
+    running.cloud.health(call()).await.unwrap();
+    assert!(!running.instances().traits().lists);
 }
 
 #[tokio::test]
@@ -352,7 +368,7 @@ async fn an_answer_too_large_is_refused() {
         ..Default::default()
     };
     *running.rogue.lists.lock() = [Ok(huge)].into();
-    let error = running.instances().list(Detail::Everything, call()).await.unwrap_err();
+    let error = running.instances().list(call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed, "{error}");
 }
 

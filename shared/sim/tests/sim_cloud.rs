@@ -223,11 +223,11 @@ async fn faults_hit_whole_calls_and_single_load_balancers() {
     let only = json!({"effect": "error", "kind": "forbidden", "operation": "list_instances"});
     place.done("POST", "/faults", only).await;
     let instances = place.cloud.instances().unwrap().unwrap();
-    let error = instances.list(Detail::Everything, call()).await.unwrap_err();
+    let error = instances.list(call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Forbidden);
     assert!(matches!(place.look("node-00000").await, Lookup::Found(_)));
     assert_eq!(place.done("DELETE", "/faults", Value::Null).await, json!([]));
-    assert_eq!(instances.list(Detail::Everything, call()).await.unwrap().instances.len(), 1);
+    assert_eq!(instances.list(call()).await.unwrap().instances.len(), 1);
 }
 
 #[tokio::test]

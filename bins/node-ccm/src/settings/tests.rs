@@ -24,6 +24,10 @@ fn defaults_are_the_documented_ones() {
         node_status_update_frequency: Duration::from_mins(5),
         cloud_call_timeout: Duration::from_secs(30),
         node_internal_ip_change: InternalIpChange::Apply,
+        node_change_budget: Limit::Percent(10),
+        node_change_budget_window: Duration::from_hours(1),
+        node_label_policy: LabelPolicy::Follow,
+        node_addresses_required: true,
     };
     assert_eq!(settings, expect);
 }
@@ -72,6 +76,12 @@ fn durations_and_the_policy_are_validated() {
         ("--node-correction-qps=many", Some("node-correction-qps=many")),
         ("--node-internal-ip-change=hold", None),
         ("--node-internal-ip-change=maybe", Some("must be apply or hold")),
+        ("--node-change-budget=0", None),
+        ("--node-change-budget=101%", Some("must be a number of nodes or a percentage")),
+        ("--node-change-budget-window=59s", Some("must be at least 1m")),
+        ("--node-label-policy=once", None),
+        ("--node-label-policy=on", Some("must be follow or once or off")),
+        ("--node-addresses-required=false", None),
     ] {
         let got = read(&[argument]).err().unwrap_or_default();
         match expect {
@@ -89,7 +99,7 @@ fn a_shorter_interval_of_an_old_manifest_counts_as_10s() {
         let loaded = load::<NodeCcm>(&invocation).unwrap();
         assert_eq!(loaded.own.node_status_update_frequency.as_millis(), used, "{given}");
         let warning = format!(
-            "{argument} (flag): each interval lists the whole fleet, so the shortest one is used, 10s"
+            "{argument} (flag): all nodes are looked up in each interval, so the shortest one is used, 10s"
         );
         let expect = if given.starts_with("10") { Vec::new() } else { vec![warning] };
         assert_eq!(loaded.warnings, expect);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Detail, ErrorKind, ProviderConfig, ProviderContext};
+use ccm_cloud::{ErrorKind, ProviderConfig, ProviderContext};
 use ccm_sim::cloud::SimCloud;
 
 use crate::place::{Place, Served, Stub, call, instances, skip, until};
@@ -75,7 +75,7 @@ async fn a_changed_file_is_used_unless_it_is_invalid() {
     skip(Duration::from_secs(11)).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(cloud.schemes(), ["sim"]);
-    old.list(Detail::Everything, call()).await.expect("the old configuration stays in use");
+    old.list(call()).await.expect("the old configuration stays in use");
 
     place.configure(&second);
     skip(Duration::from_secs(11)).await;

@@ -102,7 +102,7 @@ fn user_agent(request: &Request<Bytes>) -> String {
 async fn treat(
     shared: &Shared,
     service: Service,
-    request: Request<Bytes>,
+    mut request: Request<Bytes>,
     effect: Option<Effect>,
 ) -> Result<Response<Body>> {
     match effect {
@@ -116,6 +116,12 @@ async fn treat(
         Some(Effect::Hang) => return std::future::pending().await,
         Some(Effect::Cut) => anyhow::bail!("cut by the fault proxy"),
         Some(Effect::Slow(time)) => tokio::time::sleep(time).await,
+        Some(Effect::SlowPages(entries, time)) => {
+            let (path, query) = (request.uri().path(), request.uri().query());
+            let query = query.map_or_else(String::new, |query| format!("{query}&"));
+            *request.uri_mut() = format!("{path}?{query}limit={entries}").parse()?;
+            tokio::time::sleep(time).await;
+        }
         _ => {}
     }
     let answer = ask(shared, service, request).await?;
