@@ -3,6 +3,7 @@
 
 mod ip;
 pub mod label_rules;
+mod labels;
 mod node;
 pub mod node_keys;
 mod node_lease;
@@ -11,6 +12,7 @@ mod service;
 pub mod service_keys;
 
 pub use ip::parse_ip;
+pub use labels::Labels;
 pub use node::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint};
 pub use node_lease::{NODE_LEASES, NodeLease};
 pub use reference::ObjectRef;

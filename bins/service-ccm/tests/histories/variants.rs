@@ -108,7 +108,7 @@ async fn annotations_in_place_of_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn duplicates_that_nobody_sees() {
+async fn unnoticed_duplicates() {
     lack_is_found(Duplicates, Rule::Converges).await;
 }
 
@@ -118,11 +118,11 @@ async fn the_wrong_one_of_two() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_nobody_polls() {
+async fn work_without_polls() {
     lack_is_found(Poll, Rule::Converges).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_that_nobody_reports() {
+async fn unreported_orphans() {
     lack_is_found(Orphans, Rule::Reported).await;
 }
