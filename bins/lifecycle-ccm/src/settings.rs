@@ -42,7 +42,8 @@ ccm_settings::settings! {
         monitor_period: Duration = live(Duration, "node-monitor-period", "5s"), a_second_at_least;
         /// Time after which the cloud must confirm its first answer that an instance is gone, by another lookup and
         /// by a list of the fleet without the instance, before the node is deleted. Keep it far below the five
-        /// minutes after which pods are evicted from the node. At least 1s.
+        /// minutes after which pods are evicted from the node, and above the 10 s between two renewals of a kubelet's
+        /// Lease: a node whose kubelet renews it meanwhile is kept. At least 1s.
         confirmation_period: Duration = live(Duration, "node-deletion-confirmation-period", "20s"),
             a_second_at_least;
         /// Minimum age of a node before an answer that its instance is gone counts. Must be longer than the cloud
@@ -51,7 +52,7 @@ ccm_settings::settings! {
         /// Maximum number of nodes that are deleted within --node-deletion-budget-window: a number, or a percentage
         /// of all nodes of this cloud, rounded up and at least 3. 0 deletes none, also after it disappears from the
         /// file, until the file names another value. Nodes with the annotation quartet.dev/deletion-approved are
-        /// exempt. The leader counts in memory: a new leader starts a new window.
+        /// exempt. A new leader goes on with the window of the last one.
         budget: Limit = live(Limit, "node-deletion-budget", "10%"), |text: &str, _: &str| {
             text.parse().map_err(|error: InvalidLimit| error.to_string())
         };
