@@ -113,12 +113,19 @@ pub(crate) fn powers(lookups: &[LookedUp]) -> Powers {
     found.collect()
 }
 
+/// What shows the fleet.
+enum List {
+    /// The cloud's list, and when it was read.
+    Of(Result<Fleet, CloudError>, At),
+    /// The witnesses: the cloud has no list.
+    Witnesses,
+}
+
 /// The cloud's answers.
 pub(crate) struct Replies {
     lookups: Vec<LookedUp>,
     witnesses: Vec<LookedUp>,
-    /// The fleet, unless the witnesses stand for it.
-    list: Option<Option<(Result<Fleet, CloudError>, At)>>,
+    list: Option<List>,
     /// When the first request was sent.
     start: At,
 }
@@ -245,10 +252,10 @@ impl Observer {
                 return None;
             }
             if !instances::traits(&*self.cloud).lists {
-                return Some(None);
+                return Some(List::Witnesses);
             }
             let fleet = instances::list(&*self.cloud, call).await;
-            Some(Some((fleet, self.now())))
+            Some(List::Of(fleet, self.now()))
         };
         let ((), list) = tokio::join!(lookup, list);
         self.learn(&lookups, start, settings.cloud_call_timeout);
@@ -292,9 +299,9 @@ impl Observer {
     pub(crate) fn answers(&self, answers: Replies, nodes: &Nodes) -> Answers {
         let Replies { lookups, witnesses, list, start } = answers;
         let spell = |id: &str| self.cloud.canonical_id(id).into_owned();
-        let list = list.map(|fleet| match fleet {
-            Some((fleet, read)) => listing(fleet, spell, nodes, (start, read)),
-            None => Listing::Witnesses,
+        let list = list.map(|list| match list {
+            List::Of(fleet, read) => listing(fleet, spell, nodes, (start, read)),
+            List::Witnesses => Listing::Witnesses,
         });
         self.reports.answers(lookups.iter().chain(&witnesses), list.as_ref());
         // Its instance exists: the system UUID has changed for another reason.

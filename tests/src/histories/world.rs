@@ -199,7 +199,9 @@ impl World {
             nodes.push(node);
         }
         if variant == Variant::Living {
-            nodes.iter_mut().for_each(|node| node.silences.clear());
+            for node in &mut nodes {
+                node.silences.clear();
+            }
         }
         let mut changes: Vec<u64> =
             nodes.iter().flat_map(Node::changes).filter(|at| *at > START).collect();

@@ -9,7 +9,7 @@ use ccm_sim::faults::{Effect, Fault};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -28,7 +28,7 @@ async fn lease(env: &Env, namespace: &str, name: &str, content: Value) -> Result
         lease[key] = value.clone();
     }
     if leases.get_opt(name).await?.is_none() {
-        leases.create(&Default::default(), &serde_json::from_value(lease)?).await?;
+        leases.create(&PostParams::default(), &serde_json::from_value(lease)?).await?;
     } else {
         leases.patch(name, &PatchParams::default(), &Patch::Merge(&lease)).await?;
     }
