@@ -252,7 +252,8 @@ pub struct LoadBalancer {
     /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). None unless it was
     /// read with [`Depth::Members`]. Many load balancers with the same members share one list.
     pub members: Option<Arc<[Member]>>,
-    /// Where clients reach it.
+    /// Where clients reach it. In a list it may be empty because a list does not show it: only an
+    /// answer of [`LoadBalancers::ensure`] says that there is none.
     pub ingress: Vec<Ingress>,
     /// Annotations to set on the Service, or with `None` to remove from it.
     pub annotations: BTreeMap<String, Option<String>>,
@@ -347,6 +348,9 @@ pub struct MemberChange {
     /// The configuration that is applied, for providers whose interface needs it
     /// ([`LoadBalancerTraits::wants_service`]).
     pub front_end: Option<Arc<FrontEnd>>,
+    /// As [`FrontEnd::settings`], also while the configuration is wrong: a setting may say which
+    /// nodes may be members.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// What to delete.

@@ -9,12 +9,14 @@
 //! when a file changes.
 
 mod api;
+mod balancers;
 mod cloud;
 mod compute;
 mod config;
 mod factory;
 mod ids;
 mod instances;
+mod lbaas;
 mod metrics;
 mod network;
 mod reload;

@@ -143,16 +143,18 @@ impl Lanes {
 
     fn member_change(&self, due: Due, id: String) -> Asked<MemberChange> {
         let members = due.members.members.clone();
-        let wants_front_end = self.handles.load_balancers().map(|one| one.traits());
-        let front_end = wants_front_end
-            .ok()
-            .filter(|traits| traits.wants_service)
-            .and_then(|traits| desired(&due.service, &self.handles.cluster, &traits).front_end);
+        let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
+        let front_end = traits
+            .wants_service
+            .then(|| desired(&due.service, &self.handles.cluster, &traits).front_end)
+            .flatten();
+        let details = due.service.details.as_deref();
         let question = MemberChange {
             owner: self.owner(&due.service),
             id,
             members: members.clone(),
             front_end,
+            settings: details.map(|details| settings(details, &traits)).unwrap_or_default(),
         };
         Asked { due, call: CallKind::Members, question, digest: None, members: Some(members) }
     }

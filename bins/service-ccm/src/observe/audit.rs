@@ -335,6 +335,20 @@ struct Listing<'a> {
     stores_digest: bool,
 }
 
+/// Keeps of a load balancer what a list may not show: its addresses and annotations.
+fn keep_unshown(balancer: &mut LoadBalancer, before: Option<&LoadBalancer>) {
+    if let Some(before) = before.filter(|before| before.id == balancer.id)
+        && balancer.ingress.is_empty()
+    {
+        balancer.ingress.clone_from(&before.ingress);
+        balancer.annotations.clone_from(&before.annotations);
+    }
+}
+
+fn has_address(service: &Service) -> bool {
+    service.details.as_deref().is_some_and(|details| !details.ingress.is_empty())
+}
+
 /// Applies a list. Returns whether the Service needs a look.
 fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> bool {
     let Listing { service, mut found, is_complete, stores_digest } = listing;
@@ -359,9 +373,10 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         entry.membership.shown(&members, nodes);
     }
     let before = match &entry.state.known {
-        Known::There(before) => Some(before),
+        Known::There(before) => Some(&**before),
         _ => None,
     };
+    keep_unshown(&mut balancer, before);
     let is_foreign_write = before.is_some_and(|before| {
         before.version.is_some() && balancer.version.is_some() && before.version != balancer.version
     });
@@ -375,6 +390,10 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         } else if entry.state.configured.is_none() {
             entry.state.configured = service.annotation(DIGEST).and_then(|text| text.parse().ok());
         }
+        // Only a call shows the address that the Service lacks.
+        if balancer.ingress.is_empty() && !has_address(service) {
+            entry.state.configured = None;
+        }
         if let Phase::Pending(waiting) = &balancer.phase {
             entry.state.pending = Some(Pending {
                 call: None,
@@ -386,7 +405,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
             });
         }
     }
-    let changed = before.is_none_or(|before| **before != balancer)
+    let changed = before.is_none_or(|before| *before != balancer)
         || entry.state.duplicate.is_some()
         || entry.state.configured.is_none();
     entry.state.known = Known::There(Box::new(balancer));

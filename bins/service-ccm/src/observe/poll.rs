@@ -121,6 +121,8 @@ async fn poll(handles: &Handles) -> Option<usize> {
 /// Applies what a poll has shown of a load balancer.
 fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
     let now = handles.timeline.now();
+    let notes = balancer.notes.clone();
+    let mut is_provisioned = false;
     let is_pending = handles.balancers.with_name(name, |entry| {
         let state = &mut entry.state;
         let Some(last) = state.pending.as_mut() else { return false };
@@ -131,7 +133,11 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
         }
         let has_ended = match last.call {
             Some(CallKind::Ensure) => {
-                let is_done = last.digest.is_some() && balancer.digest == last.digest;
+                // Only the call itself shows an address that a list does not.
+                let is_done = last.digest.is_some()
+                    && balancer.digest == last.digest
+                    && !balancer.ingress.is_empty();
+                is_provisioned = is_done;
                 if is_done {
                     state.configured = last.digest;
                     if let Some(members) = &last.members {
@@ -154,6 +160,9 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
         state.known = Known::There(Box::new(balancer));
         false
     });
+    if let Some(service) = handles.services.get(name).filter(|_| is_provisioned) {
+        handles.reports.notes(&service, &notes);
+    }
     if is_pending == Some(false) {
         hand_over(handles, name, now);
     }

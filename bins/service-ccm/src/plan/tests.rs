@@ -12,7 +12,7 @@ fn at(seconds: u64) -> At {
     At::default() + Duration::from_secs(seconds)
 }
 
-fn service() -> Service {
+pub(super) fn service() -> Service {
     let port = ServicePort {
         protocol: "TCP".into(),
         port: 80,
@@ -77,7 +77,7 @@ fn digest_of(service: &Service) -> Digest {
 }
 
 /// A load balancer that is as its Service asks for.
-fn there(service: &Service) -> State {
+pub(super) fn there(service: &Service) -> State {
     State {
         known: Known::There(Box::new(balancer())),
         configured: Some(digest_of(service)),
@@ -134,7 +134,7 @@ fn planned_with(
     plan(view)
 }
 
-fn step(service: &Service, state: &State) -> Plan {
+pub(super) fn step(service: &Service, state: &State) -> Plan {
     planned(service, state, 100, |_| {})
 }
 
@@ -143,7 +143,7 @@ fn is_ensure(plan: &Plan) -> bool {
 }
 
 /// The Service with the conditions that this plan writes.
-fn written(service: &Service, plan: &Plan) -> Service {
+pub(super) fn written(service: &Service, plan: &Plan) -> Service {
     let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
     let mut service = service.clone();
     let details = service.details.as_mut().expect("details");

@@ -22,7 +22,8 @@ pub(super) fn wished(view: View<'_>) -> Wished {
     if let Known::There(balancer) = &state.known
         && balancer.phase == Phase::Ready
     {
-        wished.ingress = Some(ingress(balancer));
+        // A list may not show them: what is there stays.
+        wished.ingress = Some(ingress(balancer)).filter(|ingress| !ingress.is_empty());
         wished.annotations = annotations(view, balancer);
         // Until the members have been read, none is held as far as this leader knows.
         let was_held = shows(view.service.condition(SERVING), Reason::MembersHeld);
@@ -101,7 +102,11 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
         IngressAddress::Ip(ip) => ip.to_string(),
         IngressAddress::Hostname(name) => name.clone(),
     });
-    let Some(address) = first else {
+    let of_status = || {
+        let entry = view.service.details.as_deref()?.ingress.first()?;
+        entry.hostname.as_deref().or(entry.ip.as_deref()).map(str::to_owned)
+    };
+    let Some(address) = first.or_else(of_status) else {
         return (Reason::NoAddress, format!("load balancer {} has no address yet", balancer.id));
     };
     let members = &view.members;
@@ -123,4 +128,35 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
         return (Reason::NoMembers, "no port of the Service has a node port".to_owned());
     }
     (Reason::Serving, format!("clients reach it at {address}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        Known, Plan, Step,
+        reason::{Reason, SERVING},
+        status::shows,
+        tests::{service, step, there, written},
+    };
+
+    #[test]
+    fn a_list_without_an_address_takes_none_from_a_service() {
+        let bare = service();
+        let mut state = there(&bare);
+        let first = step(&bare, &state);
+        let Plan::Next(Step::Write(change)) = &first else { panic!("{first:?}") };
+        let mut shown = written(&bare, &first);
+        let details = shown.details.as_mut().expect("details");
+        details.ingress = change.ingress.clone().expect("an address");
+        for (key, value) in &change.annotations {
+            let value = value.clone().expect("a value");
+            details.annotations.insert(key.as_str().into(), value.into());
+        }
+        assert_eq!(step(&shown, &state), Plan::Settled);
+        let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
+        balancer.ingress.clear();
+        assert_eq!(step(&shown, &state), Plan::Settled, "what is there stays");
+        let without = written(&bare, &step(&bare, &state));
+        assert!(shows(without.condition(SERVING), Reason::NoAddress));
+    }
 }

@@ -30,6 +30,8 @@ use http::{HeaderValue, Method};
 use parking_lot::Mutex;
 use serde_json::Value;
 
+#[cfg(test)]
+pub(crate) use self::send::scripted_answer;
 pub(crate) use self::{
     answer::Answer,
     endpoints::Microversion,
@@ -58,11 +60,14 @@ pub(crate) enum Service {
     Compute,
     /// Neutron.
     Network,
+    /// Octavia.
+    LoadBalancer,
 }
 
 impl Service {
     /// All of them, in their order.
-    pub(crate) const ALL: [Self; 3] = [Self::Identity, Self::Compute, Self::Network];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Identity, Self::Compute, Self::Network, Self::LoadBalancer];
 
     /// Its type in the catalog, and its name in metrics and messages.
     pub(crate) const fn name(self) -> &'static str {
@@ -70,6 +75,7 @@ impl Service {
             Self::Identity => "identity",
             Self::Compute => "compute",
             Self::Network => "network",
+            Self::LoadBalancer => "load-balancer",
         }
     }
 
@@ -114,6 +120,21 @@ impl<'a> Request<'a> {
         Self { method: Method::PUT, body: Some(body), ..Self::get(service, operation, path) }
     }
 
+    /// A request that makes an object. It is sent again only if it surely had no effect.
+    pub(crate) fn post(
+        service: Service,
+        operation: &'static str,
+        path: &'a str,
+        body: Value,
+    ) -> Self {
+        Self { method: Method::POST, ..Self::put(service, operation, path, body) }
+    }
+
+    /// A request that deletes an object.
+    pub(crate) fn delete(service: Service, operation: &'static str, path: &'a str) -> Self {
+        Self { method: Method::DELETE, ..Self::get(service, operation, path) }
+    }
+
     /// The same request, for an object of this revision only.
     pub(crate) fn at_revision(self, revision: Option<u64>) -> Self {
         Self { revision, ..self }
@@ -142,6 +163,13 @@ pub(crate) trait Api: Send + Sync {
     /// exist. The error of a write says whether it may have taken effect.
     async fn send(&self, request: Request<'_>, call: Call) -> Result<Answer, CloudError>;
 
+    /// Whether the catalog has the service in the region in use. An endpoint that is there for
+    /// another interface than the one that is set is an error.
+    async fn offers(&self, service: Service, call: Call) -> Result<bool, CloudError>;
+
+    /// The ID of the project in use.
+    async fn project_id(&self, call: Call) -> Result<String, CloudError>;
+
     /// Nova's microversion in use, once a request to Nova was answered and if it has any.
     fn microversion(&self) -> Option<Microversion> {
         None
@@ -161,7 +189,7 @@ pub(crate) trait Api: Send + Sync {
 /// The expected answer to a probe, so that an answer of another server is not accepted.
 #[derive(serde::Deserialize)]
 struct Listed {
-    #[serde(alias = "servers", rename = "ports")]
+    #[serde(alias = "servers", alias = "loadbalancers", rename = "ports")]
     _entries: Vec<serde::de::IgnoredAny>,
 }
 
@@ -248,6 +276,12 @@ impl Client {
         self.list_one(Request::get(Service::Network, "port_list", path), call).await
     }
 
+    /// As [`Client::probe`], for Octavia.
+    pub(crate) async fn probe_load_balancer(&self, call: Call) -> Result<(), CloudError> {
+        let path = "v2.0/lbaas/loadbalancers?limit=1&fields=id";
+        self.list_one(Request::get(Service::LoadBalancer, "loadbalancer_list", path), call).await
+    }
+
     async fn list_one(&self, request: Request<'_>, call: Call) -> Result<(), CloudError> {
         self.send(request, call).await?.read::<Listed>().map(|_| ())
     }
@@ -317,6 +351,14 @@ impl Api for Client {
         let outcome = self.persist(&request, call).await;
         self.note(request.service, &outcome);
         outcome
+    }
+
+    async fn offers(&self, service: Service, call: Call) -> Result<bool, CloudError> {
+        self.finds(service, call).await
+    }
+
+    async fn project_id(&self, call: Call) -> Result<String, CloudError> {
+        self.own_project(call).await
     }
 
     fn microversion(&self) -> Option<Microversion> {

@@ -9,13 +9,14 @@ use std::{
 };
 
 use async_trait::async_trait;
-use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instances, Routes};
+use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instances, LoadBalancers, Routes};
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     NAME,
     api::{Api as _, Client, Clients, Service},
+    balancers::{OctaviaBalancers, Options},
     config::Config,
     ids::{self, Parsed},
     instances::OpenStackInstances,
@@ -31,8 +32,9 @@ pub(super) struct OpenStackCloud {
     instances: Arc<OpenStackInstances>,
     /// The routes of the configured router; `None` without one.
     routes: Option<Arc<NeutronRoutes>>,
-    /// Whether this process asked for routes, and for instances: only then the services behind
-    /// them are.
+    /// The load balancers; `None` if they are switched off.
+    balancers: Option<Arc<OctaviaBalancers>>,
+    /// What this process asked for: only then the services behind it are asked.
     wanted: Wanted,
     /// Why it is not known yet what the cloud offers; `None` once Nova has answered.
     unknown: Mutex<Option<CloudError>>,
@@ -47,6 +49,7 @@ pub(super) struct OpenStackCloud {
 struct Wanted {
     instances: AtomicBool,
     routes: AtomicBool,
+    balancers: AtomicBool,
 }
 
 /// What became of changed settings that work.
@@ -69,8 +72,13 @@ impl OpenStackCloud {
             .router_id
             .as_ref()
             .map(|router| Arc::new(NeutronRoutes::new(Arc::clone(&client) as _, router)));
+        let balancers = config
+            .load_balancer
+            .enabled
+            .then(|| OctaviaBalancers::new(&(Arc::clone(&client) as _), Options::of(config)));
         Ok(Self {
             routes,
+            balancers: balancers.map(Arc::new),
             wanted: Wanted::default(),
             clients,
             client,
@@ -113,15 +121,21 @@ impl OpenStackCloud {
         call: Call,
     ) -> Result<(Client, Result<(), CloudError>), CloudError> {
         let trial = self.clients.client(config)?;
-        let asks_neutron = self.client.answers(Service::Network).is_some();
-        let services = [Service::Compute, Service::Network];
-        trial.log_in(if asks_neutron { &services } else { &services[..1] }, call).await?;
+        let asked = |service: &Service| {
+            *service == Service::Compute || self.client.answers(*service).is_some()
+        };
+        let services = [Service::Compute, Service::Network, Service::LoadBalancer];
+        let asked: Vec<Service> = services.into_iter().filter(asked).collect();
+        trial.log_in(&asked, call).await?;
         let nova = trial.probe(call).await;
         if self.client.answers(Service::Compute) == Some(true) {
             nova.clone()?;
         }
         if self.client.answers(Service::Network) == Some(true) {
             trial.probe_network(call).await?;
+        }
+        if self.client.answers(Service::LoadBalancer) == Some(true) {
+            trial.probe_load_balancer(call).await?;
         }
         Ok((trial, nova))
     }
@@ -222,6 +236,13 @@ impl Cloud for OpenStackCloud {
         Ok(routes.offered()?.then(|| Arc::clone(routes) as Arc<dyn Routes>))
     }
 
+    /// Not offered with `[LoadBalancer] enabled=false`, and by a cloud without Octavia.
+    fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
+        self.wanted.balancers.store(true, Ordering::Relaxed);
+        let Some(balancers) = &self.balancers else { return Ok(None) };
+        Ok(balancers.offered()?.then(|| Arc::clone(balancers) as Arc<dyn LoadBalancers>))
+    }
+
     /// Asks the services behind what this process uses. One that does not answer hides nothing of
     /// another one.
     async fn health(&self, call: Call) -> Result<(), CloudError> {
@@ -234,8 +255,17 @@ impl Cloud for OpenStackCloud {
                 None => Ok(()),
             }
         };
+        let balancers = self.balancers.as_ref().filter(|_| wants(&self.wanted.balancers));
+        let balancing = async {
+            match balancers.map(|balancers| (balancers.offered(), balancers)) {
+                Some((Err(_), balancers)) => balancers.learn(call).await,
+                Some((Ok(true), _)) => self.client.probe_load_balancer(call).await,
+                Some((Ok(false), _)) | None => Ok(()),
+            }
+        };
         let compute = async {
-            if routes.is_some() && !wants(&self.wanted.instances) {
+            let has_others = routes.is_some() || balancers.is_some();
+            if has_others && !wants(&self.wanted.instances) {
                 return Ok(());
             }
             let outcome = self.client.probe(call).await;
@@ -244,8 +274,8 @@ impl Cloud for OpenStackCloud {
             }
             outcome
         };
-        let (compute, network) = tokio::join!(compute, network);
-        compute.and(network)
+        let (compute, network, balancing) = tokio::join!(compute, network, balancing);
+        compute.and(network).and(balancing)
     }
 
     async fn outdated(&self) -> String {

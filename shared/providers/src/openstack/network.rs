@@ -1,8 +1,12 @@
-//! Requests to Neutron: the ports of servers, in bulk and with the needed fields only.
+//! Requests to Neutron, in bulk and with the needed fields only.
 
+mod floating_ips;
 mod names;
 mod port;
 mod routers;
+mod subnets;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,25 +14,25 @@ use std::{
 };
 
 use ccm_base::message::one_line;
-use ccm_cloud::{Call, CloudError};
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use futures::{StreamExt, TryStreamExt, stream};
+use serde::de::DeserializeOwned;
 
+pub(super) use floating_ips::{FloatingIp, FloatingIps};
 pub(super) use names::NetworkNames;
 pub(super) use port::Port;
 pub(super) use routers::{ExtraRoute, Hop, Router};
+pub(super) use subnets::Subnet;
 
 use super::{
-    api::{Api, Collection, Service},
+    api::{Answer, Api, Collection, Service, malformed},
     ids::ServerId,
-    text::{MAX_MESSAGE, query},
+    text::{MAX_MESSAGE, paths},
 };
 
 const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=status&fields=network_id\
                            &fields=fixed_ips&fields=mac_address&fields=trunk_details";
 const NETWORK_FIELDS: &str = "fields=id&fields=name";
-/// The maximum length of a path: together with the endpoint it stays below 8000 bytes, a
-/// common limit of proxies for the request line.
-const MAX_PATH: usize = 7_500;
 /// The maximum number of concurrent requests for the parts of one list.
 const AT_ONCE: usize = 8;
 
@@ -102,18 +106,31 @@ impl Neutron {
         values: impl Iterator<Item = &str>,
         call: Call,
     ) -> Result<Vec<String>, CloudError> {
-        let operation = if key == "ports" { "port_list" } else { "network_list" };
-        let parts =
-            paths(&format!("/{key}?{fields}"), filter, values).into_iter().map(|path| async move {
-                let collection =
-                    Collection { service: Service::Network, operation, path: &path, key };
-                let mut entries = Vec::new();
-                let take = |entry: &str| {
-                    entries.push(entry.to_owned());
-                    port::id_of(entry)
-                };
-                collection.read(&*self.api, call, take).await.map(|_| entries)
-            });
+        self.entries_of(key, paths(&format!("/{key}?{fields}"), filter, values), call).await
+    }
+
+    /// All entries that these paths of a collection list.
+    async fn entries_of(
+        &self,
+        key: &'static str,
+        paths: Vec<String>,
+        call: Call,
+    ) -> Result<Vec<String>, CloudError> {
+        let operation = match key {
+            "floatingips" => "floating_ip_list",
+            "networks" => "network_list",
+            "subnets" => "subnet_list",
+            _ => "port_list",
+        };
+        let parts = paths.into_iter().map(|path| async move {
+            let collection = Collection { service: Service::Network, operation, path: &path, key };
+            let mut entries = Vec::new();
+            let take = |entry: &str| {
+                entries.push(entry.to_owned());
+                port::id_of(entry)
+            };
+            collection.read(&*self.api, call, take).await.map(|_| entries)
+        });
         let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
         let parts: Vec<Vec<String>> = parts.try_collect().await?;
         Ok(parts.into_iter().flatten().collect())
@@ -154,15 +171,20 @@ fn unassigned(trouble: &port::MalformedPort) {
     tracing::warn!("a port in Neutron's response could not be parsed: {line}");
 }
 
-/// Splits the values so that no path exceeds [`MAX_PATH`].
-fn paths<'a>(base: &str, filter: &str, values: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut paths: Vec<String> = Vec::new();
-    for value in values {
-        let term = format!("&{filter}={}", query(value));
-        match paths.last_mut() {
-            Some(path) if path.len() + term.len() <= MAX_PATH => path.push_str(&term),
-            _ => paths.push(format!("{base}{term}")),
-        }
-    }
-    paths
+/// The document of an answer.
+fn read<T: DeserializeOwned>(operation: &str, answer: &Answer) -> Result<T, CloudError> {
+    serde_json::from_slice(&answer.body)
+        .map_err(|error| malformed(operation, answer, &error.to_string()))
+}
+
+/// Entries of which each must be readable: one that is left out would count as missing.
+fn readable<T: DeserializeOwned>(what: &str, entries: &[String]) -> Result<Vec<T>, CloudError> {
+    let read = |entry: &String| {
+        serde_json::from_str(entry).map_err(|error| {
+            let id = port::id_of(entry).unwrap_or_default();
+            let why = format!("cannot parse the {what} with ID {id:?}: {error}");
+            CloudError::new(ErrorKind::Malformed, one_line(&why, MAX_MESSAGE))
+        })
+    };
+    entries.iter().map(read).collect()
 }

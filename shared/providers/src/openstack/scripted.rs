@@ -1,6 +1,8 @@
-//! Nova and Neutron as far as the tests need them: they filter, page, leave out what
+//! Nova, Neutron and Octavia as far as the tests need them: they filter, page, leave out what
 //! they are not asked for, and count.
 
+pub(super) mod floating;
+pub(super) mod octavia;
 mod routers;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -8,7 +10,7 @@ use std::{collections::BTreeSet, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_cloud::{Call, CloudError, ErrorKind};
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
@@ -20,6 +22,9 @@ use super::api::{Answer, Api, Microversion, Request, Service};
 /// requests came before.
 pub(super) type Fault = Box<dyn Fn(&str, usize) -> Option<Result<Answer, CloudError>> + Send>;
 
+/// Answers instead of the services, or loses an answer, by the request.
+type Hook<T> = Box<dyn FnMut(&Request<'_>) -> T + Send>;
+
 /// What the services know.
 #[derive(Default)]
 pub(super) struct World {
@@ -28,6 +33,9 @@ pub(super) struct World {
     pub(super) unlisted: BTreeSet<String>,
     pub(super) ports: Vec<Value>,
     pub(super) networks: Vec<Value>,
+    pub(super) subnets: Vec<Value>,
+    pub(super) floating: floating::Floating,
+    pub(super) octavia: octavia::Octavia,
     pub(super) flavors: Vec<Value>,
     pub(super) router: routers::Router,
     pub(super) spoken: Spoken,
@@ -36,6 +44,10 @@ pub(super) struct World {
     /// Entries on a page, if not 1000.
     pub(super) page: Option<usize>,
     pub(super) fault: Option<Fault>,
+    /// What is answered instead, or not.
+    refusal: Option<Hook<Option<CloudError>>>,
+    /// Whether an answer is lost: the service has done what it was asked.
+    loss: Option<Hook<bool>>,
     /// The operations and paths of all requests.
     pub(super) calls: Vec<(&'static str, String)>,
     /// How many requests are under way, and how many were at most.
@@ -116,6 +128,15 @@ pub(super) fn port(number: usize) -> Value {
     })
 }
 
+/// The subnet of this number with these addresses, in network 77.
+pub(super) fn subnet(number: usize, cidr: &str) -> Value {
+    let version = if cidr.contains(':') { 6 } else { 4 };
+    json!({
+        "id": uuid(number), "name": format!("subnet-{number}"), "network_id": uuid(77),
+        "ip_version": version, "cidr": cidr, "tags": [],
+    })
+}
+
 /// An answer of the service itself.
 pub(super) fn answer(status: u16, body: &Value) -> Answer {
     let (headers, body) = (HeaderMap::new(), Bytes::from(body.to_string()));
@@ -158,6 +179,19 @@ impl Scripted {
         self.world.lock().fault = Some(Box::new(fault));
     }
 
+    /// Sets which requests fail without an effect, and how.
+    pub(super) fn refuse(
+        &self,
+        refusal: impl FnMut(&Request<'_>) -> Option<CloudError> + Send + 'static,
+    ) {
+        self.world.lock().refusal = Some(Box::new(refusal));
+    }
+
+    /// Sets which requests take effect without an answer that arrives.
+    pub(super) fn lose_answers(&self, loss: impl FnMut(&Request<'_>) -> bool + Send + 'static) {
+        self.world.lock().loss = Some(Box::new(loss));
+    }
+
     /// The operations since the last call of this, in alphabetical order.
     pub(super) fn operations(&self) -> Vec<&'static str> {
         let calls = std::mem::take(&mut self.world.lock().calls);
@@ -192,7 +226,22 @@ impl Api for Scripted {
         }
         let before = world.calls.len() - 1;
         let fault = world.fault.as_ref().and_then(|fault| fault(get.path, before));
-        fault.or_else(|| world.routed(&get)).unwrap_or_else(|| Ok(world.answer(&get)))
+        if let Some(error) = world.refusal.as_mut().and_then(|refusal| refusal(&get)) {
+            return Err(error);
+        }
+        let answer = fault.unwrap_or_else(|| world.served(&get));
+        match world.loss.as_mut().is_some_and(|loss| loss(&get)) {
+            true => Err(cut_off(&get)),
+            false => answer,
+        }
+    }
+
+    async fn offers(&self, service: Service, _: Call) -> Result<bool, CloudError> {
+        Ok(service != Service::LoadBalancer || self.world.lock().octavia.offered)
+    }
+
+    async fn project_id(&self, _: Call) -> Result<String, CloudError> {
+        Ok(octavia::PROJECT.to_owned())
     }
 
     fn microversion(&self) -> Option<Microversion> {
@@ -204,14 +253,33 @@ impl Api for Scripted {
     }
 }
 
+/// The error of a write, or of a read, whose answer is cut off.
+fn cut_off(request: &Request<'_>) -> CloudError {
+    let error = CloudError::new(ErrorKind::Unavailable, "the connection was cut off");
+    if request.method == Method::GET { error } else { error.that_may_be_done() }
+}
+
+/// The path and the decoded query of a request.
+fn query_of(path: &str) -> (&str, Vec<(String, String)>) {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let decoded = |text| percent_decode_str(text).decode_utf8().unwrap().into_owned();
+    let terms = query.split('&').filter_map(|term| term.split_once('='));
+    (path, terms.map(|(key, value)| (decoded(key), decoded(value))).collect())
+}
+
 impl World {
+    fn served(&mut self, request: &Request<'_>) -> Result<Answer, CloudError> {
+        if request.service == Service::LoadBalancer {
+            return self.balanced(request);
+        }
+        let answered = self.floated(request).or_else(|| self.routed(request));
+        answered.unwrap_or_else(|| Ok(self.answer(request)))
+    }
+
     fn answer(&self, get: &Request<'_>) -> Answer {
-        let (path, query) = get.path.split_once('?').unwrap_or((get.path, ""));
-        let query: Vec<(&str, String)> = query
-            .split('&')
-            .filter_map(|term| term.split_once('='))
-            .map(|(key, value)| (key, percent_decode_str(value).decode_utf8().unwrap().into()))
-            .collect();
+        let (path, query) = query_of(get.path);
+        let query: Vec<(&str, String)> =
+            query.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
         match (get.service, path) {
             (Service::Compute, "/servers/detail" | "/servers") => self.servers_page(&query),
             (Service::Compute, "/flavors") => paged("flavors", self.flavors.iter(), &query, 1_000),
@@ -288,7 +356,11 @@ fn paged<'a>(
         .filter(|entry| {
             filters.iter().all(|filter| match *filter {
                 "fixed_ips" => has_address(entry, &values(filter)),
-                filter => values(filter).contains(&entry[filter].as_str().unwrap()),
+                "tags" => values(filter).iter().all(|tags| has_tags(entry, tags)),
+                filter => match &entry[filter] {
+                    Value::String(text) => values(filter).contains(&text.as_str()),
+                    other => values(filter).contains(&other.to_string().as_str()),
+                },
             })
         })
         .collect();
@@ -312,6 +384,12 @@ fn has_address(port: &Value, wanted: &[&str]) -> bool {
     let fixed = port["fixed_ips"].as_array().unwrap().iter();
     let mut own = fixed.map(|ip| format!("ip_address={}", ip["ip_address"].as_str().unwrap()));
     own.any(|own| wanted.contains(&&*own))
+}
+
+/// Whether an entry has all of these tags, with commas between them.
+fn has_tags(entry: &Value, tags: &str) -> bool {
+    let own = entry["tags"].as_array().unwrap();
+    tags.split(',').all(|tag| own.iter().any(|own| own == tag))
 }
 
 fn only(entry: &Value, fields: &[&str]) -> Value {

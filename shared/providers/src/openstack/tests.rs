@@ -5,6 +5,7 @@ mod calls;
 pub mod cloud;
 pub mod credentials;
 mod login;
+mod octavia;
 mod pauses;
 mod replaced;
 mod secrets;

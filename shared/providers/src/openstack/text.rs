@@ -6,6 +6,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 pub(super) const MAX_VALUE: usize = 100;
 /// The maximum length of a quoted message or body.
 pub(super) const MAX_MESSAGE: usize = 300;
+/// The maximum length of a path: together with the endpoint it stays below 8000 bytes, a
+/// common limit of proxies for the request line.
+const MAX_PATH: usize = 7_500;
 /// The maximum length of a label's value and of the name part of its key.
 const MAX_LABEL: usize = 63;
 /// The maximum length of a DNS name.
@@ -50,6 +53,29 @@ pub(super) fn is_host_name(text: &str) -> bool {
 /// Encodes a value for a query.
 pub(super) fn query(value: &str) -> String {
     utf8_percent_encode(value, QUERY).to_string()
+}
+
+/// Paths for the entries whose `filter` is one of these values, none of them too long.
+pub(super) fn paths<'a>(
+    base: &str,
+    filter: &str,
+    values: impl Iterator<Item = &'a str>,
+) -> Vec<String> {
+    let mut paths: Vec<String> = Vec::new();
+    for value in values {
+        let term = format!("{filter}={}", query(value));
+        match paths.last_mut() {
+            Some(path) if path.len() + term.len() < MAX_PATH => {
+                path.push('&');
+                path.push_str(&term);
+            }
+            _ => {
+                let joint = if base.contains('?') { '&' } else { '?' };
+                paths.push(format!("{base}{joint}{term}"));
+            }
+        }
+    }
+    paths
 }
 
 /// A regular expression that matches exactly this text, as Nova's name filter needs.

@@ -305,12 +305,13 @@ pub(in crate::external) fn change_to_wire(
     change: &MemberChange,
     lists: &mut MemberLists,
 ) -> proto::MemberChange {
-    let MemberChange { owner, id, members, front_end } = change;
+    let MemberChange { owner, id, members, front_end, settings } = change;
     proto::MemberChange {
         owner: Some(owner_to_wire(owner)),
         id: Some(id.clone()),
         members: Some(lists.change_to_wire(members)),
         front_end: front_end.as_deref().map(front_end_to_wire),
+        settings: settings.clone(),
     }
 }
 
@@ -318,13 +319,14 @@ pub(in crate::external) fn change_from_wire(
     wire: proto::MemberChange,
     lists: &MemberLists,
 ) -> Result<MemberChange, CloudError> {
-    let proto::MemberChange { owner, id, members, front_end } = wire;
+    let proto::MemberChange { owner, id, members, front_end, settings } = wire;
     let id = id.filter(|id| !id.is_empty());
     Ok(MemberChange {
         owner: owner_from_wire(owner)?,
         id: id.ok_or_else(|| malformed("a change of members names no load balancer"))?,
         members: lists.change_from_wire(members)?,
         front_end: front_end.map(front_end_from_wire).transpose()?.map(Into::into),
+        settings,
     })
 }
 

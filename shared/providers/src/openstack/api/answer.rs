@@ -6,6 +6,7 @@ use ccm_cloud::{CloudError, ErrorKind};
 use http::HeaderMap;
 use serde::de::DeserializeOwned;
 
+use super::fault;
 use crate::openstack::text::MAX_MESSAGE;
 
 /// An answer of status 2xx, or a 404 by which the service itself says that the object
@@ -34,6 +35,12 @@ impl Answer {
             );
             self.error(ErrorKind::Malformed, why)
         })
+    }
+
+    /// The error for a write whose 404 says that what it names does not exist.
+    pub(crate) fn missing(&self, operation: &str) -> CloudError {
+        let words = fault::words(&self.body);
+        self.error(ErrorKind::NotFound, format!("{operation}: HTTP 404: {words}"))
     }
 
     /// An error about this answer.

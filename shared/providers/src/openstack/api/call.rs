@@ -14,6 +14,8 @@ use super::{
 };
 use crate::openstack::text::MAX_MESSAGE;
 
+const NO_PROJECT: &str = "the login is for no project, and only a project has servers: set \
+                          tenant-id, or tenant-name with its domain";
 /// A catalog that lacks a service is fetched again after this time.
 const CATALOG: Duration = Duration::from_mins(1);
 
@@ -29,6 +31,28 @@ impl Client {
         };
         let session = self.session.load();
         services.iter().try_for_each(|service| self.url(*service, &session, &token).map(drop))
+    }
+
+    /// Whether the catalog has the service in the region in use.
+    pub(super) async fn finds(&self, service: Service, call: Call) -> Result<bool, CloudError> {
+        self.log_in(&[], call).await?;
+        let session = self.session.load();
+        let token = session.token(call).await.map_err(|failure| failure.error)?;
+        match self.url(service, &session, &token) {
+            Ok(_) => Ok(true),
+            // One for another interface is there, but not for the one that is set.
+            Err(error) if token.catalog.has(service, self.region.as_deref()) => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// The ID of the project that tokens are for.
+    pub(super) async fn own_project(&self, call: Call) -> Result<String, CloudError> {
+        if self.session.load().last().is_none() {
+            self.log_in(&[], call).await?;
+        }
+        let project = self.project().map(|project| project.id);
+        project.ok_or_else(|| CloudError::new(ErrorKind::Invalid, NO_PROJECT))
     }
 
     /// Sends the request, again if that may help; with another login and once more if the
@@ -76,6 +100,7 @@ impl Client {
         let url = self.url(request.service, session, &token)?;
         let endpoint = match request.service {
             Service::Compute => session.compute(&token, url, call).await?,
+            Service::LoadBalancer => endpoints::load_balancer(url)?,
             Service::Network | Service::Identity => endpoints::network(url)?,
         };
         let url = format!("{}{}", endpoint.base, request.path.trim_start_matches('/'));
@@ -94,9 +119,7 @@ impl Client {
         token: &'a Token,
     ) -> Result<&'a str, CloudError> {
         if token.project.is_none() {
-            let why = "the login is for no project, and only a project has servers: \
-                       set tenant-id, or tenant-name with its domain";
-            return Err(CloudError::new(ErrorKind::Invalid, why));
+            return Err(CloudError::new(ErrorKind::Invalid, NO_PROJECT));
         }
         let (catalog, interface) = (&token.catalog, self.interface);
         let url = match &self.region {

@@ -22,7 +22,7 @@ const SHARED_HEADER: Microversion = Microversion { major: 2, minor: 27 };
 /// The operation's name in metrics.
 pub(super) const OPERATION: &str = "version_list";
 
-/// One of Nova's microversions.
+/// One of Nova's microversions, or a version of Octavia's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Microversion {
     pub(crate) major: u32,
@@ -118,8 +118,9 @@ impl Version {
 }
 
 impl Microversion {
-    fn parse(text: &str) -> Option<Self> {
-        let (major, minor) = text.split_once('.')?;
+    /// Reads `2.79`, or `v2.26` as Octavia writes it.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.strip_prefix('v').unwrap_or(text).split_once('.')?;
         Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 
@@ -148,6 +149,17 @@ pub(crate) fn network(catalog_url: &str) -> Result<Endpoint, CloudError> {
     let base = match up_to_version(&base) {
         Some(_) => base,
         None => below(base, "v2.0")?,
+    };
+    Ok(Endpoint { base, microversion: None })
+}
+
+/// Octavia's base: its URL in the catalog, without a version. Its versions are there, and
+/// everything else is in `v2.0/lbaas` below it.
+pub(crate) fn load_balancer(catalog_url: &str) -> Result<Endpoint, CloudError> {
+    let catalog_url = directory(Service::LoadBalancer, catalog_url)?;
+    let base = match up_to_version(&catalog_url) {
+        Some(versioned) => parent(&versioned)?,
+        None => catalog_url,
     };
     Ok(Endpoint { base, microversion: None })
 }
@@ -208,6 +220,13 @@ fn is_version(text: &str) -> bool {
     number.starts_with(|c: char| c.is_ascii_digit())
         && number.len() <= 8
         && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
+/// The URL without its last segment.
+fn parent(url: &Url) -> Result<Url, CloudError> {
+    url.join("../").map_err(|error| {
+        CloudError::new(ErrorKind::Malformed, format!("{url} without its version: {error}"))
+    })
 }
 
 fn below(base: Url, version: &str) -> Result<Url, CloudError> {

@@ -24,8 +24,20 @@ const NO_SUCH_PATH: &str = "The resource could not be found";
 
 /// Nova's and Neutron's words, and Octavia's, for a quota that is used up; in lower case.
 const QUOTAS: [&str; 2] = ["quota exceeded", "quota has been met"];
-/// Octavia's words while it changes a load balancer.
-const IMMUTABLE: &str = "is immutable and cannot be updated";
+/// Octavia's words while it changes a load balancer, and those while it makes others of the
+/// project and therefore cannot count them.
+const BUSY: [&str; 3] =
+    ["is immutable and cannot be updated", "Invalid state PENDING_", "Unable to lock the project"];
+/// The members of Octavia's error bodies with its words; the second one is for what is below a
+/// pool.
+const FAULT_STRINGS: [&str; 2] = ["faultstring", "description"];
+/// Octavia's words when a driver of it has failed, which undoes the request.
+const DRIVER_FAILED: &str = "reports error: ";
+/// Neutron's words, also within Octavia's, for an address that has been asked for and cannot be
+/// had, and for a network without a free one.
+const TAKEN: &str = "already allocated in subnet";
+const NOT_OF_SUBNET: &str = "is not a valid IP for the specified subnet";
+const NO_ADDRESSES: &str = "No more IP addresses available on network ";
 
 /// The request ID of a response.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
@@ -92,9 +104,12 @@ pub(crate) fn of(
 
 fn kind(status: StatusCode, body: &ErrorBody) -> ErrorKind {
     match status.as_u16() {
+        500 if body.says(DRIVER_FAILED) && body.says(NO_ADDRESSES) => ErrorKind::QuotaExceeded,
         400 | 413 | 409 | 403 if body.quota().is_some() => ErrorKind::QuotaExceeded,
-        409 if body.says(IMMUTABLE) => ErrorKind::Busy,
+        409 | 503 if BUSY.iter().any(|words| body.says(words)) => ErrorKind::Busy,
         412 => ErrorKind::Busy,
+        500 if body.says(DRIVER_FAILED) && body.says(TAKEN) => ErrorKind::Conflict,
+        500 if body.says(DRIVER_FAILED) && body.says(NOT_OF_SUBNET) => ErrorKind::Invalid,
         413 if body.name.as_deref() == Some("overLimit") => ErrorKind::Throttled,
         401 => ErrorKind::Unauthorized,
         403 => ErrorKind::Forbidden,
@@ -108,6 +123,11 @@ fn kind(status: StatusCode, body: &ErrorBody) -> ErrorKind {
     }
 }
 
+/// The service's words in an error response; empty if it has none.
+pub(crate) fn words(body: &[u8]) -> String {
+    ErrorBody::read(body).message.unwrap_or_default()
+}
+
 /// The `Retry-After` of a response: seconds, or a date relative to `now`. Invalid and zero
 /// values are ignored.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
@@ -118,7 +138,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
 /// A parsed error body.
 #[derive(Debug, Default)]
 struct ErrorBody {
-    /// The name of the fault: the one key of the body.
+    /// The name of the fault: the one key of the body, or the one of Octavia's words.
     name: Option<String>,
     /// Neutron's more specific name.
     detail: Option<String>,
@@ -143,7 +163,13 @@ impl ErrorBody {
                 .map(|text| one_line(text, MAX_MESSAGE))
                 .filter(|text| !text.is_empty())
         };
-        if let Some(message) = text(fields.get("faultstring")).or(text(fields.get("message"))) {
+        for name in FAULT_STRINGS {
+            if let Some(message) = text(fields.get(name)) {
+                let name = Some(name.to_owned());
+                return Self { name, message: Some(message), ..Self::default() };
+            }
+        }
+        if let Some(message) = text(fields.get("message")) {
             return Self { message: Some(message), ..Self::default() };
         }
         let Some((name, fault)) = fields.iter().next().filter(|_| fields.len() == 1) else {
@@ -171,6 +197,10 @@ impl ErrorBody {
                         .as_ref()
                         .is_some_and(|name| name.ends_with("NotFound") && !name.starts_with("HTTP"))
             }
+            Service::LoadBalancer => {
+                self.name.as_deref().is_some_and(|name| FAULT_STRINGS.contains(&name))
+                    && self.message.as_ref().is_some_and(|text| text.ends_with(" not found."))
+            }
             Service::Identity => false,
         };
         named && !about_the_path
@@ -194,6 +224,10 @@ impl ErrorBody {
             _ => {}
         }
         let message = self.message.as_deref().unwrap_or_default();
+        if let Some((_, network)) = message.split_once(NO_ADDRESSES) {
+            let network = network.split(['.', ' ', '\n']).next().unwrap_or_default();
+            return Some(format!("addresses of network {network}"));
+        }
         let lower = message.to_ascii_lowercase();
         let is_quota = self
             .detail

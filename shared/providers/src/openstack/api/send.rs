@@ -151,17 +151,40 @@ fn read(service: Service, raw: Raw) -> Result<(Answer, Option<CloudError>), Fail
             let repeat = match raw.status.as_u16() {
                 // The service did not begin.
                 _ if error.kind == ErrorKind::Throttled => Repeat::Any,
+                // The caller looks again before it repeats it.
+                _ if error.kind == ErrorKind::Busy => Repeat::No,
                 // Perhaps the word of something between us and the service.
                 502..=504 => Repeat::Harmless,
                 _ => Repeat::No,
             };
-            error.maybe_done = raw.status.is_server_error() && raw.status != 501;
+            // Other kinds are the service's own words about a request that it has refused.
+            error.maybe_done = raw.status.is_server_error() && error.kind == ErrorKind::Unavailable;
             Err(Failure { repeat, ..error.into() })
         }
         denial => {
             let request_id = fault::request_id(&raw.headers);
             let (status, headers, body) = (raw.status.as_u16(), raw.headers, raw.body);
             Ok((Answer { status, headers, body, request_id }, denial))
+        }
+    }
+}
+
+/// What a client makes of an answer, for services that tests script.
+#[cfg(test)]
+pub(crate) fn scripted_answer(
+    request: &Request<'_>,
+    status: http::StatusCode,
+    body: &serde_json::Value,
+) -> Result<Answer, CloudError> {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-openstack-request-id", HeaderValue::from_static("req-1"));
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let (class, raw) = (request.class(), Raw { status, headers, body });
+    match read(request.service, raw) {
+        Ok((answer, _)) => Ok(answer),
+        Err(Failure { mut error, .. }) => {
+            error.maybe_done &= class.write;
+            Err(about(class, error))
         }
     }
 }

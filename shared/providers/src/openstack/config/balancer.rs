@@ -1,5 +1,5 @@
-//! The settings of load balancers. No program of this build manages any; the settings
-//! are read so that one file serves all programs, and a mistake in it shows early.
+//! The settings of load balancers, with the names and defaults of
+//! openstack-cloud-controller-manager.
 
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ settings! {
         pub monitor_max_retries: u32 = fixed(Count, "monitor-max-retries", "1");
         /// Failed checks after which a member is in ERROR, 1 to 10.
         pub monitor_max_retries_down: u32 = fixed(Count, "monitor-max-retries-down", "3");
-        /// Whether the nodes' security groups are opened for load balancers.
+        /// Whether the nodes' security groups are opened for load balancers. Not managed yet: new
+        /// load balancers are refused while it is true.
         pub manage_security_groups: bool = fixed(Switch, "manage-security-groups", "false"), flag;
         /// Whether every load balancer is internal, whatever its Service says.
         pub internal: bool = fixed(Switch, "internal-lb", "false"), flag;
@@ -50,13 +51,15 @@ settings! {
         pub enable_ingress_hostname: bool = fixed(Switch, "enable-ingress-hostname", "false"), flag;
         /// What follows the address in that host name.
         pub ingress_hostname_suffix: String = fixed(Text, "ingress-hostname-suffix", "nip.io");
-        /// How many Services may share one load balancer.
+        /// How many Services may share one load balancer. Not used: each Service has its own.
         pub max_shared: u32 = fixed(Count, "max-shared-lb", "2");
         /// Where TLS certificates are kept. Known are `barbican`, `external`.
         pub container_store: String = fixed(Text, "container-store", "barbican");
-        /// TLS certificate for Services that name none.
+        /// TLS certificate for Services that name none. Not managed yet: new load balancers with
+        /// one are refused.
         pub default_tls_container: Option<String> = fixed(Text, "default-tls-container-ref", "");
-        /// Whether children of a load balancer are changed one at a time.
+        /// Whether children of a load balancer are created one at a time. Not managed yet: new load
+        /// balancers are refused while it is true.
         pub serial_calls: bool = fixed(Switch, "provider-requires-serial-api-calls", "false"), flag;
     } => |this, raw, problems| {
         for (key, value, known) in [
@@ -99,9 +102,10 @@ settings! {
         pub floating_network_id: Option<String> = fixed(Text, "floating-network-id", "");
         /// Subnet of the external network.
         pub floating_subnet_id: Option<String> = fixed(Text, "floating-subnet-id", "");
-        /// Pattern for the name of the subnet of the external network.
+        /// Pattern for the name of the subnet of the external network. Not managed yet: set
+        /// floating-subnet-id.
         pub floating_subnet: Option<String> = fixed(Text, "floating-subnet", "");
-        /// Tags of the subnet of the external network.
+        /// Tags of the subnet of the external network. Not managed yet: set floating-subnet-id.
         pub floating_subnet_tags: Option<String> = fixed(Text, "floating-subnet-tags", "");
     }
 }

@@ -2,17 +2,13 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        api::{Answer, Collection, Request, Service, malformed},
-        text::MAX_MESSAGE,
-    },
-    Neutron,
+    super::api::{Answer, Collection, Request, Service},
+    Neutron, read, readable,
 };
 
 const ROUTER_FIELDS: &str = "fields=routes&fields=revision_number";
@@ -155,13 +151,13 @@ impl Neutron {
         let values: Vec<_> = addresses.iter().map(|ip| format!("ip_address={ip}")).collect();
         let values = values.iter().map(String::as_str);
         let entries = self.entries("ports", HOP_FIELDS, "fixed_ips", values, call).await?;
-        readable(&entries)
+        readable("port", &entries)
     }
 
     /// The router's own ports.
     pub(crate) async fn router_ports(&self, id: &str, call: Call) -> Result<Vec<Hop>, CloudError> {
         let ids = std::iter::once(id);
-        readable(&self.entries("ports", HOP_FIELDS, "device_id", ids, call).await?)
+        readable("port", &self.entries("ports", HOP_FIELDS, "device_id", ids, call).await?)
     }
 
     /// The port of this ID; `None` if Neutron itself says that there is none.
@@ -201,21 +197,4 @@ fn one_port(operation: &str, answer: &Answer) -> Result<Option<Hop>, CloudError>
         return Ok(None);
     }
     read(operation, answer).map(|OnePort { port }| Some(port))
-}
-
-fn read<T: DeserializeOwned>(operation: &str, answer: &Answer) -> Result<T, CloudError> {
-    serde_json::from_slice(&answer.body)
-        .map_err(|error| malformed(operation, answer, &error.to_string()))
-}
-
-/// Entries of which each must be readable: a port that is left out would count as missing.
-fn readable(entries: &[String]) -> Result<Vec<Hop>, CloudError> {
-    let read = |entry: &String| {
-        serde_json::from_str(entry).map_err(|error| {
-            let id = super::port::id_of(entry).unwrap_or_default();
-            let what = format!("cannot parse the port with ID {id:?}: {error}");
-            CloudError::new(ErrorKind::Malformed, one_line(&what, MAX_MESSAGE))
-        })
-    };
-    entries.iter().map(read).collect()
 }

@@ -1,4 +1,4 @@
-//! A cloud in memory: Keystone, Nova and Neutron behind hyper's server, one pipe per
+//! A cloud in memory: Keystone, Nova, Neutron and Octavia behind hyper's server, one pipe per
 //! connection, so that paused time passes only when everybody waits.
 
 use std::{
@@ -96,6 +96,8 @@ struct State {
     denied: Option<&'static str>,
     life: Duration,
     versions: Value,
+    /// Octavia's URL in the catalog, if it is there, and its region.
+    octavia: Option<(&'static str, &'static str)>,
     connections: JoinSet<()>,
     /// How many connections are refused from now on.
     refused: usize,
@@ -117,6 +119,7 @@ impl Cloud {
             denied: None,
             life: Duration::from_secs(3600),
             versions: json!({ "version": { "id": "v2.1", "status": "CURRENT", "version": "2.93", "min_version": "2.1" } }),
+            octavia: Some(("http://octavia/v2.0", "one")),
             connections: JoinSet::new(),
             refused: 0,
         })))
@@ -165,6 +168,10 @@ impl Cloud {
 
     pub fn set_versions(&self, versions: Value) {
         self.0.lock().versions = versions;
+    }
+
+    pub fn set_octavia(&self, octavia: Option<(&'static str, &'static str)>) {
+        self.0.lock().octavia = octavia;
     }
 
     pub fn seen(&self) -> Vec<Seen> {
@@ -258,7 +265,11 @@ impl Cloud {
         } else if seen.host == "nova" && seen.path == "/v2.1/" {
             (200, state.versions.clone())
         } else {
-            let key = if seen.host == "nova" { "servers" } else { "ports" };
+            let key = match seen.host.as_str() {
+                "nova" => "servers",
+                "octavia" => "loadbalancers",
+                _ => "ports",
+            };
             (200, json!({ key: [] }))
         };
         (status, headers, Bytes::from(body.to_string()))
@@ -280,10 +291,16 @@ impl State {
         headers.push(("x-subject-token", token));
         let now = ccm_base::clock::wall();
         let endpoint = |url: &str| json!({ "interface": "public", "region": "one", "region_id": "one", "url": url });
-        let catalog = json!([
+        let mut catalog = json!([
             { "type": "compute", "endpoints": [endpoint("http://nova/v2.1/p1")] },
             { "type": "network", "endpoints": [endpoint("http://neutron/")] },
         ]);
+        if let Some((url, region)) = self.octavia {
+            let mut endpoint = endpoint(url);
+            (endpoint["region"], endpoint["region_id"]) = (json!(region), json!(region));
+            let entry = json!({ "type": "load-balancer", "endpoints": [endpoint] });
+            catalog.as_array_mut().unwrap().push(entry);
+        }
         let ends = now + jiff::SignedDuration::try_from(self.life).unwrap();
         let document = json!({ "token": {
             "issued_at": now.to_string(), "expires_at": ends.to_string(), "catalog": catalog,
@@ -327,6 +344,7 @@ impl Rig {
     pub async fn get(&self, service: Service, seconds: u64) -> Result<Answer, CloudError> {
         let (operation, path) = match service {
             Service::Network => ("port_list", "ports?limit=1"),
+            Service::LoadBalancer => ("loadbalancer_list", "v2.0/lbaas/loadbalancers?limit=1"),
             Service::Compute | Service::Identity => ("server_list", "servers?limit=1"),
         };
         let call = Call::waiting(Duration::from_secs(seconds));

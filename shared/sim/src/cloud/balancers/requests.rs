@@ -58,7 +58,7 @@ impl Store {
         change: &MemberChange,
         context: &Context,
     ) -> Result<Progress<Option<String>>, CloudError> {
-        let MemberChange { owner, id, members: wanted, front_end } = change;
+        let MemberChange { owner, id, members: wanted, front_end, settings: _ } = change;
         self.fence(owner, context.term)?;
         let traits = &self.settings.traits;
         if traits.wants_service && front_end.as_ref().is_none_or(|it| it.service.is_none()) {

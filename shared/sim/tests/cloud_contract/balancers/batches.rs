@@ -41,6 +41,7 @@ pub async fn an_owner_has_one_item_in_a_call(way: Way) {
         id: id.clone(),
         members: members(&[number], &[1, 2, 3, 4, 5]),
         front_end: None,
+        settings: std::collections::BTreeMap::new(),
     };
     let changes = [change(4), change(5)];
     let answers = gather(rig.balancers().set_members(&changes, call()), 2).await;

@@ -166,8 +166,13 @@ impl Rig {
         id: &str,
         members: Members,
     ) -> Result<Progress<Option<String>>, CloudError> {
-        let change =
-            MemberChange { owner: owner(name), id: id.to_owned(), members, front_end: None };
+        let change = MemberChange {
+            owner: owner(name),
+            id: id.to_owned(),
+            members,
+            front_end: None,
+            settings: BTreeMap::new(),
+        };
         gather(self.balancers().set_members(&[change], call()), 1).await.remove(0)
     }
 

@@ -54,6 +54,11 @@ impl Catalog {
             .ok_or_else(|| self.missing(service, interface, region))
     }
 
+    /// Whether the service has an endpoint in `region`, if one is given, for whatever interface.
+    pub(crate) fn has(&self, service: Service, region: Option<&str>) -> bool {
+        self.of(service).any(|endpoint| region.is_none_or(|region| endpoint.lies_in(region)))
+    }
+
     /// Whether the first endpoint of the service that is meant for `interface` lies in
     /// `region`.
     pub(crate) fn lies_in(&self, service: Service, interface: Interface, region: &str) -> bool {

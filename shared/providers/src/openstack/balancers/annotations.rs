@@ -1,0 +1,254 @@
+//! The annotations of a Service, with the options that stand in for them: read, typed and
+//! checked. Names, meaning and defaults are those of openstack-cloud-controller-manager. Pure.
+//!
+//! What openstack-cloud-controller-manager reads as its default although it is wrong (numbers,
+//! yes and no) is read so here as well, with a remark: a load balancer that works goes on. What
+//! no load balancer can be is an error.
+
+mod reading;
+pub(super) mod selector;
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::{CloudError, Note};
+
+use self::reading::Reading;
+pub(super) use self::{reading::remark, selector::Selector};
+use crate::openstack::config::{Config, LoadBalancer, LoadBalancerClass};
+
+/// How the annotations begin.
+pub(super) const PREFIX: &str = "loadbalancer.openstack.org/";
+/// The annotation for an internal load balancer.
+pub(super) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+/// The annotation with the ID, which the provider writes.
+pub(super) const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
+/// The annotation with the published address, which the provider writes.
+pub(super) const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
+
+/// What `cloud.conf` says about load balancers.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Options {
+    pub(super) balancer: LoadBalancer,
+    pub(super) networks: LoadBalancerClass,
+    pub(super) classes: BTreeMap<String, LoadBalancerClass>,
+}
+
+impl Options {
+    pub(in super::super) fn of(config: &Config) -> Self {
+        let (balancer, networks) = (config.load_balancer.clone(), config.networks.clone());
+        Self { balancer, networks, classes: config.classes.clone() }
+    }
+}
+
+/// A value, and the annotation or option that it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    /// Not empty.
+    pub(super) value: String,
+    /// `annotation loadbalancer.openstack.org/subnet-id`, `[LoadBalancer] subnet-id`.
+    pub(super) source: String,
+}
+
+/// The PROXY protocol between load balancer and members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proxy {
+    V1,
+    V2,
+}
+
+/// How members are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Checks {
+    /// In seconds, as the time-out.
+    pub(super) delay: u32,
+    pub(super) timeout: u32,
+    pub(super) max_retries: u32,
+    pub(super) max_retries_down: u32,
+}
+
+/// Time limits of a listener, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Timeouts {
+    pub(super) client_data: i64,
+    pub(super) member_connect: i64,
+    pub(super) member_data: i64,
+    pub(super) tcp_inspect: i64,
+}
+
+/// A floating network: the one that is named, or which one is to be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FloatingNetwork {
+    /// This one.
+    Named(Given),
+    /// The first external one with room for IPv4.
+    Found,
+    /// None, as this says by an empty value.
+    Refused(String),
+}
+
+/// The networks of a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Networks {
+    pub(super) port: Option<Given>,
+    pub(super) network: Option<Given>,
+    pub(super) subnet: Option<Given>,
+    pub(super) member_subnet: Option<Given>,
+    pub(super) floating: FloatingNetwork,
+    pub(super) floating_subnet: Option<Given>,
+}
+
+/// Tags that a user adds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tags {
+    pub(super) balancer: Vec<String>,
+    pub(super) listener: Vec<String>,
+    pub(super) pool: Vec<String>,
+}
+
+/// What annotations and options ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Settings {
+    pub(super) internal: bool,
+    /// The host name that the status is to show instead of an address.
+    pub(super) hostname: Option<String>,
+    pub(super) networks: Networks,
+    pub(super) keep_floating: bool,
+    pub(super) connection_limit: i64,
+    pub(super) proxy: Option<Proxy>,
+    pub(super) forwarded_for: bool,
+    /// A certificate for TLS.
+    pub(super) tls: Option<Given>,
+    pub(super) method: Given,
+    pub(super) timeouts: Timeouts,
+    pub(super) checks: Option<Checks>,
+    pub(super) flavor: Option<Given>,
+    pub(super) zone: Option<Given>,
+    pub(super) selector: Selector,
+    pub(super) tags: Tags,
+    /// What a new load balancer cannot have yet, one line each.
+    pub(super) unmanaged: Vec<Given>,
+    pub(super) notes: Vec<Note>,
+}
+
+/// Reads the annotations. Fails with [`ErrorKind::Invalid`](ccm_cloud::ErrorKind::Invalid), which
+/// names all that is wrong.
+pub(super) fn read(
+    annotations: &BTreeMap<String, String>,
+    options: &Options,
+) -> Result<Settings, CloudError> {
+    let mut reading = Reading::new(annotations);
+    let config = &options.balancer;
+    let class = reading.class(options);
+    let internal = config.internal || reading.flag_of(INTERNAL, false);
+    let networks = reading.networks(options, class.as_ref(), internal);
+    let unmanaged = unmanaged(&mut reading, options, class.as_ref());
+    let settings = Settings {
+        internal,
+        hostname: reading.text("hostname").filter(|name| !name.is_empty()).map(str::to_owned),
+        networks,
+        keep_floating: reading.flag("keep-floatingip", false),
+        connection_limit: reading.number("connection-limit", -1, -1..=i64::from(i32::MAX)),
+        proxy: reading.proxy(),
+        forwarded_for: reading.flag("x-forwarded-for", false),
+        tls: reading.given("default-tls-container-ref", config.default_tls_container.as_ref()),
+        method: reading.method(&config.method),
+        timeouts: reading.timeouts(),
+        checks: reading.checks(config),
+        flavor: reading.given("flavor-id", config.flavor_id.as_ref()),
+        zone: reading.given("availability-zone", config.availability_zone.as_ref()),
+        selector: selector(annotations, options),
+        tags: Tags {
+            balancer: reading.tags("load-balancer-tags"),
+            listener: reading.tags("listener-tags"),
+            pool: reading.tags("pool-tags"),
+        },
+        unmanaged,
+        notes: Vec::new(),
+    };
+    if settings.proxy.is_some() && settings.forwarded_for {
+        let what = "excludes x-forwarded-for: choose one of the two".to_owned();
+        reading.problem("proxy-protocol", what);
+    }
+    reading.unknown();
+    let notes = reading.done()?;
+    Ok(Settings { notes, ..settings })
+}
+
+/// The nodes that may be members; also read while other annotations are wrong.
+pub(super) fn selector(annotations: &BTreeMap<String, String>, options: &Options) -> Selector {
+    let annotation = annotations.get(&format!("{PREFIX}node-selector"));
+    let text = annotation.or(options.balancer.node_selector.as_ref());
+    Selector::parse(text.map_or("", String::as_str))
+}
+
+/// The subnet that annotation or option gives to new members; also read while other annotations
+/// are wrong.
+pub(super) fn member_subnet(
+    annotations: &BTreeMap<String, String>,
+    options: &Options,
+) -> Option<String> {
+    let mut reading = Reading::new(annotations);
+    let class = reading.class(options);
+    let networks = reading.networks(options, class.as_ref(), false);
+    Networks::members(&networks, options).map(|given| given.value)
+}
+
+/// Whether the floating IP outlives its load balancer.
+pub(super) fn keeps_floating(annotations: &BTreeMap<String, String>) -> bool {
+    Reading::new(annotations).flag("keep-floatingip", false)
+}
+
+impl Networks {
+    /// The subnet of the members, as far as it is given.
+    pub(super) fn members(&self, options: &Options) -> Option<Given> {
+        let of_options = || {
+            let value = options.networks.subnet_id.clone()?;
+            Some(Given { value, source: reading::option("subnet-id") })
+        };
+        self.member_subnet.clone().or_else(of_options).or_else(|| self.subnet.clone())
+    }
+}
+
+/// What is asked for and not managed yet.
+fn unmanaged(
+    reading: &mut Reading<'_>,
+    options: &Options,
+    class: Option<&(String, LoadBalancerClass)>,
+) -> Vec<Given> {
+    let config = &options.balancer;
+    let mut all = Vec::new();
+    let mut add = |source: String, what: &str| {
+        all.push(Given { value: what.to_owned(), source });
+    };
+    if config.manage_security_groups {
+        let what = "security groups are not managed yet: set it to false, and open the node ports \
+                    to the load balancers yourself";
+        add(reading::option("manage-security-groups"), what);
+    }
+    if config.serial_calls {
+        let what = "load balancers are made by one request each: set it to false";
+        add(reading::option("provider-requires-serial-api-calls"), what);
+    }
+    if let Some(tls) =
+        reading.given("default-tls-container-ref", config.default_tls_container.as_ref())
+    {
+        let what = "TLS is not terminated by the load balancer yet: remove it, or set it to the \
+                    empty text";
+        add(tls.source, what);
+    }
+    for key in ["floating-subnet", "floating-subnet-tags"] {
+        let chosen = reading.placed(key, options, class, true, |networks| match key {
+            "floating-subnet" => networks.floating_subnet.as_ref(),
+            _ => networks.floating_subnet_tags.as_ref(),
+        });
+        if let Some(Given { source, .. }) = chosen.filter(|_| reading.lacks_floating_subnet) {
+            let what = "patterns and tags do not choose the floating subnet yet: set \
+                        floating-subnet-id instead";
+            add(source, what);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

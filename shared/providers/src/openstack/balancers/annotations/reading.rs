@@ -1,0 +1,335 @@
+//! Reads single annotations and collects what is wrong with them.
+
+use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
+
+use ccm_base::message::one_line;
+use ccm_cloud::{CloudError, ErrorKind, Note};
+
+use super::{Checks, FloatingNetwork, Given, Networks, Options, PREFIX, Proxy, Timeouts};
+use crate::openstack::{
+    config::{LoadBalancer, LoadBalancerClass},
+    text::MAX_VALUE,
+};
+
+/// The annotations below the prefix that have a meaning.
+const KNOWN: [&str; 33] = [
+    "availability-zone",
+    "class",
+    "connection-limit",
+    "default-tls-container-ref",
+    "enable-health-monitor",
+    "flavor-id",
+    "floating-network-id",
+    "floating-subnet",
+    "floating-subnet-id",
+    "floating-subnet-tags",
+    "health-monitor-delay",
+    "health-monitor-max-retries",
+    "health-monitor-max-retries-down",
+    "health-monitor-timeout",
+    "hostname",
+    "keep-floatingip",
+    "lb-method",
+    "listener-tags",
+    "load-balancer-address",
+    "load-balancer-id",
+    "load-balancer-tags",
+    "member-subnet-id",
+    "network-id",
+    "node-selector",
+    "pool-tags",
+    "port-id",
+    "proxy-protocol",
+    "subnet-id",
+    "timeout-client-data",
+    "timeout-member-connect",
+    "timeout-member-data",
+    "timeout-tcp-inspect",
+    "x-forwarded-for",
+];
+
+/// Octavia's algorithms.
+const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
+/// Octavia's longest time limit of a listener, in milliseconds.
+const LONGEST: i64 = 86_400_000;
+
+/// A remark that a user should act on.
+pub(in super::super) fn remark(reason: &str, message: impl Into<String>) -> Note {
+    Note { reason: reason.to_owned(), message: message.into(), warning: true }
+}
+
+/// An option of `[LoadBalancer]`, for messages.
+pub(super) fn option(key: &str) -> String {
+    format!("[LoadBalancer] {key}")
+}
+
+fn annotation(key: &str) -> String {
+    format!("annotation {key}")
+}
+
+/// Annotations while they are read.
+pub(super) struct Reading<'a> {
+    annotations: &'a BTreeMap<String, String>,
+    /// Source and line.
+    problems: Vec<(String, String)>,
+    notes: RefCell<Vec<Note>>,
+    /// Whether no floating subnet is given by its ID, so that a pattern would choose one.
+    pub(super) lacks_floating_subnet: bool,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(annotations: &'a BTreeMap<String, String>) -> Self {
+        let (problems, notes) = (Vec::new(), RefCell::default());
+        Self { annotations, problems, notes, lacks_floating_subnet: false }
+    }
+
+    /// The remarks; or an error that names all problems.
+    pub(super) fn done(self) -> Result<Vec<Note>, CloudError> {
+        let Some((first, _)) = self.problems.first() else {
+            let mut notes = self.notes.into_inner();
+            notes.dedup();
+            return Ok(notes);
+        };
+        let lines = self.problems.iter().map(|(source, what)| format!("{source}: {what}"));
+        let what = lines.collect::<Vec<_>>().join("; ");
+        Err(CloudError::new(ErrorKind::Invalid, what).about(first.clone()))
+    }
+
+    pub(super) fn problem(&mut self, key: &str, what: String) {
+        self.problems.push((annotation(&format!("{PREFIX}{key}")), what));
+    }
+
+    /// A remark about an annotation that counts as its default.
+    fn ignored(&self, key: &str, value: &str, right: &str) {
+        let value = one_line(value, MAX_VALUE);
+        let what = format!("annotation {key}: {value:?} is ignored; must be {right}");
+        self.notes.borrow_mut().push(remark("InvalidAnnotation", what));
+    }
+
+    /// Remarks on annotations without a meaning.
+    pub(super) fn unknown(&self) {
+        for key in self.annotations.keys() {
+            let Some(name) = key.strip_prefix(PREFIX).filter(|name| !KNOWN.contains(name)) else {
+                continue;
+            };
+            let what = format!(
+                "annotation {PREFIX}{} is ignored: there is none of this name",
+                one_line(name, MAX_VALUE)
+            );
+            self.notes.borrow_mut().push(remark("UnknownAnnotation", what));
+        }
+    }
+
+    /// An annotation as it is; an empty one differs from none.
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+        self.annotations.get(&format!("{PREFIX}{key}")).map(|text| text.trim())
+    }
+
+    pub(super) fn flag_of(&self, key: &str, default: bool) -> bool {
+        match self.annotations.get(key).map(|text| text.trim()) {
+            Some("true") => true,
+            Some("false") => false,
+            Some(other) => {
+                self.ignored(key, other, "true or false");
+                default
+            }
+            None => default,
+        }
+    }
+
+    pub(super) fn flag(&self, key: &str, default: bool) -> bool {
+        self.flag_of(&format!("{PREFIX}{key}"), default)
+    }
+
+    /// A number. What is none counts as the default, what is out of range is a problem.
+    pub(super) fn number(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
+        let Some(text) = self.text(key) else { return default };
+        let right = format!("a whole number from {} to {}", range.start(), range.end());
+        match text.parse::<i64>() {
+            Ok(number) if range.contains(&number) => number,
+            Ok(number) => {
+                self.problem(key, format!("{number} is out of range; must be {right}"));
+                default
+            }
+            Err(_) => {
+                self.ignored(&format!("{PREFIX}{key}"), text, &right);
+                default
+            }
+        }
+    }
+
+    /// A value of the annotation, else of the option of the same name.
+    pub(super) fn given(&self, key: &str, config: Option<&String>) -> Option<Given> {
+        let (value, source) = match self.text(key) {
+            Some(text) => (text.to_owned(), annotation(&format!("{PREFIX}{key}"))),
+            None => (config?.clone(), option(key)),
+        };
+        (!value.is_empty()).then_some(Given { value, source })
+    }
+
+    /// The class that the Service chooses.
+    pub(super) fn class(&mut self, options: &Options) -> Option<(String, LoadBalancerClass)> {
+        let name = self.text("class").filter(|name| !name.is_empty())?;
+        let class = options.classes.get(name).cloned();
+        if class.is_none() {
+            let known: Vec<&str> = options.classes.keys().map(String::as_str).collect();
+            let known = match known.as_slice() {
+                [] => "cloud.conf has none".to_owned(),
+                known => format!("cloud.conf has {}", known.join(", ")),
+            };
+            let name = one_line(name, MAX_VALUE);
+            self.problem("class", format!("there is no [LoadBalancerClass {name:?}]; {known}"));
+        }
+        class.map(|class| (name.to_owned(), class))
+    }
+
+    /// A value of annotation, class or options, the first that is there. With `class_first` the
+    /// class beats the annotation.
+    pub(super) fn placed(
+        &self,
+        key: &str,
+        options: &Options,
+        class: Option<&(String, LoadBalancerClass)>,
+        class_first: bool,
+        value: impl Fn(&LoadBalancerClass) -> Option<&String>,
+    ) -> Option<Given> {
+        let of_class = || {
+            let (name, networks) = class?;
+            let source = format!("[LoadBalancerClass {name:?}] {key}");
+            Some(Given { value: value(networks)?.clone(), source })
+        };
+        let of_annotation = || {
+            let source = annotation(&format!("{PREFIX}{key}"));
+            Some(Given { value: self.text(key)?.to_owned(), source })
+        };
+        let first = match class_first {
+            true => of_class().or_else(of_annotation),
+            false => of_annotation().or_else(of_class),
+        };
+        let of_options =
+            || Some(Given { value: value(&options.networks)?.clone(), source: option(key) });
+        first.or_else(of_options).filter(|given| !given.value.is_empty())
+    }
+
+    pub(super) fn networks(
+        &mut self,
+        options: &Options,
+        class: Option<&(String, LoadBalancerClass)>,
+        internal: bool,
+    ) -> Networks {
+        let placed = |key, first, value: fn(&LoadBalancerClass) -> Option<&String>| {
+            self.placed(key, options, class, first, value)
+        };
+        let key = "floating-network-id";
+        let network = placed(key, true, |networks| networks.floating_network_id.as_ref());
+        let floating = match (network, self.text(key)) {
+            (Some(network), _) => FloatingNetwork::Named(network),
+            (None, Some("")) => FloatingNetwork::Refused(annotation(&format!("{PREFIX}{key}"))),
+            (None, _) => FloatingNetwork::Found,
+        };
+        let floating_subnet =
+            placed("floating-subnet-id", true, |networks| networks.floating_subnet_id.as_ref());
+        let networks = Networks {
+            port: self.given("port-id", None),
+            network: placed("network-id", !internal, |networks| networks.network_id.as_ref()),
+            subnet: placed("subnet-id", !internal, |networks| networks.subnet_id.as_ref()),
+            member_subnet: placed("member-subnet-id", false, |networks| {
+                networks.member_subnet_id.as_ref()
+            }),
+            floating,
+            floating_subnet,
+        };
+        self.lacks_floating_subnet = networks.floating_subnet.is_none();
+        networks
+    }
+
+    pub(super) fn proxy(&self) -> Option<Proxy> {
+        match self.text("proxy-protocol")? {
+            "true" | "v1" => Some(Proxy::V1),
+            "v2" => Some(Proxy::V2),
+            "false" | "" => None,
+            other => {
+                let key = format!("{PREFIX}proxy-protocol");
+                self.ignored(&key, other, "true, v1, v2 or false");
+                None
+            }
+        }
+    }
+
+    pub(super) fn method(&self, config: &str) -> Given {
+        let of_options = || Given { value: config.to_owned(), source: option("lb-method") };
+        let key = format!("{PREFIX}lb-method");
+        match self.text("lb-method") {
+            None | Some("") => of_options(),
+            Some(text) if METHODS.contains(&text) => {
+                Given { value: text.to_owned(), source: annotation(&key) }
+            }
+            Some(other) => {
+                self.ignored(&key, other, &format!("one of {}", METHODS.join(", ")));
+                of_options()
+            }
+        }
+    }
+
+    pub(super) fn timeouts(&mut self) -> Timeouts {
+        let mut limit = |key, default| self.number(key, default, 0..=LONGEST);
+        Timeouts {
+            client_data: limit("timeout-client-data", 50_000),
+            member_connect: limit("timeout-member-connect", 5_000),
+            member_data: limit("timeout-member-data", 50_000),
+            tcp_inspect: limit("timeout-tcp-inspect", 0),
+        }
+    }
+
+    /// How members are checked, if they are.
+    pub(super) fn checks(&mut self, config: &LoadBalancer) -> Option<Checks> {
+        if !self.flag("enable-health-monitor", config.create_monitor) {
+            return None;
+        }
+        let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        let mut number = |key, default: i64, range| {
+            let number = self.number(key, default, range);
+            u32::try_from(number).unwrap_or(u32::MAX)
+        };
+        let long = 0..=i64::from(i32::MAX);
+        Some(Checks {
+            delay: number("health-monitor-delay", seconds(config.monitor_delay), long.clone()),
+            timeout: number("health-monitor-timeout", seconds(config.monitor_timeout), long),
+            max_retries: number(
+                "health-monitor-max-retries",
+                config.monitor_max_retries.into(),
+                1..=10,
+            ),
+            max_retries_down: number(
+                "health-monitor-max-retries-down",
+                config.monitor_max_retries_down.into(),
+                1..=10,
+            ),
+        })
+    }
+
+    /// Tags, comma separated.
+    pub(super) fn tags(&mut self, key: &str) -> Vec<String> {
+        let text = self.text(key).unwrap_or_default();
+        let tags: Vec<String> = text
+            .split(',')
+            .map(str::trim)
+            .filter(|tag| !tag.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let reserved = |tag: &&String| {
+            super::super::names::is_owner_tag(tag)
+                || super::super::names::is_digest(tag)
+                || tag.starts_with(super::super::names::PREFIX)
+        };
+        if let Some(tag) = tags.iter().find(reserved) {
+            let what = format!("{tag:?} is a tag that records an owner; choose another one");
+            self.problem(key, what);
+        }
+        if let Some(tag) = tags.iter().find(|tag| tag.chars().count() > 255) {
+            let tag = one_line(tag, MAX_VALUE);
+            self.problem(key, format!("{tag:?} is too long; a tag has at most 255 characters"));
+        }
+        tags
+    }
+}

@@ -1,0 +1,214 @@
+//! Creates a load balancer: the whole tree by one request, then its floating IP.
+
+use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, LoadBalancer, Progress};
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        lbaas::BalancerRow,
+        network::{FloatingIp, FloatingIps},
+    },
+    OctaviaBalancers,
+    annotations::remark,
+    blame::{About, blamed},
+    diff::{Act, Step},
+    floating::{self, Elsewhere, Look},
+    inputs::{Job, Place, own_address},
+    merge::{Shape, first},
+    names,
+    wanted::Tree,
+};
+
+impl OctaviaBalancers {
+    /// Creates what an owner does not have. `may_be_left` says that it had one before.
+    pub(super) async fn create(
+        &self,
+        job: Job<'_>,
+        may_be_left: bool,
+        call: Call,
+    ) -> Result<Progress<LoadBalancer>, CloudError> {
+        let (owner, settings) = (&job.wanted.front_end.owner, &job.settings);
+        let (place, tree) = self.designed(&job, call).await?;
+        let notes = place.notes.iter().chain(&tree.notes).chain(&settings.notes).cloned();
+        let mut notes: Vec<_> = notes.collect();
+        let family = place.families.first().copied().unwrap_or(IpFamily::V4);
+        // What cannot be had is found out before anything is made.
+        let wish = self.wish(&job, family, &[], &mut notes, call).await?;
+        let look = floating::look(&wish, &[], may_be_left);
+        let elsewhere = self.elsewhere(look, &job, call).await?;
+        floating::plan(&wish, owner, None, &[], &elsewhere)?;
+        let body = self.body(&job, &place, &tree, &mut notes);
+        let made = self.octavia.create(body, call).await;
+        // An address of before that was not free is not asked for again.
+        if made.as_ref().map_or_else(is_refused, |_| true) {
+            self.memory.forget_vip(&owner.uid);
+        }
+        let row = made.map_err(|error| blamed(error, About::LoadBalancer, settings))?;
+        let mut attached: Vec<FloatingIp> = Vec::new();
+        let port = row.vip_port_id.as_deref();
+        for step in floating::plan(&wish, owner, port, &[], &elsewhere)? {
+            if let (Act::Floating(act), Some(_)) = (step.act, port) {
+                let ip = self.make_floating(act, owner, port, call).await;
+                attached.extend(ip.map_err(|error| blamed(error, About::FloatingIp, settings))?);
+            }
+        }
+        let is_whole = !matches!(wish, floating::Wish::External { .. }) || !attached.is_empty();
+        if is_whole && row.vip_address.is_some() {
+            self.memory.verify(&row.id, self.verified(&row, &attached, &job, &tree, notes));
+        }
+        Ok(Progress::InProgress(super::ingress::waiting(&row, None, ccm_base::clock::wall())))
+    }
+
+    /// The changes of a creation, one line each.
+    pub(super) async fn preview_creation(
+        &self,
+        job: &Job<'_>,
+        may_be_left: bool,
+        call: Call,
+    ) -> Result<Vec<String>, CloudError> {
+        let (place, tree) = self.designed(job, call).await?;
+        let family = place.families.first().copied().unwrap_or(IpFamily::V4);
+        let wish = self.wish(job, family, &[], &mut Vec::new(), call).await?;
+        let look = floating::look(&wish, &[], may_be_left);
+        let elsewhere = self.elsewhere(look, job, call).await?;
+        let steps = floating::plan(&wish, &job.wanted.front_end.owner, None, &[], &elsewhere)?;
+        let name = names::balancer(&job.wanted.front_end.owner);
+        let listeners: Vec<String> =
+            tree.listeners.iter().map(|one| format!("{}/{}", one.port, one.protocol)).collect();
+        let line = format!("create load balancer {name} with listeners {}", listeners.join(", "));
+        Ok(std::iter::once(line).chain(steps.into_iter().map(|Step { line, .. }| line)).collect())
+    }
+
+    /// Where a new load balancer is to be, and what is to be below it.
+    async fn designed(&self, job: &Job<'_>, call: Call) -> Result<(Place, Tree), CloudError> {
+        if let Some(first) = job.settings.unmanaged.first() {
+            let all = job.settings.unmanaged.iter();
+            let lines: Vec<String> =
+                all.map(|given| format!("{}: {}", given.source, given.value)).collect();
+            let error = CloudError::new(ErrorKind::Invalid, lines.join("; "));
+            return Err(error.about(first.source.clone()));
+        }
+        let place = self.place(job, call).await?;
+        let front_end = &job.wanted.front_end;
+        let tree = Tree::of(front_end, &job.settings, job.features, &place.families)?;
+        Ok((place, tree))
+    }
+
+    /// The floating IPs that may be used.
+    pub(super) async fn elsewhere(
+        &self,
+        look: Look,
+        job: &Job<'_>,
+        call: Call,
+    ) -> Result<Elsewhere, CloudError> {
+        let mut elsewhere = Elsewhere::default();
+        match look {
+            Look::Nothing => {}
+            Look::Address(address) => {
+                let found = self.neutron.floating_ips(FloatingIps::Address(address), call).await?;
+                elsewhere.wished = found.into_iter().next();
+            }
+            Look::Tags => {
+                let tags = names::owner_tags(&job.wanted.front_end.owner);
+                let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+                let found = self.neutron.floating_ips(FloatingIps::Tags(&tags), call).await?;
+                elsewhere.tagged = found;
+            }
+        }
+        Ok(elsewhere)
+    }
+
+    /// The load balancer with all that is below it.
+    fn body(
+        &self,
+        job: &Job<'_>,
+        place: &Place,
+        tree: &Tree,
+        notes: &mut Vec<ccm_cloud::Note>,
+    ) -> Value {
+        let (front_end, settings) = (&job.wanted.front_end, &job.settings);
+        let owner = &front_end.owner;
+        let mut tags = names::tags(owner).to_vec();
+        tags.extend(settings.tags.balancer.iter().cloned());
+        tags.push(names::digest_tag(front_end.digest));
+        let mut body = json!({
+            "name": names::balancer(owner),
+            "description": names::description(owner),
+            "provider": self.options.balancer.provider,
+            "tags": tags,
+        });
+        let family = place.families.first().copied().unwrap_or(IpFamily::V4);
+        let mut subnet = place.subnet.clone();
+        let mut address = own_address(job, family);
+        if let (None, Some(vip)) = (address, self.memory.vip(&owner.uid)) {
+            let is_there = subnet.is_none() || subnet == vip.subnet;
+            if place.port.is_none() && is_there && IpFamily::of(vip.address) == family {
+                address = Some(vip.address);
+                subnet = subnet.or(vip.subnet);
+            }
+        }
+        for (key, value) in [
+            ("vip_port_id", place.port.clone()),
+            ("vip_subnet_id", subnet),
+            ("vip_network_id", place.network.clone()),
+            ("vip_address", address.map(|address| address.to_string())),
+        ] {
+            if let Some(value) = value {
+                body[key] = value.into();
+            }
+        }
+        if !place.additional.is_empty() {
+            body["additional_vips"] = json!(place.additional);
+        }
+        for (key, given, offered, reason) in [
+            ("flavor_id", &settings.flavor, job.features.flavors(), "LoadBalancerFlavorIgnored"),
+            (
+                "availability_zone",
+                &settings.zone,
+                job.features.zones(),
+                "LoadBalancerAvailabilityZonesIgnored",
+            ),
+        ] {
+            let Some(given) = given else { continue };
+            if offered {
+                body[key] = given.value.clone().into();
+            } else {
+                let what = format!("{}: this Octavia or its driver has none", given.source);
+                notes.push(remark(reason, what));
+            }
+        }
+        body["listeners"] = listeners(job, place, tree);
+        body
+    }
+}
+
+fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
+    let family = place.families.first().copied().unwrap_or(IpFamily::V4);
+    let (selector, subnet) = (&job.settings.selector, place.member_subnet.as_deref());
+    let whole = tree.listeners.iter().map(|listener| {
+        let mut pool = listener.pool.body();
+        if let Some(port) = listener.pool.member_port {
+            let monitor_port = listener.pool.monitor_port;
+            let shape = Shape { port, family, selector, subnet, monitor_port };
+            pool["members"] = first(&job.wanted.members, shape).into();
+        }
+        if let Some(monitor) = &listener.pool.monitor {
+            pool["healthmonitor"] = monitor.body();
+        }
+        let mut body = listener.body();
+        body["default_pool"] = pool;
+        body
+    });
+    whole.collect()
+}
+
+/// Whether the cloud has refused the request for what it asks for.
+fn is_refused(error: &CloudError) -> bool {
+    matches!(error.kind, ErrorKind::Conflict | ErrorKind::Invalid)
+}
+
+/// The addresses of a load balancer, as far as Octavia shows them.
+pub(super) fn vips(row: &BalancerRow) -> Vec<std::net::IpAddr> {
+    let additional = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
+    row.vip_address.into_iter().chain(additional).collect()
+}

@@ -1,0 +1,206 @@
+//! What is to be changed, so that a load balancer is as wanted. Pure.
+//!
+//! The order leaves the fewest ports down: what stands in the way of a port goes first, then what
+//! is missing is created, what differs is changed, and what is left over is deleted. Tags and
+//! digest come last, so that a digest says that all before it was done.
+
+mod children;
+mod steps;
+
+use std::collections::BTreeSet;
+
+use ccm_cloud::{CloudError, Digest, ErrorKind, IpFamily, Members, Owner, Protocol};
+use serde_json::json;
+
+pub(super) use self::steps::{Act, Step, unchanged};
+use super::{
+    super::lbaas::{Child, ListenerRow, PoolRow},
+    annotations::Selector,
+    merge::{Shape, changed},
+    names,
+    seen::Seen,
+    wanted::{Listener, Tree},
+};
+
+/// What is wanted of one load balancer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Goal<'a> {
+    pub(super) owner: &'a Owner,
+    pub(super) digest: Digest,
+    pub(super) tree: &'a Tree,
+    /// Tags that a user adds to the load balancer.
+    pub(super) tags: &'a [String],
+    pub(super) members: &'a Members,
+    /// The family of the members' addresses.
+    pub(super) family: IpFamily,
+    pub(super) selector: &'a Selector,
+    pub(super) subnet: Option<&'a str>,
+    /// Whether this process has changed its configuration since the digest was stored.
+    pub(super) touched: bool,
+}
+
+impl<'a> Goal<'a> {
+    /// What the members of a listener's pool have in common; `None` if it has none.
+    pub(super) fn shape(&self, listener: &Listener) -> Option<Shape<'a>> {
+        let Self { family, selector, subnet, .. } = *self;
+        let (port, monitor_port) = (listener.pool.member_port?, listener.pool.monitor_port);
+        Some(Shape { port, family, selector, subnet, monitor_port })
+    }
+}
+
+/// The protocol of the transport layer below one of Octavia's: two listeners of one port differ
+/// in it.
+pub(super) fn transport(protocol: &str) -> Protocol {
+    match protocol {
+        "UDP" => Protocol::Udp,
+        "SCTP" => Protocol::Sctp,
+        _ => Protocol::Tcp,
+    }
+}
+
+/// The changes below and at a load balancer, in order. Those of its floating IP go before the
+/// last one. Fails if a listener of another owner is in the way.
+pub(super) fn diff(
+    seen: &Seen,
+    goal: &Goal<'_>,
+    floating: Vec<Step>,
+) -> Result<Vec<Step>, CloudError> {
+    let name = names::balancer(goal.owner);
+    let key = |listener: &ListenerRow| (transport(&listener.protocol), listener.protocol_port);
+    let wanted: BTreeSet<(Protocol, u16)> =
+        goal.tree.listeners.iter().map(|one| (one.transport, one.port)).collect();
+    let (mut steps, mut updates) = (Vec::new(), Vec::new());
+    let mut kept: BTreeSet<&str> = BTreeSet::new();
+    let mut creations = Vec::new();
+    for listener in &goal.tree.listeners {
+        let there =
+            seen.listeners.iter().find(|one| key(one) == (listener.transport, listener.port));
+        if let Some(there) = there.filter(|one| !is_ours(&one.tags, &name, goal.owner)) {
+            return Err(in_the_way(there, listener));
+        }
+        match there {
+            Some(there) if there.protocol == listener.protocol => {
+                let pool = seen.pool_of(there);
+                kept.extend(pool.map(|pool| &*pool.id));
+                updates.extend(children::listener(there, listener));
+                children::pool(seen, there, pool, listener, goal, &mut steps, &mut updates);
+            }
+            there => {
+                if listener.protocol == "TERMINATED_HTTPS" {
+                    return Err(no_tls(listener));
+                }
+                if let Some(there) = there {
+                    steps.extend(children::removal(seen, there));
+                }
+                children::creation(listener, goal, &mut creations);
+            }
+        }
+    }
+    // What is in the way goes before anything is created.
+    steps.append(&mut creations);
+    steps.append(&mut updates);
+    for listener in &seen.listeners {
+        if !wanted.contains(&key(listener)) && is_ours(&listener.tags, &name, goal.owner) {
+            steps.extend(children::removal(seen, listener));
+        }
+    }
+    for pool in seen.pools.iter().filter(|pool| !kept.contains(&*pool.id)) {
+        if pool.listeners.is_empty() && is_left_over(pool, &name, goal.owner) {
+            let line = format!("delete pool {} ({}), which has no listener", pool.id, pool.name);
+            steps.push(Step::new(line, Act::Delete(Child::Pool, pool.id.clone())));
+        }
+    }
+    steps.extend(floating);
+    let changes_configuration = steps.iter().any(|step| step.act.changes_configuration());
+    steps.extend(tags(seen, goal, &name, changes_configuration || goal.touched));
+    Ok(steps)
+}
+
+/// Whether a listener was made for this owner's load balancer: what has no tags is from before
+/// there were any.
+fn is_ours(tags: &[String], name: &str, owner: &Owner) -> bool {
+    let own = names::owner_tags(owner);
+    tags.is_empty() || tags.iter().any(|tag| tag == name || own.contains(tag))
+}
+
+/// Whether a pool without a listener was made for this owner.
+fn is_left_over(pool: &PoolRow, name: &str, owner: &Owner) -> bool {
+    let is_named = pool.name.starts_with("pool_") && pool.name.ends_with(name);
+    match pool.tags.is_empty() {
+        true => is_named,
+        false => is_ours(&pool.tags, name, owner),
+    }
+}
+
+fn in_the_way(there: &ListenerRow, listener: &Listener) -> CloudError {
+    let what = format!(
+        "listener {} ({}) of another owner has {} port {}: delete it, or choose another port for \
+         the Service",
+        there.id, there.name, listener.transport, listener.port
+    );
+    let subject = format!("{}/{}", listener.port, listener.transport);
+    CloudError::new(ErrorKind::Conflict, what).about(subject)
+}
+
+fn no_tls(listener: &Listener) -> CloudError {
+    let key = format!("annotation {}default-tls-container-ref", super::annotations::PREFIX);
+    let what = format!(
+        "{key}: {} port {} has no listener with TLS, and none is created yet: remove it, or set \
+         it to the empty text",
+        listener.transport, listener.port
+    );
+    CloudError::new(ErrorKind::Invalid, what).about(key)
+}
+
+/// The last change: tags and digest.
+fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step> {
+    let stored = names::digest(&seen.row.tags);
+    let is_stale = stored != Some(goal.digest);
+    let records = goal.digest.differs_from(stored) || changes && is_stale;
+    let has = |tag: &&String| !seen.row.tags.contains(tag);
+    let missing: Vec<String> = goal.tags.iter().filter(has).cloned().collect();
+    let lacks_name = !seen.row.tags.iter().any(|tag| tag == name);
+    if !records && missing.is_empty() && !lacks_name {
+        return None;
+    }
+    let mut tags: Vec<String> = seen
+        .row
+        .tags
+        .iter()
+        .filter(|tag| !tag.is_empty() && !names::is_digest(tag))
+        .cloned()
+        .collect();
+    tags.extend(lacks_name.then(|| name.to_owned()));
+    tags.extend(missing);
+    let digest = if records { Some(goal.digest) } else { stored };
+    tags.extend(digest.map(names::digest_tag));
+    let line = match records {
+        true => {
+            format!("record with load balancer {} that this configuration is applied", seen.row.id)
+        }
+        false => format!("change the tags of load balancer {}", seen.row.id),
+    };
+    Some(Step::new(line, Act::Balancer(json!({ "tags": tags }))))
+}
+
+/// The tags of a load balancer after its adoption: those that it has, and the owner's.
+pub(super) fn adopted(row_tags: &[String], owner: &Owner) -> Vec<String> {
+    let mut tags: Vec<String> = row_tags
+        .iter()
+        .filter(|tag| !tag.is_empty() && !names::is_owner_tag(tag))
+        .cloned()
+        .collect();
+    tags.extend(names::tags(owner).into_iter().filter(|tag| !row_tags.contains(tag)));
+    tags
+}
+
+/// The members of a pool, if they are to be changed.
+fn members(seen: &Seen, pool: &str, listener: &Listener, goal: &Goal<'_>) -> Option<Step> {
+    let shape = goal.shape(listener)?;
+    let members = changed(seen.members_of(pool), goal.members, shape)?;
+    let line = steps::members_line(members.len(), listener);
+    Some(Step::new(line, Act::Members { pool: pool.to_owned(), members }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! The changes.
+
+use serde_json::{Value, json};
+
+use super::super::{super::lbaas::Child, floating, wanted::Listener};
+
+/// One change, and how it is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub(in super::super) struct Step {
+    pub(in super::super) line: String,
+    pub(in super::super) act: Act,
+}
+
+/// What is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub(in super::super) enum Act {
+    Create(Child, Value),
+    Update(Child, String, Value),
+    Delete(Child, String),
+    Members {
+        pool: String,
+        members: Vec<Value>,
+    },
+    Balancer(Value),
+    Floating(floating::Act),
+    /// It needs what an earlier change creates.
+    Later,
+}
+
+impl Act {
+    /// Whether it changes the configuration, and not only members or the record of the owner.
+    pub(in super::super) fn changes_configuration(&self) -> bool {
+        let is_record = matches!(self, Self::Floating(floating::Act::Tag(..)));
+        !is_record && !matches!(self, Self::Members { .. })
+    }
+}
+
+impl Step {
+    pub(in super::super) fn new(line: impl Into<String>, act: Act) -> Self {
+        Self { line: line.into(), act }
+    }
+}
+
+/// A change of a pool to what it is, after which its members and its monitor can be changed.
+pub(in super::super) fn unchanged(pool: &str) -> Value {
+    json!({ "name": pool })
+}
+
+/// How a listener is shown.
+pub(super) fn shown(listener: &Listener) -> String {
+    format!("{}/{}", listener.port, listener.protocol)
+}
+
+pub(super) fn members_line(count: usize, listener: &Listener) -> String {
+    format!("set {count} members of listener {}", shown(listener))
+}

@@ -1,0 +1,275 @@
+//! Brings a load balancer up to date, by one change per call.
+
+use ccm_base::clock;
+use ccm_cloud::{Call, CloudError, IpFamily, LoadBalancer, Note, Progress, Waiting, Wanted};
+use serde_json::json;
+
+use super::{
+    super::{
+        lbaas::{BalancerRow, Provisioning},
+        network::FloatingIp,
+    },
+    OctaviaBalancers,
+    annotations::remark,
+    create::vips,
+    diff::{self, Act, Goal, Step, adopted},
+    find::{Found, Rows},
+    floating,
+    ingress::{self, CHECK_AFTER},
+    inputs::{Job, own_address},
+    memory::Verified,
+    seen::{self, Seen},
+    wanted::Tree,
+};
+
+/// What an existing load balancer is compared with.
+struct Comparison {
+    seen: Seen,
+    tree: Tree,
+    notes: Vec<Note>,
+    steps: Vec<Step>,
+}
+
+impl OctaviaBalancers {
+    /// One load balancer of [`ensure`](ccm_cloud::LoadBalancers::ensure).
+    pub(super) async fn ensure_one(
+        &self,
+        wanted: &Wanted,
+        rows: &Rows,
+        call: Call,
+    ) -> Result<Progress<LoadBalancer>, CloudError> {
+        let (job, found) = self.looked_up(wanted, rows, call).await?;
+        match found {
+            Found::Nothing => self.create(job, self.had_one(wanted), call).await,
+            Found::Adoptable(row) => match row.provisioning_status {
+                Provisioning::Active => self.adopt(&row, &job, call).await,
+                _ => Ok(in_progress(&row, "it is adopted after that")),
+            },
+            Found::Own(row) => match row.provisioning_status {
+                Provisioning::Active => self.update(*row, job, call).await,
+                Provisioning::Error | Provisioning::Deleted => self.repair(&row, &job, call).await,
+                Provisioning::PendingDelete => Ok(in_progress(&row, "a new one follows")),
+                Provisioning::Pending(_) => Ok(in_progress(&row, "changes may follow")),
+            },
+        }
+    }
+
+    /// One load balancer of [`preview`](ccm_cloud::LoadBalancers::preview).
+    pub(super) async fn preview_one(
+        &self,
+        wanted: &Wanted,
+        rows: &Rows,
+        call: Call,
+    ) -> Result<Vec<String>, CloudError> {
+        let (job, found) = self.looked_up(wanted, rows, call).await?;
+        let (row, record) = match found {
+            Found::Nothing => {
+                return self.preview_creation(&job, self.had_one(wanted), call).await;
+            }
+            Found::Adoptable(row) => {
+                let line = adoption_line(&row, wanted);
+                let tags = adopted(&row.tags, &wanted.front_end.owner);
+                (BalancerRow { tags, ..*row }, Some(line))
+            }
+            Found::Own(row) if row.provisioning_status == Provisioning::Error => {
+                let mut lines = vec![super::repair::line(&row)];
+                lines.extend(self.preview_creation(&job, true, call).await?);
+                return Ok(lines);
+            }
+            Found::Own(row) => (*row, None),
+        };
+        let compared = self.compare(row, &job, call).await?;
+        let lines = compared.steps.into_iter().map(|step| step.line);
+        Ok(record.into_iter().chain(lines).collect())
+    }
+
+    async fn looked_up<'a>(
+        &self,
+        wanted: &'a Wanted,
+        rows: &Rows,
+        call: Call,
+    ) -> Result<(Job<'a>, Found), CloudError> {
+        let features = self.features(&self.options.balancer.provider, call).await?;
+        let mut job = self.job(wanted, features)?;
+        let found = self.find(wanted, rows, call).await?;
+        if let Found::Own(row) | Found::Adoptable(row) = &found {
+            job.features = job.features.with(row.provider.as_deref());
+        }
+        Ok((job, found))
+    }
+
+    /// Whether an owner had a load balancer before, whose floating IP may be left.
+    fn had_one(&self, wanted: &Wanted) -> bool {
+        wanted.known.is_some() || self.memory.vip(&wanted.front_end.owner.uid).is_some()
+    }
+
+    /// Records the owner, and changes nothing else.
+    async fn adopt(
+        &self,
+        row: &BalancerRow,
+        job: &Job<'_>,
+        call: Call,
+    ) -> Result<Progress<LoadBalancer>, CloudError> {
+        let tags = adopted(&row.tags, &job.wanted.front_end.owner);
+        self.octavia.update(&row.id, json!({ "tags": tags }), call).await?;
+        Ok(Progress::InProgress(waiting(row, adoption_line(row, job.wanted))))
+    }
+
+    /// Makes the first change, if there is one.
+    async fn update(
+        &self,
+        row: BalancerRow,
+        job: Job<'_>,
+        call: Call,
+    ) -> Result<Progress<LoadBalancer>, CloudError> {
+        let mut compared = self.compare(row, &job, call).await?;
+        while let Some(step) = compared.steps.first().cloned() {
+            let line = step.line.clone();
+            // Neutron's part is done at once, and needs no turn of Octavia's.
+            let is_floating = matches!(step.act, Act::Floating(_));
+            self.make(&compared.seen.row, &job, step, call).await?;
+            if !is_floating {
+                return Ok(Progress::InProgress(waiting(&compared.seen.row, line)));
+            }
+            compared.steps.remove(0);
+            if !compared.steps.iter().any(|step| matches!(step.act, Act::Floating(_))) {
+                compared.seen.floating = self.floating_of(&compared.seen.row, call).await?;
+            }
+        }
+        let Comparison { seen, tree, notes, .. } = compared;
+        let verified = self.verified(&seen.row, &seen.floating, &job, &tree, notes);
+        self.memory.verify(&seen.row.id, verified);
+        let mut balancer = self.shown(&seen.row, &job.wanted.front_end.owner.cluster);
+        balancer.members = Some(seen::nodes(&seen.members));
+        Ok(Progress::Done(balancer))
+    }
+
+    /// Compares a load balancer with what is wanted of it.
+    async fn compare(
+        &self,
+        row: BalancerRow,
+        job: &Job<'_>,
+        call: Call,
+    ) -> Result<Comparison, CloudError> {
+        let front_end = &job.wanted.front_end;
+        let seen = self.read(row, job, call).await?;
+        let mut families = seen::families(&seen.row);
+        if families.is_empty() {
+            families = front_end.families.iter().take(1).copied().collect();
+        }
+        let family = families.first().copied().unwrap_or(IpFamily::V4);
+        let tree = Tree::of(front_end, &job.settings, job.features, &families)?;
+        let mut notes = differences(&seen.row, job, &families);
+        notes.extend(tree.notes.iter().chain(&job.settings.notes).cloned());
+        let wish = self.wish(job, family, &seen.floating, &mut notes, call).await?;
+        let look = floating::look(&wish, &seen.floating, true);
+        let elsewhere = self.elsewhere(look, job, call).await?;
+        let port = seen.row.vip_port_id.as_deref();
+        let floating = floating::plan(&wish, &front_end.owner, port, &seen.floating, &elsewhere)?;
+        let creates = |step: &Step| matches!(&step.act, Act::Floating(floating::Act::Create(_)));
+        if floating.iter().any(creates) {
+            super::inputs::check_floating(&job.settings)?;
+        }
+        let given = job.settings.networks.members(&self.options).map(|given| given.value);
+        let subnet = given.or_else(|| seen.row.vip_subnet_id.clone());
+        let goal = Goal {
+            owner: &front_end.owner,
+            digest: front_end.digest,
+            tree: &tree,
+            tags: &job.settings.tags.balancer,
+            members: &job.wanted.members,
+            family,
+            selector: &job.settings.selector,
+            subnet: subnet.as_deref(),
+            touched: self.memory.is_touched(&seen.row.id),
+        };
+        let steps = diff::diff(&seen, &goal, floating)?;
+        Ok(Comparison { seen, tree, notes, steps })
+    }
+
+    /// What is remembered of a load balancer that is as wanted.
+    pub(super) fn verified(
+        &self,
+        row: &BalancerRow,
+        floating: &[FloatingIp],
+        job: &Job<'_>,
+        tree: &Tree,
+        notes: Vec<Note>,
+    ) -> Verified {
+        let attached = floating
+            .iter()
+            .find(|ip| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address);
+        let mut addresses = vips(row);
+        if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
+            *first = ip.address;
+        }
+        let ports = tree.listeners.iter();
+        Verified {
+            ingress: ingress::ingress(&addresses, &job.settings, &self.options.balancer),
+            address: addresses.first().copied(),
+            floating: attached.is_some(),
+            notes,
+            listeners: tree.listeners.len(),
+            filled: ports.filter(|one| one.pool.member_port.is_some()).count(),
+        }
+    }
+}
+
+/// What of a load balancer cannot be changed any more, and differs.
+fn differences(row: &BalancerRow, job: &Job<'_>, families: &[IpFamily]) -> Vec<Note> {
+    let settings = &job.settings;
+    let mut notes = Vec::new();
+    let mut differs = |source: &str, wanted: &str, seen: &str| {
+        let what = format!(
+            "{source}: {wanted} has no effect on this load balancer, which has {seen}: only a new \
+             one can have it; delete and create the Service to get one"
+        );
+        notes.push(remark("LoadBalancerNotChanged", what));
+    };
+    let offered = |offers: bool, given| if offers { given } else { &None };
+    for (given, seen) in [
+        (offered(job.features.flavors(), &settings.flavor), &row.flavor_id),
+        (offered(job.features.zones(), &settings.zone), &row.availability_zone),
+        (&settings.networks.subnet, &row.vip_subnet_id),
+        (&settings.networks.port, &row.vip_port_id),
+    ] {
+        // A port or a network decides over the subnet.
+        if let Some(given) = given
+            && seen.as_ref() != Some(&given.value)
+            && (settings.networks.port.is_none() || given.source.ends_with("port-id"))
+        {
+            differs(&given.source, &given.value, seen.as_deref().unwrap_or("none"));
+        }
+    }
+    let family = families.first().copied().unwrap_or(IpFamily::V4);
+    if let (Some(wished), Some(vip)) = (own_address(job, family), row.vip_address)
+        && wished != vip
+    {
+        differs("spec.loadBalancerIP", &wished.to_string(), &vip.to_string());
+    }
+    for family in job.wanted.front_end.families.iter().filter(|one| !families.contains(one)) {
+        let of = families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+        differs("spec.ipFamilies", &family.to_string(), &of);
+    }
+    let unmanaged = settings.unmanaged.iter().map(|given| {
+        let what = format!("{}: what is there is kept; {}", given.source, given.value);
+        remark("LoadBalancerPartNotManaged", what)
+    });
+    notes.extend(unmanaged);
+    notes
+}
+
+fn adoption_line(row: &BalancerRow, wanted: &Wanted) -> String {
+    let owner = &wanted.front_end.owner;
+    format!("record Service {owner} of this cluster as the owner of load balancer {}", row.id)
+}
+
+fn in_progress(row: &BalancerRow, what: &str) -> Progress<LoadBalancer> {
+    Progress::InProgress(ingress::waiting(row, Some(what), clock::wall()))
+}
+
+/// What is waited for after a change.
+pub(super) fn waiting(row: &BalancerRow, line: String) -> Waiting {
+    let what = format!("PENDING_UPDATE: {line}");
+    Waiting { what, check_after: CHECK_AFTER, id: Some(row.id.clone()), request_id: None }
+}

@@ -1,0 +1,125 @@
+//! Finds the load balancer of an owner.
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::{Call, CloudError, ErrorKind, Owner, Wanted};
+
+use super::{
+    super::lbaas::{BalancerRow, Filter, Provisioning},
+    OctaviaBalancers, names, title,
+};
+
+/// Load balancers by ID, and the lines about those that cannot be parsed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rows {
+    by_id: BTreeMap<String, BalancerRow>,
+    malformed: Vec<String>,
+}
+
+/// What there is of an owner.
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    /// Nothing.
+    Nothing,
+    /// Its own.
+    Own(Box<BalancerRow>),
+    /// One of another controller that it is to adopt.
+    Adoptable(Box<BalancerRow>),
+}
+
+impl Rows {
+    /// The load balancer of this ID. One that Octavia only remembers is none.
+    pub(super) fn get(&self, id: &str) -> Result<Option<&BalancerRow>, CloudError> {
+        let row = self.by_id.get(id).filter(|row| exists(row));
+        match self.malformed.iter().find(|line| row.is_none() && line.contains(id)) {
+            Some(line) => Err(CloudError::new(ErrorKind::Malformed, line.clone())),
+            None => Ok(row),
+        }
+    }
+}
+
+fn exists(row: &BalancerRow) -> bool {
+    row.provisioning_status != Provisioning::Deleted
+}
+
+/// The error about a load balancer that is not the owner's alone.
+pub(super) fn not_ours(row: &BalancerRow, owner: &Owner) -> CloudError {
+    let whose = title::in_words(row, &owner.cluster);
+    let what = format!("load balancer {} is not Service {owner}'s: {whose}", row.id);
+    CloudError::new(ErrorKind::Conflict, what).about(format!("load balancer {}", row.id))
+}
+
+impl OctaviaBalancers {
+    /// The load balancers of these IDs, by one request.
+    pub(super) async fn rows(&self, ids: &[String], call: Call) -> Result<Rows, CloudError> {
+        let listed = self.octavia.balancers(Filter::Ids(ids), call).await?;
+        let by_id = listed.rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+        Ok(Rows { by_id, malformed: listed.malformed })
+    }
+
+    /// The load balancers of an owner by their tags, the oldest first.
+    pub(super) async fn tagged(
+        &self,
+        owner: &Owner,
+        call: Call,
+    ) -> Result<Vec<BalancerRow>, CloudError> {
+        let tags = names::owner_tags(owner);
+        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+        let listed = self.octavia.balancers(Filter::Tags(&tags), call).await?;
+        if let Some(line) = listed.malformed.first() {
+            let what = format!("a load balancer of Service {owner} cannot be parsed: {line}");
+            let error = CloudError::new(ErrorKind::Malformed, what);
+            return Err(CloudError { request_id: listed.request_id, ..error });
+        }
+        let mut rows = listed.rows;
+        rows.retain(exists);
+        rows.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
+        Ok(rows)
+    }
+
+    /// What there is of an owner. `rows` are those that the item names.
+    pub(super) async fn find(
+        &self,
+        wanted: &Wanted,
+        rows: &Rows,
+        call: Call,
+    ) -> Result<Found, CloudError> {
+        let owner = &wanted.front_end.owner;
+        let known = wanted.known.as_deref().map(|id| rows.get(id)).transpose()?.flatten();
+        let own = match known {
+            Some(row) if title::is_ours(row, owner) => Some(row.clone()),
+            Some(row) if wanted.adopt.as_ref() != Some(&row.id) => {
+                return Err(not_ours(row, owner));
+            }
+            _ => match self.tagged(owner, call).await?.into_iter().next() {
+                Some(row) if title::is_ours(&row, owner) => Some(row),
+                Some(row) => return Err(not_ours(&row, owner)),
+                None => None,
+            },
+        };
+        let Some(id) = &wanted.adopt else {
+            return Ok(own.map_or(Found::Nothing, |row| Found::Own(Box::new(row))));
+        };
+        let Some(row) = rows.get(id)?.cloned() else {
+            if let Some(own) = own {
+                return Ok(Found::Own(Box::new(own)));
+            }
+            let what = format!("the project has no load balancer {id}");
+            let error = CloudError::new(ErrorKind::NotFound, what);
+            return Err(error.about(format!("load balancer {id}")));
+        };
+        match own {
+            Some(own) if own.id == row.id => Ok(Found::Own(Box::new(own))),
+            Some(own) => {
+                let what = format!(
+                    "Service {owner} has load balancer {} already, and adopts no second one: {id}",
+                    own.id
+                );
+                let error = CloudError::new(ErrorKind::Conflict, what);
+                Err(error.about(format!("load balancer {id}")))
+            }
+            None if title::is_adoptable(&row, owner) => Ok(Found::Adoptable(Box::new(row))),
+            None => Err(not_ours(&row, owner)),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The floating IP of a load balancer: what is to be done about it. Pure.
+
+use std::net::IpAddr;
+
+use ccm_cloud::{CloudError, ErrorKind, Owner};
+use serde_json::{Value, json};
+
+use super::{
+    super::network::FloatingIp,
+    annotations::Given,
+    diff::{self, Step},
+    names,
+};
+
+/// What is done about a floating IP.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Act {
+    /// It is created for the virtual address.
+    Create(Value),
+    /// It comes to stand for the virtual address.
+    Attach(FloatingIp),
+    /// It stands for nothing any more, and stays.
+    Detach(FloatingIp),
+    /// It is deleted.
+    Release(String),
+    /// The owner is recorded.
+    Tag(String, Vec<String>),
+}
+
+/// Whether the load balancer is to have a floating IP, and which one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// None.
+    Internal {
+        /// Whether one that was made for it is kept.
+        keep: bool,
+    },
+    /// As it is: the virtual address cannot have one, or there is no network for it.
+    Untouched,
+    /// One of this network.
+    External {
+        network: Given,
+        subnet: Option<String>,
+        /// The address that the user asks for.
+        address: Option<IpAddr>,
+    },
+}
+
+/// Floating IPs that are not the virtual address's, as far as they were looked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Elsewhere {
+    /// The one with the address that the user asks for.
+    pub(super) wished: Option<FloatingIp>,
+    /// Those with the owner's tags.
+    pub(super) tagged: Vec<FloatingIp>,
+}
+
+/// What is to be looked for before the changes are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Nothing,
+    Address(IpAddr),
+    Tags,
+}
+
+/// What is to be looked for. `may_be_left` says that there may be a floating IP of an earlier load
+/// balancer of this owner.
+pub(super) fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Look {
+    let Wish::External { address, .. } = wish else { return Look::Nothing };
+    match address {
+        Some(address) if attached.iter().all(|ip| ip.address != *address) => {
+            Look::Address(*address)
+        }
+        None if attached.is_empty() && may_be_left => Look::Tags,
+        _ => Look::Nothing,
+    }
+}
+
+/// The changes. `port` is that of the virtual address, and may still be to be created.
+pub(super) fn plan(
+    wish: &Wish,
+    owner: &Owner,
+    port: Option<&str>,
+    attached: &[FloatingIp],
+    elsewhere: &Elsewhere,
+) -> Result<Vec<Step>, CloudError> {
+    let step = |line: String, act: Act| Step::new(line, diff::Act::Floating(act));
+    let release = |ip: &FloatingIp, keep: bool| match !keep && is_ours(ip, owner) {
+        true => step(format!("delete floating IP {}", ip.address), Act::Release(ip.id.clone())),
+        false => step(format!("detach floating IP {}", ip.address), Act::Detach(ip.clone())),
+    };
+    let (network, subnet, address) = match wish {
+        Wish::Internal { keep } => {
+            return Ok(attached.iter().map(|ip| release(ip, *keep)).collect());
+        }
+        Wish::Untouched => return Ok(Vec::new()),
+        Wish::External { network, subnet, address } => (network, subnet, address),
+    };
+    let attach = |ip: &FloatingIp| {
+        let line = format!("attach floating IP {}", ip.address);
+        step(line, Act::Attach(ip.clone()))
+    };
+    let mut steps = Vec::new();
+    match (attached, address, &elsewhere.wished) {
+        (attached, Some(address), _) if attached.iter().any(|ip| ip.address == *address) => {}
+        (_, Some(address), Some(wished)) if wished.port_id.is_some() => {
+            return Err(taken(*address, wished));
+        }
+        (attached, Some(_), Some(wished)) => {
+            steps.extend(attached.iter().map(|ip| release(ip, false)));
+            steps.push(attach(wished));
+        }
+        // Without a wish any will do; and one that does not exist is no reason to give this up.
+        ([_, ..], ..) => {}
+        ([], None, _) if elsewhere.tagged.iter().any(is_free) => {
+            steps.extend(elsewhere.tagged.iter().find(|ip| is_free(ip)).map(attach));
+        }
+        ([], address, _) => {
+            let mut body = json!({
+                "floating_network_id": network.value,
+                "description": names::floating(owner),
+            });
+            let optional = [("port_id", port.map(str::to_owned)), ("subnet_id", subnet.clone())];
+            let address = address.map(|address| ("floating_ip_address", Some(address.to_string())));
+            for (key, value) in optional.into_iter().chain(address) {
+                if let Some(value) = value {
+                    body[key] = value.into();
+                }
+            }
+            let line = format!("create a floating IP of network {}", network.value);
+            steps.push(step(line, Act::Create(body)));
+        }
+    }
+    if steps.is_empty() {
+        let lacks =
+            |ip: &&FloatingIp| names::is_made_floating(&ip.description) && lacks_owner(ip, owner);
+        for ip in attached.iter().filter(lacks) {
+            let line = format!("record the owner with floating IP {}", ip.address);
+            steps.push(step(line, Act::Tag(ip.id.clone(), tags(&ip.tags, owner))));
+        }
+    }
+    Ok(steps)
+}
+
+/// The tags of a floating IP of this owner.
+pub(super) fn tags(there: &[String], owner: &Owner) -> Vec<String> {
+    let kept = there.iter().filter(|tag| !names::is_owner_tag(tag)).cloned();
+    kept.chain(names::owner_tags(owner)).collect()
+}
+
+fn lacks_owner(ip: &FloatingIp, owner: &Owner) -> bool {
+    !names::owner_tags(owner).iter().all(|tag| ip.tags.contains(tag))
+}
+
+/// Whether it was made for this owner's load balancer, and may be deleted with it.
+pub(super) fn is_ours(ip: &FloatingIp, owner: &Owner) -> bool {
+    let is_of_another =
+        ip.tags.iter().any(|tag| names::is_owner_tag(tag)) && lacks_owner(ip, owner);
+    names::is_made_floating(&ip.description) && !is_of_another
+}
+
+pub(super) fn is_free(ip: &FloatingIp) -> bool {
+    ip.port_id.is_none()
+}
+
+fn taken(address: IpAddr, ip: &FloatingIp) -> CloudError {
+    let port = ip.port_id.as_deref().unwrap_or_default();
+    let what = format!(
+        "spec.loadBalancerIP: floating IP {address} stands for port {port} already: detach it \
+         there, or choose another address"
+    );
+    CloudError::new(ErrorKind::Conflict, what).about(format!("address {address}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Where clients reach a load balancer, and what is shown of it. Pure.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use ccm_cloud::{Cure, Ingress, IngressAddress, IpMode, Phase, Title, Waiting};
+use jiff::Timestamp;
+
+use super::{
+    super::{
+        config::LoadBalancer as Options,
+        lbaas::{BalancerRow, Provisioning},
+    },
+    annotations::{ADDRESS, ID, Settings},
+    seen::since,
+};
+
+/// When it is worth to look again at what Octavia works on.
+pub(super) const CHECK_AFTER: Duration = Duration::from_secs(1);
+/// The cloud's work that takes longer than this needs a person.
+const LONG: Duration = Duration::from_mins(10);
+
+/// The entries of the status for these addresses.
+pub(super) fn ingress(
+    addresses: &[IpAddr],
+    settings: &Settings,
+    options: &Options,
+) -> Vec<Ingress> {
+    let entry = |address, ip_mode| Ingress { address, ip_mode, failed_ports: Vec::new() };
+    if let Some(name) = &settings.hostname {
+        return vec![entry(IngressAddress::Hostname(name.clone()), IpMode::Vip)];
+    }
+    let of = |ip: &IpAddr| match settings.proxy {
+        Some(_) if options.enable_ingress_hostname => {
+            let suffix = &options.ingress_hostname_suffix;
+            entry(IngressAddress::Hostname(format!("{ip}.{suffix}")), IpMode::Vip)
+        }
+        Some(_) => entry(IngressAddress::Ip(*ip), IpMode::Proxy),
+        None => entry(IngressAddress::Ip(*ip), IpMode::Vip),
+    };
+    addresses.iter().map(of).collect()
+}
+
+/// The annotations by which openstack-cloud-controller-manager finds the load balancer.
+pub(super) fn annotations(id: &str, address: Option<IpAddr>) -> BTreeMap<String, Option<String>> {
+    let address = address.map(|address| address.to_string());
+    [(ID.to_owned(), Some(id.to_owned())), (ADDRESS.to_owned(), address)].into()
+}
+
+/// What Octavia is doing, and since when.
+pub(super) fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting {
+    let status = &row.provisioning_status;
+    let begun = row.updated_at.as_deref().or(row.created_at.as_deref());
+    let takes = since(begun, now).filter(|takes| *takes >= LONG);
+    let what = match (takes, more) {
+        (Some(takes), _) => format!(
+            "{status} for {} min; only the operator of the cloud can end this: nobody else may \
+             change or delete load balancer {} meanwhile",
+            takes.as_secs() / 60,
+            row.id
+        ),
+        (None, Some(more)) => format!("{status}: {more}"),
+        (None, None) => status.to_string(),
+    };
+    Waiting { what, check_after: CHECK_AFTER, id: Some(row.id.clone()), request_id: None }
+}
+
+/// The state of a load balancer.
+pub(super) fn phase(row: &BalancerRow, title: &Title, now: Timestamp) -> Phase {
+    match &row.provisioning_status {
+        Provisioning::Active => Phase::Ready,
+        Provisioning::Error | Provisioning::Deleted => {
+            let cure = if *title == Title::Ours { Cure::Ensure } else { Cure::Person };
+            let why = format!("load balancer {} is {}", row.id, row.provisioning_status);
+            Phase::Failed { why, cure }
+        }
+        Provisioning::PendingDelete | Provisioning::Pending(_) => {
+            Phase::Pending(waiting(row, None, now))
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Lists load balancers.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use ccm_base::clock;
+use ccm_cloud::{Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList, Scope, Title};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::{
+    super::{
+        lbaas::{BalancerRow, Filter, Provisioning, Tree},
+        network::{FloatingIp, FloatingIps},
+    },
+    AT_ONCE, OctaviaBalancers,
+    ingress::{self, annotations},
+    memory::Verified,
+    names, seen, title,
+};
+
+impl OctaviaBalancers {
+    /// See [`LoadBalancers::list`](ccm_cloud::LoadBalancers::list).
+    pub(super) async fn listed(
+        &self,
+        cluster: &ClusterId,
+        scope: Scope,
+        depth: Depth,
+        call: Call,
+    ) -> Result<LoadBalancerList, CloudError> {
+        let tag = names::cluster_tag(&cluster.uid);
+        let filter = match &scope {
+            Scope::All => Filter::All,
+            Scope::Cluster => Filter::Tags(&[&tag]),
+            Scope::Ids(ids) => Filter::Ids(ids),
+        };
+        let listed = self.octavia.balancers(filter, call).await?;
+        let mut rows = listed.rows;
+        rows.retain(|row| row.provisioning_status != Provisioning::Deleted);
+        let mut load_balancers: Vec<LoadBalancer> =
+            rows.iter().map(|row| self.shown(row, cluster)).collect();
+        if depth == Depth::Members {
+            self.look_below(&rows, &mut load_balancers, call).await?;
+        }
+        Ok(LoadBalancerList { load_balancers, malformed: listed.malformed })
+    }
+
+    /// A load balancer as a row of Octavia and the memory show it. What only annotations and
+    /// floating IPs tell is empty until this process has compared it with what is wanted.
+    pub(super) fn shown(&self, row: &BalancerRow, cluster: &ClusterId) -> LoadBalancer {
+        let now = clock::wall();
+        let (owner, title) = title::of(row, cluster);
+        let mut balancer = LoadBalancer::new(&row.id, &row.name, owner);
+        balancer.digest = names::digest(&row.tags).filter(|_| title == Title::Ours);
+        balancer.phase = ingress::phase(row, &title, now);
+        balancer.version.clone_from(&row.updated_at);
+        // One that was never changed has the time of its creation.
+        balancer.version = balancer.version.or_else(|| row.created_at.clone());
+        balancer.age = seen::since(row.created_at.as_deref(), now);
+        let driver = row.provider.as_deref().unwrap_or("load balancer");
+        balancer.cost = Some(driver.to_owned());
+        if let Some(verified) = self.memory.verified(&row.id).filter(|_| title == Title::Ours) {
+            if verified.floating {
+                balancer.cost = Some(format!("{driver} with floating IP"));
+            }
+            balancer.annotations = annotations(&row.id, verified.address);
+            balancer.ingress = verified.ingress;
+            balancer.notes = verified.notes;
+        }
+        balancer.title = title;
+        balancer
+    }
+
+    /// Adds the members, and withdraws the digest of what is not as it was.
+    async fn look_below(
+        &self,
+        rows: &[BalancerRow],
+        balancers: &mut [LoadBalancer],
+        call: Call,
+    ) -> Result<(), CloudError> {
+        let verified: Vec<Option<Verified>> =
+            rows.iter().map(|row| self.memory.verified(&row.id)).collect();
+        let is_external = |known: &Option<Verified>| known.as_ref().is_some_and(|it| it.floating);
+        let ports: BTreeSet<String> = rows
+            .iter()
+            .zip(&verified)
+            .filter(|(_, known)| is_external(known))
+            .filter_map(|(row, _)| row.vip_port_id.clone())
+            .collect();
+        let ports: Vec<String> = ports.into_iter().collect();
+        let floating = async {
+            match ports.is_empty() {
+                true => Ok(Vec::new()),
+                false => self.neutron.floating_ips(FloatingIps::Ports(&ports), call).await,
+            }
+        };
+        let trees: Vec<_> = rows.iter().map(|row| self.octavia.tree(&row.id, call)).collect();
+        let trees = stream::iter(trees).buffered(AT_ONCE).try_collect::<Vec<Option<Tree>>>();
+        let (floating, trees): (Vec<FloatingIp>, Vec<Option<Tree>>) =
+            tokio::try_join!(floating, trees)?;
+        for (((row, balancer), tree), known) in rows.iter().zip(balancers).zip(trees).zip(verified)
+        {
+            let tree = tree.unwrap_or_else(|| Tree {
+                id: row.id.clone(),
+                provisioning_status: Provisioning::Deleted,
+                listeners: Vec::new(),
+                pools: Vec::new(),
+            });
+            balancer.members = Some(seen::nodes(&seen::members(&tree)));
+            let address = |known: &Verified| known.address.filter(|_| known.floating);
+            let is_whole = known.is_some_and(|known| {
+                stands(&floating, row, address(&known)) && has_structure(&tree, &known)
+            });
+            balancer.digest = balancer.digest.filter(|_| is_whole);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the floating IP still stands for the virtual address.
+fn stands(floating: &[FloatingIp], row: &BalancerRow, address: Option<IpAddr>) -> bool {
+    address.is_none_or(|address| {
+        floating.iter().any(|ip| ip.address == address && ip.port_id == row.vip_port_id)
+    })
+}
+
+/// Whether a tree has what it had when it was as wanted.
+fn has_structure(tree: &Tree, known: &Verified) -> bool {
+    let pools = seen::pools(tree);
+    let filled = pools.iter().filter(|pool| !pool.members.is_empty()).count();
+    tree.listeners.len() == known.listeners
+        && tree.listeners.iter().all(|listener| !listener.pools.is_empty())
+        && filled == known.filled
+        && seen::failed(tree).is_empty()
+}

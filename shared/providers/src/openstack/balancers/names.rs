@@ -1,0 +1,220 @@
+//! Names, descriptions and tags. Names and descriptions are those of
+//! openstack-cloud-controller-manager, so that either controller can go on with what the other
+//! one made. Ownership is in tags with UIDs, which no name can prove.
+
+use ccm_cloud::{Digest, Owner};
+
+/// The most bytes of a name and of a description.
+const LONGEST: usize = 255;
+/// How the name of each load balancer of openstack-cloud-controller-manager begins.
+pub(super) const PREFIX: &str = "kube_service_";
+/// The tag with the UID of the cluster.
+const CLUSTER: &str = "kubernetes-cluster-id=";
+/// The tag with the UID of the Service.
+const SERVICE: &str = "kubernetes-service-uid=";
+/// The tag with the digest of the configuration.
+const DIGEST: &str = "quartet-config=";
+/// How the description of a floating IP begins that was made for a load balancer. By this
+/// openstack-cloud-controller-manager knows that it may be deleted.
+const FLOATING: &str = "Floating IP for Kubernetes external service";
+
+/// The text, cut to what OpenStack stores.
+pub(super) fn cut(mut text: String) -> String {
+    let mut end = text.len().min(LONGEST);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
+/// The name of a load balancer.
+pub(super) fn balancer(owner: &Owner) -> String {
+    let Owner { cluster, namespace, name, .. } = owner;
+    cut(format!("{PREFIX}{}_{namespace}_{name}", cluster.name))
+}
+
+/// The name of a listener, pool or monitor: `kind` and its place among the ports.
+pub(super) fn child(kind: &str, place: usize, balancer: &str) -> String {
+    cut(format!("{kind}_{place}_{balancer}"))
+}
+
+/// The description of a load balancer.
+pub(super) fn description(owner: &Owner) -> String {
+    cut(format!("Kubernetes external service {owner} from cluster {}", owner.cluster.name))
+}
+
+/// The description of a floating IP.
+pub(super) fn floating(owner: &Owner) -> String {
+    cut(format!("{FLOATING} {owner} from cluster {}", owner.cluster.name))
+}
+
+/// Whether a floating IP of this description was made for a load balancer.
+pub(super) fn is_made_floating(description: &str) -> bool {
+    description.contains(FLOATING)
+}
+
+/// The tags that record an owner.
+pub(super) fn owner_tags(owner: &Owner) -> [String; 2] {
+    [format!("{CLUSTER}{}", owner.cluster.uid), format!("{SERVICE}{}", owner.uid)]
+}
+
+/// The tag that all load balancers of a cluster have.
+pub(super) fn cluster_tag(uid: &str) -> String {
+    format!("{CLUSTER}{uid}")
+}
+
+/// The number of [`tags`], which come before those that a user adds.
+pub(super) const OWN_TAGS: usize = 3;
+
+/// The tags of what is created for an owner.
+pub(super) fn tags(owner: &Owner) -> [String; OWN_TAGS] {
+    let [cluster, service] = owner_tags(owner);
+    [balancer(owner), cluster, service]
+}
+
+/// The tag with the digest.
+pub(super) fn digest_tag(digest: Digest) -> String {
+    format!("{DIGEST}{digest}")
+}
+
+/// The digest in these tags.
+pub(super) fn digest(tags: &[String]) -> Option<Digest> {
+    values(tags, DIGEST).find_map(|text| text.parse().ok())
+}
+
+/// Whether the tag holds a digest.
+pub(super) fn is_digest(tag: &str) -> bool {
+    tag.starts_with(DIGEST)
+}
+
+/// The UIDs of clusters in these tags.
+pub(super) fn clusters(tags: &[String]) -> impl Iterator<Item = &str> {
+    values(tags, CLUSTER)
+}
+
+/// The UIDs of Services in these tags.
+pub(super) fn services(tags: &[String]) -> impl Iterator<Item = &str> {
+    values(tags, SERVICE)
+}
+
+/// Whether these tags record an owner, no matter which.
+pub(super) fn is_owner_tag(tag: &str) -> bool {
+    tag.starts_with(CLUSTER) || tag.starts_with(SERVICE)
+}
+
+fn values<'a>(tags: &'a [String], prefix: &'static str) -> impl Iterator<Item = &'a str> {
+    tags.iter().filter_map(move |tag| tag.strip_prefix(prefix))
+}
+
+/// Namespace and name of the Service in the description of a load balancer of a cluster of this
+/// name.
+pub(super) fn described<'a>(description: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
+    let text = description.strip_prefix("Kubernetes external service ")?;
+    let (service, named) = text.split_once(" from cluster ")?;
+    (named == cluster).then(|| service.split_once('/')).flatten()
+}
+
+/// Namespace and name of the Service in the name of a load balancer of a cluster of this name.
+/// Neither of them has an underscore; the cluster's name may have some.
+pub(super) fn named<'a>(name: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
+    let rest = name.strip_prefix(PREFIX)?.strip_prefix(cluster)?.strip_prefix('_')?;
+    let (namespace, service) = rest.split_once('_')?;
+    let is_whole = name.len() < LONGEST && !service.contains('_');
+    is_whole.then_some((namespace, service))
+}
+
+/// Whether this is the name that old versions of openstack-cloud-controller-manager gave: `a` and
+/// the UID of the Service, in 32 characters.
+pub(super) fn is_legacy(name: &str) -> bool {
+    let digits = name.strip_prefix('a').unwrap_or_default();
+    digits.len() == 31 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The node in the name of a member: `node`, or `member_node_address_port` of the serial mode.
+pub(super) fn node(member: &str) -> &str {
+    let serial = || {
+        let (rest, _port) = member.strip_prefix("member_")?.rsplit_once('_')?;
+        rest.rsplit_once('_').map(|(node, _address)| node)
+    };
+    serial().unwrap_or(member)
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::ClusterId;
+
+    use super::*;
+
+    fn owner(cluster: &str, namespace: &str, name: &str) -> Owner {
+        let cluster = ClusterId { name: cluster.to_owned(), uid: "c-1".to_owned() };
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Owner { cluster, uid: "s-1".to_owned(), namespace, name }
+    }
+
+    #[test]
+    fn names_are_those_of_the_other_controller() {
+        let web = owner("prod", "default", "web");
+        assert_eq!(balancer(&web), "kube_service_prod_default_web");
+        assert_eq!(
+            child("listener", 2, &balancer(&web)),
+            "listener_2_kube_service_prod_default_web"
+        );
+        assert_eq!(description(&web), "Kubernetes external service default/web from cluster prod");
+        let text = "Floating IP for Kubernetes external service default/web from cluster prod";
+        assert_eq!(floating(&web), text);
+        assert!(is_made_floating(text) && !is_made_floating("my address"));
+        let long = owner(&"c".repeat(300), "n", "s");
+        assert_eq!((balancer(&long).len(), child("pool", 0, &balancer(&long)).len()), (255, 255));
+        assert_eq!(cut("ü".repeat(200)).len(), 254, "no half characters");
+    }
+
+    #[test]
+    fn a_name_says_for_which_service_it_was_made() {
+        for (name, cluster, expect) in [
+            ("kube_service_prod_default_web", "prod", Some(("default", "web"))),
+            ("kube_service_a_b_ns_web", "a_b", Some(("ns", "web"))),
+            // The name of another cluster.
+            ("kube_service_a_b_ns_web", "a", None),
+            ("kube_service_prod_default_web", "pro", None),
+            ("kube_service_prod_default", "prod", None),
+            ("service_prod_default_web", "prod", None),
+        ] {
+            assert_eq!(named(name, cluster), expect, "{name}");
+        }
+        let cut = format!("kube_service_{}_ns_web", "c".repeat(300));
+        assert_eq!(
+            named(cut.get(..255).unwrap(), &"c".repeat(235)),
+            None,
+            "a name that is cut proves nothing"
+        );
+        let text = "Kubernetes external service default/web from cluster prod";
+        assert_eq!(described(text, "prod"), Some(("default", "web")));
+        assert_eq!(described(text, "pro"), None);
+        assert!(is_legacy("a0123456789abcdef0123456789abcde"));
+        assert!(!is_legacy("apple") && !is_legacy("kube_service_prod_default_web"));
+    }
+
+    #[test]
+    fn tags_hold_the_uids_and_the_digest() {
+        let digest_of = Digest { version: 1, hash: 7 };
+        let mut all = tags(&owner("prod", "default", "web")).to_vec();
+        all.push(digest_tag(digest_of));
+        assert_eq!(clusters(&all).collect::<Vec<_>>(), ["c-1"]);
+        assert_eq!(services(&all).collect::<Vec<_>>(), ["s-1"]);
+        assert_eq!(digest(&all), Some(digest_of));
+        assert_eq!(digest(&["quartet-config=nonsense".to_owned()]), None);
+    }
+
+    #[test]
+    fn a_member_is_named_after_its_node() {
+        for (name, expect) in [
+            ("node-1", "node-1"),
+            ("member_node-1_10.0.0.1_30080", "node-1"),
+            ("member_x", "member_x"),
+            ("", ""),
+        ] {
+            assert_eq!(node(name), expect);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Reads one load balancer with all that belongs to it.
+
+use ccm_cloud::{Call, CloudError, ErrorKind, Members, Traffic};
+
+use super::{
+    super::{
+        lbaas::{BalancerRow, Tree},
+        network::{FloatingIp, FloatingIps},
+    },
+    OctaviaBalancers,
+    inputs::Job,
+    merge::{SeenMember, has_strangers},
+    seen::{self, Seen},
+};
+
+/// The kind of monitor that checks members at another port.
+pub(super) const HTTP: &str = "HTTP";
+
+impl OctaviaBalancers {
+    /// All that belongs to a load balancer.
+    pub(super) async fn read(
+        &self,
+        row: BalancerRow,
+        job: &Job<'_>,
+        call: Call,
+    ) -> Result<Seen, CloudError> {
+        let floating = self.floating_of(&row, call);
+        let (listeners, pools, tree, floating) = tokio::try_join!(
+            self.octavia.listeners(&row.id, call),
+            self.octavia.pools(&row.id, call),
+            self.tree(&row.id, call),
+            floating,
+        )?;
+        let checked = pools.iter().filter(|pool| pool.healthmonitor_id.is_some());
+        let checked: Vec<String> = checked.map(|pool| pool.id.clone()).collect();
+        let monitors = self.octavia.monitors(&checked, call).await?;
+        let members = seen::members(&tree);
+        let mut seen = Seen { row, listeners, pools, monitors, members, floating };
+        let checks_another_port = job.settings.checks.is_some()
+            && matches!(job.wanted.front_end.traffic, Traffic::Local { .. });
+        let needs_details: Vec<String> = seen
+            .pools
+            .iter()
+            .filter(|pool| {
+                let is_http = || seen.monitor_of(pool).is_some_and(|monitor| monitor.kind == HTTP);
+                let strangers = || has_strangers(seen.members_of(&pool.id), &job.wanted.members);
+                checks_another_port || is_http() || strangers()
+            })
+            .map(|pool| pool.id.clone())
+            .collect();
+        for pool in needs_details {
+            let members = self.details(&pool, call).await?;
+            seen.members.insert(pool, members);
+        }
+        Ok(seen)
+    }
+
+    /// The members of a pool with all their fields.
+    pub(super) async fn details(
+        &self,
+        pool: &str,
+        call: Call,
+    ) -> Result<Vec<SeenMember>, CloudError> {
+        let rows = self.octavia.members(pool, call).await?;
+        Ok(rows.into_iter().map(SeenMember::of_row).collect())
+    }
+
+    /// The status tree of a load balancer that exists.
+    pub(super) async fn tree(&self, id: &str, call: Call) -> Result<Tree, CloudError> {
+        self.octavia.tree(id, call).await?.ok_or_else(|| {
+            let what = format!("load balancer {id} was deleted meanwhile");
+            CloudError::new(ErrorKind::Busy, what).about(format!("load balancer {id}"))
+        })
+    }
+
+    /// The floating IPs of a load balancer's virtual address.
+    pub(super) async fn floating_of(
+        &self,
+        row: &BalancerRow,
+        call: Call,
+    ) -> Result<Vec<FloatingIp>, CloudError> {
+        match &row.vip_port_id {
+            Some(port) => {
+                let port = std::slice::from_ref(port);
+                self.neutron.floating_ips(FloatingIps::Ports(port), call).await
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Whether all fields of a pool's members must be known before they are written.
+pub(super) fn needs_details(members: &[SeenMember], change: &Members, is_http: bool) -> bool {
+    let are_known = members.iter().all(|member| member.details.is_some());
+    !are_known && (is_http || has_strangers(members, change))
+}

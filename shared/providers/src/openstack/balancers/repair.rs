@@ -1,0 +1,66 @@
+//! Replaces a load balancer that has failed. Octavia lets it be deleted, and nothing else.
+
+use std::time::Duration;
+
+use ccm_base::clock;
+use ccm_cloud::{Call, CloudError, ErrorKind, LoadBalancer, Progress};
+
+use super::{
+    super::lbaas::BalancerRow, OctaviaBalancers, ensure::waiting, floating, inputs::Job,
+    memory::Vip, names, seen,
+};
+
+/// A load balancer that has just failed is left alone for this long: Octavia may be repairing it,
+/// and a cloud in which every creation fails is not to be kept busy.
+const REST: Duration = Duration::from_mins(1);
+
+/// How the replacement is shown.
+pub(super) fn line(row: &BalancerRow) -> String {
+    format!("delete load balancer {}, which is in {}", row.id, row.provisioning_status)
+}
+
+impl OctaviaBalancers {
+    /// Deletes a failed load balancer, so that the next call creates it anew with its addresses.
+    /// Says why until then.
+    pub(super) async fn repair(
+        &self,
+        row: &BalancerRow,
+        job: &Job<'_>,
+        call: Call,
+    ) -> Result<Progress<LoadBalancer>, CloudError> {
+        self.memory.forget(&row.id);
+        let failed =
+            seen::since(row.updated_at.as_deref().or(row.created_at.as_deref()), clock::wall());
+        let rests = REST.saturating_sub(failed.unwrap_or(REST));
+        if !rests.is_zero() {
+            let children = seen::failed(&self.tree(&row.id, call).await?);
+            let children = match children.as_slice() {
+                [] => String::new(),
+                children => format!(" ({})", children.join(", ")),
+            };
+            let what = format!(
+                "load balancer {} is in {}{children}; it is replaced in {} s",
+                row.id,
+                row.provisioning_status,
+                rests.as_secs()
+            );
+            let error = CloudError::new(ErrorKind::Unavailable, what);
+            return Err(error.about(format!("load balancer {}", row.id)).with_retry_after(rests));
+        }
+        let owner = &job.wanted.front_end.owner;
+        // A floating IP stays when its port goes. By its tags it is found again.
+        for ip in self.floating_of(row, call).await? {
+            let lacks = !names::owner_tags(owner).iter().all(|tag| ip.tags.contains(tag));
+            if lacks && floating::is_ours(&ip, owner) {
+                let tags = floating::tags(&ip.tags, owner);
+                self.neutron.tag_floating_ip(&ip.id, &tags, call).await?;
+            }
+        }
+        if let Some(address) = row.vip_address {
+            let vip = Vip { address, subnet: row.vip_subnet_id.clone() };
+            self.memory.keep_vip(&owner.uid, vip);
+        }
+        self.octavia.delete(&row.id, true, call).await?;
+        Ok(Progress::InProgress(waiting(row, line(row))))
+    }
+}

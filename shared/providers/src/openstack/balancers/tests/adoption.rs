@@ -1,0 +1,195 @@
+//! Load balancers that openstack-cloud-controller-manager has made, and the way back.
+
+use ccm_cloud::{Depth, ErrorKind, LoadBalancer, Progress, Scope, Title, Wanted};
+use serde_json::{Value, json};
+
+use super::rig::{Rig, annotated, changed, owner, wanted};
+use crate::openstack::scripted::uuid;
+
+const NAME: &str = "kube_service_prod_default_web";
+
+/// What openstack-cloud-controller-manager makes of the usual Service: what it is to be, without
+/// UIDs and digest, with its own defaults in what it leaves out.
+async fn made_by_the_other(rig: &Rig, web: &Wanted) -> LoadBalancer {
+    let made = rig.settle(web).await;
+    let mut world = rig.cloud.world.lock();
+    world.octavia.balancers[0]["tags"] = json!([NAME]);
+    for row in &mut world.octavia.listeners {
+        row["tags"] = json!([NAME]);
+    }
+    for row in &mut world.octavia.pools {
+        row["tags"] = json!([]);
+    }
+    world.floating.ips.iter_mut().for_each(|ip| ip["tags"] = json!([]));
+    made
+}
+
+/// Everything but the record of the owner, and what moves with each write.
+fn without_record(rig: &Rig) -> Value {
+    let world = rig.cloud.world.lock();
+    let clean = |rows: &[Value]| -> Vec<Value> {
+        let mut rows = rows.to_vec();
+        for row in &mut rows {
+            for key in ["tags", "updated_at", "revision_number"] {
+                row.as_object_mut().unwrap().remove(key);
+            }
+        }
+        rows
+    };
+    let octavia = &world.octavia;
+    json!([
+        clean(&octavia.balancers),
+        clean(&octavia.listeners),
+        clean(&octavia.pools),
+        clean(&octavia.members),
+        clean(&octavia.monitors),
+        clean(&world.floating.ips),
+    ])
+}
+
+#[tokio::test]
+async fn adoption_changes_only_the_record() {
+    let plain = wanted("web");
+    let udp = changed(&plain, |it| {
+        it.ports = vec![super::port(53, ccm_cloud::Protocol::Udp)];
+        it.affinity = Some(std::time::Duration::from_secs(10_800));
+    });
+    let full =
+        annotated(&annotated(&plain, "enable-health-monitor", "true"), "proxy-protocol", "v1");
+    for web in [plain, udp, full] {
+        let first = Rig::new();
+        let made = made_by_the_other(&first, &web).await;
+        // It knows of no time for UDP.
+        for pool in &mut first.cloud.world.lock().octavia.pools {
+            if !pool["session_persistence"].is_null() {
+                pool["session_persistence"]["persistence_timeout"] = Value::Null;
+            }
+        }
+        let rig = first.restarted();
+        let before = without_record(&rig);
+        rig.writes();
+        let list = rig.list(Scope::All, Depth::Summary).await.load_balancers;
+        assert!(matches!(list[0].title, Title::Adoptable { .. }), "{list:?}");
+        let made_for = list[0].owner.clone().unwrap();
+        assert_eq!((made_for.to_string(), made_for.uid), ("default/web".to_owned(), String::new()));
+        assert_eq!(rig.list(Scope::Cluster, Depth::Summary).await.load_balancers, []);
+
+        let adopting = Wanted { adopt: Some(made.id.clone()), ..web.clone() };
+        let lines = rig.preview(&adopting).await.unwrap();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines.iter().all(|line| line.starts_with("record ")), "{lines:?}");
+        assert_eq!(rig.writes(), [""; 0]);
+        // The first call records the owner with the load balancer, and nothing else.
+        assert!(matches!(rig.ensure(&adopting).await, Ok(Progress::InProgress(_))));
+        assert_eq!(rig.writes(), ["loadbalancer_update"]);
+        let adopted = rig.settle(&adopting).await;
+        assert_eq!(rig.writes(), ["floating_ip_tags_update"]);
+        assert_eq!((adopted.title, adopted.owner), (Title::Ours, Some(owner("web"))));
+        assert_eq!((adopted.id, adopted.ingress), (made.id.clone(), made.ingress));
+        assert_eq!(without_record(&rig), before);
+        let tags = &rig.rows("balancers")[0]["tags"];
+        assert!(tags.as_array().unwrap().contains(&json!(NAME)), "the other one finds it again");
+        // As an ordinary load balancer, by this and another process.
+        for process in [&rig, &rig.restarted()] {
+            process.writes();
+            assert!(matches!(process.ensure(&web).await, Ok(Progress::Done(_))));
+            assert_eq!(process.writes(), [""; 0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_what_was_made_for_the_service_is_adopted() {
+    let rig = Rig::new();
+    let other = "kube_service_prod_default_api";
+    rig.stranger("web's", NAME, &[NAME]);
+    rig.stranger("legacy", "a0123456789abcdef0123456789abcde", &[]);
+    rig.stranger("api's", other, &[other]);
+    rig.stranger("shared", NAME, &[NAME, other]);
+    rig.stranger("theirs", NAME, &[NAME, "kubernetes-cluster-id=c-2", "kubernetes-service-uid=x"]);
+    rig.stranger("person's", "mine", &[]);
+    let adopting = |id: &str| Wanted { adopt: Some(id.to_owned()), ..wanted("web") };
+    for id in ["api's", "shared", "theirs", "person's"] {
+        assert_eq!(rig.ensure(&adopting(id)).await.unwrap_err().kind, ErrorKind::Conflict, "{id}");
+    }
+    assert_eq!(rig.ensure(&adopting("none")).await.unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(rig.writes(), [""; 0]);
+    assert!(rig.preview(&adopting("web's")).await.is_ok());
+    assert!(matches!(rig.ensure(&adopting("web's")).await, Ok(Progress::InProgress(_))));
+    // An owner has one load balancer, not a second one by adoption.
+    let second = rig.ensure(&adopting("legacy")).await.unwrap_err();
+    assert_eq!(second.kind, ErrorKind::Conflict, "{second}");
+}
+
+/// Of what comes later an adopted one keeps what it has.
+#[tokio::test]
+async fn what_is_not_managed_yet_goes_on() {
+    let first = Rig::new();
+    let made = made_by_the_other(&first, &wanted("web")).await;
+    let mut options = first.options.clone();
+    options.balancer.manage_security_groups = true;
+    options.networks.floating_subnet = Some("public-*".to_owned());
+    let rig = Rig {
+        balancers: super::super::OctaviaBalancers::new(
+            &(std::sync::Arc::clone(&first.cloud) as _),
+            options.clone(),
+        ),
+        options,
+        cloud: std::sync::Arc::clone(&first.cloud),
+    };
+    let adopted = rig.settle(&Wanted { adopt: Some(made.id.clone()), ..wanted("web") }).await;
+    assert_eq!(adopted.notes.len(), 2, "{:?}", adopted.notes);
+    let text: String = adopted.notes.iter().map(|note| note.message.as_str()).collect();
+    assert!(text.contains("[LoadBalancer] manage-security-groups"), "{text}");
+    assert!(text.contains("[LoadBalancer] floating-subnet"), "{text}");
+    rig.members_set("web", &made.id, super::members(&[4], &[1])).await;
+    assert_eq!(rig.nodes(), [2, 3, 4]);
+    // A new Service is refused, with all that is wrong.
+    let error = rig.ensure(&wanted("new")).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.message.contains("manage-security-groups"), "{error}");
+    assert!(error.message.contains("floating-subnet-id"), "{error}");
+}
+
+/// A listener with TLS that the other controller has made stays as it is.
+#[tokio::test]
+async fn tls_of_before_stays() {
+    let first = Rig::new();
+    let web = changed(&wanted("web"), |it| it.ports.truncate(1));
+    let made = made_by_the_other(&first, &annotated(&web, "x-forwarded-for", "true")).await;
+    first.cloud.world.lock().octavia.listeners[0]["protocol"] = json!("TERMINATED_HTTPS");
+    let tls = annotated(&web, "default-tls-container-ref", "https://barbican/v1/secrets/x");
+    let tls = annotated(&tls, "x-forwarded-for", "true");
+    let rig = first.restarted();
+    let before = without_record(&rig);
+    let adopted = rig.settle(&Wanted { adopt: Some(made.id), ..tls.clone() }).await;
+    assert_eq!(without_record(&rig), before);
+    assert_eq!(adopted.notes.len(), 1, "{:?}", adopted.notes);
+    // Another port with TLS is not made.
+    let more = changed(&tls, |it| it.ports.push(super::port(8443, ccm_cloud::Protocol::Tcp)));
+    let error = rig.ensure(&more).await.unwrap_err();
+    assert!(error.kind == ErrorKind::Invalid && error.message.contains("tls-container"), "{error}");
+}
+
+/// The other controller finds by name and tag, and compares listeners by their tag.
+#[tokio::test]
+async fn the_way_back_needs_no_change() {
+    let rig = Rig::new();
+    rig.settle(&wanted("web")).await;
+    let row = &rig.rows("balancers")[0];
+    assert_eq!(row["name"], NAME);
+    assert_eq!(row["vip_subnet_id"], uuid(1));
+    for listener in rig.rows("listeners") {
+        assert!(listener["tags"].as_array().unwrap().contains(&json!(NAME)));
+        assert_eq!(listener["allowed_cidrs"], json!(["0.0.0.0/0"]));
+        assert_eq!(listener["connection_limit"], -1);
+    }
+    for (place, pool) in rig.rows("pools").iter().enumerate() {
+        assert_eq!(pool["name"], format!("pool_{place}_{NAME}"));
+    }
+    for member in rig.rows("members") {
+        assert!(member["name"].as_str().unwrap().starts_with("node-"));
+        assert_eq!(member["subnet_id"], uuid(1));
+        assert_eq!(member["monitor_port"], Value::Null);
+    }
+}

@@ -1,0 +1,164 @@
+//! How many requests the work costs.
+
+use ccm_cloud::{Depth, LoadBalancers as _, Progress, Scope, Traffic};
+
+use super::rig::{
+    Rig, annotated, call, change, changed, cluster, gather, member, members, port, wanted,
+};
+
+/// Three ports, twenty members, monitors.
+fn large(name: &str) -> ccm_cloud::Wanted {
+    let web = annotated(&wanted(name), "enable-health-monitor", "true");
+    let mut web = changed(&web, |it| {
+        it.ports = [80, 443, 8443].map(|number| port(number, ccm_cloud::Protocol::Tcp)).to_vec();
+    });
+    web.members.present = (1..=20).map(member).collect();
+    web
+}
+
+/// What there is besides the lookup of versions, which is done once in an hour.
+fn counted(rig: &Rig) -> Vec<&'static str> {
+    let mut all = rig.cloud.operations();
+    all.retain(|operation| *operation != "version_list");
+    all
+}
+
+#[tokio::test]
+async fn a_creation_is_a_lookup_a_post_a_floating_ip_and_its_tags() {
+    let rig = Rig::new();
+    let web = large("web");
+    assert!(matches!(rig.ensure(&web).await, Ok(Progress::InProgress(_))));
+    assert_eq!(
+        counted(&rig),
+        [
+            "floating_ip_create",
+            "floating_ip_tags_update",
+            "loadbalancer_create",
+            "loadbalancer_list",
+        ]
+    );
+    // The list by which the controller waits shows all that it needs: no call follows.
+    let list = rig.list(Scope::Cluster, Depth::Summary).await;
+    let list = match list.load_balancers[0].phase {
+        ccm_cloud::Phase::Ready => list,
+        _ => rig.list(Scope::Cluster, Depth::Summary).await,
+    };
+    let shown = &list.load_balancers[0];
+    assert_eq!(shown.digest, Some(web.front_end.digest));
+    assert_eq!(super::addresses(shown), ["172.24.0.2"]);
+    assert_eq!(rig.rows("members").len(), 60);
+    assert_eq!(rig.rows("monitors").len(), 3);
+    // Six at once cost no more each.
+    let five: Vec<_> = (0..5).map(|number| large(&format!("n{number}"))).collect();
+    rig.cloud.operations();
+    rig.ensure_all(&five).await;
+    assert_eq!(counted(&rig).len(), 20);
+}
+
+#[tokio::test]
+async fn a_deletion_costs_four_calls() {
+    let rig = Rig::new();
+    let all: Vec<_> = (0..6).map(|number| large(&format!("n{number}"))).collect();
+    for wanted in &all {
+        rig.settle(wanted).await;
+    }
+    let unwanted: Vec<_> = all.iter().map(|wanted| rig.unwanted(wanted)).collect();
+    rig.cloud.operations();
+    for answer in gather(rig.balancers.delete(&unwanted, call()), 6).await {
+        assert!(matches!(answer, Ok(Progress::InProgress(_))), "{answer:?}");
+    }
+    let begun = counted(&rig);
+    let ids = unwanted.iter().filter_map(|one| one.known.clone()).collect();
+    while !rig
+        .list(Scope::Ids(std::clone::Clone::clone(&ids)), Depth::Summary)
+        .await
+        .load_balancers
+        .is_empty()
+    {}
+    rig.cloud.operations();
+    for answer in gather(rig.balancers.delete(&unwanted, call()), 6).await {
+        assert!(matches!(answer, Ok(Progress::Done(_))), "{answer:?}");
+    }
+    let ended = counted(&rig);
+    let shared = |calls: &[&str]| calls.iter().filter(|it| **it == "loadbalancer_list").count();
+    assert_eq!((shared(&begun), shared(&ended)), (1, 1), "one look at all of them");
+    assert_eq!(begun.len() + ended.len() - 2, 6 * 4, "{begun:?} {ended:?}");
+    assert!(rig.cloud.world.lock().floating.ips.is_empty());
+}
+
+#[tokio::test]
+async fn a_node_that_joins_costs_a_put_for_each_pool_and_one_read() {
+    let rig = Rig::new();
+    let all: Vec<_> = (0..4).map(|number| large(&format!("n{number}"))).collect();
+    let mut ids = Vec::new();
+    for wanted in &all {
+        ids.push(rig.settle(wanted).await.id);
+    }
+    let held = ids[0].clone();
+    rig.cloud.world.lock().octavia.held.insert(held.clone());
+    let joined: Vec<u8> = (1..=21).collect();
+    let change = |at: usize| change(&all[at], &ids[at], members(&joined, &[]));
+    // One is stuck from the first change on.
+    let changes: Vec<_> = (0..4).map(change).collect();
+    rig.cloud.operations();
+    let (mut calls, mut left) = (Vec::new(), 4);
+    for _ in 0..20 {
+        let answers = gather(rig.balancers.set_members(&changes, call()), 4).await;
+        let done = |it: &Result<Progress<_>, _>| matches!(it, Ok(Progress::Done(_)));
+        left = answers.iter().filter(|answer| !done(answer)).count();
+        calls.extend(counted(&rig));
+        if left == 1 {
+            break;
+        }
+    }
+    assert_eq!(left, 1, "the one that is held delays no other one");
+    let of = |name: &str| calls.iter().filter(|it| **it == name).count();
+    assert_eq!(of("loadbalancer_status_get"), 4, "one read each");
+    assert_eq!(of("loadbalancer_members_update"), 3 * 3 + 1);
+    assert_eq!(calls.len(), 4 + 10 + of("loadbalancer_list"), "and shared lists");
+}
+
+#[tokio::test]
+async fn a_restart_is_one_list_and_nothing_to_do_is_none() {
+    let rig = Rig::new();
+    for number in 0..5 {
+        rig.settle(&large(&format!("n{number}"))).await;
+    }
+    let other = rig.restarted();
+    other.cloud.operations();
+    assert_eq!(other.list(Scope::Cluster, Depth::Summary).await.load_balancers.len(), 5);
+    assert_eq!(other.cloud.operations(), ["loadbalancer_list"]);
+    // An audit in which everything is as it was: a list; a tree for each when it is its turn, and
+    // one look at the floating IPs of all.
+    let list = rig.list(Scope::Cluster, Depth::Members).await;
+    assert!(list.load_balancers.iter().all(|it| it.digest.is_some()));
+    let mut expect = vec!["floating_ip_list", "loadbalancer_list"];
+    expect.extend(["loadbalancer_status_get"; 5]);
+    assert_eq!(rig.cloud.operations(), expect);
+    // A whole comparison writes nothing.
+    for number in 0..5 {
+        assert!(matches!(other.ensure(&large(&format!("n{number}"))).await, Ok(Progress::Done(_))));
+    }
+    assert_eq!(other.writes(), [""; 0]);
+}
+
+/// Octavia shows the port of a check with single members only.
+#[tokio::test]
+async fn a_node_that_joins_is_checked_at_the_health_port() {
+    let rig = Rig::new();
+    let local = changed(&large("web"), |it| {
+        it.traffic = Traffic::Local { health_check_port: 31_999 };
+    });
+    let id = rig.settle(&local).await.id;
+    let kinds = || rig.rows("monitors").iter().map(|it| it["type"].clone()).collect::<Vec<_>>();
+    assert_eq!(kinds(), ["HTTP"; 3]);
+    rig.members_with(&local, &id, members(&(1..=21).collect::<Vec<_>>(), &[])).await;
+    assert_eq!(rig.rows("members").len(), 63);
+    assert!(rig.rows("members").iter().all(|row| row["monitor_port"] == 31_999));
+    // Back: members are checked at their own port again, before the monitor asks there.
+    let done = rig.settle(&large("web")).await;
+    assert_eq!((done.id, kinds()), (id, vec!["TCP".into(); 3]));
+    assert!(rig.rows("members").iter().all(|row| row["monitor_port"].is_null()));
+    let list = rig.balancers.list(&cluster(), Scope::Cluster, Depth::Members, call()).await;
+    assert!(list.unwrap().load_balancers[0].digest.is_some());
+}

@@ -1,0 +1,171 @@
+//! Deletions that meet errors, lost answers, and what others have left.
+
+use ccm_cloud::{CloudError, ErrorKind, Progress};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::rig::{Rig, call, wanted, with};
+use crate::openstack::api::{Api as _, Request, Service};
+
+fn counts(rig: &Rig) -> (usize, usize) {
+    let world = rig.cloud.world.lock();
+    (world.octavia.balancers.len(), world.floating.ips.len())
+}
+
+/// Only what Octavia and Neutron themselves say counts.
+#[tokio::test]
+async fn an_error_is_no_end_and_the_next_call_goes_on() {
+    for operation in [
+        "loadbalancer_list",
+        "floating_ip_list",
+        "floating_ip_delete",
+        "loadbalancer_delete",
+        "loadbalancer_get",
+    ] {
+        for kind in [ErrorKind::Malformed, ErrorKind::Unavailable, ErrorKind::Forbidden] {
+            let rig = Rig::new();
+            let web = wanted("web");
+            rig.settle(&web).await;
+            let unwanted = rig.unwanted(&web);
+            let mut failures = 1;
+            rig.cloud.refuse(move |request| {
+                let fails = request.operation == operation && failures > 0;
+                failures -= u8::from(fails);
+                fails.then(|| CloudError::new(kind, "HTTP 404 without an OpenStack error"))
+            });
+            let mut errors = 0;
+            for _ in 0..10 {
+                match rig.delete(&unwanted).await {
+                    Ok(Progress::Done(_)) => break,
+                    Ok(_) => {}
+                    Err(error) => {
+                        assert_eq!(error.kind, kind);
+                        errors += 1;
+                    }
+                }
+            }
+            assert_eq!((errors, counts(&rig)), (1, (0, 0)), "{operation} {kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_whose_answer_is_lost_has_begun_all_the_same() {
+    for operation in ["floating_ip_delete", "loadbalancer_delete"] {
+        let rig = Rig::new();
+        let web = wanted("web");
+        rig.settle(&web).await;
+        let mut left = 1;
+        rig.cloud.lose_answers(move |request| {
+            let is_lost = request.operation == operation && left > 0;
+            left -= u8::from(is_lost);
+            is_lost
+        });
+        let unwanted = rig.unwanted(&web);
+        assert!(rig.delete(&unwanted).await.unwrap_err().maybe_done);
+        rig.deleted(&unwanted).await;
+        assert_eq!(counts(&rig), (0, 0), "{operation}");
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_being_created_is_deleted_after_that_and_a_failed_one_at_once() {
+    let rig = Rig::new();
+    let web = wanted("web");
+    rig.cloud.world.lock().octavia.holds_all = true;
+    rig.ensure(&web).await.unwrap();
+    let unwanted = rig.unwanted(&web);
+    rig.writes();
+    assert!(matches!(rig.delete(&unwanted).await, Ok(Progress::InProgress(_))));
+    assert_eq!(rig.writes(), [] as [&str; 0]);
+    assert_eq!(counts(&rig), (1, 1));
+    {
+        let mut world = rig.cloud.world.lock();
+        world.octavia.break_down(unwanted.known.as_deref().unwrap());
+        world.octavia.holds_all = false;
+        world.octavia.held.clear();
+    }
+    rig.deleted(&unwanted).await;
+    assert_eq!(counts(&rig), (0, 0));
+    assert!(rig.cloud.world.lock().ports.is_empty());
+}
+
+#[tokio::test]
+async fn without_a_cascade_each_call_deletes_one_child() {
+    let rig = Rig::with(|options| {
+        options.balancer.cascade_delete = false;
+        options.balancer.internal = true;
+        options.networks.subnet_id = Some(crate::openstack::scripted::uuid(1));
+    });
+    let web = wanted("web");
+    rig.settle(&web).await;
+    let (unwanted, mut deletions) = (rig.unwanted(&web), 0);
+    loop {
+        rig.writes();
+        let progress = rig.delete(&unwanted).await.unwrap();
+        let writes = rig.writes();
+        assert!(writes.len() <= 1, "{writes:?}");
+        deletions += writes.len();
+        if matches!(progress, Progress::Done(_)) {
+            break;
+        }
+    }
+    assert_eq!((deletions, counts(&rig)), (2 + 2 + 1, (0, 0)));
+}
+
+/// Deleted by hand, or by an earlier call whose end was not seen.
+#[tokio::test]
+async fn what_is_left_of_a_load_balancer_that_is_gone_goes_as_well() {
+    for is_known in [true, false] {
+        let rig = Rig::new();
+        let web = wanted("web");
+        rig.settle(&web).await;
+        rig.settle(&wanted("api")).await;
+        let mut unwanted = rig.unwanted(&web);
+        let id = unwanted.known.clone().unwrap();
+        let path = format!("/v2.0/lbaas/loadbalancers/{id}?cascade=true");
+        let request = Request::delete(Service::LoadBalancer, "by_hand", &path);
+        assert_eq!(request.method, Method::DELETE);
+        rig.cloud.send(request, call()).await.unwrap();
+        rig.cloud.world.lock().let_go(&id);
+        assert_eq!(counts(&rig), (1, 2));
+        unwanted.known = unwanted.known.filter(|_| is_known);
+        rig.restarted().deleted(&unwanted).await;
+        assert_eq!(counts(&rig), (1, 1), "the other Service keeps its own");
+        assert_ne!(rig.cloud.world.lock().floating.ips[0]["port_id"], Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn another_clusters_load_balancer_is_refused_by_id_and_not_found_by_tags() {
+    let rig = Rig::new();
+    let web = wanted("web");
+    rig.settle(&web).await;
+    let mut foreign = rig.unwanted(&web);
+    foreign.owner.cluster.uid = "c-2".to_owned();
+    let error = rig.delete(&foreign).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+    foreign.known = None;
+    rig.deleted(&foreign).await;
+    assert_eq!(counts(&rig), (1, 1));
+}
+
+#[tokio::test]
+async fn a_floating_ip_of_a_user_stays() {
+    let rig = Rig::new();
+    let web = wanted("web");
+    rig.settle(&web).await;
+    {
+        let mut world = rig.cloud.world.lock();
+        world.floating.ips[0]["description"] = json!("mine");
+        world.floating.ips[0]["tags"] = json!([]);
+    }
+    rig.deleted(&rig.unwanted(&web)).await;
+    assert_eq!(counts(&rig), (0, 1));
+    let keep = with(&web, "loadbalancer.openstack.org/keep-floatingip", "true");
+    rig.cloud.world.lock().floating.ips.clear();
+    rig.settle(&keep).await;
+    rig.deleted(&rig.unwanted(&keep)).await;
+    assert_eq!(counts(&rig), (0, 1));
+    assert_eq!(rig.cloud.world.lock().floating.ips[0]["port_id"], Value::Null);
+}

@@ -1,0 +1,102 @@
+//! Pools and their members, as different versions of Octavia leave them.
+
+use ccm_cloud::{Call, LoadBalancers as _, Member, Members, Progress};
+use serde_json::json;
+
+use super::rig::{Rig, annotated, call, change, gather, member, members, wanted};
+use crate::openstack::{
+    api::{Api as _, Request, Service},
+    scripted::uuid,
+};
+
+/// As version 2.26 leaves the pools of a nested creation.
+#[tokio::test]
+async fn pools_that_stay_pending_are_changed_themselves_first() {
+    let rig = Rig::new();
+    rig.cloud.world.lock().octavia.forgets_nested = true;
+    let web = wanted("web");
+    let id = rig.settle(&web).await.id;
+    rig.writes();
+    rig.members_set("web", &id, members(&[1, 2, 3, 4], &[])).await;
+    let mut expect = ["loadbalancer_members_update"; 4];
+    expect[2..].fill("loadbalancer_pool_update");
+    assert_eq!(rig.writes(), expect);
+    assert_eq!(rig.nodes(), [1, 2, 3, 4]);
+    rig.members_set("web", &id, members(&[1, 2, 3, 4, 5], &[])).await;
+    assert_eq!(rig.writes(), expect[..2], "once is enough");
+
+    // And by a full comparison.
+    let rig = Rig::new();
+    rig.cloud.world.lock().octavia.forgets_nested = true;
+    rig.settle(&web).await;
+    let mut more = annotated(&web, "enable-health-monitor", "true");
+    more.members = members(&[1, 2, 3, 4], &[]);
+    rig.settle(&more).await;
+    assert_eq!(rig.nodes(), [1, 2, 3, 4]);
+    assert_eq!(rig.rows("monitors").len(), 2);
+}
+
+/// Two nodes with one address: Octavia would be stuck for good.
+#[tokio::test]
+async fn an_address_of_two_nodes_is_one_member() {
+    let rig = Rig::new();
+    let twin = Member { node: "node-00009".to_owned(), ..member(2) };
+    let mut web = wanted("web");
+    web.members = Members { present: [member(1), member(2), twin].into(), ..Members::default() };
+    let id = rig.settle(&web).await.id;
+    assert_eq!(rig.nodes(), [1, 2]);
+    rig.members_with(&web, &id, web.members.clone()).await;
+    assert_eq!(rig.nodes(), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_stranger_stays_as_it_is() {
+    let rig = Rig::new();
+    let id = rig.settle(&wanted("web")).await.id;
+    {
+        let mut world = rig.cloud.world.lock();
+        let mut stranger = world.octavia.members[0].clone();
+        stranger["id"] = json!(uuid(4));
+        stranger["name"] = json!("node-00099");
+        stranger["address"] = json!("10.8.250.9");
+        stranger["weight"] = json!(7);
+        world.octavia.members.push(stranger);
+    }
+    rig.members_set("web", &id, members(&[1], &[2, 3])).await;
+    let rows = rig.rows("members");
+    let stranger = rows.iter().find(|row| row["name"] == "node-00099").unwrap();
+    assert_eq!(stranger["weight"], 7);
+    assert_eq!(rows.len(), 3, "one member in each pool, and the stranger");
+}
+
+#[tokio::test]
+async fn one_that_is_held_delays_no_other() {
+    let rig = Rig::new();
+    let (mut changes, new) = (Vec::new(), members(&[1, 2, 3, 4], &[]));
+    for name in ["a", "b", "c"] {
+        let wanted = wanted(name);
+        let id = rig.settle(&wanted).await.id;
+        changes.push(change(&wanted, &id, new.clone()));
+    }
+    // Something else changes the first one, without end.
+    rig.cloud.world.lock().octavia.held.insert(changes[0].id.clone());
+    let path = format!("/v2.0/lbaas/loadbalancers/{}", changes[0].id);
+    let body = json!({ "loadbalancer": { "description": "x" } });
+    let request = Request::put(Service::LoadBalancer, "by_hand", &path, body);
+    rig.cloud.send(request, call()).await.unwrap();
+    let done = async |call: Call| {
+        let answers = gather(rig.balancers.set_members(&changes, call), 3).await;
+        answers
+            .into_iter()
+            .map(|answer| matches!(answer, Ok(Progress::Done(_))))
+            .collect::<Vec<_>>()
+    };
+    let mut calls = 1;
+    while done(call()).await != [false, true, true] {
+        calls += 1;
+        assert!(calls < 12, "the others are not done");
+    }
+    let rows = rig.rows("members");
+    let of = |at: usize| rows.iter().filter(|row| row["_balancer"] == *changes[at].id).count();
+    assert_eq!((of(0), of(1), of(2)), (6, 8, 8));
+}

@@ -1,0 +1,98 @@
+//! Makes one change.
+
+use ccm_cloud::{Call, CloudError, ErrorKind, Owner};
+
+use super::{
+    super::{lbaas::BalancerRow, network::FloatingIp},
+    OctaviaBalancers,
+    blame::{About, blamed},
+    diff::{Act, Step},
+    floating,
+    inputs::Job,
+};
+
+impl OctaviaBalancers {
+    /// Makes a change of an existing load balancer.
+    pub(super) async fn make(
+        &self,
+        row: &BalancerRow,
+        job: &Job<'_>,
+        step: Step,
+        call: Call,
+    ) -> Result<(), CloudError> {
+        let octavia = &self.octavia;
+        let about = match &step.act {
+            Act::Floating(_) => About::FloatingIp,
+            _ => About::LoadBalancer,
+        };
+        let is_floating = about == About::FloatingIp;
+        if !is_floating {
+            self.memory.forget_pools(&row.id);
+        }
+        if step.act.changes_configuration() && !matches!(step.act, Act::Balancer(_)) {
+            self.memory.touch(&row.id);
+        }
+        let made = match step.act {
+            Act::Create(child, mut body) => {
+                if child == super::super::lbaas::Child::Listener {
+                    body["loadbalancer_id"] = row.id.clone().into();
+                }
+                octavia.create_child(child, body, call).await.map(drop)
+            }
+            Act::Update(child, id, body) => octavia.update_child(child, &id, body, call).await,
+            Act::Delete(child, id) => octavia.delete_child(child, &id, call).await.map(drop),
+            Act::Members { pool, members } => octavia.set_members(&pool, members, call).await,
+            Act::Balancer(body) => octavia.update(&row.id, body, call).await,
+            Act::Floating(act) => {
+                let owner = &job.wanted.front_end.owner;
+                self.make_floating(act, owner, row.vip_port_id.as_deref(), call).await.map(drop)
+            }
+            Act::Later => {
+                let what = format!("{}: an earlier change comes first", step.line);
+                Err(CloudError::new(ErrorKind::Busy, what))
+            }
+        };
+        made.map_err(|error| blamed(error, about, &job.settings))
+    }
+
+    /// Makes a change of a floating IP. Returns the one that stands for the virtual address now.
+    pub(super) async fn make_floating(
+        &self,
+        act: floating::Act,
+        owner: &Owner,
+        port: Option<&str>,
+        call: Call,
+    ) -> Result<Option<FloatingIp>, CloudError> {
+        let neutron = &self.neutron;
+        match act {
+            floating::Act::Create(mut body) => {
+                if let Some(port) = port {
+                    body["port_id"] = port.into();
+                }
+                let made = neutron.create_floating_ip(body, call).await?;
+                let tags = floating::tags(&made.tags, owner);
+                neutron.tag_floating_ip(&made.id, &tags, call).await?;
+                Ok(Some(made))
+            }
+            floating::Act::Attach(ip) => {
+                let attached = neutron.update_floating_ip(&ip, port, call).await?;
+                attached.map(Some).ok_or_else(|| {
+                    let what = format!("floating IP {} was deleted meanwhile", ip.address);
+                    CloudError::new(ErrorKind::Busy, what).about(format!("address {}", ip.address))
+                })
+            }
+            floating::Act::Detach(ip) => {
+                neutron.update_floating_ip(&ip, None, call).await?;
+                Ok(None)
+            }
+            floating::Act::Release(id) => {
+                neutron.delete_floating_ip(&id, call).await?;
+                Ok(None)
+            }
+            floating::Act::Tag(id, tags) => {
+                neutron.tag_floating_ip(&id, &tags, call).await?;
+                Ok(None)
+            }
+        }
+    }
+}

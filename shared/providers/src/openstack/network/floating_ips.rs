@@ -1,0 +1,146 @@
+//! Floating IPs: the public addresses of load balancers.
+
+use std::net::IpAddr;
+
+use ccm_cloud::{Call, CloudError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        api::{Request, Service},
+        lbaas::Deletion,
+        text::{paths, query},
+    },
+    Neutron, read, readable,
+};
+
+const FIELDS: &str = "fields=id&fields=floating_ip_address&fields=fixed_ip_address&fields=port_id\
+                      &fields=floating_network_id&fields=description&fields=tags\
+                      &fields=revision_number";
+
+/// A floating IP.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct FloatingIp {
+    pub(crate) id: String,
+    #[serde(rename = "floating_ip_address")]
+    pub(crate) address: IpAddr,
+    /// The address of the port that it stands for.
+    #[serde(default, rename = "fixed_ip_address")]
+    pub(crate) fixed_address: Option<IpAddr>,
+    /// The port that it stands for; `None` if it is free.
+    pub(crate) port_id: Option<String>,
+    pub(crate) floating_network_id: String,
+    #[serde(default)]
+    pub(crate) description: String,
+    #[serde(default)]
+    pub(crate) tags: Vec<String>,
+    /// Changes with every write, where Neutron has the extension for it.
+    #[serde(default, rename = "revision_number")]
+    pub(crate) revision: Option<u64>,
+}
+
+/// Which floating IPs to list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FloatingIps<'a> {
+    /// Those of these ports.
+    Ports(&'a [String]),
+    /// The one with this address.
+    Address(IpAddr),
+    /// Those with all of these tags.
+    Tags(&'a [&'a str]),
+}
+
+#[derive(Deserialize)]
+struct OneFloatingIp {
+    floatingip: FloatingIp,
+}
+
+impl Neutron {
+    /// Lists floating IPs. One that cannot be parsed is an error.
+    pub(crate) async fn floating_ips(
+        &self,
+        which: FloatingIps<'_>,
+        call: Call,
+    ) -> Result<Vec<FloatingIp>, CloudError> {
+        let base = format!("/floatingips?{FIELDS}");
+        let parts = match which {
+            FloatingIps::Ports(ids) => paths(&base, "port_id", ids.iter().map(String::as_str)),
+            FloatingIps::Address(address) => {
+                vec![format!("{base}&floating_ip_address={}", query(&address.to_string()))]
+            }
+            // Neutron takes the tags that must all be there in one value.
+            FloatingIps::Tags(tags) => vec![format!("{base}&tags={}", query(&tags.join(",")))],
+        };
+        readable("floating IP", &self.entries_of("floatingips", parts, call).await?)
+    }
+
+    /// Makes a floating IP. After an error that may have taken effect, first look for what it
+    /// may have made.
+    pub(crate) async fn create_floating_ip(
+        &self,
+        body: Value,
+        call: Call,
+    ) -> Result<FloatingIp, CloudError> {
+        let (operation, body) = ("floating_ip_create", json!({ "floatingip": body }));
+        let request = Request::post(Service::Network, operation, "/floatingips", body);
+        let answer = self.api.send(request, call).await?;
+        if answer.status == 404 {
+            return Err(answer.missing(operation));
+        }
+        read(operation, &answer)
+            .map(|OneFloatingIp { floatingip }| floatingip)
+            // It is there, whatever is wrong with the answer.
+            .map_err(CloudError::that_may_be_done)
+    }
+
+    /// Lets a floating IP, of this revision if it has any, stand for this port, or for none;
+    /// `None` if Neutron itself says that it does not exist.
+    pub(crate) async fn update_floating_ip(
+        &self,
+        ip: &FloatingIp,
+        port: Option<&str>,
+        call: Call,
+    ) -> Result<Option<FloatingIp>, CloudError> {
+        let (operation, path) = ("floating_ip_update", format!("/floatingips/{}", ip.id));
+        let body = json!({ "floatingip": { "port_id": port } });
+        let request = Request::put(Service::Network, operation, &path, body);
+        let answer = self.api.send(request.at_revision(ip.revision), call).await?;
+        match answer.status {
+            // The port may be what is missing.
+            404 if !String::from_utf8_lossy(&answer.body).contains(&ip.id) => {
+                Err(answer.missing(operation))
+            }
+            404 => Ok(None),
+            _ => read(operation, &answer).map(|OneFloatingIp { floatingip }| Some(floatingip)),
+        }
+    }
+
+    /// Deletes a floating IP.
+    pub(crate) async fn delete_floating_ip(
+        &self,
+        id: &str,
+        call: Call,
+    ) -> Result<Deletion, CloudError> {
+        let (operation, path) = ("floating_ip_delete", format!("/floatingips/{id}"));
+        let request = Request::delete(Service::Network, operation, &path);
+        Ok(Deletion::of(&self.api.send(request, call).await?))
+    }
+
+    /// Replaces all tags of a floating IP.
+    pub(crate) async fn tag_floating_ip(
+        &self,
+        id: &str,
+        tags: &[String],
+        call: Call,
+    ) -> Result<(), CloudError> {
+        let (operation, path) = ("floating_ip_tags_update", format!("/floatingips/{id}/tags"));
+        let body = json!({ "tags": tags });
+        let request = Request::put(Service::Network, operation, &path, body);
+        let answer = self.api.send(request, call).await?;
+        if answer.status == 404 {
+            return Err(answer.missing(operation));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! Where virtual addresses can be: subnets, external networks, and the places of ports.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use ccm_cloud::{Call, CloudError};
+use serde::Deserialize;
+
+use super::{
+    super::{
+        api::{Request, Service},
+        text::query,
+    },
+    Neutron, read, readable,
+};
+
+const SUBNET_FIELDS: &str = "fields=id&fields=name&fields=network_id&fields=ip_version\
+                             &fields=cidr&fields=tags";
+const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=device_owner&fields=network_id\
+                           &fields=fixed_ips";
+
+/// A subnet.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Subnet {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) name: String,
+    pub(crate) network_id: String,
+    /// 4 or 6.
+    pub(crate) ip_version: u8,
+    /// Its addresses, as Neutron spells them.
+    pub(crate) cidr: String,
+    #[serde(default)]
+    pub(crate) tags: Vec<String>,
+}
+
+/// A network with floating IPs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct ExternalNetwork {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) name: String,
+    /// The IDs of all its subnets, those that the project may not see included.
+    #[serde(default)]
+    pub(crate) subnets: Vec<String>,
+}
+
+/// A port and the subnets of its addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct PlacedPort {
+    pub(crate) id: String,
+    /// The server, router or load balancer that it belongs to; may be empty.
+    #[serde(default)]
+    pub(crate) device_id: String,
+    /// The kind of that: `compute:zone-1`, `Octavia`.
+    #[serde(default)]
+    pub(crate) device_owner: String,
+    pub(crate) network_id: String,
+    #[serde(default)]
+    pub(crate) fixed_ips: Vec<PlacedAddress>,
+}
+
+/// An address in its subnet.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct PlacedAddress {
+    pub(crate) ip_address: IpAddr,
+    pub(crate) subnet_id: String,
+}
+
+#[derive(Deserialize)]
+struct OneSubnet {
+    subnet: Subnet,
+}
+
+impl Neutron {
+    /// The subnet of this ID; `None` if Neutron itself says that the project has none.
+    pub(crate) async fn subnet(&self, id: &str, call: Call) -> Result<Option<Subnet>, CloudError> {
+        let (operation, path) = ("subnet_get", format!("/subnets/{}?{SUBNET_FIELDS}", query(id)));
+        let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;
+        if answer.status == 404 {
+            return Ok(None);
+        }
+        read(operation, &answer).map(|OneSubnet { subnet }| Some(subnet))
+    }
+
+    /// The subnets of a network, as far as the project may see them.
+    pub(crate) async fn subnets_of(
+        &self,
+        network: &str,
+        call: Call,
+    ) -> Result<Vec<Subnet>, CloudError> {
+        let ids = std::iter::once(network);
+        let entries = self.entries("subnets", SUBNET_FIELDS, "network_id", ids, call).await?;
+        readable("subnet", &entries)
+    }
+
+    /// The external networks that the project may use, in Neutron's order.
+    pub(crate) async fn external_networks(
+        &self,
+        call: Call,
+    ) -> Result<Vec<ExternalNetwork>, CloudError> {
+        let path = "/networks?fields=id&fields=name&fields=subnets&router%3Aexternal=true";
+        readable("network", &self.entries_of("networks", vec![path.to_owned()], call).await?)
+    }
+
+    /// The ports with one of these addresses, in whatever network.
+    pub(crate) async fn ports_of_addresses(
+        &self,
+        addresses: &BTreeSet<IpAddr>,
+        call: Call,
+    ) -> Result<Vec<PlacedPort>, CloudError> {
+        let values: Vec<_> = addresses.iter().map(|ip| format!("ip_address={ip}")).collect();
+        let values = values.iter().map(String::as_str);
+        let entries = self.entries("ports", PORT_FIELDS, "fixed_ips", values, call).await?;
+        readable("port", &entries)
+    }
+}
