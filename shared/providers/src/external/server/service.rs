@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::timeout_at;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
-use super::snapshots::Snapshots;
+use super::{items::offered, snapshots::Snapshots};
 use crate::external::{
     MAX_BATCH, PROTOCOL_REVISION,
     answers::flowing,
@@ -107,13 +107,7 @@ impl InstancesService {
     }
 
     fn instances(&self) -> Result<Arc<dyn Instances>, CloudError> {
-        let none = || {
-            CloudError::new(
-                ErrorKind::Unsupported,
-                format!("the provider {:?} does not offer instances", self.cloud.name()),
-            )
-        };
-        self.cloud.instances()?.ok_or_else(none)
+        offered(&*self.cloud, Capability::Instances, self.cloud.instances())
     }
 }
 

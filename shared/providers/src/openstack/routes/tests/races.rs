@@ -48,7 +48,7 @@ async fn a_write_between_our_look_and_our_write_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_next_hop_that_somebody_else_adds_meanwhile_wins() {
+async fn a_next_hop_that_another_client_adds_meanwhile_wins() {
     let rig = Rig::new(3);
     rig.list().await;
     let other = json!({ "destination": network(1).to_string(), "nexthop": "10.0.0.77" });
