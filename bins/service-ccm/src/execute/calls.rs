@@ -414,7 +414,7 @@ impl Lanes {
             });
             wait
         });
-        // Somebody else's change is no failure.
+        // Another client's change is no failure.
         if error.kind != ErrorKind::Busy {
             self.handles.reports.failed(service, call, &asked.due.members, &error, pace);
         }

@@ -36,8 +36,8 @@ impl Cloud for Changing {
     }
 }
 
-/// How long a process goes on after its settings have changed, and are taken back and changed
-/// again after so many seconds.
+/// How long a process goes on after its settings have changed. `back`: the seconds after which they
+/// are changed back, and changed again.
 async fn goes_on(leads: bool, back: Option<(u64, u64)>) -> u64 {
     let cloud = Changing(watch::Sender::new(false));
     let begin = Instant::now();

@@ -108,7 +108,7 @@ fn a_table_from_before_the_end_of_a_node_says_nothing_about_its_route() {
 }
 
 #[test]
-fn a_block_with_a_foreign_route_is_given_to_nobody() {
+fn a_block_with_a_foreign_route_is_given_to_no_node() {
     let mut allocator = with_routes(&[]);
     // A route to more than a block is no obstacle: that to the block is more specific.
     allocator.routes_are([net("10.10.0.128/25"), net("10.10.0.0/23"), net("0.0.0.0/0")], NOW);
