@@ -115,7 +115,7 @@ pub async fn is_found<R: Debug + PartialEq, W: Copy>(
 /// A test for each variant: of the histories that `play` plays, one breaks the rule.
 #[macro_export]
 macro_rules! variants {
-    ($histories:expr, $play:path; $($name:ident: $variant:expr => $rule:expr,)*) => {$(
+    ($histories:expr, $play:path; $(fn $name:ident: $variant:expr => $rule:expr,)*) => {$(
         #[tokio::test(start_paused = true)]
         async fn $name() {
             $crate::variants::is_found($histories, $variant, $rule, $play).await;

@@ -21,21 +21,21 @@ const EVERY_NETWORK: &[&str] = &["--cluster-cidr=0.0.0.0/0,fd00:120::/48"];
 
 variants! {
     SEARCHED, play;
-    a_missing_brake: Variant::with(&["--route-loss=100%"]) => Rule::Loss,
-    a_brake_that_a_new_leader_forgets: Variant::forgetful() => Rule::Loss,
-    routes_outside_of_the_cluster_cidrs: Variant::with(EVERY_NETWORK) => Rule::Foreign,
-    routes_of_another_cluster: Variant::without(Owner) => Rule::Foreign,
-    unknown_targets_that_are_not_looked_up: Variant::without(Look) => Rule::Foreign,
-    unknown_targets_that_are_looked_up_once: Variant::without(SecondLook) => Rule::Proof,
-    a_cloud_that_is_believed_whatever_it_says: Variant::without(Witnesses) => Rule::Proof,
-    a_change_before_the_answer_to_the_last_one: Variant::without(InFlight) => Rule::Overlap,
-    calls_side_by_side_where_versions_are_compared: Variant::without(Versions) => Rule::Version,
-    a_deletion_and_a_creation_in_place_of_a_replacement: Variant::without(Replace) => Rule::Gap,
-    the_old_target_goes_before_the_new_one_is_there: Variant::without(NewFirst) => Rule::Gap,
-    a_table_that_is_listed_once: Variant::without(Audit) => Rule::Converges,
-    a_failure_that_is_taken_for_success: Variant::without(Failures) => Rule::Available,
-    defects_that_are_not_seen: Variant::without(Defects) => Rule::Available,
-    duplicates_that_are_not_seen: Variant::without(Duplicates) => Rule::Converges,
+    fn a_missing_brake: Variant::with(&["--route-loss=100%"]) => Rule::Loss,
+    fn a_brake_that_a_new_leader_forgets: Variant::forgetful() => Rule::Loss,
+    fn routes_outside_of_the_cluster_cidrs: Variant::with(EVERY_NETWORK) => Rule::Foreign,
+    fn routes_of_another_cluster: Variant::without(Owner) => Rule::Foreign,
+    fn unknown_targets_that_are_not_looked_up: Variant::without(Look) => Rule::Foreign,
+    fn unknown_targets_that_are_looked_up_once: Variant::without(SecondLook) => Rule::Proof,
+    fn a_cloud_that_is_believed_whatever_it_says: Variant::without(Witnesses) => Rule::Proof,
+    fn a_change_before_the_answer_to_the_last_one: Variant::without(InFlight) => Rule::Overlap,
+    fn calls_side_by_side_where_versions_are_compared: Variant::without(Versions) => Rule::Version,
+    fn a_deletion_and_a_creation_in_place_of_a_replacement: Variant::without(Replace) => Rule::Gap,
+    fn the_old_target_goes_before_the_new_one_is_there: Variant::without(NewFirst) => Rule::Gap,
+    fn a_table_that_is_listed_once: Variant::without(Audit) => Rule::Converges,
+    fn a_failure_that_is_taken_for_success: Variant::without(Failures) => Rule::Available,
+    fn defects_that_are_not_seen: Variant::without(Defects) => Rule::Available,
+    fn duplicates_that_are_not_seen: Variant::without(Duplicates) => Rule::Converges,
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,19 +17,19 @@ const OTHER_CLASS: &[&str] = &["--load-balancer-classes=example.com/other"];
 
 variants! {
     HISTORIES, play;
-    a_missing_brake: Variant::with(NO_BRAKE) => Rule::Loss,
-    a_brake_that_a_new_leader_forgets: Variant::forgetful() => Rule::Loss,
-    unknown_members_that_leave: Variant::without(UnknownMembersStay) => Rule::Loss,
-    a_finalizer_that_comes_too_late: Variant::without(FinalizerFirst) => Rule::Protected,
-    a_finalizer_that_goes_too_soon: Variant::without(ProofOfAbsence) => Rule::Released,
-    ownership_by_name: Variant::without(OwnershipByUid) => Rule::Foreign,
-    a_class_that_is_served_by_mistake: Variant::with(OTHER_CLASS) => Rule::OtherClass,
-    a_digest_in_place_of_a_look: Variant::without(LookAtConfiguration) => Rule::Converges,
-    annotations_in_place_of_a_list: Variant::without(Lists) => Rule::Converges,
-    duplicates_that_are_not_seen: Variant::without(Duplicates) => Rule::Converges,
-    the_wrong_one_of_two: Variant::without(AddressOfDuplicates) => Rule::Address,
-    work_that_is_not_polled: Variant::without(Poll) => Rule::Converges,
-    orphans_that_are_not_reported: Variant::without(Orphans) => Rule::Reported,
+    fn a_missing_brake: Variant::with(NO_BRAKE) => Rule::Loss,
+    fn a_brake_that_a_new_leader_forgets: Variant::forgetful() => Rule::Loss,
+    fn unknown_members_that_leave: Variant::without(UnknownMembersStay) => Rule::Loss,
+    fn a_finalizer_that_comes_too_late: Variant::without(FinalizerFirst) => Rule::Protected,
+    fn a_finalizer_that_goes_too_soon: Variant::without(ProofOfAbsence) => Rule::Released,
+    fn ownership_by_name: Variant::without(OwnershipByUid) => Rule::Foreign,
+    fn a_class_that_is_served_by_mistake: Variant::with(OTHER_CLASS) => Rule::OtherClass,
+    fn a_digest_in_place_of_a_look: Variant::without(LookAtConfiguration) => Rule::Converges,
+    fn annotations_in_place_of_a_list: Variant::without(Lists) => Rule::Converges,
+    fn duplicates_that_are_not_seen: Variant::without(Duplicates) => Rule::Converges,
+    fn the_wrong_one_of_two: Variant::without(AddressOfDuplicates) => Rule::Address,
+    fn work_that_is_not_polled: Variant::without(Poll) => Rule::Converges,
+    fn orphans_that_are_not_reported: Variant::without(Orphans) => Rule::Reported,
 }
 
 /// The brake stops members before the last one, so it is taken out as well.

@@ -1,8 +1,8 @@
 //! The items of a call, and their answers one by one.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
-use ccm_cloud::{Answers, Call, Capability, Cloud, CloudError, ErrorKind};
+use ccm_cloud::{Answers, Call, CloudError, ErrorKind};
 use futures::{StreamExt as _, stream::BoxStream};
 use tokio::time::timeout_at;
 use tonic::Status;
@@ -12,19 +12,6 @@ use crate::external::{MAX_BATCH, status::to_status};
 
 /// A stream of answers.
 pub(super) type Items<I> = BoxStream<'static, Result<I, Status>>;
-
-/// A capability as the cloud has returned it, or the error that it does not offer it.
-pub(super) fn offered<C: ?Sized>(
-    cloud: &dyn Cloud,
-    what: Capability,
-    found: Result<Option<Arc<C>>, CloudError>,
-) -> Result<Arc<C>, CloudError> {
-    let none = || {
-        let what = format!("the provider {:?} does not offer {what}", cloud.name());
-        CloudError::new(ErrorKind::Unsupported, what)
-    };
-    found?.ok_or_else(none)
-}
 
 /// The items of a request, read all or none.
 pub(super) fn read<W, T>(

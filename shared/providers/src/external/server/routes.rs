@@ -9,8 +9,8 @@ use futures::StreamExt as _;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::{
-    items::{Items, offered, pass_on, place, read},
-    service::{terms, within},
+    items::{Items, pass_on, place, read},
+    service::{offered, terms, within},
     snapshots::Snapshots,
 };
 use crate::external::{
