@@ -174,7 +174,7 @@ impl Membership {
             .into_iter()
             .partition(|node| find(known, node).is_some());
         self.away = away;
-        // When one of them leaves again, that counts anew.
+        // When one of them leaves again, that counts as well.
         for node in back {
             self.brake.release(&node);
         }

@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Time limit for the probe of the cloud.
 const PROBE: Duration = Duration::from_secs(10);
 /// The longest time for which a leader goes on with an outdated configuration of the cloud, the
-/// shortest being two thirds of it: a standby ends and is started anew within this time.
+/// shortest being two thirds of it: a standby ends and is restarted within this time.
 const HANDOVER: Duration = Duration::from_secs(90);
 
 /// The provider's build context, without the gate and the metrics of a running process.
@@ -199,7 +199,7 @@ pub(super) async fn outdated(cloud: &dyn Cloud, leads: impl Fn() -> bool) {
     loop {
         let settings = cloud.outdated().await;
         if !leads() {
-            tracing::info!(settings, "ends, to begin anew with the changed cloud configuration");
+            tracing::info!(settings, "ends, to restart with the changed cloud configuration");
             return;
         }
         let wait = jittered(HANDOVER, 2.0 / 3.0..1.0);
