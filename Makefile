@@ -6,11 +6,15 @@ CARGO ?= cargo
 PROGRAMS = $(CARGO) build --locked --bins --test house
 TEST = $(CARGO) test --locked
 # The programs as they are shipped: one static file each, which runs in an empty image and
-# shares no library's pages. All controllers of bins/, each with all providers.
+# shares no library's pages. All controllers of bins/, each with all providers. Packed relocations
+# are 7 KB instead of 0.56 MB that each start would read; the code that applies them comes with
+# glibc 2.36 or newer.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 DIST = target/$(HOST)/dist
-BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --locked --profile dist \
-  --target $(HOST) $(addprefix -p ,$(notdir $(wildcard bins/*-ccm)))
+CONTROLLERS = $(notdir $(wildcard bins/*-ccm))
+BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs" \
+  $(CARGO) build --locked --profile dist --target $(HOST) $(addprefix -p ,$(CONTROLLERS)) && \
+  for program in $(CONTROLLERS); do $(DIST)/$$program --version || exit 1; done
 # Which releases of OpenStack: debian (old) or pypi (current).
 FLAVOUR ?= debian
 # Which machines: empty for all of them, short for those of a minute.

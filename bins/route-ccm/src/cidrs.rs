@@ -34,6 +34,7 @@ use std::{
 use ccm_base::{At, Backoff, clock::Timeline};
 use ccm_cloud::Cloud;
 use ccm_controller::{
+    lookups::SizedLookups,
     passes::Passes,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
     writer::Writer,
@@ -93,6 +94,7 @@ pub(crate) struct Cidrs {
     routes: Option<(Arc<Observer>, Passes)>,
     /// The nodes whose condition may have to be written.
     conditions: WorkQueue<Name>,
+    lookups: SizedLookups,
     reports: Arc<RouteReports>,
     plans: Plans,
     settings: watch::Receiver<Arc<RouteSettings>>,
@@ -155,6 +157,7 @@ impl Cidrs {
             left: Notify::new(),
             routes,
             conditions,
+            lookups: SizedLookups::new(Arc::clone(&context.cloud), lookups::BATCH),
             reports,
             plans: context.plans.clone(),
             settings: context.settings.clone(),

@@ -48,9 +48,10 @@ impl Pass for Controller {
         }
         let next = self.plan(now);
         let conditions = self.handles.due_conditions();
-        self.published.conditions(&self.handles.plans, &conditions);
-        if !self.handles.plans.is_observing() {
-            self.handles.queue_conditions(conditions);
+        // A leader's are written by then: the next plan may be a minute away.
+        match self.handles.plans.is_observing() {
+            true => self.published.conditions(&self.handles.plans, &conditions),
+            false => self.handles.queue_conditions(conditions),
         }
         let state = self.handles.state.lock();
         if let Some(cidrs) = &self.handles.cidrs {
@@ -93,9 +94,10 @@ impl Controller {
         let handles = self.handles.clone();
         let traits = handles.routes().map(|routes| routes.traits()).unwrap_or_default();
         let settings = handles.settings.borrow().clone();
-        let changed = handles.observer.take_changed();
-        let mut state = handles.state.lock();
-        let state = &mut *state;
+        let (changed, is_observing) =
+            (handles.observer.take_changed(), handles.plans.is_observing());
+        let mut known = handles.state.lock();
+        let state = &mut *known;
         let table = state.table.as_ref()?;
         let nodes = handles.observer.nodes();
         state.planner.node_changed(changed.into_iter());
@@ -110,22 +112,27 @@ impl Controller {
                 former,
                 budget: settings.budget(),
                 approval: self.approval.as_ref(),
+                sendable: if is_observing { usize::MAX } else { state.planner.sendable(&traits) },
             };
             state.planner.plan(now, &view)
         });
-        state.planned(now, &mut plan);
+        let completed = state.planned(now, &mut plan);
         self.published.routes(&handles.plans, &plan.changes);
-        if !handles.plans.is_observing() {
+        if !is_observing {
             // Before the deletions: the next leader is to know of them even if this one dies.
             self.handover.deleted(state.planner.window());
         }
         // A question changes nothing: an observer asks, too.
         let mut jobs: Vec<Job> = state.question(&plan).into_iter().collect();
-        if !handles.plans.is_observing() {
+        if !is_observing {
             jobs.extend(state.calls(&plan, &traits, self.jobs.capacity().saturating_sub(2)));
         }
+        drop(known);
         for job in jobs {
             self.send(job);
+        }
+        for name in &completed {
+            handles.completed(name);
         }
         self.report(&plan);
         let approvals = (plan.counts.held > 0).then_some(now + APPROVALS);

@@ -5,6 +5,7 @@ pub(crate) mod page;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use ccm_base::clock;
 use ccm_cloud::{
     AppliedChange, Call, CloudError, ErrorKind, RouteChange, RouteTarget, Routes, TargetState,
 };
@@ -208,11 +209,26 @@ impl Handles {
                 self.reports.failed(planned, node.as_deref(), error);
             }
         }
+        if let Some(name) = node.filter(|_| is_complete) {
+            self.completed(name);
+        }
         let has_failed = answer.as_ref().is_err_and(|error| !is_conflict(error));
         if let Some(name) = node
             && (is_complete || has_failed)
         {
             self.conditions.add(Name::clone(name), Priority::Urgent);
+        }
+    }
+}
+
+impl Handles {
+    /// A node has all its routes: how long it took, if that is new.
+    pub(crate) fn completed(&self, name: &Name) {
+        let Some(node) = self.observer.store.get(name) else { return };
+        if self.state.lock().completes(&node)
+            && let Some(age) = node.age(clock::wall())
+        {
+            self.metrics.completed(age);
         }
     }
 }

@@ -36,7 +36,10 @@ mod state;
 
 use std::sync::Arc;
 
-use ccm_base::{LogThrottle, clock::Timeline};
+use ccm_base::{
+    LogThrottle,
+    clock::{self, Timeline},
+};
 use ccm_cloud::{Cloud, CloudError, ClusterId, ErrorKind, Routes};
 use ccm_controller::{
     cluster, own_node,
@@ -140,7 +143,11 @@ impl Handles {
             has_routes,
             cidrs,
             observer,
-            state: Arc::new(Mutex::new(State::new(timeline.now(), Planner::default()))),
+            state: Arc::new(Mutex::new(State::new(
+                timeline.now(),
+                clock::wall().as_second(),
+                Planner::default(),
+            ))),
             passes,
             conditions,
             reports,
@@ -249,7 +256,8 @@ impl Program for RouteCcm {
         }
         handles.health.pass("not listed yet");
         let now = handles.timeline.now();
-        *handles.state.lock() = State::new(now, Planner::resume(now, left.deleted));
+        *handles.state.lock() =
+            State::new(now, clock::wall().as_second(), Planner::resume(now, left.deleted));
         let (jobs, received) = mpsc::channel(JOBS);
         tasks.spawn("calls", execute::run(handles.clone(), received, token.clone()));
         let controller = Controller::new(handles, jobs, lease, handover);

@@ -118,7 +118,8 @@ metrics! {
         [ALPHA] ccm_route_changes_held => held: Gauge;
         /// Lists of the route table, by result
         [ALPHA] ccm_route_lists { result } => lists: Family<Counter, Result<(), ErrorKind>>, begin [Ok(())];
-        /// Time from the creation of a node to the moment when all its routes are there, of nodes created while this process leads
+        /// Time from the creation of a node to the moment when all its routes are there for the first time, of nodes created while
+        /// this process leads
         [ALPHA] ccm_route_time_to_routes_seconds => to_routes: Histogram, bounds TO_ROUTES;
         /// Writes of the condition NetworkUnavailable, by result at the API server
         [ALPHA] ccm_route_condition_writes { result } => writes: Family<Counter, Result<(), ApiReason>>, begin [Ok(())];

@@ -46,6 +46,10 @@ use self::{
     wanted::{NodeView, Problem, wanted},
 };
 
+/// How many changes are under way at once: a few calls of the largest size. More would not be
+/// faster, and each is in memory in several forms.
+const AT_ONCE: usize = 2000;
+
 /// All that a plan depends on, besides the planner's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -65,6 +69,9 @@ pub struct View<'a> {
     pub budget: Budget,
     /// What a user has approved.
     pub approval: Option<&'a SetApproval>,
+    /// How many nodes may get a route by the calls that follow. The others wait, so that a burst of
+    /// nodes is not in memory as a whole.
+    pub sendable: usize,
 }
 
 /// One change of the table, with its reason.
@@ -157,8 +164,8 @@ impl fmt::Display for Held {
 /// What a node's routes lack. Nothing, if they are all there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRoutes {
-    /// The pod CIDRs without a working route.
-    pub missing: BTreeMap<IpNet, Lack>,
+    /// The pod CIDRs without a working route: one or two, so no map.
+    missing: Vec<(IpNet, Lack)>,
     /// Why another pod CIDR gets no route.
     pub problem: Option<String>,
 }
@@ -185,6 +192,18 @@ impl Lack {
 }
 
 impl NodeRoutes {
+    /// The route of this pod CIDR is missing, for this reason.
+    pub fn lack(&mut self, destination: IpNet, lack: Lack) {
+        self.found(destination);
+        self.missing.reserve_exact(1);
+        self.missing.push((destination, lack));
+    }
+
+    /// The route of this pod CIDR is there.
+    pub fn found(&mut self, destination: IpNet) {
+        self.missing.retain(|(missing, _)| *missing != destination);
+    }
+
     /// Whether all routes are there.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty() && self.problem.is_none()
@@ -192,7 +211,7 @@ impl NodeRoutes {
 
     /// The first reason why they are not, those of failures before others; and whether it is one.
     pub fn why(&self) -> Option<(&str, bool)> {
-        let lacks = || self.missing.values();
+        let lacks = || self.missing.iter().map(|(_, lack)| lack);
         let failed = lacks().find(|lack| lack.has_failed).map(|lack| (&*lack.why, true));
         let problem = self.problem.as_deref().map(|why| (why, true));
         let pending = || lacks().next().map(|lack| (&*lack.why, false));
@@ -259,6 +278,11 @@ impl Plan {
         self.changes.iter().filter(|planned| planned.held.is_none())
     }
 
+    /// Whether nodes wait for room in the table.
+    pub fn is_full(&self) -> bool {
+        self.changes.iter().any(|planned| planned.held == Some(Held::NoRoom))
+    }
+
     /// Plans again at this time, or earlier.
     fn again(&mut self, at: At) {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
@@ -301,6 +325,12 @@ impl Planner {
     /// Whether any change is not answered yet.
     pub fn has_calls(&self) -> bool {
         !self.in_flight.is_empty()
+    }
+
+    /// How many nodes may get a route now: [`AT_ONCE`] without those under way, in full calls.
+    pub fn sendable(&self, traits: &RouteTraits) -> usize {
+        let batch = traits.max_batch.max(1);
+        AT_ONCE.max(batch).saturating_sub(self.in_flight.len()) / batch * batch
     }
 
     /// Plans. A deletion that is due is charged to the budget.
@@ -351,6 +381,9 @@ impl Planner {
             Ok(applied) => {
                 if was_charged {
                     self.brake.renew(now, &uid);
+                }
+                if applied.route.is_none() {
+                    self.failures.forget_full();
                 }
                 match applied.route.as_ref().and_then(|route| route.defect.as_deref()) {
                     Some(defect) => self.failures.add_defect(now, destination, defect),

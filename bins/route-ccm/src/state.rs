@@ -10,7 +10,7 @@ use ccm_base::{At, Backoff, RetryClass};
 use ccm_cloud::{
     AppliedChange, CloudError, Route, RouteChange, RouteTable, RouteTarget, RouteTraits,
 };
-use ccm_objects::Shared as Name;
+use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 
 use crate::{
@@ -31,6 +31,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// wait for it.
 const CONFLICTS: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
+
+/// The time between two lists while nodes wait for room in the table, which others may make.
+const FULL: Duration = Duration::from_mins(1);
 
 /// A call to the cloud.
 #[derive(Debug)]
@@ -74,11 +77,15 @@ pub(crate) struct State {
     nodes: HashMap<Name, NodeRoutes>,
     /// Since when a node has lacked routes.
     lacking: HashMap<Name, At>,
+    /// When this term began, by the clock of creation times, which have no fractions of seconds.
+    begun: i64,
+    /// The UIDs of nodes created since then that have had all their routes.
+    completed: HashMap<Name, Box<str>>,
 }
 
 impl State {
     /// The state at the beginning of a term.
-    pub(crate) fn new(now: At, planner: Planner) -> Self {
+    pub(crate) fn new(now: At, begun: i64, planner: Planner) -> Self {
         Self {
             planner,
             table: None,
@@ -95,6 +102,8 @@ impl State {
             is_asking: false,
             nodes: HashMap::new(),
             lacking: HashMap::new(),
+            begun,
+            completed: HashMap::new(),
         }
     }
 
@@ -189,17 +198,21 @@ impl State {
             true => 1,
             false => room,
         };
-        let due: Vec<Planned> = plan.due().cloned().collect();
         if calls > 0 {
             self.refused.clear();
         }
-        for batch in due.chunks(traits.max_batch.max(1)).take(calls) {
-            for planned in batch {
+        let mut due = plan.due();
+        for _ in 0..calls {
+            let batch: Vec<Planned> = due.by_ref().take(traits.max_batch.max(1)).cloned().collect();
+            if batch.is_empty() {
+                break;
+            }
+            for planned in &batch {
                 self.planner.sent(planned);
             }
             let base = self.table.as_ref().and_then(|table| table.version.clone());
             let base = base.filter(|_| traits.compares_version);
-            jobs.push(Job::Apply { batch: batch.to_vec(), base });
+            jobs.push(Job::Apply { batch, base });
         }
         jobs
     }
@@ -265,16 +278,16 @@ impl State {
         };
         match answer {
             Ok(AppliedChange { route: Some(route), .. }) if route.defect.is_none() => {
-                routes.missing.remove(&destination);
+                routes.found(destination);
             }
             Ok(AppliedChange { route, .. }) => {
                 let defect = route.as_ref().and_then(|route| route.defect.clone());
                 let none = || Lack::failed("the cloud shows no such route");
-                routes.missing.insert(destination, defect.map_or_else(none, Lack::pending));
+                routes.lack(destination, defect.map_or_else(none, Lack::pending));
             }
             Err(error) => {
                 let has_failed = !is_conflict(error);
-                routes.missing.insert(destination, Lack { why: error.to_string(), has_failed });
+                routes.lack(destination, Lack { why: error.to_string(), has_failed });
             }
         }
         routes.is_complete()
@@ -289,14 +302,18 @@ impl State {
         }
     }
 
-    /// Takes the states of the nodes over from a plan. Returns the nodes that have got all their
-    /// routes since the last one.
+    /// Takes the states of the nodes over from a plan. Returns the nodes that have all their routes
+    /// and had not when this was last seen.
     pub(crate) fn planned(&mut self, now: At, plan: &mut Plan) -> Vec<Name> {
+        if plan.is_full() {
+            self.list_at = self.list_at.min(self.read_at + FULL);
+        }
         let nodes = std::mem::take(&mut plan.nodes);
-        let completed = nodes
-            .iter()
-            .filter(|(name, routes)| routes.is_complete() && self.lacking.contains_key(*name));
-        let completed = completed.map(|(name, _)| Name::clone(name)).collect();
+        let was_complete = |name| self.nodes.get(name).is_some_and(NodeRoutes::is_complete);
+        let complete = nodes.iter().filter(|(_, routes)| routes.is_complete());
+        let complete = complete.map(|(name, _)| name).filter(|name| !was_complete(*name));
+        let complete = complete.cloned().collect();
+        self.completed.retain(|name, _| nodes.contains_key(name));
         self.lacking.retain(|name, _| nodes.get(name).is_some_and(|node| !node.is_complete()));
         for (name, routes) in &nodes {
             if !routes.is_complete() {
@@ -304,7 +321,17 @@ impl State {
             }
         }
         self.nodes = nodes;
-        completed
+        complete
+    }
+
+    /// A node has all its routes. Returns whether that is so for the first time since it was
+    /// created, which was in this term.
+    pub(crate) fn completes(&mut self, node: &Node) -> bool {
+        if node.created.is_none_or(|created| created.as_second() < self.begun) {
+            return false;
+        }
+        let before = self.completed.insert(Name::clone(&node.name), node.uid.clone());
+        before.is_none_or(|uid| uid != node.uid)
     }
 
     /// The routes of a node, and how long it has lacked some.
@@ -335,5 +362,26 @@ impl State {
     /// The names of all nodes with pod CIDRs.
     pub(crate) fn names(&self) -> HashSet<Name> {
         self.nodes.keys().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_completes_once_and_counts_only_if_this_term_has_seen_its_creation() {
+        let mut state = State::new(At::default(), 1_000, Planner::default());
+        let node = |uid: &str, created: &str| Node {
+            name: "n".into(),
+            uid: uid.into(),
+            created: Some(created.parse().expect("a time")),
+            ..Node::default()
+        };
+        assert!(!state.completes(&Node::default()), "nothing is known of its creation");
+        assert!(!state.completes(&node("a", "1970-01-01T00:16:39Z")));
+        assert!(state.completes(&node("b", "1970-01-01T00:16:40Z")));
+        assert!(!state.completes(&node("b", "1970-01-01T00:16:40Z")));
+        assert!(state.completes(&node("c", "1970-01-01T00:16:41Z")), "another node of that name");
     }
 }

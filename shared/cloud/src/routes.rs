@@ -19,6 +19,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::IpAddr,
+    sync::Arc,
 };
 
 use async_trait::async_trait;
@@ -142,23 +143,23 @@ pub struct WantedRoute {
     pub addresses: Vec<NodeAddress>,
 }
 
-/// One change of the table.
+/// One change of the table. Cheap to clone if it makes a route: a burst of nodes makes thousands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteChange {
     /// Adds a route, or repairs its defect. A route that is there keeps its recorded owner. If the
     /// destination has another target, and may have only one, this fails with
     /// [`ErrorKind::Conflict`] and changes nothing.
-    Create(Box<WantedRoute>),
+    Create(Arc<WantedRoute>),
     /// Gives a destination another target. Only for clouds where it may have one. If the old route
     /// is gone, the new one is created.
     Replace {
         /// The route as it was listed.
-        old: Route,
+        old: Box<Route>,
         /// The route to be.
-        new: Box<WantedRoute>,
+        new: Arc<WantedRoute>,
     },
     /// Removes a route.
-    Delete(Route),
+    Delete(Box<Route>),
 }
 
 impl RouteChange {

@@ -105,9 +105,7 @@ impl<K: Stored> Writer<K> {
     }
 
     fn keep(&self, written: K) -> Arc<K> {
-        let written = Arc::new(written);
-        self.store.apply_written(Arc::clone(&written));
-        written
+        self.store.apply_written(written)
     }
 }
 

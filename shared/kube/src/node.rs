@@ -32,6 +32,10 @@ impl Stored for Node {
         self.resource_version = version.into();
     }
 
+    fn share(&mut self, earlier: &Self) {
+        Self::share(self, earlier);
+    }
+
     fn read(wire: Received<Self>) -> Result<Self, String> {
         wire.into_object()
     }

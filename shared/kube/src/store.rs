@@ -36,6 +36,9 @@ pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
     /// Applies a version that came without any other change.
     fn set_resource_version(&mut self, version: &str);
 
+    /// Takes over the parts that an earlier version of the object has as well, to save memory.
+    fn share(&mut self, _earlier: &Self) {}
+
     /// Converts the wire format; the error says in one line why that failed.
     fn read(wire: Self::Wire) -> Result<Self, String>;
 }
@@ -140,15 +143,18 @@ impl<K: Stored> Store<K> {
     /// Reports no change, neither now nor when the watch shows the same version. The write must
     /// therefore have carried the version it was decided on: then no change by another client is
     /// hidden.
-    pub fn apply_written(&self, object: impl Into<Arc<K>>) {
-        let object = object.into();
+    ///
+    /// Returns the object.
+    pub fn apply_written(&self, mut object: K) -> Arc<K> {
         let Objects { by_key, list } = &mut *self.inner.objects.write();
-        if let Some(held) = by_key.get_mut(object.key())
-            && is_later(&*object, &*held.object)
-        {
-            held.object = object;
-            held.written = *list;
-        }
+        let held = by_key.get_mut(object.key());
+        let Some(held) = held.filter(|held| is_later(&object, &*held.object)) else {
+            return Arc::new(object);
+        };
+        object.share(&held.object);
+        held.object = Arc::new(object);
+        held.written = *list;
+        Arc::clone(&held.object)
     }
 
     /// A list begins, possibly because an earlier one failed.
@@ -210,7 +216,7 @@ impl<K: Stored> Objects<K> {
 }
 
 impl<K: Stored> Held<K> {
-    fn replace(&mut self, object: K) -> Vec<Change<K>> {
+    fn replace(&mut self, mut object: K) -> Vec<Change<K>> {
         self.written = 0;
         if *self.object == object {
             if self.object.resource_version() != object.resource_version() {
@@ -218,6 +224,7 @@ impl<K: Stored> Held<K> {
             }
             return Vec::new();
         }
+        object.share(&self.object);
         let new = Arc::new(object);
         let old = mem::replace(&mut self.object, Arc::clone(&new));
         if old.uid() == new.uid() {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{ObjectRef, node_keys};
+use crate::{Labels, ObjectRef, node_keys};
 
 /// Annotations with this prefix are Quartet's own.
 pub const OWN_ANNOTATIONS: &str = "quartet.dev/";
@@ -28,12 +28,12 @@ pub struct Node {
     /// Whether it is being deleted.
     pub deleting: bool,
     /// `metadata.labels`.
-    pub labels: BTreeMap<Shared, Shared>,
+    pub labels: Labels,
     /// The annotations that Quartet reads: [`node_keys::PROVIDED_NODE_IP`] and those with the
     /// prefix [`OWN_ANNOTATIONS`].
     pub annotations: BTreeMap<Shared, Box<str>>,
     /// `spec.providerID`; never empty.
-    pub provider_id: Option<Box<str>>,
+    pub provider_id: Option<Shared>,
     /// `spec.taints`, complete: writes replace the whole list.
     pub taints: Vec<Taint>,
     /// `spec.podCIDRs`.
@@ -45,7 +45,7 @@ pub struct Node {
     /// The conditions `Ready` and `NetworkUnavailable`.
     pub conditions: Vec<Condition>,
     /// `status.nodeInfo.systemUUID`.
-    pub system_uuid: Option<Box<str>>,
+    pub system_uuid: Option<Shared>,
     /// `status.daemonEndpoints.kubeletEndpoint.Port`.
     pub kubelet_port: Option<u16>,
 }
@@ -150,6 +150,21 @@ impl Node {
         self.uid == other.uid
             && self.provider_id == other.provider_id
             && self.system_uuid == other.system_uuid
+    }
+
+    /// Takes over the parts that an earlier version of it has as well. So the memory of the new
+    /// version is little, and does not take the place of the old one piece by piece: after a change
+    /// of each node, memory would be full of holes.
+    pub fn share(&mut self, earlier: &Self) {
+        fn take<T: PartialEq + Clone>(new: &mut T, earlier: &T) {
+            if new == earlier {
+                new.clone_from(earlier);
+            }
+        }
+        take(&mut self.labels, &earlier.labels);
+        take(&mut self.provider_id, &earlier.provider_id);
+        take(&mut self.addresses, &earlier.addresses);
+        take(&mut self.system_uuid, &earlier.system_uuid);
     }
 
     /// Whether it waits for initialisation: the kubelet's taint is still there.

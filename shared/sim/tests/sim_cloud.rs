@@ -107,7 +107,7 @@ impl Place {
         let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
         let create = |number: &u8| {
             let name = format!("node-{number}");
-            RouteChange::Create(Box::new(WantedRoute {
+            RouteChange::Create(Arc::new(WantedRoute {
                 owner: Owner {
                     cluster: cluster.clone(),
                     uid: name.clone(),

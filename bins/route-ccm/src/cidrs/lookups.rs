@@ -24,9 +24,12 @@ use super::{Cidrs, WRITERS};
 use crate::ipam;
 
 /// The most nodes in one lookup.
-const BATCH: usize = 500;
+pub(super) const BATCH: usize = 500;
 /// How many lookups may be under way at once: a slow one holds up no other.
 const IN_FLIGHT: usize = 4;
+/// How often in a row a node is looked up again without a report, after calls that had too many
+/// nodes: three of them bring a batch of 500 down to one node.
+const MANY: u32 = 3;
 
 impl Cidrs {
     /// Works on the queue until the token is cancelled.
@@ -37,8 +40,9 @@ impl Cidrs {
     ) {
         let window = BatchWindow::new(BatchWindowConfig::default());
         let queue = self.queue.clone();
+        let sized = Arc::clone(&self);
         let batches = stream::unfold((queue, window), async |(queue, mut window)| {
-            let batch = queue.get_batch(BATCH, &mut window).await?;
+            let batch = queue.get_batch(sized.lookups.size(), &mut window).await?;
             Some((batch, (queue, window)))
         });
         let work = move |batch: Vec<Name>| {
@@ -66,9 +70,13 @@ impl Cidrs {
                 // The receiver lives until all senders are gone.
                 drop(sender.send((place, answer)));
             };
-            let asking =
-                instances::lookup_each(&*self.cloud, &nodes, Detail::Everything, call, collect);
-            self.closing.run_until_cancelled(asking).await;
+            let asking = self.lookups.ask(&nodes, Detail::Everything, call, collect);
+            let unanswered = self.closing.run_until_cancelled(asking).await;
+            for (place, answer) in unanswered.into_iter().flatten() {
+                if !nodes.get(place).is_some_and(|node| self.ask_again(node)) {
+                    collect(place, answer);
+                }
+            }
             drop(sender);
         };
         let open = &Mutex::new(open);
@@ -87,6 +95,16 @@ impl Cidrs {
         tokio::join!(ask, give);
         // The next leader asks again.
         open.lock().iter().for_each(|name| self.queue.done(name));
+    }
+
+    /// Queues a node again whose lookup had too many nodes; `false` if that has happened too
+    /// often. Its key is given back at the end of the call.
+    fn ask_again(&self, node: &Node) -> bool {
+        let again = self.queue.failures(&node.name) < MANY;
+        if again {
+            self.queue.retry_as(Name::clone(&node.name), RetryClass::Retry);
+        }
+        again
     }
 
     /// Handles the answer about a node, and gives its key back.

@@ -95,7 +95,8 @@ impl Handles {
             Ok(_) => {
                 self.metrics.written(Ok(()));
                 self.conditions.forget(&name);
-                self.state_written(&node, change.status);
+                let (name, status) = (&node.name, change.status);
+                tracing::info!(node = &**name, "node {name}: {NETWORK_UNAVAILABLE}={status}");
             }
             // A term that is only short is extended by the next renewal.
             Err(Stopped::Lost(lost)) => {
@@ -114,14 +115,5 @@ impl Handles {
                 }
             }
         }
-    }
-
-    /// The time from a node's creation to its first condition "available".
-    fn state_written(&self, node: &Node, status: &str) {
-        let is_first = node.condition(NETWORK_UNAVAILABLE) != Some("False") && status == "False";
-        if is_first && let Some(age) = node.age(clock::wall()) {
-            self.metrics.completed(age);
-        }
-        tracing::info!(node = &*node.name, "node {}: NetworkUnavailable={status}", node.name);
     }
 }

@@ -83,8 +83,9 @@ mod tests {
     use crate::plan::Lack;
 
     fn lacking(lack: Lack) -> NodeRoutes {
-        let missing = [("10.244.1.0/24".parse().expect("a network"), lack)].into();
-        NodeRoutes { missing, problem: None }
+        let mut routes = NodeRoutes::default();
+        routes.lack("10.244.1.0/24".parse().expect("a network"), lack);
+        routes
     }
 
     fn node(condition: Option<(&str, &str)>) -> Node {

@@ -1,10 +1,13 @@
 //! One decision per destination.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use ccm_base::At;
 use ccm_cloud::{Owner, Route, RouteChange, RouteTarget, WantedRoute};
-use ccm_objects::Shared;
+use ccm_objects::{Labels, Shared};
 use ipnet::IpNet;
 
 use super::{
@@ -37,7 +40,7 @@ struct Left {
     /// The node that had the target.
     node: Option<Shared>,
     was_marked: bool,
-    labels: BTreeMap<Shared, Shared>,
+    labels: Labels,
 }
 
 /// A deletion that the brake decides about.
@@ -46,16 +49,17 @@ struct Loss {
     /// The node that waits for it.
     place: Option<usize>,
     was_marked: bool,
-    labels: BTreeMap<Shared, Shared>,
+    labels: Labels,
 }
 
 /// Decides about destinations one by one.
 pub(super) struct Decider<'a> {
     now: At,
     view: &'a View<'a>,
-    targets: &'a Targets,
+    targets: &'a Targets<'a>,
     planner: &'a mut Planner,
     room: Option<u32>,
+    sendable: usize,
     counts: Counts,
     /// What changes no number of routes, or adds some.
     changes: Vec<Planned>,
@@ -71,7 +75,7 @@ impl<'a> Decider<'a> {
     pub(super) fn new(
         now: At,
         view: &'a View<'a>,
-        targets: &'a Targets,
+        targets: &'a Targets<'a>,
         planner: &'a mut Planner,
     ) -> Self {
         Self {
@@ -80,6 +84,7 @@ impl<'a> Decider<'a> {
             targets,
             planner,
             room: view.table.room,
+            sendable: view.sendable,
             counts: Counts::default(),
             changes: Vec::new(),
             losses: Vec::new(),
@@ -127,7 +132,7 @@ impl<'a> Decider<'a> {
             if found.defect.is_none()
                 && let Some((route, why)) = surplus.or_else(old)
             {
-                self.push(RouteChange::Delete(route.clone()), None, why.to_owned());
+                self.push(RouteChange::Delete(Box::new(route.clone())), None, why.to_owned());
             }
             return;
         }
@@ -157,7 +162,7 @@ impl<'a> Decider<'a> {
     /// Plans a deletion, if the brake allows it.
     fn delete(&mut self, route: &Route, left: Left) {
         let Left { why, was_marked, labels, .. } = left;
-        let change = RouteChange::Delete(route.clone());
+        let change = RouteChange::Delete(Box::new(route.clone()));
         let planned = Planned { change, node: None, why, held: None };
         self.losses.push(Loss { planned, place: None, was_marked, labels });
     }
@@ -165,7 +170,14 @@ impl<'a> Decider<'a> {
     /// Makes the route of a node.
     fn make(&mut self, destination: IpNet, place: usize, others: Vec<(&Route, Option<Left>)>) {
         let Some(node) = self.view.nodes.get(place) else { return };
-        let new = Box::new(self.route(destination, node));
+        if self.sendable == 0 {
+            let failure = self.planner.failures.get(destination).map(Failure::lack);
+            let waits = || {
+                Lack::pending(format!("the route of {destination} waits for those of other nodes"))
+            };
+            return self.lack(destination, place, failure.unwrap_or_else(waits));
+        }
+        let new = Arc::new(self.route(destination, node));
         let name = Shared::clone(&node.node.name);
         let pending = format!("the route of {destination} is being made");
         let Some((old, left)) =
@@ -177,7 +189,7 @@ impl<'a> Decider<'a> {
         };
         let target = target_of(old);
         let why = format!("pod CIDR of node {name}; its target was {target}");
-        let change = RouteChange::Replace { old: old.clone(), new };
+        let change = RouteChange::Replace { old: Box::new(old.clone()), new };
         // A node that moves to another address is as suspicious as one that goes.
         let moves = left.filter(|left| left.node.as_ref() == Some(&name));
         match moves {
@@ -237,7 +249,7 @@ impl<'a> Decider<'a> {
             self.lack(route.destination.trunc(), place, Lack::pending(defect.clone()));
             if let Some(node) = self.view.nodes.get(place) {
                 let change =
-                    RouteChange::Create(Box::new(self.route(route.destination.trunc(), node)));
+                    RouteChange::Create(Arc::new(self.route(route.destination.trunc(), node)));
                 let name = Shared::clone(&node.node.name);
                 self.push(change, Some(name), format!("it carries no traffic: {defect}"));
             }
@@ -293,12 +305,15 @@ impl<'a> Decider<'a> {
                 }
             }
         };
+        if held.is_none() && node.is_some() {
+            self.sendable = self.sendable.saturating_sub(1);
+        }
         self.changes.push(Planned { change, node, why, held });
         state
     }
 
     fn lack(&mut self, destination: IpNet, place: usize, lack: Lack) {
-        self.lacks.entry(place).or_default().missing.insert(destination, lack);
+        self.lacks.entry(place).or_default().lack(destination, lack);
     }
 
     /// Asks about the target of a route. Returns what it means for a node that needs the
@@ -344,7 +359,7 @@ impl<'a> Decider<'a> {
             });
         }
         let left =
-            |why: String, node| Left { why, node, was_marked: false, labels: BTreeMap::new() };
+            |why: String, node| Left { why, node, was_marked: false, labels: Labels::default() };
         if let Some(owner) = recorded {
             let why = format!("it was made for node {}, which is gone", owner.name);
             return Whose::Left(left(why, Some(owner.name.as_str().into())));

@@ -20,13 +20,14 @@ pub struct Failure {
     pub until: At,
     /// The error.
     pub error: String,
-    is_conflict: bool,
+    /// `None` for a defect.
+    kind: Option<ErrorKind>,
 }
 
 impl Failure {
     /// What it means for the node of the route.
     pub fn lack(&self) -> Lack {
-        Lack { why: self.error.clone(), has_failed: !self.is_conflict }
+        Lack { why: self.error.clone(), has_failed: self.kind != Some(ErrorKind::Busy) }
     }
 }
 
@@ -52,12 +53,12 @@ impl Failures {
         let is_conflict = is_conflict(error);
         // It is forgotten with the next list, which comes earlier if the cloud answers.
         let class = if is_conflict { RetryClass::Retry } else { error.class() };
-        self.record(now, destination, class, error.to_string(), is_conflict);
+        self.record(now, destination, class, error.to_string(), Some(error.kind));
     }
 
     /// Records that a route is there, and still carries no traffic.
     pub fn add_defect(&mut self, now: At, destination: IpNet, defect: &str) {
-        self.record(now, destination, RetryClass::Retry, defect.to_owned(), false);
+        self.record(now, destination, RetryClass::Retry, defect.to_owned(), None);
     }
 
     fn record(
@@ -66,7 +67,7 @@ impl Failures {
         destination: IpNet,
         class: RetryClass,
         error: String,
-        is_conflict: bool,
+        kind: Option<ErrorKind>,
     ) {
         let count = self.failures.get(&destination).map_or(0, |failure| failure.count) + 1;
         let wait = match class {
@@ -74,7 +75,7 @@ impl Failures {
             RetryClass::RetryAfter(after) => after.clamp(WAITS.first, WAITS.longest),
             RetryClass::Permanent => WAITS.longest,
         };
-        let failure = Failure { count, until: now + wait, error, is_conflict };
+        let failure = Failure { count, until: now + wait, error, kind };
         self.failures.insert(destination, failure);
     }
 
@@ -85,7 +86,12 @@ impl Failures {
 
     /// The table was listed: what others have changed is known.
     pub fn forget_conflicts(&mut self) {
-        self.failures.retain(|_, failure| !failure.is_conflict);
+        self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::Busy));
+    }
+
+    /// There is room for another route: those that found none are tried at once.
+    pub fn forget_full(&mut self) {
+        self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::QuotaExceeded));
     }
 
     /// Keeps the failures of these destinations.

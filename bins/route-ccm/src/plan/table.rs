@@ -20,7 +20,7 @@ impl From<RouteTable> for Table {
     fn from(listed: RouteTable) -> Self {
         let mut routes: BTreeMap<IpNet, Vec<Route>> = BTreeMap::new();
         for route in listed.routes {
-            routes.entry(route.destination.trunc()).or_default().push(route);
+            add(routes.entry(route.destination.trunc()).or_default(), route);
         }
         Self { routes, version: listed.version, room: listed.room }
     }
@@ -62,7 +62,7 @@ impl Table {
         }
         // It may have been there: repaired, or listed after the change and before its answer.
         applied.route.iter().for_each(|route| remove(routes, route));
-        routes.extend(applied.route.clone());
+        applied.route.iter().for_each(|route| add(routes, route.clone()));
         let after = routes.len();
         if routes.is_empty() {
             self.routes.remove(&destination);
@@ -75,6 +75,12 @@ impl Table {
             self.version.clone_from(&applied.version);
         }
     }
+}
+
+/// A destination has one route, rarely two: a vector that grows by itself has room for four.
+fn add(routes: &mut Vec<Route>, route: Route) {
+    routes.reserve_exact(1);
+    routes.push(route);
 }
 
 /// Removes the route with the same target, and of several such the one with the same ID.

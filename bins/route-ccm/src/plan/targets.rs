@@ -1,13 +1,14 @@
 //! Which node a target is.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
+    net::IpAddr,
     time::Duration,
 };
 
 use ccm_base::At;
-use ccm_cloud::RouteTarget;
-use ccm_objects::Shared;
+use ccm_cloud::{ProviderId, RouteTarget};
+use ccm_objects::{Labels, Shared};
 
 use super::wanted::NodeView;
 
@@ -22,27 +23,39 @@ fn targets_of(view: &NodeView) -> impl Iterator<Item = RouteTarget> {
     [name].into_iter().chain(id).chain(view.ips().map(RouteTarget::Address))
 }
 
-/// The present nodes by target.
+/// The places of the present nodes by target, in all forms in which a cloud may show one. Made for
+/// each plan, so it copies no text.
 #[derive(Clone, Debug, Default)]
-pub struct Targets {
-    places: HashMap<RouteTarget, usize>,
+pub struct Targets<'a> {
+    names: HashMap<&'a str, usize>,
+    ids: HashMap<&'a ProviderId, usize>,
+    ips: HashMap<IpAddr, usize>,
 }
 
-impl Targets {
-    /// The targets of these nodes.
-    pub fn of(nodes: &[NodeView]) -> Self {
-        let mut places = HashMap::with_capacity(nodes.len() * 3);
+impl<'a> Targets<'a> {
+    /// The targets of these nodes. Of two nodes with one target, the first one has it.
+    pub fn of(nodes: &'a [NodeView]) -> Self {
+        let mut targets = Self::default();
         for (place, view) in nodes.iter().enumerate() {
-            for target in targets_of(view) {
-                places.entry(target).or_insert(place);
+            targets.names.entry(&view.node.name).or_insert(place);
+            if let Some(id) = &view.id {
+                targets.ids.entry(id).or_insert(place);
+            }
+            for ip in view.ips() {
+                targets.ips.entry(ip).or_insert(place);
             }
         }
-        Self { places }
+        targets
     }
 
     /// The place of the node with this target.
     pub fn place(&self, target: &RouteTarget) -> Option<usize> {
-        self.places.get(target).copied()
+        match target {
+            RouteTarget::Node(name) => self.names.get(name.as_str()),
+            RouteTarget::Instance(id) => self.ids.get(id),
+            RouteTarget::Address(ip) => self.ips.get(ip),
+        }
+        .copied()
     }
 }
 
@@ -64,7 +77,7 @@ pub struct FormerNode {
     /// being counted.
     pub was_marked: bool,
     /// Its labels, for approvals.
-    pub labels: BTreeMap<Shared, Shared>,
+    pub labels: Labels,
 }
 
 /// Targets that were those of nodes while this process watched.

@@ -6,6 +6,7 @@ use ccm_objects::{Address, Node};
 
 use super::*;
 
+mod burst;
 mod foreign;
 mod late;
 mod shown;
@@ -59,6 +60,7 @@ struct World {
     traits: RouteTraits,
     cidrs: Vec<IpNet>,
     former: Former,
+    sendable: usize,
 }
 
 impl World {
@@ -70,6 +72,7 @@ impl World {
             traits: RouteTraits::default(),
             cidrs: vec![net("10.120.0.0/16"), net("fd00::/48")],
             former: Former::default(),
+            sendable: usize::MAX,
         }
     }
 
@@ -84,6 +87,7 @@ impl World {
             former: &self.former,
             budget: Budget { limit: Limit::Percent(10), window: Duration::from_mins(10) },
             approval: None,
+            sendable: self.sendable,
         };
         self.planner.plan(now, &view)
     }
@@ -303,6 +307,7 @@ fn a_user_approves_what_is_held() {
         former: &world.former,
         budget: Budget { limit: Limit::Percent(10), window: Duration::from_mins(10) },
         approval: Some(&approval),
+        sendable: usize::MAX,
     };
     assert_eq!(world.planner.plan(at(1), &view).due().count(), 52);
 }

@@ -93,3 +93,18 @@ async fn a_network_that_the_cloud_gives_twice_is_given_once() {
     world.remove(&first);
     world.assigned(&[second]).await;
 }
+
+/// A cloud that looks up one instance after another answers no call with all nodes in time.
+#[tokio::test(start_paused = true)]
+async fn calls_have_as_many_nodes_as_a_slow_cloud_answers_in_time() {
+    let world = World::new();
+    let slow = Effect::OneByOne { each: Duration::from_millis(400), streams: false };
+    world.cloud.faults().add(faults::Fault::new(slow).on(Operation::Lookup));
+    let nodes: Vec<_> =
+        (0..200).map(|number| add(&world, number, Some(&format!("10.9.{number}.0/24")))).collect();
+    let _leader = world.lead(&CLOUD).await;
+    world.assigned(&nodes).await;
+    for node in &nodes {
+        assert_eq!(world.count_events(node, "CIDRNotAvailable"), 0, "{node}");
+    }
+}

@@ -8,7 +8,6 @@ use ccm_cloud::{
     AbsenceProof, Answers, AppliedChange, Call, CloudError, ClusterId, ErrorKind, ProofMethod,
     Route, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
 };
-use ccm_sim::cloud::routes::SimRoute;
 use ccm_tests::variants::together;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
@@ -104,12 +103,14 @@ impl Missing {
                 (Without::NewFirst, RouteChange::Create(new)) => {
                     let old = self.to.cloud.router().to(new.destination);
                     let old = old.first().filter(|route| !self.to.truth.is_foreign(&route.id));
-                    asked.extend(old.map(|old| (place, RouteChange::Delete(old.describe()))));
+                    asked.extend(
+                        old.map(|old| (place, RouteChange::Delete(Box::new(old.describe())))),
+                    );
                     asked.push((place, RouteChange::Create(new)));
                 }
                 (Without::Seen, RouteChange::Delete(old)) => {
                     let now = self.to.cloud.router().to(old.destination);
-                    let now = now.first().map_or(old, SimRoute::describe);
+                    let now = now.first().map_or(old, |route| Box::new(route.describe()));
                     asked.push((place, RouteChange::Delete(now)));
                 }
                 (_, change) => asked.push((place, change)),

@@ -192,3 +192,28 @@ async fn a_node_with_another_instance_moves_its_route() {
     assert_eq!(kinds, [RouteWriteKind::Replace], "{writes:?}");
     assert_eq!(world.writes_to(&name(1)), 3, "reachable, not reachable, reachable");
 }
+
+/// The time from the creation of a node to its routes is counted once for each node.
+#[tokio::test(start_paused = true)]
+async fn the_way_to_the_routes_is_counted_once() {
+    let count = |world: &World| world.metric("ccm_route_time_to_routes_seconds_count");
+    let cloud = SimCloud::new();
+    let world = World::start(&cloud, "c-1", &["--route-reconciliation-period=10s"]).await;
+    world.add(node("without", &[]));
+    world.add_nodes(1..4);
+    world.reachable(1..4).await;
+    assert_eq!(count(&world), 3);
+    // A condition of another component, and a route that is made once more.
+    let conditions = with_condition(json!({}), "True", "Other");
+    world.patch(&name(1), "status", conditions);
+    cloud.router().remove(net(&cidr(2)));
+    sleep(Duration::from_secs(30)).await;
+    world.reachable(1..4).await;
+    assert_eq!((count(&world), world.routes().len()), (3, 3));
+    // Another node of the same name is another one.
+    world.delete_nodes([3]);
+    sleep(Duration::from_secs(1)).await;
+    world.add_nodes([3]);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(count(&world), 4);
+}

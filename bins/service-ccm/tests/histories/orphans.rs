@@ -144,7 +144,7 @@ async fn most_load_balancers_without_a_service_are_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_orphans_are_deleted_in_ten_minutes_across_leaders() {
+async fn three_orphans_are_deleted_in_ten_minutes_over_changes_of_leader() {
     let soon = Variant {
         arguments: &[
             "--orphaned-load-balancers=delete",

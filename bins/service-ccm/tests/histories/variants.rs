@@ -26,10 +26,10 @@ variants! {
     fn a_class_that_is_served_by_mistake: Variant::with(OTHER_CLASS) => Rule::OtherClass,
     fn a_digest_in_place_of_a_look: Variant::without(LookAtConfiguration) => Rule::Converges,
     fn annotations_in_place_of_a_list: Variant::without(Lists) => Rule::Converges,
-    fn duplicates_that_are_not_seen: Variant::without(Duplicates) => Rule::Converges,
+    fn unnoticed_duplicates: Variant::without(Duplicates) => Rule::Converges,
     fn the_wrong_one_of_two: Variant::without(AddressOfDuplicates) => Rule::Address,
-    fn work_that_is_not_polled: Variant::without(Poll) => Rule::Converges,
-    fn orphans_that_are_not_reported: Variant::without(Orphans) => Rule::Reported,
+    fn work_without_polls: Variant::without(Poll) => Rule::Converges,
+    fn unreported_orphans: Variant::without(Orphans) => Rule::Reported,
 }
 
 /// The brake stops members before the last one, so it is taken out as well.

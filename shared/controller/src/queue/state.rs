@@ -436,6 +436,10 @@ impl<K: Clone + Eq + Hash> Core<K> {
         };
         if self.entries.get(key).is_some_and(idle) {
             self.entries.remove(key);
+            // What a burst has taken goes back: 150 bytes a key.
+            if self.entries.is_empty() {
+                self.entries.shrink_to_fit();
+            }
         }
     }
 }

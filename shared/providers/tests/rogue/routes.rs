@@ -136,7 +136,7 @@ fn cluster() -> ClusterId {
 
 fn create(number: u8) -> RouteChange {
     let name = format!("n{number}");
-    RouteChange::Create(Box::new(WantedRoute {
+    RouteChange::Create(Arc::new(WantedRoute {
         owner: Owner {
             cluster: cluster(),
             uid: name.clone(),
@@ -151,7 +151,7 @@ fn create(number: u8) -> RouteChange {
 
 fn delete(number: u8) -> RouteChange {
     let destination = format!("10.244.{number}.0/24").parse().unwrap();
-    RouteChange::Delete(Route::new(destination, RouteTarget::Node("x".to_owned())))
+    RouteChange::Delete(Box::new(Route::new(destination, RouteTarget::Node("x".to_owned()))))
 }
 
 fn target(target: Target) -> proto::RouteTarget {

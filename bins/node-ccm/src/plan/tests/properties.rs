@@ -82,7 +82,7 @@ prop_compose! {
         taints in taints(),
         addresses in vec((select(&KINDS[..]), select(&IPS[..])), 0..5),
         annotation in option::weighted(0.3, select(vec!["10.0.0.1", "10.0.0.2", "10.0.0.1,fd00::1", "x", ""])),
-        provider_id in option::of(Just(Box::from("fake://12345"))),
+        provider_id in option::of(Just(Shared::from("fake://12345"))),
         is_ready: bool,
     ) -> Node {
         let owned: Vec<_> = owned.into_iter().collect();

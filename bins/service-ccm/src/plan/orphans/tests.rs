@@ -124,7 +124,7 @@ fn most_load_balancers_are_not_orphans() {
 }
 
 #[test]
-fn no_more_are_deleted_in_a_window_than_the_budget_allows_across_leaders() {
+fn no_more_are_deleted_in_a_window_than_the_budget_allows_over_changes_of_leader() {
     let all: Vec<_> = (0..9).map(|n| balancer(&format!("lb-{n}"), &format!("u-{n}"))).collect();
     let mut orphans = proven(&all);
     assert_eq!(due(&mut orphans, at(15)), ["lb-0", "lb-1", "lb-2"]);

@@ -373,7 +373,7 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
             }
         }
         let (title, phase) = (title(&wire), phase(&wire).map_err(|what| about(&what))?);
-        // Only a complete record says whose a load balancer is.
+        // Only a complete record names the owner of a load balancer.
         let owner = wire.owner.map(|owner| match title {
             Title::Ours | Title::Shared { .. } => owner_from_wire(Some(owner)),
             Title::Adoptable { .. } | Title::Foreign => Ok(names_from_wire(Some(owner))),

@@ -3,7 +3,7 @@
 //! What a provider answers is read route by route: a wrong value is an error of that route alone.
 //! What a controller sends is read as a whole.
 
-use std::{borrow::Cow, fmt::Display};
+use std::{borrow::Cow, fmt::Display, sync::Arc};
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
@@ -198,10 +198,10 @@ pub(in crate::external) fn change_to_wire(change: &RouteChange) -> proto::RouteC
     let change = match change {
         RouteChange::Create(new) => Change::Create(wanted_to_wire(new)),
         RouteChange::Replace { old, new } => Change::Replace(proto::RouteReplacement {
-            old: Some(old.into()),
+            old: Some((&**old).into()),
             new: Some(wanted_to_wire(new)),
         }),
-        RouteChange::Delete(old) => Change::Delete(old.into()),
+        RouteChange::Delete(old) => Change::Delete((&**old).into()),
     };
     proto::RouteChange { change: Some(change) }
 }
@@ -210,12 +210,12 @@ pub(in crate::external) fn change_from_wire(
     wire: proto::RouteChange,
 ) -> Result<RouteChange, CloudError> {
     match wire.change {
-        Some(Change::Create(new)) => wanted_from_wire(new).map(Box::new).map(RouteChange::Create),
+        Some(Change::Create(new)) => wanted_from_wire(new).map(Arc::new).map(RouteChange::Create),
         Some(Change::Replace(proto::RouteReplacement { old, new })) => Ok(RouteChange::Replace {
-            old: old.unwrap_or_default().try_into()?,
-            new: Box::new(wanted_from_wire(new.unwrap_or_default())?),
+            old: Box::new(old.unwrap_or_default().try_into()?),
+            new: Arc::new(wanted_from_wire(new.unwrap_or_default())?),
         }),
-        Some(Change::Delete(old)) => old.try_into().map(RouteChange::Delete),
+        Some(Change::Delete(old)) => Ok(RouteChange::Delete(Box::new(old.try_into()?))),
         None => Err(malformed("a change of a route is of an unknown kind")),
     }
 }

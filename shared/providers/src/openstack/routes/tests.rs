@@ -90,7 +90,7 @@ fn network(number: usize) -> IpNet {
     format!("172.{}.{}.0/24", 16 + number / 250, number % 250).parse().unwrap()
 }
 
-fn wanted(number: usize, address: &str) -> Box<WantedRoute> {
+fn wanted(number: usize, address: &str) -> Arc<WantedRoute> {
     let cluster = ClusterId { name: "kubernetes".to_owned(), uid: "c1".to_owned() };
     let name = format!("node-{number}");
     let owner = Owner { cluster, uid: name.clone(), namespace: String::new(), name: name.clone() };
@@ -99,7 +99,7 @@ fn wanted(number: usize, address: &str) -> Box<WantedRoute> {
         NodeAddress::new(ccm_cloud::AddressKind::ExternalIp, "203.0.113.9"),
         NodeAddress::new(ccm_cloud::AddressKind::InternalIp, address),
     ];
-    Box::new(WantedRoute { owner, destination: network(number), node, addresses })
+    Arc::new(WantedRoute { owner, destination: network(number), node, addresses })
 }
 
 fn create(number: usize) -> RouteChange {
@@ -111,7 +111,7 @@ fn route(number: usize) -> Route {
 }
 
 fn delete(number: usize) -> RouteChange {
-    RouteChange::Delete(route(number))
+    RouteChange::Delete(Box::new(route(number)))
 }
 
 #[track_caller]
@@ -204,7 +204,7 @@ async fn a_destination_with_another_next_hop_is_left_alone() {
     // What is gone already is done.
     assert_eq!(kinds(&rig.apply(&[delete(0)]).await), [None]);
     // Another next hop for the same destination.
-    let moved = RouteChange::Replace { old: route(2), new: wanted(2, &hop(0)) };
+    let moved = RouteChange::Replace { old: Box::new(route(2)), new: wanted(2, &hop(0)) };
     assert_eq!(kinds(&rig.apply(&[moved]).await), [None]);
     assert_eq!(rig.table()[1], (network(2).to_string(), hop(0)));
     assert_eq!(rig.pairs(2), json!([]));

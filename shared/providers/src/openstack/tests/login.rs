@@ -78,7 +78,7 @@ async fn a_keystone_that_hangs_delays_no_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_renewed_before_its_end_without_anybody_waiting() {
+async fn a_token_is_renewed_before_its_end_and_no_request_waits() {
     let rig = Rig::new();
     rig.cloud.set_life(Duration::from_secs(1000));
     rig.nova(10).await.unwrap();

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{
     AddressKind, AppliedChange, Call, CloudError, ClusterId, ErrorKind, NodeAddress, NodeIdentity,
@@ -36,7 +36,7 @@ fn wanted(number: u8) -> WantedRoute {
 }
 
 fn create(number: u8) -> RouteChange {
-    RouteChange::Create(Box::new(wanted(number)))
+    RouteChange::Create(Arc::new(wanted(number)))
 }
 
 fn hop(number: u8) -> RouteTarget {
@@ -66,7 +66,10 @@ async fn creations_and_deletions_may_be_repeated() {
     let route = first.route.unwrap();
     assert_eq!((route.destination, route.target.clone()), (net(1), Some(hop(1))));
     for _ in 0..2 {
-        assert_eq!(one(&cloud, RouteChange::Delete(route.clone())).await.unwrap().route, None);
+        assert_eq!(
+            one(&cloud, RouteChange::Delete(Box::new(route.clone()))).await.unwrap().route,
+            None
+        );
     }
     assert!(cloud.router().is_empty());
     let kinds: Vec<_> = cloud.router().writes().iter().map(|write| write.kind).collect();
@@ -80,10 +83,10 @@ async fn what_has_changed_is_busy_and_stays() {
         cloud.router().configure(|it| it.traits.several_targets = several_targets);
         let listed = one(&cloud, create(1)).await.unwrap().route.unwrap();
         assert!(cloud.router().update(net(1), |route| route.target = Some(hop(9))));
-        let change = RouteChange::Delete(listed.clone());
+        let change = RouteChange::Delete(Box::new(listed.clone()));
         assert_eq!(one(&cloud, change).await, Err(ErrorKind::Busy));
         let again = one(&cloud, create(1)).await;
-        let replace = RouteChange::Replace { old: listed, new: Box::new(wanted(1)) };
+        let replace = RouteChange::Replace { old: Box::new(listed), new: Arc::new(wanted(1)) };
         let replaced = one(&cloud, replace).await;
         if several_targets {
             assert_eq!((again.is_ok(), replaced), (true, Err(ErrorKind::Invalid)));
@@ -104,7 +107,7 @@ async fn a_replacement_is_one_step_where_the_cloud_has_it() {
         cloud.router().configure(|it| it.traits.replaces = replaces);
         cloud.router().add(SimRoute::foreign("r", net(1), hop(9)));
         let old = cloud.router().to(net(1))[0].describe();
-        let replace = RouteChange::Replace { old, new: Box::new(wanted(1)) };
+        let replace = RouteChange::Replace { old: Box::new(old), new: Arc::new(wanted(1)) };
         for _ in 0..2 {
             let route = one(&cloud, replace.clone()).await.unwrap().route.unwrap();
             assert_eq!(route.target, Some(hop(1)));
@@ -199,7 +202,7 @@ async fn a_change_is_overtaken() {
         let base = cloud.router().version().to_string();
         let names = vec![net(1).to_string(), "node-2".to_owned()];
         cloud.faults().add(Fault::new(Effect::Routes(names, Trouble::Overtake)).times(2));
-        let changes = [RouteChange::Delete(listed), create(2), create(3)];
+        let changes = [RouteChange::Delete(Box::new(listed)), create(2), create(3)];
         let answers = apply(&cloud, &changes, Some(&base), call()).await;
         let kinds: Vec<_> =
             answers.into_iter().map(|answer| answer.map_err(|error| error.kind).err()).collect();

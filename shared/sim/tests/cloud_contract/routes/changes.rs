@@ -36,7 +36,7 @@ pub async fn changes_may_be_repeated(way: Way) {
     // Host bits have no meaning.
     let mut odd = wanted(1);
     odd.destination = IpNet::new_assert([10, 244, 1, 7].into(), 24);
-    let made = rig.made(RouteChange::Create(Box::new(odd))).await;
+    let made = rig.made(RouteChange::Create(Arc::new(odd))).await;
     assert_eq!(made.destination.trunc(), net(1));
     let listed = Route { destination: IpNet::new_assert([10, 244, 1, 9].into(), 24), ..made };
     rig.one(delete(&listed)).await.unwrap();
@@ -78,7 +78,7 @@ pub async fn a_destination_may_have_several_targets(way: Way) {
     let rig = Rig::routing(way, |it| it.traits.several_targets = true).await;
     assert!(rig.routes().traits().several_targets);
     let first = rig.made(create(1)).await;
-    let second = RouteChange::Create(Box::new(wanted_to(2, 1)));
+    let second = RouteChange::Create(Arc::new(wanted_to(2, 1)));
     let second = rig.made(second).await;
     assert_eq!(rig.table().await.routes, [first.clone(), second.clone()]);
     let error = rig.one(replace(&first, wanted_to(3, 1))).await.unwrap_err();
@@ -115,9 +115,9 @@ pub async fn a_destination_has_one_change_in_a_call(way: Way) {
     let host_bits = {
         let mut wanted = wanted(1);
         wanted.destination = IpNet::new_assert([10, 244, 1, 200].into(), 24);
-        RouteChange::Create(Box::new(wanted))
+        RouteChange::Create(Arc::new(wanted))
     };
-    let all = [create(1), create(2), host_bits, RouteChange::Create(Box::new(wanted_to(3, 2)))];
+    let all = [create(1), create(2), host_bits, RouteChange::Create(Arc::new(wanted_to(3, 2)))];
     let answers = rig.apply(&all).await;
     for (place, answer) in answers.iter().enumerate() {
         let error = answer.as_ref().err().map(|error| (error.kind, error.maybe_done));
@@ -175,11 +175,11 @@ pub async fn targets_are_of_the_clouds_kind(way: Way) {
         wanted.destination = format!("fd00:244:{number}::/64").parse().unwrap();
         wanted
     };
-    let made = rig.made(RouteChange::Create(Box::new(six(1)))).await;
+    let made = rig.made(RouteChange::Create(Arc::new(six(1)))).await;
     assert_eq!(made.target, Some(RouteTarget::Address("fd00::1".parse().unwrap())));
     let mut bare = six(2);
     bare.addresses.clear();
-    let answers = rig.apply(&[RouteChange::Create(Box::new(bare)), create(3)]).await;
+    let answers = rig.apply(&[RouteChange::Create(Arc::new(bare)), create(3)]).await;
     let error = answers[0].as_ref().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     assert!(error.message.contains("node-2"), "{error}");

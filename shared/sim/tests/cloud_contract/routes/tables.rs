@@ -126,7 +126,7 @@ pub async fn a_batch_is_one_call(way: Way) {
         let [high, low] = number.to_be_bytes();
         let mut wanted = wanted(low);
         wanted.destination = IpNet::new_assert([10, high, low, 0].into(), 24);
-        RouteChange::Create(Box::new(wanted))
+        RouteChange::Create(Arc::new(wanted))
     };
     let all: Vec<_> = (0..500).map(change).collect();
     rig.sim.reset_calls();

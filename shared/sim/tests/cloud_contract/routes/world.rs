@@ -61,15 +61,15 @@ pub fn wanted_to(number: u8, destination: u8) -> WantedRoute {
 }
 
 pub fn create(number: u8) -> RouteChange {
-    RouteChange::Create(Box::new(wanted(number)))
+    RouteChange::Create(Arc::new(wanted(number)))
 }
 
 pub fn replace(old: &Route, new: WantedRoute) -> RouteChange {
-    RouteChange::Replace { old: old.clone(), new: Box::new(new) }
+    RouteChange::Replace { old: Box::new(old.clone()), new: Arc::new(new) }
 }
 
 pub fn delete(old: &Route) -> RouteChange {
-    RouteChange::Delete(old.clone())
+    RouteChange::Delete(Box::new(old.clone()))
 }
 
 /// The kinds of the errors.
