@@ -9,8 +9,11 @@ mod service;
 pub mod service_keys;
 
 pub use labels::Labels;
-pub use node::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint};
+pub use node::{Address, Condition, Node, OWN_ANNOTATIONS, Taint};
 pub use reference::ObjectRef;
 pub use service::{
     IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,
 };
+
+/// Interned text that many objects share.
+pub type Shared = std::sync::Arc<str>;

@@ -1,17 +1,14 @@
 //! A node, reduced to what the controllers need: a tenth of what the API server sends.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{Labels, ObjectRef, node_keys};
+use crate::{Labels, ObjectRef, Shared, node_keys};
 
 /// Annotations with this prefix are Quartet's own.
 pub const OWN_ANNOTATIONS: &str = "quartet.dev/";
-
-/// Interned text that many nodes share.
-pub type Shared = Arc<str>;
 
 /// A node. Equality ignores the resource version: a write that changed nothing relevant
 /// here is not a change.
