@@ -12,7 +12,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use ccm_cloud::{
     Call, Cloud, CloudError, Detail, ErrorKind, Instances, Lookup, LookupResult, NodeIdentity,
-    OpenGate, ProviderConfig, ProviderContext, ProviderFactory,
+    ProviderConfig, ProviderContext, ProviderFactory,
 };
 use ccm_providers::external::{
     ExternalFactory,
@@ -205,14 +205,7 @@ async fn client(port: u16) -> Arc<dyn Cloud> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), format!("endpoint: http://127.0.0.1:{port}")).unwrap();
     let config = ProviderConfig { path: Some(file.path().to_owned()), ..Default::default() };
-    let gate = Arc::new(OpenGate);
-    let context = ProviderContext {
-        config,
-        gate,
-        metrics: Arc::new(ccm_cloud::NoMetrics),
-        user_agent: "test/1".to_owned(),
-    };
-    ExternalFactory.build(context).await.unwrap()
+    ExternalFactory.build(ProviderContext::ungated(config, "test/1")).await.unwrap()
 }
 
 fn instance(name: &str) -> proto::Instance {
