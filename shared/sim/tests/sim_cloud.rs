@@ -7,8 +7,8 @@ use std::{process::Stdio, sync::Arc, time::Duration};
 use bytes::Bytes;
 use ccm_cloud::{
     AddressKind, Call, Cloud, ClusterId, Depth, Detail, ErrorKind, LoadBalancer, Lookup, Members,
-    NodeAddress, NodeIdentity, OpenGate, Owner, PowerState, Progress, ProviderConfig,
-    ProviderContext, ProviderFactory, RouteChange, Scope, Wanted, WantedRoute,
+    NodeAddress, NodeIdentity, Owner, PowerState, Progress, ProviderConfig, ProviderContext,
+    ProviderFactory, RouteChange, Scope, Wanted, WantedRoute,
 };
 use ccm_providers::external::ExternalFactory;
 use ccm_sim::cloud::balancers::{plain_front_end, plain_port};
@@ -60,12 +60,8 @@ impl Place {
         while !config.exists() || std::fs::read(&config).unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let context = ProviderContext {
-            config: ProviderConfig { path: Some(config), cluster_name: "c".to_owned() },
-            gate: Arc::new(OpenGate),
-            metrics: Arc::new(ccm_cloud::NoMetrics),
-            user_agent: "test/1".to_owned(),
-        };
+        let config = ProviderConfig { path: Some(config), cluster_name: "c".to_owned() };
+        let context = ProviderContext::ungated(config, "test/1");
         let cloud = ExternalFactory.build(context).await.unwrap();
         let described = async {
             while cloud.instances().is_err() {

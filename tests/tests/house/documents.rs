@@ -29,6 +29,7 @@ const FOREIGN: [(&str, &[&str]); 8] = [
             "prefix",
             "previous",
             "raw",
+            "replicas",
             "sort-by",
             "tail",
             "type",

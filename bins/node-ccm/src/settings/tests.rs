@@ -1,17 +1,12 @@
 //! The numbers are those of the scenarios in docs/parity.md.
 
-use ccm_runtime::program::load;
-use ccm_settings::Invocation;
+use ccm_tests::in_process::loaded;
 
 use super::*;
 use crate::NodeCcm;
 
 fn read(arguments: &[&str]) -> Result<NodeSettings, String> {
-    let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
-    invocation.arguments.extend(arguments.iter().map(Into::into));
-    load::<NodeCcm>(&invocation)
-        .map(|loaded| NodeSettings::clone(&loaded.own))
-        .map_err(|error| error.to_string())
+    ccm_tests::in_process::settings::<NodeCcm>(arguments)
 }
 
 #[test]
@@ -95,8 +90,7 @@ fn durations_and_the_policy_are_validated() {
 fn a_shorter_interval_of_an_old_manifest_counts_as_10s() {
     for (given, used) in [("0s", 10_000), ("9.9s", 10_000), ("10s", 10_000), ("10.1s", 10_100)] {
         let argument = format!("--node-status-update-frequency={given}");
-        let invocation = Invocation::with_arguments(["--cloud-provider=sim", &argument]);
-        let loaded = load::<NodeCcm>(&invocation).unwrap();
+        let loaded = loaded::<NodeCcm>(&[&argument]).unwrap();
         assert_eq!(loaded.own.node_status_update_frequency.as_millis(), used, "{given}");
         let warning = format!(
             "{argument} (flag): all nodes are looked up in each interval, so the shortest one is used, 10s"

@@ -48,12 +48,7 @@ async fn an_invalid_configuration_is_rejected_in_one_line() {
 #[tokio::test]
 async fn the_registry_knows_the_provider() {
     let factory = ccm_providers::registry().get("external").unwrap();
-    let context = ProviderContext {
-        config: ProviderConfig::default(),
-        gate: std::sync::Arc::new(ccm_cloud::OpenGate),
-        metrics: std::sync::Arc::new(ccm_cloud::NoMetrics),
-        user_agent: "test/1".to_owned(),
-    };
+    let context = ProviderContext::ungated(ProviderConfig::default(), "test/1");
     let error = factory.build(context).await.err().expect("no file is given");
     assert_eq!(error.kind, ErrorKind::Invalid);
     assert!(error.message.contains("--cloud-config: missing"), "{error}");

@@ -108,13 +108,7 @@ impl InstancesService {
     }
 
     fn instances(&self) -> Result<Arc<dyn Instances>, CloudError> {
-        let none = || {
-            CloudError::new(
-                ErrorKind::Unsupported,
-                format!("the provider {:?} does not offer instances", self.cloud.name()),
-            )
-        };
-        self.cloud.instances()?.ok_or_else(none)
+        offered(&*self.cloud, Capability::Instances, self.cloud.instances())
     }
 }
 
@@ -283,6 +277,19 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 /// Enforces the deadline, even if the cloud does not.
 pub(super) async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, Status> {
     timeout_at(call.end, work).await.map_err(|_| to_status(&too_late(call)))
+}
+
+/// A capability as the cloud has returned it, or the error that it does not offer it.
+pub(super) fn offered<C: ?Sized>(
+    cloud: &dyn Cloud,
+    what: Capability,
+    found: Result<Option<Arc<C>>, CloudError>,
+) -> Result<Arc<C>, CloudError> {
+    let none = || {
+        let what = format!("the provider {:?} does not offer {what}", cloud.name());
+        CloudError::new(ErrorKind::Unsupported, what)
+    };
+    found?.ok_or_else(none)
 }
 
 pub(super) fn too_late(call: Call) -> CloudError {
