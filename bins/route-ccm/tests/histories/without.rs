@@ -9,7 +9,7 @@ use ccm_cloud::{
     Route, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
 };
 use ccm_tests::variants::together;
-use futures::{StreamExt as _, future::BoxFuture, stream};
+use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
