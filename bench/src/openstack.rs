@@ -18,9 +18,11 @@ use clap::ValueEnum;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 
+mod balancers;
 mod fleet;
 mod judged;
 mod pauses;
+mod routes;
 mod token;
 
 /// How many nodes register at the same time.
@@ -39,6 +41,10 @@ pub enum Part {
     Outages,
     /// A server is deleted.
     Deletion,
+    /// Many nodes get routes, and leave.
+    Routes,
+    /// A node joins many load balancers, and answers to creations are lost.
+    Balancers,
 }
 
 /// Prints the figures of OpenStack, or one part of them.
@@ -64,6 +70,13 @@ pub async fn measure(flavour: &str, only: Option<Part>) -> Result<()> {
     }
     if wants(Part::Deletion) {
         judged::deletion(&rig(&cloud, &cluster).await?).await?;
+    }
+    if wants(Part::Routes) {
+        routes::measure(&rig(&cloud, &cluster).await?).await?;
+    }
+    if wants(Part::Balancers) {
+        balancers::joining(&rig(&cloud, &cluster).await?).await?;
+        balancers::lost(&rig(&cloud, &cluster).await?).await?;
     }
     println!("memory of the services: {} MB", cloud.services.memory()? / 1_000_000);
     Arc::into_inner(cluster).context("the cluster is still in use")?.stop().await

@@ -1,14 +1,18 @@
 //! The provider `openstack` against real OpenStack services.
 //!
-//! [`services`] starts Keystone, Nova and Neutron by the scripts of `tests/openstack`.
+//! [`services`] starts Keystone, Nova, Neutron and Octavia by the scripts of `tests/openstack`.
 //! [`proxy`] stands before each service, counts requests and injects faults. [`admin`] acts
-//! as a cloud's user and operator. [`scenarios`] holds the scenarios, and a [`rig`] is the
+//! as a cloud's user and operator. [`many_routes`] and
+//! [`many_balancers`] count what many routes and load balancers cost, for scenarios and benchmarks. [`scenarios`] holds the scenarios, and a [`rig`] is the
 //! fixture of one scenario.
 
 use std::fmt;
 
 pub mod admin;
+pub mod balancing;
 pub mod http;
+pub mod many_balancers;
+pub mod many_routes;
 pub mod proxy;
 pub mod rig;
 pub mod scenarios;
@@ -23,11 +27,13 @@ pub enum Service {
     Compute,
     /// Neutron: ports, networks, floating IPs.
     Network,
+    /// Octavia: load balancers.
+    LoadBalancer,
 }
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Identity, Self::Compute, Self::Network];
+    pub const ALL: [Self; 4] = [Self::Identity, Self::Compute, Self::Network, Self::LoadBalancer];
 
     /// Its type in Keystone's catalog.
     pub const fn name(self) -> &'static str {
@@ -35,6 +41,7 @@ impl Service {
             Self::Identity => "identity",
             Self::Compute => "compute",
             Self::Network => "network",
+            Self::LoadBalancer => "load-balancer",
         }
     }
 
@@ -44,6 +51,7 @@ impl Service {
             Self::Identity => 5000,
             Self::Compute => 8774,
             Self::Network => 9696,
+            Self::LoadBalancer => 9876,
         }
     }
 }

@@ -50,6 +50,13 @@ pub async fn patch(client: &Client, name: &str, patch: Value) -> Result<Service>
     Ok(api(client).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?)
 }
 
+/// Patches its status.
+pub async fn patch_status(client: &Client, name: &str, patch: Value) -> Result<()> {
+    let patch = Patch::Merge(patch);
+    api(client).patch_status(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
 /// Deletes it.
 pub async fn delete(client: &Client, name: &str) -> Result<()> {
     api(client).delete(name, &DeleteParams::default()).await?;

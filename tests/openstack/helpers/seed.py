@@ -14,7 +14,6 @@ p.add_argument('--hosts', required=True)
 p.add_argument('--zones', required=True)
 p.add_argument('--out', required=True)
 p.add_argument('--region', required=True)
-p.add_argument('--load-balancers', action='store_true')
 a = p.parse_args()
 
 
@@ -53,12 +52,10 @@ def identity():
     services = [('placement', 'placement', f'http://{a.ip}:8778'),
                 ('image', 'glance', f'http://{a.ip}:9292'),
                 ('compute', 'nova', f'http://{a.ip}:8774/v2.1'),
-                ('network', 'neutron', f'http://{a.ip}:9696')]
-    member, extra = ['member', 'reader'], ['member']
-    if a.load_balancers:
-        services.append(('load-balancer', 'octavia', f'http://{a.ip}:9876'))
-        member.append('load-balancer_member')
-        extra.append('load-balancer_admin')
+                ('network', 'neutron', f'http://{a.ip}:9696'),
+                ('load-balancer', 'octavia', f'http://{a.ip}:9876')]
+    member = ['member', 'reader', 'load-balancer_member']
+    extra = ['member', 'load-balancer_admin']
 
     service = project('service')
     for _, name, _ in services:
@@ -110,8 +107,7 @@ def resources():
         router = k8s.create_router(
             name='k8s', external_gateway_info={'network_id': public.id})
         k8s.add_interface_to_router(router, subnet_id=subnet.id)
-    if a.load_balancers:
-        amphorae()
+    amphorae()
 
 
 def tenant_network(net, name, number):

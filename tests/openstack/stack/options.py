@@ -47,19 +47,15 @@ def parse(parser):
 
 def for_up():
     p = common('Real OpenStack services on loopback.')
-    p.add_argument('--load-balancers', action='store_true',
-                   help='Octavia as well')
     p.add_argument('--fresh', action='store_true',
                    help='forget all data of an earlier run')
     p.add_argument('--install-only', action='store_true')
     a = parse(p)
     a.venv = cache() / 'openstack-pypi-venv'
-    a.services = ['keystone', 'placement', 'glance', 'nova', 'neutron']
+    a.services = ['keystone', 'placement', 'glance', 'nova', 'neutron',
+                  'octavia']
     a.databases = ['keystone', 'placement', 'glance', 'nova_api',
-                   'nova_cell0', 'nova', 'neutron']
-    if a.load_balancers:
-        a.services.append('octavia')
-        a.databases.append('octavia')
+                   'nova_cell0', 'nova', 'neutron', 'octavia']
     if a.flavour == 'debian':
         a.python, a.uwsgi = '/usr/bin/python3', '/usr/bin/uwsgi-core'
     else:

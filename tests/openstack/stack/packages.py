@@ -12,20 +12,17 @@ import subprocess
 from options import HERE
 from steps import run, say
 
-BASE = ['mariadb-server', 'mariadb-client', 'rabbitmq-server']
+BASE = ['mariadb-server', 'mariadb-client', 'rabbitmq-server', 'openssl']
 DEBIAN = ['python3-keystone', 'python3-placement', 'python3-glance',
-          'python3-nova', 'python3-neutron', 'python3-pymysql',
-          'python3-openstacksdk', 'uwsgi-core', 'uwsgi-plugin-python3']
-LOAD_BALANCERS = ['openssl']
+          'python3-nova', 'python3-neutron', 'python3-octavia',
+          'python3-pymysql', 'python3-openstacksdk', 'uwsgi-core',
+          'uwsgi-plugin-python3']
 
 
 def install(a):
     want = list(BASE)
     if a.flavour == 'debian':
         want += DEBIAN
-    if a.load_balancers:
-        want += LOAD_BALANCERS
-        want += ['python3-octavia'] if a.flavour == 'debian' else []
     missing = sorted(set(want) - _installed(want))
     if missing:
         _apt(missing, a.state / 'log' / 'apt.log')

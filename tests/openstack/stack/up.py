@@ -29,12 +29,12 @@ PORTS = {'epmd': 4369, 'rabbitmq': 5672, 'keystone-api': 5000,
 def made_with(a):
     """What the data depends on: if that changes, they are made anew."""
     content = hashlib.sha256()
-    names = ['stack/migrations.py', 'helpers/seed.py']
+    names = ['stack/migrations.py', 'stack/options.py', 'helpers/seed.py']
     if a.flavour == 'pypi':
         names.append('requirements.txt')
     for name in names:
         content.update((HERE / name).read_bytes())
-    return json.dumps({'flavour': a.flavour, 'octavia': a.load_balancers,
+    return json.dumps({'flavour': a.flavour,
                        'made': content.hexdigest()}) + '\n'
 
 
@@ -65,8 +65,6 @@ def prepare(a):
 def check_ports(a):
     """No other process may listen on a port of a service."""
     for name, port in PORTS.items():
-        if name.removesuffix('-api') == 'octavia' and not a.load_balancers:
-            continue
         if procs.alive(name):
             continue
         with socket.socket() as s:
@@ -81,15 +79,13 @@ def seed(a, what):
         '--region', REGION, '--password', PASSWORD, '--hosts', ','.join(HOSTS),
         '--zones', ','.join(ZONES), '--out',
         a.state / 'conf' / 'amphorae.json',
-        *(['--load-balancers'] if a.load_balancers else []),
         log=a.state / 'log' / 'seed.log', env=environment(a))
 
 
 def start_services(a):
     api(a, 'placement', 8778, 1, 4)
     api(a, 'glance', 9292, 1, 4)
-    if a.load_balancers:
-        api(a, 'octavia', 9876, 1, 4)
+    api(a, 'octavia', 9876, 1, 4)
     daemon(a, 'nova-conductor', 'nova.cmd.conductor', 'nova', 'nova-db')
     daemon(a, 'nova-scheduler', 'nova.cmd.scheduler', 'nova', 'nova-db')
     api(a, 'nova', 8774, options.WORKERS, 1)
@@ -120,8 +116,7 @@ def start(a):
     first = not done.exists()
     configuration.render(a)
     configuration.code(a)
-    if a.load_balancers:
-        configuration.certificates(a)
+    configuration.certificates(a)
     say('start MariaDB and RabbitMQ')
     ground.bus(a)
     ground.database(a)
@@ -144,10 +139,9 @@ def start(a):
         seed(a, 'resources')
         configuration.render(a)
         done.touch()
-    if a.load_balancers:
-        say('start the Octavia worker')
-        daemon(a, 'octavia-worker', 'octavia.cmd.octavia_worker', 'octavia')
-        ground.listening(a, **{'octavia-worker': 'octavia_provisioning_v2'})
+    say('start the Octavia worker')
+    daemon(a, 'octavia-worker', 'octavia.cmd.octavia_worker', 'octavia')
+    ground.listening(a, **{'octavia-worker': 'octavia_provisioning_v2'})
 
 
 def clouds_yaml(a):

@@ -1,4 +1,4 @@
-//! Actions of a cloud's user or operator: servers, floating IPs, accounts.
+//! Actions of a cloud's user or operator: servers, floating IPs, load balancers, accounts.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
@@ -9,13 +9,14 @@ use super::{
     http::{Answer, Http},
 };
 
+mod balancers;
 mod compute;
 mod identity;
 mod network;
 
 pub use compute::{NewServer, Server};
 pub use identity::{ApplicationCredential, User};
-pub use network::FloatingIp;
+pub use network::{FloatingIp, Port};
 
 /// The password of every user, as `tests/openstack` sets it.
 pub const PASSWORD: &str = "quartet";
@@ -55,6 +56,7 @@ pub struct Admin {
     identity: String,
     compute: String,
     network: String,
+    load_balancer: String,
 }
 
 impl Admin {
@@ -82,6 +84,7 @@ impl Admin {
             identity: auth_url.to_owned(),
             compute: place(Service::Compute.name())?,
             network: format!("{}/v2.0", place(Service::Network.name())?),
+            load_balancer: place(Service::LoadBalancer.name())?,
         })
     }
 
@@ -98,6 +101,11 @@ impl Admin {
     /// The URL of Neutron, from the catalog, with the version.
     pub fn network_url(&self) -> &str {
         &self.network
+    }
+
+    /// The project's ID.
+    pub fn project_id(&self) -> &str {
+        &self.project_id
     }
 
     /// A call with this token; returns any answer.

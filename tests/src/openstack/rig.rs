@@ -27,6 +27,9 @@ pub const INITIALISED: Duration = Duration::from_secs(90);
 /// The prefix of the names of all users that scenarios create.
 const USER_PREFIX: &str = "scenario-";
 
+/// A second name of the only region, which a scenario adds.
+pub const OTHER_REGION: &str = "RegionTwo";
+
 /// The prefix of the names of the crowd's servers.
 const CROWD: &str = "many-";
 
@@ -60,6 +63,11 @@ impl Cloud {
         let (operator, user, other) =
             (login("admin").await?, login("k8s").await?, login("other").await?);
         clear(&other, &[], 0).await?;
+        operator.forget_region(OTHER_REGION).await?;
+        for project in [&user, &other] {
+            operator.clear_network_quota(project).await?;
+            operator.clear_balancer_quota(project).await?;
+        }
         for id in operator.users(USER_PREFIX).await? {
             operator.delete_user(&id).await?;
         }
@@ -80,10 +88,11 @@ impl Cloud {
     }
 }
 
-/// Deletes all servers and floating IPs of a project, except this number of the crowd, and
+/// Deletes all load balancers, servers and floating IPs of a project, except this number of the crowd, and
 /// except the wanted servers if all of them exist unchanged. Returns the wanted servers, in
 /// this order.
 async fn clear(user: &Admin, wanted: &[NewServer], crowd: usize) -> Result<Vec<Server>> {
+    user.clear_balancers().await?;
     for id in user.floating_ips().await? {
         user.delete_floating_ip(&id).await?;
     }
@@ -163,10 +172,35 @@ impl Rig {
         ))
     }
 
+    /// Writes a cloud.conf with another address of Keystone, and another region.
+    pub fn log_in_at(&self, auth_url: &str, region: &str, account: &Account) -> Result<()> {
+        let lines = by_password(account);
+        self.replace(&format!("[Global]\nauth-url = {auth_url}\nregion = {region}\n{lines}"))
+    }
+
     /// Adds the router of the pods' routes to the cloud.conf.
     pub fn use_router(&self, id: &str) -> Result<()> {
+        self.add(&format!("[Route]\nrouter-id = {id}\n"))
+    }
+
+    /// Adds the networks of load balancers to the cloud.conf: virtual addresses and members in the
+    /// project's network, floating IPs in the external one.
+    pub async fn balance(&self) -> Result<()> {
+        self.balance_with("").await
+    }
+
+    /// The same, with more settings of load balancers.
+    pub async fn balance_with(&self, lines: &str) -> Result<()> {
+        let (subnet, _) = self.cloud.user.subnet("k8s").await?;
+        let (_, public) = self.cloud.user.subnet("public").await?;
+        self.add(&format!(
+            "[LoadBalancer]\nsubnet-id = {subnet}\nfloating-network-id = {public}\n{lines}"
+        ))
+    }
+
+    fn add(&self, section: &str) -> Result<()> {
         let text = std::fs::read_to_string(self.config())?;
-        self.replace(&format!("{text}[Route]\nrouter-id = {id}\n"))
+        self.replace(&format!("{text}{section}"))
     }
 
     fn configure(&self, credentials: &str) -> Result<()> {

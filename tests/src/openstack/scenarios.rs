@@ -7,14 +7,22 @@ use anyhow::Result;
 use super::rig::Rig;
 
 mod access_rules;
+mod balancer_costs;
+mod balancer_facts;
+mod balancer_faults;
+mod balancer_input;
+mod balancer_owners;
+mod balancer_quotas;
 mod credentials;
 mod follow;
+mod handover;
 mod judged;
 mod long_lists;
 mod names;
 mod neutron_alone;
 mod outages;
 mod register;
+mod route_limits;
 mod routes;
 mod spellings;
 mod through_proxy;
@@ -69,6 +77,7 @@ pub fn all() -> Vec<Scenario> {
         credentials::a_missing_configuration_is_reported,
         access_rules::the_rules_of_the_page_are_enough,
         access_rules::a_missing_rule_is_reported_and_nothing_is_half_done,
+        handover::a_wrong_file_changes_nothing_and_a_right_one_hands_over,
         outages::a_frozen_nova_is_waited_for,
         outages::keystone_is_gone_at_start,
         outages::keystone_goes_and_comes_back,
@@ -81,5 +90,26 @@ pub fn all() -> Vec<Scenario> {
         judged::the_node_of_a_deleted_server_leaves,
         long_lists::nodes_of_a_list_that_is_too_long_are_initialised_and_judged,
         routes::nodes_have_routes_and_what_others_made_stays,
+        route_limits::a_port_without_port_security_needs_no_pair,
+        route_limits::a_whole_list_is_written_with_its_revision,
+        route_limits::used_up_quotas_are_named,
+        route_limits::routes_of_many_nodes_cost_few_calls,
+        balancer_facts::each_write_below_a_load_balancer_moves_its_updated_at,
+        balancer_facts::a_pending_load_balancer_refuses_writes_and_is_found_by_tags,
+        balancer_costs::six_services_from_creation_to_deletion,
+        balancer_costs::a_node_joins_ten_load_balancers,
+        balancer_costs::answers_are_lost_and_leaders_killed,
+        balancer_faults::octavia_is_away_for_two_minutes,
+        balancer_faults::one_that_is_stuck_delays_no_other,
+        balancer_faults::a_failed_one_is_repaired_and_keeps_its_address,
+        balancer_faults::a_storm_of_conflicts_ends_well,
+        balancer_faults::a_failed_floating_ip_is_tried_again,
+        balancer_faults::one_that_is_deleted_by_others_comes_back,
+        balancer_quotas::each_used_up_quota_is_named,
+        balancer_owners::two_clusters_of_one_name_share_a_project,
+        balancer_owners::what_the_other_controller_made_is_adopted_and_could_go_back,
+        balancer_input::each_wrong_annotation_is_named,
+        balancer_input::the_rules_of_the_page_are_enough,
+        balancer_input::members_go_on_while_the_configuration_is_wrong,
     ]
 }

@@ -93,6 +93,25 @@ impl Services {
         .await
     }
 
+    /// Runs a statement in the services' database: for states that no request reaches.
+    pub fn sql(&self, statement: &str) -> Result<String> {
+        let socket = format!("--socket={}", self.state.join("run/mysql.sock").display());
+        let done = Command::new("mariadb")
+            .args(["--no-defaults", "--user=root", &socket, "-N", "-e", statement])
+            .stdin(Stdio::null())
+            .output()
+            .context("running mariadb")?;
+        let error = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.success(), "{statement}: {error}");
+        Ok(String::from_utf8(done.stdout)?)
+    }
+
+    /// Sets the provisioning status of a load balancer, as a failed worker leaves it.
+    pub fn set_balancer_status(&self, id: &str, status: &str) -> Result<()> {
+        let set = "update octavia.load_balancer set provisioning_status";
+        self.sql(&format!("{set}='{status}', updated_at=utc_timestamp() where id='{id}'")).map(drop)
+    }
+
     /// The resident memory of all services, shared pages counted once, in bytes.
     pub fn memory(&self) -> Result<u64> {
         let mut sum = 0;

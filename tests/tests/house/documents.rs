@@ -39,7 +39,7 @@ const FOREIGN: [(&str, &[&str]); 8] = [
     ("the kubelet", &["node-ip", "provider-id"]),
     ("etcdutl", &["bump-revision"]),
     ("the benchmarks", &["seed"]),
-    ("tests/openstack/up", &["flavour", "fresh", "load-balancers", "state"]),
+    ("tests/openstack/up", &["flavour", "fresh", "state"]),
     ("openstack", &["os-cloud"]),
 ];
 

@@ -27,16 +27,18 @@ pub struct ApplicationCredential {
 }
 
 impl Admin {
-    /// Makes a user with the role `member` in a project. Only for the operator.
+    /// Makes a user with the roles of a member in a project. Only for the operator.
     pub async fn create_user(&self, account: &Account) -> Result<User> {
         let body = json!({"user": {
             "name": account.user, "password": account.password, "domain_id": "default"
         }});
         let id = text(&self.post(&self.identity_url("users"), body).await?, "/user/id")?;
         let project = self.id_by_name(&self.identity_url("projects"), &account.project).await?;
-        let role = self.id_by_name(&self.identity_url("roles"), "member").await?;
-        let grant = self.identity_url(&format!("projects/{project}/users/{id}/roles/{role}"));
-        self.done(Method::PUT, &grant, None).await?;
+        for role in ["member", "load-balancer_member"] {
+            let role = self.id_by_name(&self.identity_url("roles"), role).await?;
+            let grant = self.identity_url(&format!("projects/{project}/users/{id}/roles/{role}"));
+            self.done(Method::PUT, &grant, None).await?;
+        }
         Ok(User { id, account: account.clone() })
     }
 
@@ -110,6 +112,37 @@ impl Admin {
     /// Deletes a trust of this user, which revokes its tokens.
     pub async fn delete_trust(&self, id: &str) -> Result<()> {
         self.delete(&self.identity_url(&format!("OS-TRUST/trusts/{id}"))).await
+    }
+
+    /// Names a second region in the catalog, whose services are those of the only one. Only for
+    /// the operator.
+    pub async fn name_region(&self, region: &str) -> Result<()> {
+        let url = self.identity_url(&format!("regions/{region}"));
+        if self.call(Method::GET, &url, None).await?.status.is_success() {
+            return Ok(());
+        }
+        self.post(&self.identity_url("regions"), json!({"region": {"id": region}})).await?;
+        let url = self.identity_url(&format!("endpoints?region_id={}", super::REGION));
+        let document = self.get(&url).await?;
+        for endpoint in document["endpoints"].as_array().context("no endpoints")? {
+            let (interface, service) = (&endpoint["interface"], &endpoint["service_id"]);
+            let same = json!({"endpoint": {
+                "interface": interface, "service_id": service, "url": endpoint["url"], "region_id": region
+            }});
+            self.post(&self.identity_url("endpoints"), same).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes this region and its endpoints from the catalog. Only for the operator.
+    pub async fn forget_region(&self, region: &str) -> Result<()> {
+        let url = self.identity_url(&format!("endpoints?region_id={region}"));
+        let document = self.get(&url).await?;
+        for endpoint in document["endpoints"].as_array().context("no endpoints")? {
+            let id = text(endpoint, "/id")?;
+            self.delete(&self.identity_url(&format!("endpoints/{id}"))).await?;
+        }
+        self.delete(&self.identity_url(&format!("regions/{region}"))).await
     }
 
     /// Revokes a token: this user's own or, as the operator, any.

@@ -17,13 +17,31 @@ pub struct FloatingIp {
     pub address: String,
 }
 
+/// A port without a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its UUID.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its only address.
+    pub address: String,
+}
+
 impl Admin {
     /// Creates a floating IP for the server's first port.
     pub async fn add_floating_ip(&self, server: &str) -> Result<FloatingIp> {
         let ports = self.ports(server).await?;
         let port = text(ports.first().context("a server without a port")?, "/id")?;
         let public = self.id_by_name(&format!("{}/networks", self.network), "public").await?;
-        let body = json!({"floatingip": {"floating_network_id": public, "port_id": port}});
+        self.float_port(&public, &port, "").await
+    }
+
+    /// Creates a floating IP of an external network for a port, with this description.
+    pub async fn float_port(&self, network: &str, port: &str, words: &str) -> Result<FloatingIp> {
+        let body = json!({"floatingip": {
+            "floating_network_id": network, "port_id": port, "description": words
+        }});
         let made = self.post(&format!("{}/floatingips", self.network), body).await?;
         Ok(FloatingIp {
             id: text(&made, "/floatingip/id")?,
@@ -49,6 +67,77 @@ impl Admin {
         let document = self.get(&format!("{}/ports?device_id={server}", self.network)).await?;
         Ok(document["ports"].as_array().context("no ports")?.clone())
     }
+
+    /// Creates ports on the project's network, with port security or without.
+    pub async fn create_ports(&self, names: &[String], is_secure: bool) -> Result<Vec<Port>> {
+        let url = format!("{}/networks", self.network);
+        let network = self.id_by_name(&url, &self.project).await?;
+        let port = |name: &String| json!({"name": name, "network_id": network, "port_security_enabled": is_secure});
+        let mut ports = Vec::new();
+        for some in names.chunks(50) {
+            let body = json!({"ports": some.iter().map(port).collect::<Vec<_>>()});
+            let made = self.post(&format!("{}/ports", self.network), body).await?;
+            for port in made["ports"].as_array().context("no ports")? {
+                ports.push(Port {
+                    id: text(port, "/id")?,
+                    name: text(port, "/name")?,
+                    address: text(port, "/fixed_ips/0/ip_address")?,
+                });
+            }
+        }
+        Ok(ports)
+    }
+
+    /// The IDs of the project's ports whose names start with this prefix.
+    pub async fn ports_named(&self, prefix: &str) -> Result<Vec<String>> {
+        let document = self.get(&format!("{}/ports?fields=id&fields=name", self.network)).await?;
+        let all = document["ports"].as_array().context("no ports")?;
+        let named = |port: &&Value| port["name"].as_str().is_some_and(|n| n.starts_with(prefix));
+        all.iter().filter(named).map(|port| text(port, "/id")).collect()
+    }
+
+    /// Deletes a port.
+    pub async fn delete_port(&self, id: &str) -> Result<()> {
+        self.delete(&format!("{}/ports/{id}", self.network)).await
+    }
+
+    /// Switches port security of a port on or off.
+    pub async fn secure_port(&self, port: &str, is_secure: bool) -> Result<()> {
+        let mut change = json!({"port_security_enabled": is_secure});
+        if !is_secure {
+            change["security_groups"] = json!([]);
+            change["allowed_address_pairs"] = json!([]);
+        }
+        let url = format!("{}/ports/{port}", self.network);
+        self.done(Method::PUT, &url, Some(&json!({ "port": change }))).await?;
+        Ok(())
+    }
+
+    /// The ID of a network's only subnet, and that of the network.
+    pub async fn subnet(&self, network: &str) -> Result<(String, String)> {
+        let network = self.id_by_name(&format!("{}/networks", self.network), network).await?;
+        let url = format!("{}/subnets?network_id={network}", self.network);
+        Ok((text(&self.get(&url).await?, "/subnets/0/id")?, network))
+    }
+
+    /// Sets quotas of a project in Neutron, `floatingip` for example. Only for the operator.
+    pub async fn set_network_quota(&self, project: &Admin, quota: Value) -> Result<()> {
+        let url = format!("{}/quotas/{}", self.network, project.project_id);
+        self.done(Method::PUT, &url, Some(&json!({ "quota": quota }))).await?;
+        Ok(())
+    }
+
+    /// Removes the quotas of a project in Neutron. Only for the operator.
+    pub async fn clear_network_quota(&self, project: &Admin) -> Result<()> {
+        self.delete(&format!("{}/quotas/{}", self.network, project.project_id)).await
+    }
+
+    /// The floating IPs of the project, as Neutron shows them.
+    pub async fn floating_ip_details(&self) -> Result<Vec<Value>> {
+        let url = format!("{}/floatingips?project_id={}", self.network, self.project_id);
+        Ok(self.get(&url).await?["floatingips"].as_array().context("no floatingips")?.clone())
+    }
+
     /// Sets the allowed address pairs of a port to these networks.
     pub async fn set_pairs(&self, port: &str, networks: &[&str]) -> Result<()> {
         let pairs: Vec<_> = networks.iter().map(|it| json!({"ip_address": it})).collect();

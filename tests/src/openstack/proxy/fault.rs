@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::openstack::Service;
 
@@ -22,8 +23,15 @@ pub enum Effect {
     },
     /// No answer; the caller's deadline ends the request.
     Hang,
-    /// The proxy cuts the connection without an answer.
+    /// The proxy cuts the connection without an answer; the service gets no request.
     Cut,
+    /// The service carries the request out; the proxy cuts the connection without its answer.
+    LoseAnswer,
+    /// The proxy cuts the connection; the service gets the request when the fault is removed.
+    Late,
+    /// Lists in the service's answer lack the objects with this `alias`, as those of a Neutron
+    /// without this extension.
+    Without(&'static str),
     /// The proxy delays the service's answer by this much.
     Slow(Duration),
     /// The service's lists have pages of this many entries, as with its option `max_limit`, and
@@ -71,6 +79,17 @@ impl Effect {
         }
     }
 
+    /// 409, in Octavia's words: it works on this load balancer.
+    pub fn immutable() -> Self {
+        let text = "Load Balancer 5f0b2f2c-6d1c-4f0e-8a0e-000000000000 is immutable and cannot be updated.";
+        let body = json!({"faultcode": "Client", "faultstring": text, "debuginfo": null});
+        Self::Answer {
+            status: StatusCode::CONFLICT,
+            headers: vec![json_type()],
+            body: body.to_string(),
+        }
+    }
+
     /// 404 of a web server before the services, not of Nova itself.
     pub fn html_not_found() -> Self {
         Self::Answer {
@@ -93,6 +112,7 @@ fn json_type() -> (&'static str, String) {
 pub struct Fault {
     effect: Effect,
     service: Option<Service>,
+    method: Option<Method>,
     path: String,
     whole_path: bool,
     times: Option<u64>,
@@ -101,13 +121,27 @@ pub struct Fault {
 impl Fault {
     /// A fault that hits every request until it is removed.
     pub fn new(effect: Effect) -> Self {
-        Self { effect, service: None, path: String::new(), whole_path: false, times: None }
+        Self {
+            effect,
+            service: None,
+            method: None,
+            path: String::new(),
+            whole_path: false,
+            times: None,
+        }
     }
 
     /// Only requests to this service.
     #[must_use]
     pub fn on(mut self, service: Service) -> Self {
         self.service = Some(service);
+        self
+    }
+
+    /// Only requests with this method.
+    #[must_use]
+    pub fn method(mut self, method: Method) -> Self {
+        self.method = Some(method);
         self
     }
 
@@ -131,9 +165,10 @@ impl Fault {
         self
     }
 
-    fn applies(&self, service: Service, path: &str) -> bool {
+    fn applies(&self, service: Service, method: &Method, path: &str) -> bool {
         self.times != Some(0)
             && self.service.is_none_or(|wanted| wanted == service)
+            && self.method.as_ref().is_none_or(|wanted| wanted == method)
             && path.starts_with(&self.path)
             && (!self.whole_path || path == self.path)
     }
@@ -154,7 +189,11 @@ pub struct FaultId(u64);
 
 /// The faults in force. The first one added that applies to a request decides.
 #[derive(Debug, Default)]
-pub struct Faults(Mutex<State>);
+pub struct Faults {
+    state: Mutex<State>,
+    /// A fault was removed.
+    removed: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -173,41 +212,61 @@ struct InForce {
 impl Faults {
     /// Puts a fault in force.
     pub fn add(&self, fault: Fault) -> FaultId {
-        self.0.lock().add(fault)
+        self.state.lock().add(fault)
     }
 
     /// Replaces all faults by this one atomically.
     pub fn replace(&self, fault: Fault) -> FaultId {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.faults.clear();
+        self.removed.notify_waiters();
         state.add(fault)
     }
 
     /// Ends one fault.
     pub fn remove(&self, id: FaultId) {
-        self.0.lock().faults.retain(|other| other.id != id);
+        self.state.lock().faults.retain(|other| other.id != id);
+        self.removed.notify_waiters();
     }
 
     /// The number of requests this fault has hit; none if it is no longer in force.
     pub fn hits(&self, id: FaultId) -> usize {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let mut all = state.faults.iter();
         all.find(|fault| fault.id == id).map_or(0, |fault| fault.hits)
     }
 
     /// Ends all faults. Hanging requests stay open until their callers give up.
     pub fn clear(&self) {
-        self.0.lock().faults.clear();
+        self.state.lock().faults.clear();
+        self.removed.notify_waiters();
     }
 
     /// The effect on this request, which counts as one of the fault's times.
-    pub(super) fn hit(&self, service: Service, path: &str) -> Option<Effect> {
-        let mut state = self.0.lock();
-        let found = state.faults.iter_mut().find(|known| known.fault.applies(service, path))?;
+    pub(super) fn hit(
+        &self,
+        service: Service,
+        method: &Method,
+        path: &str,
+    ) -> Option<(FaultId, Effect)> {
+        let mut state = self.state.lock();
+        let mut all = state.faults.iter_mut();
+        let found = all.find(|known| known.fault.applies(service, method, path))?;
         found.hits += 1;
         if let Some(times) = &mut found.fault.times {
             *times -= 1;
         }
-        Some(found.fault.effect.clone())
+        Some((found.id, found.fault.effect.clone()))
+    }
+
+    /// Waits until this fault is no longer in force.
+    pub(super) async fn is_removed(&self, id: FaultId) {
+        loop {
+            let removed = self.removed.notified();
+            if !self.state.lock().faults.iter().any(|fault| fault.id == id) {
+                return;
+            }
+            removed.await;
+        }
     }
 }

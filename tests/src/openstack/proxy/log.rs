@@ -28,6 +28,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether it only asks a service for its versions, which login and discovery do.
+    pub fn is_discovery(&self) -> bool {
+        self.method == Method::GET && self.path.trim_matches('/').split('/').count() < 2
+    }
+
     /// Service, method and path with `{id}` for every ID: the key of counts.
     pub fn pattern(&self) -> String {
         let parts: Vec<_> =

@@ -69,14 +69,29 @@ fn cut(error: anyhow::Error) -> io::Error {
 }
 
 async fn handle(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     service: Service,
     request: Request<Incoming>,
 ) -> Result<Response<Body>> {
     let (parts, body) = request.into_parts();
     let request = Request::from_parts(parts, body.collect().await?.to_bytes());
     let number = shared.log.asked(describe(service, &request));
-    let effect = shared.faults.hit(service, request.uri().path());
+    let effect = shared.faults.hit(service, request.method(), request.uri().path());
+    let Some((fault, effect)) = effect else {
+        let answer = ask(shared, service, request).await?;
+        shared.log.answered(number, answer.status().as_u16());
+        return Ok(answer.map(spoil::whole));
+    };
+    if effect == Effect::Late {
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            shared.faults.is_removed(fault).await;
+            if let Err(error) = ask(&shared, service, request).await {
+                tracing::warn!(%error, "a late request failed");
+            }
+        });
+        anyhow::bail!("cut by the fault proxy, before the service has the request");
+    }
     let answer = treat(shared, service, request, effect).await?;
     shared.log.answered(number, answer.status().as_u16());
     Ok(answer)
@@ -100,23 +115,23 @@ fn user_agent(request: &Request<Bytes>) -> String {
 }
 
 async fn treat(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     service: Service,
     mut request: Request<Bytes>,
-    effect: Option<Effect>,
+    effect: Effect,
 ) -> Result<Response<Body>> {
     match effect {
-        Some(Effect::Answer { status, headers, body }) => {
+        Effect::Answer { status, headers, body } => {
             let answer = Response::builder().status(status);
             let answer = headers
                 .into_iter()
                 .fold(answer, |answer, (name, value)| answer.header(name, value));
             return Ok(answer.body(spoil::whole(body))?);
         }
-        Some(Effect::Hang) => return std::future::pending().await,
-        Some(Effect::Cut) => anyhow::bail!("cut by the fault proxy"),
-        Some(Effect::Slow(time)) => tokio::time::sleep(time).await,
-        Some(Effect::SlowPages(entries, time)) => {
+        Effect::Hang => return std::future::pending().await,
+        Effect::Cut => anyhow::bail!("cut by the fault proxy"),
+        Effect::Slow(time) => tokio::time::sleep(time).await,
+        Effect::SlowPages(entries, time) => {
             let (path, query) = (request.uri().path(), request.uri().query());
             let query = query.map_or_else(String::new, |query| format!("{query}&"));
             *request.uri_mut() = format!("{path}?{query}limit={entries}").parse()?;
@@ -124,11 +139,15 @@ async fn treat(
         }
         _ => {}
     }
-    let answer = ask(shared, service, request).await?;
+    // A client that ends meanwhile does not take the request back.
+    let asked = shared.clone();
+    let answer = tokio::spawn(async move { ask(&asked, service, request).await }).await??;
     Ok(match effect {
-        Some(Effect::EmptyList) => answer.map(spoil::without_lists).map(spoil::whole),
-        Some(Effect::HalfJson) => answer.map(|body| spoil::half(&body)).map(spoil::whole),
-        Some(Effect::Truncated) => spoil::truncated(answer),
+        Effect::LoseAnswer => anyhow::bail!("cut by the fault proxy, with the answer"),
+        Effect::EmptyList => answer.map(spoil::without_lists).map(spoil::whole),
+        Effect::Without(alias) => answer.map(|body| spoil::without(&body, alias)).map(spoil::whole),
+        Effect::HalfJson => answer.map(|body| spoil::half(&body)).map(spoil::whole),
+        Effect::Truncated => spoil::truncated(answer),
         _ => answer.map(spoil::whole),
     })
 }

@@ -28,6 +28,18 @@ pub(super) fn without_lists(bytes: Bytes) -> Bytes {
     Value::Object(document).to_string().into()
 }
 
+/// Removes the objects with this `alias` from every list in the answer's document. A body that
+/// is not JSON stays unchanged.
+pub(super) fn without(bytes: &Bytes, alias: &str) -> Bytes {
+    let Ok(Value::Object(mut document)) = serde_json::from_slice(bytes) else {
+        return bytes.clone();
+    };
+    for list in document.values_mut().filter_map(Value::as_array_mut) {
+        list.retain(|object| object["alias"] != alias);
+    }
+    Value::Object(document).to_string().into()
+}
+
 /// The first half.
 pub(super) fn half(bytes: &Bytes) -> Bytes {
     bytes.slice(..bytes.len() / 2)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_sim::poll;
+use ccm_sim::{poll, program::Program};
 use serde_json::Value;
 
 use crate::{
@@ -18,22 +18,14 @@ use crate::{
 /// The page from which an operator copies the rules.
 const PAGE: &str = include_str!("../../../../docs/providers/openstack.md");
 
-/// The rules for nodes, as the page lists them.
-fn rules_of_the_page() -> Result<Vec<Value>> {
-    rules(0)
-}
-
-/// The rules for routes, as the page lists them.
-pub(super) fn rules_for_routes() -> Result<Vec<Value>> {
-    rules(1)
-}
-
-/// The page's list of rules with this number.
-fn rules(number: usize) -> Result<Vec<Value>> {
-    let blocks = PAGE.split("```yaml").skip(1).filter_map(|text| text.split("```").next());
-    let mut lists = blocks.filter(|block| block.trim_start().starts_with("- {service:"));
-    let list = lists.nth(number).context("the page lacks a list of access rules")?;
-    serde_yaml_ng::from_str(list).context("the access rules of the page")
+/// The rules for a program, as the page lists them below the heading with its name.
+pub(super) fn rules_for(program: &str) -> Result<Vec<Value>> {
+    let (_, text) = PAGE
+        .split_once(&format!("\n### {program}\n"))
+        .with_context(|| format!("the page has no rules for {program}"))?;
+    let block = text.split_once("```yaml").and_then(|(_, text)| text.split_once("```"));
+    let (block, _) = block.context("the page lacks a list of access rules")?;
+    serde_yaml_ng::from_str(block).context("the access rules of the page")
 }
 
 /// Lets the programs log in with a credential that has these rules. Returns its user.
@@ -45,38 +37,40 @@ pub(super) async fn log_in(rig: &Rig, name: &str, rules: &[Value]) -> Result<Use
     Ok(user)
 }
 
+/// Fails if a request of the program was refused.
+async fn was_never_refused(program: &Program) -> Result<()> {
+    let errors = program.metric("openstack_api_request_errors_total{").await?;
+    ensure!(errors < 1.0, "{errors} requests were refused");
+    Ok(())
+}
+
 pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
-    let user = log_in(rig, "ruled", &rules_of_the_page()?).await?;
+    let user = log_in(rig, "ruled", &rules_for("node-ccm")?).await?;
     let node_ccm = rig.start(&rig.node_ccm()).await?;
     let server = rig.server("ruled").await?;
     rig.register(&server).await?;
     rig.initialised(&server.name).await?;
+    was_never_refused(&node_ccm).await?;
+    node_ccm.terminate().await?;
+    rig.cloud.operator.delete_user(&user.id).await?;
+
+    let user = log_in(rig, "ruled-lifecycle", &rules_for("lifecycle-ccm")?).await?;
     let others: Vec<_> = rig.cloud.fleet.iter().collect();
     // Together with the one that is there, enough for lists.
     rig.register_initialised(&others).await?;
-
     let lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
     past_grace().await;
     rig.cloud.user.delete_server(&server.id).await?;
     nodes::set_ready(&rig.client, &server.name, "Unknown").await?;
     nodes::gone(&rig.client, &server.name, 2 * SOON).await?;
-    for program in [&node_ccm, &lifecycle_ccm] {
-        let errors: f64 = program
-            .metrics()
-            .await?
-            .iter()
-            .filter(|(name, _)| name.starts_with("openstack_api_request_errors_total"))
-            .map(|(_, count)| count)
-            .sum();
-        ensure!(errors < 1.0, "{errors} requests were refused");
-    }
+    was_never_refused(&lifecycle_ccm).await?;
     rig.cloud.operator.delete_user(&user.id).await
 }
 
 pub(super) async fn a_missing_rule_is_reported_and_nothing_is_half_done(rig: &Rig) -> Result<()> {
-    let mut rules = rules_of_the_page()?;
+    let mut rules = rules_for("node-ccm")?;
     rules.retain(|rule| rule["path"] != "/v2.0/ports");
-    ensure!(rules.len() + 1 == rules_of_the_page()?.len(), "the page has one rule for ports");
+    ensure!(rules.len() + 1 == rules_for("node-ccm")?.len(), "the page has one rule for ports");
     let user = log_in(rig, "portless", &rules).await?;
     let lost = rig.server("portless").await?;
     let node_ccm = rig.start(&rig.node_ccm()).await?;
@@ -107,7 +101,7 @@ pub(super) async fn a_missing_rule_is_reported_and_nothing_is_half_done(rig: &Ri
 
     let credential = {
         let own = Admin::login(rig.cloud.keystone(), &user.account).await?;
-        own.create_application_credential_for("whole", &rules_of_the_page()?).await?
+        own.create_application_credential_for("whole", &rules_for("node-ccm")?).await?
     };
     rig.log_in_with(&credential)?;
     rig.initialised(&new.name).await?;

@@ -1,0 +1,112 @@
+//! Octavia: load balancers.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_sim::poll;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Admin, text};
+
+/// Time limit for one change of a load balancer on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Admin {
+    /// The URL of a resource of Octavia's API: `loadbalancers`, `pools/{id}/members`.
+    pub fn balancer_url(&self, path: &str) -> String {
+        format!("{}/v2.0/lbaas/{path}", self.load_balancer)
+    }
+
+    /// All load balancers of the project, in the order of their creation.
+    pub async fn balancers(&self) -> Result<Vec<Value>> {
+        let url = self.balancer_url("loadbalancers?sort=created_at:asc");
+        let url = format!("{url}&project_id={}", self.project_id);
+        let document = self.get(&url).await?;
+        let all = document["loadbalancers"].as_array().context("no loadbalancers")?;
+        let there = |one: &&Value| one["provisioning_status"] != "DELETED";
+        Ok(all.iter().filter(there).cloned().collect())
+    }
+
+    /// The load balancer of this ID, or none.
+    pub async fn balancer(&self, id: &str) -> Result<Option<Value>> {
+        let url = self.balancer_url(&format!("loadbalancers/{id}"));
+        let answer = self.call(Method::GET, &url, None).await?;
+        if answer.status.as_u16() == 404 {
+            return Ok(None);
+        }
+        ensure!(answer.status.is_success(), "GET {url}: {} {}", answer.status, answer.text);
+        let balancer = answer.json()?["loadbalancer"].take();
+        Ok(Some(balancer).filter(|one| one["provisioning_status"] != "DELETED"))
+    }
+
+    /// Listeners, pools, members and monitors of a load balancer, as one tree.
+    pub async fn balancer_tree(&self, id: &str) -> Result<Value> {
+        let url = self.balancer_url(&format!("loadbalancers/{id}/status"));
+        Ok(self.get(&url).await?["statuses"]["loadbalancer"].take())
+    }
+
+    /// Objects of Octavia of this kind: `listeners`, `pools`, `pools/{id}/members`.
+    pub async fn balancer_parts(&self, kind: &str) -> Result<Vec<Value>> {
+        let document = self.get(&self.balancer_url(kind)).await?;
+        let mut lists = document.as_object().into_iter().flat_map(|object| object.values());
+        Ok(lists.find_map(Value::as_array).with_context(|| format!("no {kind}"))?.clone())
+    }
+
+    /// Creates an object of Octavia, and returns it. The body is `{"listener": {..}}`.
+    pub async fn create_balancer_part(&self, kind: &str, body: Value) -> Result<Value> {
+        let made = self.post(&self.balancer_url(kind), body).await?;
+        let mut objects = made.as_object().into_iter().flat_map(|object| object.values());
+        objects.next().cloned().with_context(|| format!("{kind}: an answer without an object"))
+    }
+
+    /// Changes a part, as another client of Octavia does.
+    pub async fn change_balancer_part(&self, part: &str, body: Value) -> Result<()> {
+        self.done(Method::PUT, &self.balancer_url(part), Some(&body)).await.map(drop)
+    }
+
+    /// Deletes a part or, with `?cascade=true`, a load balancer.
+    pub async fn delete_balancer_part(&self, part: &str) -> Result<()> {
+        self.delete(&self.balancer_url(part)).await
+    }
+
+    /// Waits until the load balancer is `ACTIVE`, or another status.
+    pub async fn balancer_is(&self, id: &str, status: &str) -> Result<Value> {
+        poll::until(&format!("load balancer {id} to be {status}"), PATIENCE, || async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let now = self.balancer(id).await?.context("there is no such load balancer")?;
+            ensure!(now["provisioning_status"] == status, "it is {now}");
+            Ok(Some(now))
+        })
+        .await
+    }
+
+    /// Deletes all load balancers of the project with what is below them, and waits.
+    pub async fn clear_balancers(&self) -> Result<()> {
+        poll::until("all load balancers to be deleted", 2 * PATIENCE, || async {
+            let all = self.balancers().await?;
+            for one in &all {
+                let status = one["provisioning_status"].as_str().unwrap_or_default();
+                if matches!(status, "ACTIVE" | "ERROR") {
+                    let id = text(one, "/id")?;
+                    self.delete_balancer_part(&format!("loadbalancers/{id}?cascade=true")).await?;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            Ok(all.is_empty().then_some(()))
+        })
+        .await
+    }
+
+    /// Sets quotas of a project in Octavia, `load_balancer` for example; null is the default.
+    /// Only for the operator.
+    pub async fn set_balancer_quota(&self, project: &Admin, quota: Value) -> Result<()> {
+        let url = self.balancer_url(&format!("quotas/{}", project.project_id));
+        self.done(Method::PUT, &url, Some(&json!({"quota": quota}))).await.map(drop)
+    }
+
+    /// Removes the quotas of a project in Octavia. Only for the operator.
+    pub async fn clear_balancer_quota(&self, project: &Admin) -> Result<()> {
+        self.delete(&self.balancer_url(&format!("quotas/{}", project.project_id))).await
+    }
+}

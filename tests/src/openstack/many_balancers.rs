@@ -1,0 +1,164 @@
+//! Many load balancers: what a node that joins costs, and what becomes of lost answers.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use ccm_sim::{
+    poll,
+    program::{Program, Signal},
+};
+use http::Method;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Service,
+    balancing::{
+        BALANCERS, Calls, SERVICE_TAG, Shown, add_node, add_nodes, all_have_addresses, delete_all,
+        have_member, id_of, of_service, provisioned, quick, service, service_ccm, tags,
+    },
+    proxy::{Effect, Fault},
+    rig::{Rig, SOON},
+};
+use crate::services;
+
+/// Ports of each Service.
+const PORTS: u16 = 3;
+
+/// A node joins this number of load balancers of three ports, of which the cloud holds one in
+/// `PENDING_UPDATE` for this time.
+pub async fn measure(rig: &Rig, count: usize, held_for: Duration) -> Result<()> {
+    rig.balance().await?;
+    add_nodes(rig, 2).await?;
+    let program = rig.start(&service_ccm(rig)).await?;
+    let names: Vec<_> = (0..count).map(|number| format!("many-{number}")).collect();
+    let limit = SOON + Duration::from_secs(5) * u32::try_from(count)?;
+    for name in &names {
+        services::create(&rig.client, &service(name, PORTS)).await?;
+    }
+    let took = all_have_addresses(rig, &names, Instant::now(), limit).await?;
+    eprintln!("{count} Services of 3 ports have their addresses after {:.1} s", took.as_secs_f64());
+    let mut balancers = Vec::new();
+    for name in &names {
+        provisioned(rig, name, limit).await?;
+        balancers.push(id_of(rig, name).await?);
+    }
+    // What joining nodes are collected for.
+    sleep(Duration::from_secs(11)).await;
+
+    let (held, free) = (balancers[0].clone(), &balancers[1..]);
+    rig.cloud.services.set_balancer_status(&held, "PENDING_UPDATE")?;
+    let mark = rig.cloud.proxy.log().mark();
+    let start = Instant::now();
+    let joined = add_node(rig, 3).await?;
+    have_member(rig, free, &joined, limit).await?;
+    let took = start.elapsed();
+    sleep(held_for.saturating_sub(took)).await;
+    let calls = Calls::since(rig, mark);
+    let puts = calls.of_pattern("load-balancer PUT /v2.0/lbaas/pools/{id}/members");
+    let others = calls.calls - puts;
+    eprintln!(
+        "a node joins {} load balancers of 3 ports, and one that is held in PENDING_UPDATE: {:.1} s, {puts} PUTs (wanted: {}), {others} other calls (at most {}), {} polls: {:?}",
+        free.len(),
+        took.as_secs_f64(),
+        3 * free.len(),
+        count,
+        calls.polls,
+        calls.by_pattern
+    );
+    ensure!(puts == 3 * free.len() && others <= count, "{calls:?}");
+    rig.cloud.services.set_balancer_status(&held, "ACTIVE")?;
+    have_member(rig, &[held], &joined, 2 * SOON).await?;
+    delete_all(rig, &names, limit).await?;
+    program.terminate().await?;
+    Ok(())
+}
+
+/// How an answer to a creation is lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// The answer is cut off.
+    Answer,
+    /// The leader is killed as well.
+    Leader,
+    /// The leader is killed, and the request arrives after the next leader has looked for it.
+    Late,
+}
+
+/// Loses the answers to the creations of load balancers: so many are cut off, so many with the
+/// leader killed, and so many that arrive late. Each Service has one load balancer in the end,
+/// and has shown one address.
+pub async fn lose_answers(rig: &Rig, numbers: [usize; 3]) -> Result<()> {
+    rig.balance().await?;
+    add_nodes(rig, 2).await?;
+    let shown = Shown::watch(rig);
+    let mut replicas = [rig.start(&quick(rig)).await?, rig.start_standby(&quick(rig)).await?];
+    let mut names = Vec::new();
+    for (loss, number) in [Loss::Answer, Loss::Leader, Loss::Late].into_iter().zip(numbers) {
+        for at in 0..number {
+            let name = format!("lost-{}-{at}", names.len());
+            lose(rig, &mut replicas, &name, loss).await?;
+            names.push(name);
+        }
+    }
+    all_have_addresses(rig, &names, Instant::now(), 4 * SOON).await?;
+    poll::until("one load balancer of each Service, and no other", 4 * SOON, || async {
+        sleep(Duration::from_millis(500)).await;
+        let all = rig.cloud.user.balancers().await?;
+        ensure!(all.len() == names.len(), "{} of {} Services", all.len(), names.len());
+        let tagged =
+            |one: &serde_json::Value| tags(one).iter().any(|it| it.starts_with(SERVICE_TAG));
+        ensure!(all.iter().all(tagged), "one has no owner");
+        for name in &names {
+            let own = of_service(rig, name).await?.len();
+            ensure!(own == 1, "{name} has {own}");
+        }
+        Ok(Some(()))
+    })
+    .await?;
+    shown.never_changed()?;
+    let floating = rig.cloud.user.floating_ips().await?.len();
+    let [cut, killed, late] = numbers;
+    eprintln!(
+        "{} creations whose answers were lost ({cut} cut off, {killed} with the leader killed, {late} late as well): {} load balancers, {floating} floating IPs, no address has changed",
+        names.len(),
+        names.len()
+    );
+    ensure!(floating == names.len(), "{floating} floating IPs of {} Services", names.len());
+    delete_all(rig, &names, 4 * SOON).await
+}
+
+/// Creates the Service and loses the answer to the creation of its load balancer.
+async fn lose(rig: &Rig, replicas: &mut [Program; 2], name: &str, loss: Loss) -> Result<()> {
+    let faults = rig.cloud.proxy.faults();
+    let effect = if loss == Loss::Late { Effect::Late } else { Effect::LoseAnswer };
+    let fault = Fault::new(effect).on(Service::LoadBalancer).method(Method::POST);
+    let fault = faults.add(fault.exactly(BALANCERS).times(1));
+    services::create(&rig.client, &service(name, 1)).await?;
+    poll::until("the creation to be lost", SOON, || async {
+        Ok((faults.hits(fault) > 0).then_some(()))
+    })
+    .await?;
+    if loss != Loss::Answer {
+        let mark = rig.cloud.proxy.log().mark();
+        let leader = usize::from(!replicas[0].leads().await?);
+        replicas[leader].signal(Signal::KILL)?;
+        replicas[leader].wait(SOON).await?;
+        replicas[leader] = rig.start_standby(&quick(rig)).await?;
+        if loss == Loss::Late {
+            looked_up(rig, mark, name).await?;
+        }
+    }
+    faults.remove(fault);
+    Ok(())
+}
+
+/// Waits until a program has looked for the Service's load balancer.
+async fn looked_up(rig: &Rig, mark: usize, name: &str) -> Result<()> {
+    let uid = services::get(&rig.client, name).await?.metadata.uid.unwrap_or_default();
+    poll::until("the next leader to look for the load balancer", 2 * SOON, || async {
+        let all = rig.cloud.proxy.log().since(mark);
+        let looks = all.iter().any(|one| one.path == BALANCERS && one.query.contains(&uid));
+        Ok(looks.then_some(()))
+    })
+    .await
+}

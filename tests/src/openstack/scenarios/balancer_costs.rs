@@ -1,0 +1,146 @@
+//! What load balancers cost, from creation to deletion.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    openstack::{
+        Service,
+        balancing::{
+            Calls, add_nodes, all_have_addresses, id_of, provisioned, quick, service, service_ccm,
+        },
+        many_balancers,
+        rig::{Rig, SOON},
+    },
+    services,
+};
+
+/// Ports of each Service.
+const PORTS: u16 = 3;
+/// Nodes of the cluster.
+const NODES: usize = 20;
+/// How long nothing more may happen after the expected calls.
+const QUIET: Duration = Duration::from_secs(3);
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+/// Creates Services, waits for their addresses, and counts.
+async fn create(rig: &Rig, names: &[String]) -> Result<(Duration, Calls)> {
+    let mark = rig.cloud.proxy.log().mark();
+    let start = Instant::now();
+    for name in names {
+        services::create(&rig.client, &service(name, PORTS)).await?;
+    }
+    let took = all_have_addresses(rig, names, start, 2 * SOON).await?;
+    for name in names {
+        provisioned(rig, name, SOON).await?;
+    }
+    sleep(QUIET).await;
+    Ok((took, Calls::since(rig, mark)))
+}
+
+pub(super) async fn six_services_from_creation_to_deletion(rig: &Rig) -> Result<()> {
+    rig.balance_with("create-monitor = true\n").await?;
+    add_nodes(rig, NODES).await?;
+    let program = rig.start(&service_ccm(rig)).await?;
+    sleep(QUIET).await;
+
+    let names: Vec<_> = (0..6).map(|number| format!("web-{number}")).collect();
+    let (first, others) = names.split_at(1);
+    let (took, one) = create(rig, first).await?;
+    eprintln!(
+        "1 Service, 3 ports, 20 members, monitors, floating IP: address after {} (wanted: 6 s), {} calls (4), {} polls (5)",
+        seconds(took),
+        one.calls,
+        one.polls
+    );
+    let shape = rig.cloud.user.balancer_tree(&id_of(rig, "web-0").await?).await?;
+    let listeners = shape["listeners"].as_array().context("no listeners")?;
+    let is_whole = |listener: &serde_json::Value| {
+        let pool = &listener["pools"][0];
+        pool["health_monitor"]["id"].is_string()
+            && pool["members"].as_array().is_some_and(|members| members.len() == NODES)
+    };
+    ensure!(listeners.len() == 3 && listeners.iter().all(is_whole), "{shape}");
+
+    let (five_took, five) = create(rig, others).await?;
+    eprintln!(
+        "5 more at once: {} (wanted: 15 s), {} calls (20), {} polls (12)",
+        seconds(five_took),
+        five.calls,
+        five.polls
+    );
+    program.terminate().await?;
+    restarted(rig).await?;
+
+    let program = rig.start(&service_ccm(rig)).await?;
+    sleep(QUIET).await;
+    let mark = rig.cloud.proxy.log().mark();
+    let start = Instant::now();
+    for name in &names {
+        services::delete(&rig.client, name).await?;
+    }
+    for name in &names {
+        services::gone(&rig.client, name, 2 * SOON).await?;
+    }
+    let gone = start.elapsed();
+    sleep(QUIET).await;
+    let deleted = Calls::since(rig, mark);
+    eprintln!(
+        "6 deleted: {} (wanted: 10 s), {} calls (24), {} polls",
+        seconds(gone),
+        deleted.calls,
+        deleted.polls
+    );
+    ensure!(rig.cloud.user.balancers().await?.is_empty(), "load balancers are left");
+    ensure!(rig.cloud.user.floating_ips().await?.is_empty(), "floating IPs are left");
+    program.terminate().await?;
+
+    ensure!(one.calls <= 4 && one.polls <= 5, "one Service: {one:?}");
+    ensure!(five.calls <= 20 && five.polls <= 12, "five Services: {five:?}");
+    ensure!(deleted.calls <= 24, "six deletions: {deleted:?}");
+    ensure!(took <= Duration::from_secs(6), "the address took {took:?}");
+    ensure!(five_took <= Duration::from_secs(15), "five addresses took {five_took:?}");
+    ensure!(gone <= Duration::from_secs(10), "six deletions took {gone:?}");
+    Ok(())
+}
+
+/// A restart, and some audits with nothing to do.
+async fn restarted(rig: &Rig) -> Result<()> {
+    let mark = rig.cloud.proxy.log().mark();
+    let program = rig.start(&quick(rig).arg("--load-balancer-audit-period=20s")).await?;
+    sleep(Duration::from_secs(8)).await;
+    let requests = rig.cloud.proxy.log().since(mark);
+    let counts = crate::openstack::proxy::tally(&requests);
+    eprintln!("restart with 6 Services: {} calls (wanted: 3): {counts:?}", requests.len());
+    let is_write = |one: &&crate::openstack::proxy::Request| {
+        one.method != http::Method::GET && one.service != Service::Identity
+    };
+    let writes = requests.iter().filter(is_write).count();
+    ensure!(requests.len() <= 3 && writes == 0, "{counts:?}");
+
+    let mark = rig.cloud.proxy.log().mark();
+    sleep(Duration::from_secs(40)).await;
+    let idle = Calls::since(rig, mark);
+    eprintln!("nothing to do, 2 audits: {} calls: {:?}", idle.calls + idle.polls, idle.by_pattern);
+    let lists = idle.of_pattern("load-balancer GET /v2.0/lbaas/loadbalancers") + idle.polls;
+    ensure!(lists <= 3 && idle.writes == 0, "{idle:?}");
+    let trees = idle.of_pattern("load-balancer GET /v2.0/lbaas/loadbalancers/{id}/status");
+    ensure!(trees <= 6 && idle.calls + idle.polls == lists + trees, "{idle:?}");
+    program.terminate().await?;
+    Ok(())
+}
+
+/// `make bench BENCH=openstack` does the same with 50 load balancers.
+pub(super) async fn a_node_joins_ten_load_balancers(rig: &Rig) -> Result<()> {
+    many_balancers::measure(rig, 10, Duration::from_secs(20)).await
+}
+
+/// `make bench BENCH=openstack` loses 20 answers.
+pub(super) async fn answers_are_lost_and_leaders_killed(rig: &Rig) -> Result<()> {
+    many_balancers::lose_answers(rig, [3, 2, 2]).await
+}

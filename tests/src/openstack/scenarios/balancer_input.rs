@@ -1,0 +1,134 @@
+//! Annotations with wrong values: one condition each that names the annotation. Members go on.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::access_rules;
+use crate::{
+    openstack::{
+        balancing::{
+            ANNOTATION, add_node, add_nodes, annotated, delete_all, have_member, id_of,
+            provisioned, quick, says, service,
+        },
+        rig::{Rig, SOON},
+    },
+    services,
+};
+
+/// The ID of nothing.
+const NOTHING: &str = "0f0e0d0c-1111-4222-8333-00000000abcd";
+
+/// Each annotation with a value that cannot be.
+const WRONG: [(&str, &str); 12] = [
+    ("proxy-protocol", "v3"),
+    ("connection-limit", "many"),
+    ("timeout-client-data", "soon"),
+    ("enable-health-monitor", "perhaps"),
+    ("health-monitor-max-retries", "99"),
+    ("lb-method", "BY_CHANCE"),
+    ("node-selector", "=;="),
+    ("class", "gold"),
+    ("subnet-id", NOTHING),
+    ("floating-network-id", NOTHING),
+    ("flavor-id", NOTHING),
+    ("availability-zone", "nowhere"),
+];
+
+/// A Service with this annotation.
+fn wrong(name: &str, key: &str, value: &str) -> Value {
+    annotated(service(name, 1), key, value)
+}
+
+pub(super) async fn each_wrong_annotation_is_named(rig: &Rig) -> Result<()> {
+    rig.balance().await?;
+    add_nodes(rig, 2).await?;
+    let program = rig.start(&quick(rig)).await?;
+    let mut names = Vec::new();
+    for (key, value) in WRONG {
+        let name = format!("wrong-{key}");
+        services::create(&rig.client, &wrong(&name, key, value)).await?;
+        names.push(name);
+    }
+    let mut problems = Vec::new();
+    for ((key, value), name) in WRONG.into_iter().zip(&names) {
+        match says(rig, name, "InvalidConfiguration", SOON).await {
+            Ok(said) if said.contains(key) => eprintln!("{key}={value}: {said}"),
+            Ok(said) => problems.push(format!("{key}={value}: does not name it: {said}")),
+            Err(error) => problems.push(format!("{key}={value}: {error:#}")),
+        }
+    }
+    let made = rig.cloud.user.balancers().await?;
+    ensure!(problems.is_empty(), "{}\n{}", problems.join("\n"), program.log());
+    ensure!(made.is_empty(), "none of them has a load balancer: {made:?}");
+    delete_all(rig, &names, SOON).await
+}
+
+pub(super) async fn members_go_on_while_the_configuration_is_wrong(rig: &Rig) -> Result<()> {
+    rig.balance().await?;
+    add_nodes(rig, 2).await?;
+    let program = rig.start(&quick(rig)).await?;
+    services::create(&rig.client, &service("web", 1)).await?;
+    services::address(&rig.client, "web", SOON).await?;
+    provisioned(rig, "web", SOON).await?;
+    let balancer = id_of(rig, "web").await?;
+    let annotation = |value: Option<&str>| json!({"metadata": {"annotations": {format!("{ANNOTATION}lb-method"): value}}});
+    services::patch(&rig.client, "web", annotation(Some("BY_CHANCE"))).await?;
+    says(rig, "web", "InvalidConfiguration", SOON).await?;
+    let joined = add_node(rig, 3).await?;
+    have_member(rig, &[balancer], &joined, SOON).await.with_context(|| program.log())?;
+    services::patch(&rig.client, "web", annotation(None)).await?;
+    provisioned(rig, "web", SOON).await?;
+
+    // A listener of another port of the same Service: the API server takes TCP and UDP of one
+    // number, and Octavia as well.
+    let ports = json!([
+        {"name": "tcp", "protocol": "TCP", "port": 53, "targetPort": 53},
+        {"name": "udp", "protocol": "UDP", "port": 53, "targetPort": 53}
+    ]);
+    services::patch(&rig.client, "web", json!({"spec": {"ports": ports}})).await?;
+    provisioned(rig, "web", 2 * SOON).await.with_context(|| program.log())?;
+    let tree = rig.cloud.user.balancer_tree(&id_of(rig, "web").await?).await?;
+    ensure!(tree["listeners"].as_array().is_some_and(|all| all.len() == 2), "{tree}");
+    delete_all(rig, &["web".to_owned()], 2 * SOON).await
+}
+
+/// With the access rules of the page a load balancer is made, changed and deleted.
+pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
+    let rules = access_rules::rules_for("service-ccm")?;
+    let account = access_rules::log_in(rig, "balancer", &rules).await?;
+    rig.balance_with("create-monitor = true\n").await?;
+    add_nodes(rig, 2).await?;
+    let program = rig.start(&quick(rig)).await?;
+    let mark = rig.cloud.proxy.log().mark();
+    services::create(&rig.client, &service("ruled", 2)).await?;
+    services::address(&rig.client, "ruled", SOON).await.with_context(|| program.log())?;
+    provisioned(rig, "ruled", SOON).await?;
+    let balancer = id_of(rig, "ruled").await?;
+    // A port goes, another one comes, another check, an internal address and back.
+    let ports = service("ruled", 3)["spec"]["ports"].take();
+    let ports = json!({"spec": {"ports": ports.as_array().map(|all| &all[1..])}});
+    services::patch(&rig.client, "ruled", ports).await?;
+    let joined = add_node(rig, 3).await?;
+    have_member(rig, &[balancer], &joined, SOON).await?;
+    for (key, value) in [
+        ("loadbalancer.openstack.org/health-monitor-delay", "7"),
+        ("loadbalancer.openstack.org/enable-health-monitor", "false"),
+        ("service.beta.kubernetes.io/openstack-internal-load-balancer", "true"),
+        ("service.beta.kubernetes.io/openstack-internal-load-balancer", "false"),
+    ] {
+        let change = json!({"metadata": {"annotations": {key: value}}});
+        services::patch(&rig.client, "ruled", change).await?;
+        sleep(Duration::from_secs(1)).await;
+        provisioned(rig, "ruled", SOON).await.with_context(|| program.log())?;
+    }
+    delete_all(rig, &["ruled".to_owned()], 2 * SOON).await?;
+    let refused: Vec<_> = rig.cloud.proxy.log().since(mark);
+    let refused: Vec<_> =
+        refused.iter().filter(|one| matches!(one.status, Some(401 | 403))).collect();
+    ensure!(refused.is_empty(), "{refused:?}");
+    program.terminate().await?;
+    rig.cloud.operator.delete_user(&account.id).await
+}
