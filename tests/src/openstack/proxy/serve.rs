@@ -84,6 +84,10 @@ async fn handle(
     };
     if effect == Effect::Late {
         let shared = shared.clone();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it outlives its client; the test's runtime ends it"
+        )]
         tokio::spawn(async move {
             shared.faults.is_removed(fault).await;
             if let Err(error) = ask(&shared, service, request).await {
@@ -141,7 +145,9 @@ async fn treat(
     }
     // A client that ends meanwhile does not take the request back.
     let asked = shared.clone();
-    let answer = tokio::spawn(async move { ask(&asked, service, request).await }).await??;
+    #[expect(clippy::disallowed_methods, reason = "the handle is awaited")]
+    let asked = tokio::spawn(async move { ask(&asked, service, request).await });
+    let answer = asked.await??;
     Ok(match effect {
         Effect::LoseAnswer => anyhow::bail!("cut by the fault proxy, with the answer"),
         Effect::EmptyList => answer.map(spoil::without_lists).map(spoil::whole),
