@@ -1,4 +1,4 @@
-//! Three hundred servers: nodes register, all are refreshed, the program starts anew.
+//! Three hundred servers: nodes register, all are refreshed, the program starts again.
 
 use std::time::Duration;
 

@@ -92,7 +92,7 @@ pub struct Decider {
     /// Since when every list has shown most of the Ready nodes.
     shown_since: Option<At>,
     /// Nodes that the provider cannot answer for, by UID: they are missing in every list.
-    strangers: HashSet<Box<str>>,
+    unjudged: HashSet<Box<str>>,
     /// Ready nodes that the last list lacks, and that have not been looked up since.
     unlisted: BTreeSet<Arc<str>>,
     /// The monitor period that determines when nodes are due.
@@ -185,9 +185,9 @@ impl Decider {
             }
             reason.is_none()
         });
-        if !self.strangers.is_empty() {
+        if !self.unjudged.is_empty() {
             let uids: HashSet<&str> = views.iter().map(|view| &*view.uid).collect();
-            self.strangers.retain(|uid| uids.contains(&**uid));
+            self.unjudged.retain(|uid| uids.contains(&**uid));
         }
         for view in views.iter().filter(|view| view.is_watched()) {
             match self.records.get_mut(&view.name) {

@@ -69,7 +69,7 @@ ccm_settings::settings! {
         ghosts: Ghosts = live(Text, "ghost-deletion", "uninitialised"), ghosts;
         /// What is done about a Ready node on a replaced machine, whose provider ID is that of an instance that is
         /// gone and whose system UUID has changed: report it, or delete it by the deletion policy. Its kubelet
-        /// registers it anew when it is restarted.
+        /// registers it again when it is restarted.
         replaced: Replaced = live(Text, "replaced-nodes", "report"),
             one_of(&[("report", Replaced::Report), ("delete", Replaced::Delete)]);
         /// Keys of taints that mark a node for scale-down, separated by commas. The deletion of a marked node needs

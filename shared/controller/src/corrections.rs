@@ -126,6 +126,6 @@ mod tests {
         assert_eq!(corrections.check(start + second, [("zone", "b")]), Ok(()));
         assert_eq!(corrections.check(start + second, [("region", "a")]), Ok(()));
         let later = start + ACCEPTED;
-        assert_eq!(corrections.made(later, ZONE), [""; 0], "it counts anew");
+        assert_eq!(corrections.made(later, ZONE), [""; 0], "it counts again");
     }
 }

@@ -126,7 +126,7 @@ impl Decider {
             (seed, &view.uid).hash(&mut hasher);
             hasher.finish()
         });
-        let is_sample = !lists || self.strangers.is_empty();
+        let is_sample = !lists || self.unjudged.is_empty();
         witnesses.truncate(if is_sample { WITNESSES } else { most_lookups });
         witnesses.into_iter().map(|view| Arc::clone(&view.name)).collect()
     }

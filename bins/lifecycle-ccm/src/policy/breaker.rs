@@ -83,7 +83,7 @@ impl Decider {
                 && !view.marked
                 && view.age >= policy.grace_period
                 && view.may_be_deleted(policy)
-                && !self.strangers.contains(&view.uid)
+                && !self.unjudged.contains(&view.uid)
         })
     }
 

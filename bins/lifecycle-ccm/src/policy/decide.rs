@@ -77,19 +77,19 @@ impl Decider {
     /// have opened because of them: the fleet is shown again at once. If it can answer for all
     /// witnesses, no others are looked up until the next list.
     fn learn(&mut self, answers: &Answers) {
-        let before = self.strangers.len();
+        let before = self.unjudged.len();
         for LookedUp { name, uid, result, .. } in answers.witnesses.iter().chain(&answers.lookups) {
             self.unlisted.remove(name);
             match result {
-                Ok(Lookup::Found(_) | Lookup::Gone(_)) => drop(self.strangers.take(uid)),
-                Ok(Lookup::NotOurs(_)) => drop(self.strangers.replace(uid.clone())),
+                Ok(Lookup::Found(_) | Lookup::Gone(_)) => drop(self.unjudged.take(uid)),
+                Ok(Lookup::NotOurs(_)) => drop(self.unjudged.replace(uid.clone())),
                 Err(error) if error.kind == ErrorKind::Invalid => {
-                    self.strangers.insert(uid.clone());
+                    self.unjudged.insert(uid.clone());
                 }
                 Err(_) => {}
             }
         }
-        if self.strangers.len() > before {
+        if self.unjudged.len() > before {
             self.listed = None;
         } else if !answers.witnesses.is_empty() {
             self.unlisted.clear();

@@ -1,4 +1,4 @@
-//! What one wrong answer, another owner or a stranger can do to nodes.
+//! What one wrong answer, another owner or a foreign server can do to nodes.
 
 use ccm_cloud::{AddressKind, NodeAddress};
 
@@ -258,7 +258,7 @@ async fn a_new_node_without_an_address_keeps_its_taint() {
 
 /// M4: a provider ID is for good.
 #[tokio::test(start_paused = true)]
-async fn a_strangers_server_of_the_same_name_is_not_taken() {
+async fn a_foreign_server_of_the_same_name_is_not_taken() {
     // By the system UUID, by an address, by nothing but the name.
     for (uuid, address, is_ours) in [
         ("00000000-0000-4000-8000-0000000000FF", "10.9.9.9", false),

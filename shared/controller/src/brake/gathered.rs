@@ -41,7 +41,7 @@ struct Wanted {
 
 /// A brake for changes that are wanted object by object, in no order: it gathers them before it
 /// decides on the first one. If more are wanted than the budget allows within its whole window,
-/// its breaker opens and none is made. It closes when so many are no longer wanted; those
+/// its breaker opens and none is made. It closes when that many are no longer wanted; those
 /// that were made by approval meanwhile still count, so the approval of one is none of the others.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {

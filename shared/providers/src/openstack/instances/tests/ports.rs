@@ -150,7 +150,7 @@ async fn a_port_that_is_missed_is_waited_for_and_then_given_up() {
         refused(addresses(&rig).await, ErrorKind::Unavailable, &[&named]);
         rig.cloud.world.lock().ports.clone_from(&ports);
         assert_eq!(addresses(&rig).await, is(&ALL), "it is back");
-        // The time counts anew from here.
+        // The time counts again from here.
         tokio::time::advance(Duration::from_mins(20)).await;
         hide(&rig, &[hidden]);
         for minute in [0, 5, 9] {
