@@ -104,14 +104,14 @@ fmt: ## format
 build: tools ## the programs as they are shipped, static, in target/<host>/dist
 	$(BUILD_DIST)
 
-docs: tools ## write the generated pages of docs/ anew
+docs: tools ## write the generated pages of docs/ again
 	$(PROGRAMS)
 	QUARTET_WRITE_DOCS=1 $(TEST) --test house -- pages::
 
 dashboards: ## write grafana/dashboards/*.json from their source (Go 1.24 or newer)
 	$(DASHBOARDS)
 
-manifests: tools ## write manifests/rendered and the operator's rules anew
+manifests: tools ## write manifests/rendered and the operator's rules again
 	manifests/render.sh
 
 bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name runs one; BENCH=openstack [FLAVOUR=pypi] needs root on Debian 12)

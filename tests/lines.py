@@ -21,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 APART = {
+    "bench": "benchmarks",
     "shared/sim": "simulator",
     "shared/testing": "helpers of unit tests",
     "bins/playground": "playground",

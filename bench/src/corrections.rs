@@ -72,7 +72,9 @@ pub async fn measure(arena: &Arena, count: usize) -> Result<()> {
 
 fn launch(arena: &Arena, rate: &str) -> ccm_sim::program::Launch {
     let rate = format!("--node-correction-qps={rate}");
-    arena.launch().arg("--node-status-update-frequency=10s").arg(&rate)
+    // The zone of the whole fleet changes.
+    let brake = "--node-change-budget=100%";
+    arena.launch().arg("--node-status-update-frequency=10s").arg(brake).arg(&rate)
 }
 
 fn print(what: &str, waits: &Waits) {

@@ -31,7 +31,7 @@ const AT_ONCE: usize = 16;
 /// A part of the figures.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// Nodes register, all are refreshed, the program starts anew.
+    /// Nodes register, all are refreshed, the program starts again.
     Fleet,
     /// A token is revoked.
     Token,

@@ -221,14 +221,14 @@ async fn count_requests(arena: &Arena, mark: usize, count: usize) -> Result<()> 
     Ok(())
 }
 
-/// Waits for the next whole list of the fleet and says how many calls it took.
+/// Waits for the next lookup of all nodes and says how many calls it took.
 async fn next_refresh(arena: &Arena) -> Result<u64> {
     let before = arena.served.cloud().calls();
     poll::until("a refresh", Duration::from_secs(90), || async {
-        Ok((arena.served.cloud().calls().since(&before).list > 0).then_some(()))
+        Ok((arena.served.cloud().calls().since(&before).lookup > 0).then_some(()))
     })
     .await?;
-    // The list goes on for some pages, and lookups may follow it.
+    // The lookup goes on for some calls, and others may follow it.
     tokio::time::sleep(Duration::from_secs(5)).await;
     Ok(arena.cloud_calls(before))
 }

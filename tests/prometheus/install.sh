@@ -28,7 +28,7 @@ done
 candidate() { LC_ALL=C apt-cache policy prometheus 2>/dev/null | awk '$1 == "Candidate:" && $2 != "(none)" {print $2}'; }
 refresh() {
   [ "$(id -u)" = 0 ] || { say "$1: run 'sudo apt-get update' and try again, $elsewhere"; exit 1; }
-  say "$1: reading the package lists anew"
+  say "$1: reading the package lists again"
   apt-get update -q >&2 || { say "apt-get update failed: see above, $elsewhere"; exit 1; }
 }
 

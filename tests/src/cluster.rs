@@ -182,16 +182,21 @@ pub fn repository() -> PathBuf {
 
 /// The folder with kube-apiserver, etcd and kubectl; builds missing binaries.
 pub fn assets() -> Result<PathBuf> {
-    built(&[])
+    built("tests/kube-apiserver", &[])
 }
 
 /// The folder with the kubelet and kube-controller-manager; builds missing binaries.
 pub fn kubelet_assets() -> Result<PathBuf> {
-    built(&["kubelets"])
+    built("tests/kube-apiserver", &["kubelets"])
 }
 
-fn built(arguments: &[&str]) -> Result<PathBuf> {
-    let script = repository().join("tests/kube-apiserver/build.sh");
+/// The folder with the side-car around a Go provider; builds it if it is missing.
+pub fn go_provider() -> Result<PathBuf> {
+    built("tests/go-provider", &[])
+}
+
+fn built(folder: &str, arguments: &[&str]) -> Result<PathBuf> {
+    let script = repository().join(folder).join("build.sh");
     let out = std::process::Command::new(&script)
         .args(arguments)
         .stderr(std::process::Stdio::inherit())

@@ -3,33 +3,23 @@
 
 mod dice;
 mod faults;
+mod variant;
 mod world;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use ccm_cloud::{AbsenceProof, Instance, Lookup, ProofMethod, ProviderId};
 use lifecycle_ccm::policy::{
-    Answers, At, Decider, Decision, Limit, Listing, LookedUp, NodeView, Policy, Verdict,
+    Abilities, Agenda, Answers, At, Decider, Decision, Heartbeat, Limit, Listing, LookedUp,
+    NodeView, Policy, Reason, Replaced, Verdict,
 };
 
+pub use self::variant::{Sabotage, Variant};
 use self::{
     dice::Dice,
     faults::{AnswerMode, FaultSchedule},
     world::{Kind, START, World},
 };
-
-/// A rule that a test removes from the policy, and expects a violation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// No confirmation period.
-    Confirmation,
-    /// No grace period.
-    Grace,
-    /// A breaker that opens for an empty list only.
-    Breaker,
-    /// No budget.
-    Budget,
-}
 
 /// Counts of one history, or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +34,12 @@ pub struct Tally {
     pub budget: u64,
     /// Leader changes.
     pub leaders: u64,
+    /// Deletions of nodes that an autoscaler removes, and of Ready nodes on a replaced machine.
+    pub marked: u64,
+    /// See [`Tally::marked`].
+    pub replaced: u64,
+    /// Nodes kept because their kubelets live.
+    pub alive: u64,
 }
 
 impl Tally {
@@ -54,10 +50,15 @@ impl Tally {
         self.breaker += more.breaker;
         self.budget += more.budget;
         self.leaders += more.leaders;
+        self.marked += more.marked;
+        self.replaced += more.replaced;
+        self.alive += more.alive;
     }
 }
 
 struct Run {
+    variant: Variant,
+    sabotage: Option<Sabotage>,
     dice: Dice,
     world: World,
     schedule: FaultSchedule,
@@ -75,26 +76,30 @@ struct Run {
 }
 
 /// Plays one history. The error says what was wrong, with the timeline.
-pub fn play(seed: u64, sabotage: Option<Sabotage>) -> Result<Tally, String> {
+pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<Tally, String> {
     let mut dice = Dice::new(seed);
     let policy = Policy {
         budget: dice
             .pick(&[Limit::Percent(10), Limit::Count(1), Limit::Count(2), Limit::Percent(0)])
             .unwrap_or(Limit::Percent(10)),
+        replaced: dice.pick(&[Replaced::Report, Replaced::Delete]).unwrap_or_default(),
         ..Policy::default()
     };
     let mut told = policy.clone();
     match sabotage {
-        None => {}
+        None | Some(Sabotage::Life | Sabotage::Witnesses) => {}
+        Some(Sabotage::Answers) => told.confirmation_period /= 3,
         Some(Sabotage::Confirmation) => told.confirmation_period = Duration::ZERO,
         Some(Sabotage::Grace) => told.grace_period = Duration::ZERO,
         Some(Sabotage::Breaker) => told.shrink_threshold = 100,
         Some(Sabotage::Budget) => told.budget = Limit::Count(u32::MAX),
     }
-    let world = World::draw(&mut dice, policy.confirmation_period);
-    let schedule = FaultSchedule::draw(&mut dice, START, world.end, 110_000);
+    let world = World::draw(&mut dice, variant, variant.confirmation(&policy));
+    let schedule = FaultSchedule::draw(&mut dice, variant, &world, 110_000);
     let healthy = vec![None; world.nodes.len()];
     let run = Run {
+        variant,
+        sabotage,
         dice,
         world,
         schedule,
@@ -137,6 +142,9 @@ impl Run {
                 }
             }
             let views = self.views(now);
+            let seed = self.dice.within(0, u64::MAX);
+            let lists = self.variant != Variant::Listless;
+            self.decider.adapt_to(Abilities { lists, seed, ..Abilities::default() });
             let agenda = self.decider.agenda(at(now), &views, &self.told);
             let quiet = views.iter().all(|node| !node.is_watched());
             if quiet && !self.decider.breaker().is_open() && !agenda.is_empty() {
@@ -146,7 +154,7 @@ impl Run {
                 return Err(self.fail(now, "more than two batches"));
             }
             if !agenda.is_empty() {
-                now = self.pass(now, &agenda.look_up, agenda.list)?;
+                now = self.pass(now, &agenda)?;
             }
             self.gone_nodes_are_deleted_in_time(now)?;
             now = self.sleep(now, agenda.next, agenda.is_empty());
@@ -184,49 +192,89 @@ impl Run {
     }
 
     /// One pass: calls, and the answers. Returns the time of its end.
-    fn pass(&mut self, asked: u64, look_up: &[Arc<str>], list: bool) -> Result<u64, String> {
+    fn pass(&mut self, asked: u64, agenda: &Agenda) -> Result<u64, String> {
         self.tally.steps += 1;
         let before = self.views(asked);
         let mut mode = self.schedule.answer_mode(&mut self.dice, asked);
         if mode == AnswerMode::Wrong && self.world.blinks_near(asked) {
             mode = AnswerMode::True;
         }
-        let mut lookups: Vec<LookedUp> = before
-            .iter()
-            .filter(|view| look_up.contains(&view.name))
-            .map(|view| self.look_up(view, asked, mode))
-            .collect();
         let answered = asked + self.latency();
-        for lookup in &mut lookups {
-            lookup.answered = at(answered);
-        }
+        let look_up = |names: &[Arc<str>]| -> Vec<LookedUp> {
+            let wanted = before.iter().filter(|view| names.contains(&view.name));
+            wanted.map(|view| self.look_up(view, (asked, answered), mode)).collect()
+        };
+        let mut lookups = look_up(&agenda.look_up);
+        let mut witnesses = look_up(&agenda.witnesses);
         let mut now = answered;
         let mut listed = (None, AnswerMode::True);
-        if list {
+        if agenda.list && self.variant == Variant::Listless {
+            listed.0 = Some(Listing::Witnesses);
+            self.bribe(&mut witnesses);
+        } else if agenda.list {
             now += self.latency();
             listed = self.list(answered, now, mode);
         }
+        let all_read = self.read_leases(now, &mut lookups, agenda);
         let (listing, list_mode) = listed;
         let true_calls =
             mode == AnswerMode::True && list_mode == AnswerMode::True && now - asked < 3_000;
         let hidden =
             |world: &World| world.nodes.iter().any(|node| world::within(node.blink, asked));
-        let healthy =
-            true_calls && !world::within(self.schedule.zone, asked) && !hidden(&self.world);
-        let answers = Answers { asked: at(asked), lookups, list: listing };
+        let lies = world::within(self.schedule.zone, asked) || self.schedule.denies_any(asked);
+        let healthy = true_calls && all_read && !lies && !hidden(&self.world);
+        let answers = Answers { asked: at(asked), lookups, witnesses, list: listing };
         let views = self.views(now);
         let decisions = self.decider.decide(at(now), &views, answers, &self.told);
         self.judge(now, &views, &decisions, healthy)?;
         Ok(now)
     }
 
-    fn look_up(&self, view: &NodeView, asked: u64, mode: AnswerMode) -> LookedUp {
+    /// Reads the Leases of kubelets after answers "gone". Returns whether that succeeded.
+    fn read_leases(&mut self, now: u64, lookups: &mut [LookedUp], agenda: &Agenda) -> bool {
+        let mut all_read = true;
+        for lookup in lookups {
+            let is_gone = matches!(lookup.result, Ok(Lookup::Gone(_)));
+            if !is_gone || !agenda.heartbeats.contains(&lookup.name) {
+                continue;
+            }
+            let index = self.index(&lookup.uid);
+            let node = index.and_then(|index| self.world.nodes.get(index));
+            let heartbeat = node.map(|node| node.heartbeat(now));
+            lookup.heartbeat = if self.sabotage == Some(Sabotage::Life) {
+                Some(Heartbeat::default())
+            } else {
+                heartbeat.filter(|_| !self.dice.percent(3))
+            };
+            all_read &= lookup.heartbeat.is_some();
+        }
+        all_read
+    }
+
+    /// Witnesses that are not asked say that they were found.
+    fn bribe(&self, witnesses: &mut [LookedUp]) {
+        if self.sabotage == Some(Sabotage::Witnesses) {
+            for witness in witnesses {
+                witness.result = Ok(Lookup::Found(Box::new(self.instance.clone())));
+            }
+        }
+    }
+
+    fn look_up(
+        &self,
+        view: &NodeView,
+        (asked, answered): (u64, u64),
+        mode: AnswerMode,
+    ) -> LookedUp {
+        let node = self.index(&view.uid).and_then(|index| self.world.nodes.get(index));
+        let is_stranger = node.is_some_and(|node| node.kind == Kind::Stranger);
         let seen = self
             .index(&view.uid)
             .is_some_and(|index| faults::sees(&self.world, &self.schedule, index, asked, mode));
         let method = if view.has_id { ProofMethod::ById } else { ProofMethod::ByName };
         let result = match mode {
             AnswerMode::Error(kind) => Err(faults::error(kind)),
+            _ if is_stranger => Ok(Lookup::NotOurs("another region".to_owned())),
             _ if seen => Ok(Lookup::Found(Box::new(self.instance.clone()))),
             _ => Ok(Lookup::Gone(AbsenceProof {
                 method,
@@ -237,8 +285,9 @@ impl Run {
         LookedUp {
             name: Arc::clone(&view.name),
             uid: view.uid.clone(),
-            answered: at(asked),
+            answered: at(answered),
             result,
+            heartbeat: None,
         }
     }
 
@@ -277,6 +326,7 @@ impl Run {
             node.in_reach()
                 && !node.approved
                 && !node.protected
+                && !node.marked
                 && node.age >= self.policy.grace_period
         });
         let lacking = known.clone().filter(|node| missing.contains(&node.name)).count();
@@ -298,6 +348,7 @@ impl Run {
                 Verdict::Delete => self.delete(now, views, decision)?,
                 Verdict::BreakerOpen => self.tally.breaker += 1,
                 Verdict::OverBudget { .. } => self.tally.budget += 1,
+                Verdict::Keep(Reason::Alive) => self.tally.alive += 1,
                 _ => {}
             }
         }
@@ -308,10 +359,15 @@ impl Run {
                 && !node.lives(now)
                 && !node.ready(now)
                 && !node.protected(now)
-                && matches!(node.kind, Kind::Ours | Kind::Ghost)
+                && !node.kubelet_runs(now)
+                && self.variant.judges(node.kind)
                 && now.saturating_sub(node.created) >= ms(self.policy.grace_period);
             let held = decisions.iter().any(|decision| {
-                decision.uid == node.uid && matches!(decision.verdict, Verdict::OverBudget { .. })
+                let restarts = matches!(
+                    decision.verdict,
+                    Verdict::OverBudget { .. } | Verdict::Keep(Reason::Alive)
+                );
+                decision.uid == node.uid && restarts
             });
             let free = judged && healthy && !held && (!open || node.approved(now));
             let since = self.healthy.get(index).copied().flatten();
@@ -343,7 +399,12 @@ impl Run {
         if born_later {
             return Err(self.fail(now, &format!("evidence older than {}", node.uid)));
         }
-        if !view.approved {
+        if view.ready && self.policy.replaced == Replaced::Report {
+            return Err(self.fail(now, &format!("{} is Ready and was deleted", node.uid)));
+        }
+        self.tally.marked += u64::from(view.marked);
+        self.tally.replaced += u64::from(view.ready);
+        if !view.approved && !view.marked {
             self.spent.push(now);
             let window = ms(self.policy.budget_window);
             let used = self.spent.iter().filter(|spent| **spent + window > now).count();
@@ -369,7 +430,8 @@ impl Run {
     /// A judged node must be deleted within a confirmation period, three monitor periods and
     /// ten seconds of truthful answers, a closed breaker and free budget.
     fn gone_nodes_are_deleted_in_time(&self, now: u64) -> Result<(), String> {
-        let bound = ms(self.policy.confirmation_period + 3 * self.policy.monitor_period) + 10_000;
+        let confirmation = self.variant.confirmation(&self.policy);
+        let bound = ms(confirmation + 3 * self.policy.monitor_period) + 10_000;
         let lost = self.healthy.iter().flatten().any(|since| now - since > bound);
         if lost { Err(self.fail(now, "a dead node was not deleted in time")) } else { Ok(()) }
     }

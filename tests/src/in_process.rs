@@ -1,8 +1,8 @@
 //! A controller in the test's own process, so that the test can pause the time.
 
-use std::{sync::Arc, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use ccm_cloud::Cloud;
 use ccm_kube::{
     client::{ClientConfig, Clients, Unlimited},
@@ -17,7 +17,7 @@ use ccm_runtime::{
     program::{Context, Loaded, Program, load},
     supervisor::Supervisor,
 };
-use ccm_settings::Invocation;
+use ccm_settings::{Invocation, LoadError};
 use ccm_sim::apiserver::ApiServer;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -35,8 +35,7 @@ pub struct InProcess<P: Program> {
 impl<P: Program> InProcess<P> {
     /// With these arguments on the command line: leads at once, or observes if they say so.
     pub fn new(api: &ApiServer, cloud: Arc<dyn Cloud>, arguments: &[&str]) -> Result<Self> {
-        let arguments = ["--cloud-provider=sim"].iter().chain(arguments);
-        let settings = load::<P>(&Invocation::with_arguments(arguments.copied()))?;
+        let settings = loaded::<P>(arguments)?;
         let leadership = match settings.common.mode {
             Mode::Control => Leadership::unconditional(),
             Mode::Observe => Leadership::observer(),
@@ -51,6 +50,37 @@ impl<P: Program> InProcess<P> {
         settings: &Loaded<P>,
         leadership: Leadership,
     ) -> Result<Self> {
+        Self::with_metrics(api, cloud, settings, leadership, Metrics::new())
+    }
+
+    /// Starts a program that leads, after this process of it or as the first one.
+    pub async fn leading(
+        api: &ApiServer,
+        cloud: Arc<dyn Cloud>,
+        settings: &Loaded<P>,
+        last: Option<&Leadership>,
+        metrics: Metrics,
+    ) -> Result<Self> {
+        let leadership = Leadership::unconditional();
+        let leadership = match last {
+            Some(last) => leadership.after(last),
+            None => leadership,
+        };
+        let process = Self::with_metrics(api, cloud, settings, leadership, metrics)?;
+        match P::prepare(&process.context).await {
+            Ok(program) => Arc::new(program).lead(&process.context),
+            Err(failure) => bail!(failure),
+        }
+        Ok(process)
+    }
+
+    fn with_metrics(
+        api: &ApiServer,
+        cloud: Arc<dyn Cloud>,
+        settings: &Loaded<P>,
+        leadership: Leadership,
+        metrics: Metrics,
+    ) -> Result<Self> {
         let config = ClientConfig {
             kubeconfig: None,
             master: None,
@@ -60,8 +90,7 @@ impl<P: Program> InProcess<P> {
             metrics: Arc::new(RestMetrics::default()),
         };
         let clients = Clients::in_process(api.service(), &config)?;
-        let (metrics, token, mode) =
-            (Metrics::new(), CancellationToken::new(), settings.common.mode);
+        let (token, mode) = (CancellationToken::new(), settings.common.mode);
         let (events, writer) =
             EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
         let events = match mode {
@@ -85,5 +114,31 @@ impl<P: Program> InProcess<P> {
         };
         context.supervisor.spawn("events", writer.run(token.clone()));
         Ok(Self { context, settings: own, _end: token.drop_guard() })
+    }
+
+    /// The page `/plan`.
+    pub fn plans(&self) -> String {
+        self.context.plans.text(None)
+    }
+}
+
+/// The settings with these arguments on the command line, and the simulated cloud.
+pub fn loaded<P: Program>(arguments: &[&str]) -> Result<Loaded<P>, LoadError> {
+    let arguments = ["--cloud-provider=sim"].iter().chain(arguments);
+    load::<P>(&Invocation::with_arguments(arguments.copied()))
+}
+
+/// The program's own settings of them, or the text of the error.
+pub fn settings<P: Program>(arguments: &[&str]) -> Result<P::Settings, String> {
+    let loaded = loaded::<P>(arguments).map_err(|error| error.to_string())?;
+    Ok(P::Settings::clone(&loaded.own))
+}
+
+/// The sample of a page of metrics that begins with this name and labels; zero if there is none.
+pub fn sample<N: FromStr + Default>(metrics: &Metrics, name: &str) -> N {
+    let page = metrics.encode().unwrap_or_default();
+    match page.lines().find_map(|line| line.strip_prefix(name)).map(str::trim) {
+        Some(sample) => sample.parse().unwrap_or_else(|_| panic!("{name}: {sample:?}")),
+        None => N::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! Three hundred servers: nodes register, all are refreshed, the program starts anew.
+//! Three hundred servers: nodes register, all are refreshed, the program starts again.
 
 use std::time::Duration;
 
@@ -91,9 +91,9 @@ async fn refresh(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the fleet has been listed since the mark, and for what follows.
+/// Waits until a lookup of all nodes has listed the servers since the mark, and for what follows.
 async fn listed(rig: &Rig, mark: usize) -> Result<()> {
-    poll::until("a list of the fleet", Duration::from_secs(90), || async {
+    poll::until("a lookup of all nodes", Duration::from_secs(90), || async {
         Ok((calls(rig, mark).of("compute GET /v2.1/servers/detail") > 0).then_some(()))
     })
     .await?;

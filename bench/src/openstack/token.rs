@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::{
-    Call, Cloud, Detail, Lookup, LookupResult, NoMetrics, NodeIdentity, OpenGate, ProviderConfig,
-    ProviderContext,
+    Call, Cloud, Detail, Lookup, LookupResult, NodeIdentity, ProviderConfig, ProviderContext,
 };
 use ccm_tests::openstack::rig::Rig;
 use futures::future::join_all;
@@ -38,12 +37,8 @@ pub async fn measure(rig: &Rig) -> Result<()> {
 }
 
 async fn provider(rig: &Rig) -> Result<Arc<dyn Cloud>> {
-    let context = ProviderContext {
-        config: ProviderConfig { path: Some(rig.config()), cluster_name: "kubernetes".to_owned() },
-        gate: Arc::new(OpenGate),
-        metrics: Arc::new(NoMetrics),
-        user_agent: "bench".to_owned(),
-    };
+    let config = ProviderConfig { path: Some(rig.config()), cluster_name: "kubernetes".to_owned() };
+    let context = ProviderContext::ungated(config, "bench");
     Ok(ccm_providers::registry().get("openstack")?.build(context).await?)
 }
 

@@ -11,7 +11,7 @@ use ccm_objects::Node;
 use tokio::time::Instant;
 
 use crate::{
-    execute::Executor,
+    execute::{Executor, Left},
     metrics::{LifecycleMetrics, States},
     observe::{self, Nodes, Observer, Replies},
     policy::{
@@ -45,8 +45,8 @@ impl Pass for Controller {
     async fn pass(&mut self) -> Next {
         let (started, settings) = (Instant::now(), self.executor.settings());
         let mut nodes = self.observer.look(&settings);
-        let marks = nodes.marks_of_ready(&settings);
-        self.executor.publish(nodes.ready(), &marks, &[]);
+        let marks = nodes.marks_of_well(&settings);
+        self.executor.publish(nodes.well(), &marks, &[]);
         let mut is_done = self.executor.apply(marks, &settings, &mut self.decider).await;
         let agenda = self.agenda(&nodes);
         if !agenda.is_empty() {
@@ -81,14 +81,16 @@ impl Controller {
         reports: Arc<Reports>,
         metrics: LifecycleMetrics,
     ) -> Self {
-        let decider = Decider::resume(observer.now(), executor.last_leaders_window());
+        let left = executor.last_leaders();
+        observer.replaced.lock().extend(left.replaced);
+        let decider = Decider::resume(observer.now(), left.deleted);
         Self { observer, executor, reports, metrics, decider, backlog: Backlog::default() }
     }
 
     fn agenda(&mut self, nodes: &Nodes) -> Agenda {
         let (now, policy) = (self.observer.now(), &self.executor.settings().policy);
         self.backlog.track(now, &nodes.views);
-        self.decider.limit_lookups(self.observer.most_lookups());
+        self.decider.adapt_to(self.observer.abilities());
         let agenda = self.decider.agenda(now, &nodes.views, policy);
         for decision in &agenda.ended {
             let node = self.observer.store.get(&decision.name);
@@ -107,7 +109,8 @@ impl Controller {
         let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
         self.observer.reports.breaker(before, *self.decider.breaker());
         // Before the deletions: the next leader is to know of them even if this one dies meanwhile.
-        self.executor.leave_window(&self.decider.window(now, &settings.policy));
+        let deleted = self.decider.window(now, &settings.policy);
+        self.executor.leave(&Left { deleted, replaced: self.observer.replaced.lock().clone() });
         let by_name = nodes.by_name();
         let decided = decisions.iter().filter_map(|decision| by_name.get(&decision.name));
         self.executor.publish(decided, &actions, &decisions);

@@ -1,6 +1,10 @@
 //! Executes decisions: writes to the API server, and handles their results.
 
-use std::{collections::HashMap, pin::pin, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    pin::pin,
+    sync::Arc,
+};
 
 use ccm_base::clock::Timeline;
 use ccm_controller::{
@@ -17,6 +21,7 @@ use ccm_runtime::{
     program::{Context, Program},
 };
 use futures::{Stream, StreamExt as _, stream};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +35,17 @@ use crate::{
     },
     settings::LifecycleSettings,
 };
+
+/// What a leader leaves to the next one.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Left {
+    /// The deletions that may still count for the budget.
+    #[serde(default)]
+    pub(crate) deleted: Window,
+    /// The UIDs of nodes that run on another machine than before.
+    #[serde(default)]
+    pub(crate) replaced: BTreeSet<Box<str>>,
+}
 
 /// Why an action was not executed.
 #[derive(Debug, thiserror::Error)]
@@ -120,14 +136,14 @@ impl Executor {
         }
     }
 
-    /// The deletions of the last leader that may still count for the budget.
-    pub(crate) fn last_leaders_window(&self) -> Window {
+    /// What the last leader has left.
+    pub(crate) fn last_leaders(&self) -> Left {
         handover::found(&self.lease)
     }
 
-    /// Leaves the deletions that count for the budget to the next leader.
-    pub(crate) fn leave_window(&self, window: &Window) {
-        handover::keep(&self.lease, window);
+    /// Leaves this to the next leader.
+    pub(crate) fn leave(&self, left: &Left) {
+        handover::keep(&self.lease, left);
     }
 
     /// Returns when no new write may start.

@@ -33,12 +33,13 @@ use ccm_cloud::Capability;
 use ccm_controller::{
     own_node,
     passes::Passes,
+    reader,
     reports::Reports,
     watch::{self, Watches},
     writer,
 };
 use ccm_kube::store::Change;
-use ccm_objects::Node;
+use ccm_objects::{NODE_LEASES, Node, NodeLease};
 use ccm_runtime::{
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
@@ -74,7 +75,9 @@ impl Program for LifecycleCcm {
     }
 
     fn rights() -> Vec<Right> {
-        [watch::rights::<Node>(), [writer::patch::<Node>(), writer::delete::<Node>()]].concat()
+        let lease = reader::get::<NodeLease>().within(NODE_LEASES);
+        let own = [writer::patch::<Node>(), writer::delete::<Node>(), lease];
+        [watch::rights::<Node>().as_slice(), &own].concat()
     }
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {

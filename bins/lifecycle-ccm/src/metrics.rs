@@ -46,6 +46,8 @@ enum State {
     Shutdown,
     Watched,
     Suspected,
+    Replaced,
+    Marked,
     Undecided,
 }
 
@@ -85,7 +87,7 @@ metrics! {
         /// Results of cloud lookups, one per node and lookup, by operation and result
         [ALPHA] cloud_node_lifecycle_controller_cloud_provider_calls { operation, result } => answers:
             Family<Counter, (Operation, Result<Answer, ErrorKind>)>;
-        /// Nodes by state, on the leader; suspected and undecided nodes are also counted as watched
+        /// Nodes by state, on the leader; suspected, replaced and undecided nodes are also counted as watched
         [ALPHA] ccm_lifecycle_nodes { state } => nodes: Family<Gauge, State>;
         /// Requests to add or remove the shutdown taint, by result at the API server
         [ALPHA] ccm_lifecycle_taints { action, result } => taints: Family<Counter, (Action, Answered)>,
@@ -122,6 +124,7 @@ pub(crate) struct States {
     pub(crate) foreign: usize,
     pub(crate) unselected: usize,
     pub(crate) shutdown: usize,
+    pub(crate) marked: usize,
     pub(crate) undecided: BacklogSize,
 }
 
@@ -188,6 +191,8 @@ impl LifecycleMetrics {
             (State::Shutdown, states.shutdown),
             (State::Watched, counts.watched),
             (State::Suspected, counts.suspected),
+            (State::Replaced, counts.replaced),
+            (State::Marked, states.marked),
             (State::Undecided, states.undecided.nodes),
         ] {
             self.nodes.of(state).set(level(count));

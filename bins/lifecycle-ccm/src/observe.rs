@@ -4,7 +4,7 @@
 mod reports;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -12,26 +12,33 @@ use std::{
 use ccm_base::clock::{self, Timeline};
 use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, PowerState};
 use ccm_controller::{
+    approvals::Approvals,
     batch_size::{BatchCall, BatchSize},
+    brake::approval::SetApproval,
     instances,
-    inventory::{Inventory, Snapshot},
+    inventory::Snapshot,
+    reader::Reader,
 };
 use ccm_kube::store::{Change, Store};
-use ccm_objects::{Node, Shared as Name};
+use ccm_objects::{NODE_LEASES, Node, NodeLease, Shared as Name};
 use ccm_runtime::program::{Context, Program};
+use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use self::reports::CloudReports;
 use crate::{
     metrics::{LifecycleMetrics, States},
     policy::{
-        Agenda, Answers, At, LOOKUPS_PER_PASS, Listing, LookedUp, NodeView,
+        Abilities, Agenda, Answers, At, Heartbeat, LOOKUPS_PER_PASS, Listing, LookedUp, NodeView,
         action::{self, Action, PROTECTED, is_approved},
         shutdown,
     },
     settings::LifecycleSettings,
 };
+
+/// The number of Leases of kubelets that are read at once.
+const READS: usize = 16;
 
 /// All nodes at one moment, as policy views and as objects, in the same order.
 pub(crate) struct Nodes {
@@ -53,6 +60,7 @@ impl Nodes {
             ready: count(|view| view.ready),
             foreign: count(|view| view.claim == Claim::Foreign),
             unselected: count(|view| !view.selected),
+            marked: count(|view| view.marked),
             shutdown: self.nodes.iter().filter(|node| node.taint(shutdown::KEY).is_some()).count(),
             ..States::default()
         }
@@ -63,16 +71,16 @@ impl Nodes {
         self.nodes.iter().map(|node| (Arc::clone(&node.name), Arc::clone(node))).collect()
     }
 
-    /// The Ready nodes.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = &Arc<Node>> {
-        self.iter().filter(|(view, _)| view.ready).map(|(_, node)| node)
+    /// The nodes that are not looked up because nothing is wrong with them.
+    pub(crate) fn well(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.iter().filter(|(view, _)| view.is_well()).map(|(_, node)| node)
     }
 
-    /// The new marks of Ready nodes.
-    pub(crate) fn marks_of_ready(&self, settings: &LifecycleSettings) -> Vec<Action> {
-        let ready = self.iter().filter(|(view, _)| view.ready);
+    /// The new marks of nodes with which nothing is wrong.
+    pub(crate) fn marks_of_well(&self, settings: &LifecycleSettings) -> Vec<Action> {
+        let well = self.iter().filter(|(view, _)| view.is_well());
         let removal = settings.shutdown_taint_removal;
-        ready.filter_map(|(view, node)| action::marks(view, node, None, removal)).collect()
+        well.filter_map(|(view, node)| action::marks(view, node, None, removal)).collect()
     }
 
     /// The new marks of nodes that are not Ready, from the cloud's answers.
@@ -105,10 +113,19 @@ pub(crate) fn powers(lookups: &[LookedUp]) -> Powers {
     found.collect()
 }
 
+/// What shows the fleet.
+enum List {
+    /// The cloud's list, and when it was read.
+    Of(Result<Fleet, CloudError>, At),
+    /// The witnesses: the cloud has no list.
+    Witnesses,
+}
+
 /// The cloud's answers.
 pub(crate) struct Replies {
     lookups: Vec<LookedUp>,
-    fleet: Option<(Result<Fleet, CloudError>, At)>,
+    witnesses: Vec<LookedUp>,
+    list: Option<List>,
     /// When the first request was sent.
     start: At,
 }
@@ -120,6 +137,10 @@ pub(crate) struct Observer {
     timeline: Timeline,
     /// Nodes that were created while this process was watching, and when.
     appeared: Mutex<HashMap<Name, Instant>>,
+    /// The UIDs of nodes whose system UUID has changed: they run on another machine.
+    pub(crate) replaced: Mutex<BTreeSet<Box<str>>>,
+    leases: Reader<NodeLease>,
+    approval: Mutex<(Approvals, Option<SetApproval>)>,
     /// The number of nodes that the cloud answers in one lookup.
     batch: Mutex<BatchSize>,
     pub(crate) reports: CloudReports,
@@ -128,11 +149,15 @@ pub(crate) struct Observer {
 impl Observer {
     /// Starts without any observation.
     pub(crate) fn new<P: Program>(context: &Context<P>, metrics: LifecycleMetrics) -> Self {
+        let approvals = Approvals::new(context.leadership.annotations(), "that nodes are deleted");
         Self {
             store: Store::new(),
             cloud: Arc::clone(&context.cloud),
             timeline: Timeline::begin(),
             appeared: Mutex::default(),
+            replaced: Mutex::default(),
+            leases: Reader::new(context),
+            approval: Mutex::new((approvals, None)),
             batch: Mutex::new(BatchSize::new(LOOKUPS_PER_PASS)),
             reports: CloudReports::new(context, metrics),
         }
@@ -158,9 +183,15 @@ impl Observer {
                 }
                 !node.is_ready()
             }
-            Change::Updated { old, new } => wakes(old, new),
+            Change::Updated { old, new } => {
+                if is_replaced(old, new) {
+                    self.replaced.lock().insert(new.uid.clone());
+                }
+                wakes(old, new)
+            }
             Change::Deleted(node) => {
                 self.appeared.lock().remove(&node.name);
+                self.replaced.lock().remove(&node.uid);
                 false
             }
         }
@@ -169,19 +200,29 @@ impl Observer {
     /// The current nodes. Until the provider has reported its schemes, nodes with a provider ID
     /// are omitted, because their owner is unknown.
     pub(crate) fn look(&self, settings: &LifecycleSettings) -> Nodes {
-        let (wall, appeared) = (clock::wall(), self.appeared.lock());
+        let (wall, now, appeared) = (clock::wall(), self.now(), self.appeared.lock());
+        let (replaced, mut approval) = (self.replaced.lock(), self.approval.lock());
+        if let Some(changed) = approval.0.changed() {
+            approval.1 = changed;
+        }
+        let approves =
+            |node: &Node| approval.1.as_ref().is_some_and(|set| set.covers(now, &node.labels));
         let view = |node: Arc<Node>| {
             let claim = instances::claim(&*self.cloud, &node)?;
             let seen = appeared.get(&node.name).map(Instant::elapsed);
-            let selected = settings.node_selector.matches(&node);
-            let age = age(node.age(wall), seen);
-            Some((view(&node, claim, selected, age), node))
+            let mut view = view(&node, claim, age(node.age(wall), seen));
+            view.selected = settings.node_selector.matches(&node);
+            view.marked = node.has_taint_of(&settings.scale_down_taints);
+            view.replaced = view.has_id && replaced.contains(&node.uid);
+            view.approved = !view.is_well() && (view.approved || approves(&node));
+            Some((view, node))
         };
         let (views, nodes) = self.store.list().into_iter().filter_map(view).unzip();
         Nodes { views, nodes }
     }
 
-    /// Sends the lookups and the list of the agenda to the cloud.
+    /// Sends the lookups and the list of the agenda to the cloud, and reads the Leases of the
+    /// kubelets whose instances it reports as gone.
     pub(crate) async fn ask(
         &self,
         agenda: &Agenda,
@@ -189,16 +230,20 @@ impl Observer {
         settings: &LifecycleSettings,
     ) -> Replies {
         let by_name = nodes.by_name();
-        let asked: Vec<Arc<Node>> =
-            agenda.look_up.iter().filter_map(|name| by_name.get(name).cloned()).collect();
+        let objects = |names: &[Name]| -> Vec<Arc<Node>> {
+            names.iter().filter_map(|name| by_name.get(name).cloned()).collect()
+        };
+        let (watched, witnesses) = (objects(&agenda.look_up), objects(&agenda.witnesses));
+        let asked = [&*watched, &*witnesses].concat();
         let call = Call::waiting(settings.cloud_call_timeout);
         let start = self.now();
-        let mut lookups = Vec::with_capacity(asked.len());
+        let (mut lookups, mut witnesses) = (Vec::with_capacity(watched.len()), Vec::new());
         // Each answer has its own time: one slow node must not void the answers of the others.
         let collect = |place: usize, result| {
             if let Some(node) = asked.get(place) {
                 let (name, uid) = (Arc::clone(&node.name), node.uid.clone());
-                lookups.push(LookedUp { name, uid, answered: self.now(), result });
+                let answers = if place < watched.len() { &mut lookups } else { &mut witnesses };
+                answers.push(LookedUp { name, uid, answered: self.now(), result, heartbeat: None });
             }
         };
         let lookup = instances::lookup_each(&*self.cloud, &asked, Detail::Presence, call, collect);
@@ -206,17 +251,39 @@ impl Observer {
             if !agenda.list {
                 return None;
             }
-            let fleet = instances::list(&*self.cloud, Detail::Presence, call).await;
-            Some((fleet, self.now()))
+            if !instances::traits(&*self.cloud).lists {
+                return Some(List::Witnesses);
+            }
+            let fleet = instances::list(&*self.cloud, call).await;
+            Some(List::Of(fleet, self.now()))
         };
-        let ((), fleet) = tokio::join!(lookup, list);
+        let ((), list) = tokio::join!(lookup, list);
         self.learn(&lookups, start, settings.cloud_call_timeout);
-        Replies { lookups, fleet, start }
+        let gone = lookups.iter_mut().filter(|lookup| {
+            let is_gone = matches!(lookup.result, Ok(Lookup::Gone(_)));
+            is_gone && agenda.heartbeats.contains(&lookup.name)
+        });
+        let reads = stream::iter(gone).for_each_concurrent(READS, async |lookup| {
+            lookup.heartbeat = self.heartbeat(&lookup.name).await;
+        });
+        // What was not read in time keeps its node.
+        timeout(settings.cloud_call_timeout, reads).await.ok();
+        Replies { lookups, witnesses, list, start }
     }
 
-    /// The maximum number of nodes in the next lookup.
-    pub(crate) fn most_lookups(&self) -> usize {
-        self.batch.lock().get()
+    /// What the Lease of the kubelet shows now; `None` if it cannot be read.
+    async fn heartbeat(&self, node: &str) -> Option<Heartbeat> {
+        let lease = self.leases.get(&format!("{NODE_LEASES}/{node}")).await;
+        let lease = lease.map_err(|error| self.reports.unread(node, &error)).ok()?;
+        let text = lease
+            .map(|lease| format!("{} {} {}", lease.uid, lease.resource_version, lease.renewed));
+        Some(Heartbeat(text.unwrap_or_default()))
+    }
+
+    /// What the cloud can answer next.
+    pub(crate) fn abilities(&self) -> Abilities {
+        let lists = instances::traits(&*self.cloud).lists;
+        Abilities { most_lookups: self.batch.lock().get(), lists, seed: rand::random() }
     }
 
     /// Adapts the number of nodes in a lookup to what the cloud answers in time.
@@ -230,30 +297,40 @@ impl Observer {
 
     /// The cloud's answers, with the list compared with these nodes. Reports unusable answers.
     pub(crate) fn answers(&self, answers: Replies, nodes: &Nodes) -> Answers {
-        let Replies { lookups, fleet, start } = answers;
-        let list = fleet.map(|(fleet, read)| {
-            let spell = |id: &str| self.cloud.canonical_id(id).into_owned();
-            listing(fleet, spell, nodes, (start, read))
+        let Replies { lookups, witnesses, list, start } = answers;
+        let spell = |id: &str| self.cloud.canonical_id(id).into_owned();
+        let list = list.map(|list| match list {
+            List::Of(fleet, read) => listing(fleet, spell, nodes, (start, read)),
+            List::Witnesses => Listing::Witnesses,
         });
-        self.reports.answers(&lookups, list.as_ref());
-        Answers { asked: start, lookups, list }
+        self.reports.answers(lookups.iter().chain(&witnesses), list.as_ref());
+        // Its instance exists: the system UUID has changed for another reason.
+        let found = lookups.iter().filter(|lookup| matches!(lookup.result, Ok(Lookup::Found(_))));
+        let mut replaced = self.replaced.lock();
+        found.for_each(|lookup| {
+            replaced.remove(&lookup.uid);
+        });
+        Answers { asked: start, lookups, witnesses, list }
     }
 }
 
-/// The policy's view of a node, given its owner, whether it is selected, and its age.
-fn view(node: &Node, claim: Claim, selected: bool, age: Duration) -> NodeView {
+/// The policy's view of a node, given its owner and its age, without what other objects and the
+/// settings say about it.
+fn view(node: &Node, claim: Claim, age: Duration) -> NodeView {
     NodeView {
         name: Arc::clone(&node.name),
         uid: node.uid.clone(),
         claim,
         has_id: node.provider_id.is_some(),
-        selected,
+        selected: true,
         ready: node.is_ready(),
         deleting: node.deleting,
         uninitialised: node.is_uninitialised(),
         age,
         protected: node.annotations.get(PROTECTED).is_some_and(|value| &**value != "false"),
-        approved: !node.is_ready() && is_approved(node),
+        approved: is_approved(node),
+        marked: false,
+        replaced: false,
     }
 }
 
@@ -271,6 +348,15 @@ fn wakes(old: &Node, new: &Node) -> bool {
         || old.provider_id != new.provider_id
         || old.labels != new.labels
         || old.taints != new.taints
+        || old.system_uuid != new.system_uuid
+}
+
+/// Whether another machine has taken the node over: the provider ID stays, the system UUID
+/// changes.
+fn is_replaced(old: &Node, new: &Node) -> bool {
+    let uuids = old.system_uuid.as_ref().zip(new.system_uuid.as_ref());
+    let has_moved = uuids.is_some_and(|(old, new)| !old.eq_ignore_ascii_case(new));
+    has_moved && old.uid == new.uid && new.provider_id.is_some()
 }
 
 /// Compares the list with these nodes. `spell` returns the list's spelling of a provider ID.
@@ -285,15 +371,16 @@ fn listing(
         Err(error) => return Listing::Failed(error),
     };
     let (instances, unreadable) = (fleet.instances.len(), fleet.malformed.clone());
-    let inventory = Inventory::new();
-    inventory.apply(fleet, Instant::now());
-    let snapshot = inventory.snapshot();
+    let names = fleet.instances.iter().map(|instance| instance.name.to_lowercase()).collect();
+    let snapshot = Snapshot::of_list(fleet.instances);
     let missing: BTreeSet<Name> = nodes
         .iter()
         .filter(|(view, node)| {
             let id = node.provider_id.as_deref().map(&spell);
             let (id, name) = (id.as_deref(), &*node.name);
-            view.in_reach() && !shows(&snapshot, name, id) && !may_be_in(&unreadable, name, id)
+            view.in_reach()
+                && !shows((&snapshot, &names), name, id)
+                && !may_be_in(&unreadable, name, id)
         })
         .map(|(view, _)| Arc::clone(&view.name))
         .collect();
@@ -301,13 +388,12 @@ fn listing(
 }
 
 /// Whether the list shows the node's instance. Two matching instances count as shown: the
-/// right one cannot be determined.
-fn shows(snapshot: &Snapshot, node: &str, id: Option<&str>) -> bool {
-    let found = match id {
-        Some(id) => snapshot.get(id),
-        None => snapshot.by_name(node),
-    };
-    !matches!(found, Ok(None))
+/// right one cannot be determined. Names of nodes are lower-case, those in a cloud need not be.
+fn shows((ids, names): (&Snapshot, &HashSet<String>), node: &str, id: Option<&str>) -> bool {
+    match id {
+        Some(id) => !matches!(ids.get(id), Ok(None)),
+        None => names.contains(&node.to_lowercase()),
+    }
 }
 
 /// Whether an unreadable entry of the list may be about this node.

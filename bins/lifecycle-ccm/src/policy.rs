@@ -12,9 +12,10 @@
 //!
 //! A node is deleted only if all of these conditions hold, checked in this order: it is not
 //! Ready, selected, owned by this provider and past its grace period; two lookups of this node
-//! (same UID), a confirmation period apart, reported its instance as gone; a list of the fleet
-//! that was read after the first of them does not contain it; the breaker is closed; there is
-//! budget. `docs/deletion-court.md` explains this to operators.
+//! (same UID), a confirmation period apart, reported its instance as gone; its kubelet has not
+//! renewed its Lease meanwhile; a list of the fleet that was read after the first of them does
+//! not contain it; the breaker is closed; there is budget. A cloud without a list needs three
+//! answers, and witnesses. `docs/deletion-court.md` explains this to operators.
 
 pub(crate) mod action;
 mod agenda;
@@ -30,7 +31,11 @@ pub mod shutdown;
 mod tests;
 pub(crate) mod text;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_controller::brake::{Brake, Usage, Window};
 use serde::Serialize;
@@ -41,11 +46,11 @@ pub use ccm_base::At;
 pub use ccm_controller::brake::Limit;
 
 pub use self::{
-    agenda::{Agenda, LOOKUPS_PER_PASS},
-    breaker::{Breaker, Cause},
+    agenda::{Abilities, Agenda, LOOKUPS_PER_PASS, WITNESSES},
+    breaker::{Breaker, Cause, PROVEN},
     decision::{Decision, Doubt, Evidence, ListCoverage, Proof, Reason, Verdict},
-    input::{Answers, Listing, LookedUp, NodeView},
-    parameters::{Ghosts, Policy},
+    input::{Answers, Heartbeat, Listing, LookedUp, NodeView},
+    parameters::{Ghosts, Policy, Replaced},
 };
 
 /// The result of a deletion.
@@ -68,10 +73,12 @@ pub enum Deletion {
 /// The number of nodes by state, for gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Nodes that are not Ready and that the policy applies to.
+    /// Nodes that are not Ready, or on a replaced machine, and that the policy applies to.
     pub watched: usize,
     /// Those of them with an open case: a lookup reported the instance as gone.
     pub suspected: usize,
+    /// Those of these that are Ready, on another machine.
+    pub replaced: usize,
 }
 
 /// The memory of one leader: cases, breaker and budget. A new leader starts without cases, so
@@ -82,10 +89,15 @@ pub struct Decider {
     brake: Brake<Cause>,
     /// When the fleet was last listed, with or without success.
     listed: Option<At>,
+    /// Since when every list has shown most of the Ready nodes.
+    shown_since: Option<At>,
+    /// Nodes that the provider cannot answer for, by UID: they are missing in every list.
+    unjudged: HashSet<Box<str>>,
+    /// Ready nodes that the last list lacks, and that have not been looked up since.
+    unlisted: BTreeSet<Arc<str>>,
     /// The monitor period that determines when nodes are due.
     period: Duration,
-    /// See [`Decider::limit_lookups`].
-    most_lookups: Option<usize>,
+    abilities: Abilities,
 }
 
 impl Decider {
@@ -105,10 +117,9 @@ impl Decider {
         changes.map(|(at, uid)| (at, uid.into())).collect()
     }
 
-    /// Limits the lookups of one pass below [`LOOKUPS_PER_PASS`], for a cloud that does not answer
-    /// that many in time.
-    pub fn limit_lookups(&mut self, most: usize) {
-        self.most_lookups = Some(most);
+    /// Adapts the next agenda to the cloud.
+    pub fn adapt_to(&mut self, abilities: Abilities) {
+        self.abilities = abilities;
     }
 
     /// Whether deletions are held because of what the last list showed.
@@ -118,14 +129,16 @@ impl Decider {
 
     /// The current budget, for gauges.
     pub fn budget(&self, now: At, views: &[NodeView], policy: &Policy) -> Usage {
-        self.brake.usage(now, breaker::known(views, policy).count(), policy.deletions())
+        self.brake.usage(now, self.known(views, policy).count(), policy.deletions())
     }
 
     /// The number of watched and suspected nodes.
     pub fn counts(&self) -> Counts {
+        let cases = self.records.values().filter(|record| record.case.is_some());
         Counts {
             watched: self.records.len(),
-            suspected: self.records.values().filter(|record| record.case.is_some()).count(),
+            suspected: cases.clone().count(),
+            replaced: cases.filter(|record| record.replaced).count(),
         }
     }
 
@@ -172,6 +185,10 @@ impl Decider {
             }
             reason.is_none()
         });
+        if !self.unjudged.is_empty() {
+            let uids: HashSet<&str> = views.iter().map(|view| &*view.uid).collect();
+            self.unjudged.retain(|uid| uids.contains(&**uid));
+        }
         for view in views.iter().filter(|view| view.is_watched()) {
             match self.records.get_mut(&view.name) {
                 Some(record) => record.update(view),

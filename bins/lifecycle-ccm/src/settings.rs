@@ -9,7 +9,7 @@ use ccm_runtime::settings::cloud_call_timeout;
 use ccm_settings::{checked, one_of, within};
 use serde::Serialize;
 
-use crate::policy::{Ghosts, Policy, shutdown::Removal};
+use crate::policy::{Ghosts, Policy, Replaced, shutdown::Removal};
 
 /// The settings, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,6 +19,8 @@ pub struct LifecycleSettings {
     /// The selector of the nodes that the policy applies to.
     #[serde(serialize_with = "as_text")]
     pub node_selector: NodeSelector,
+    /// The keys of taints that mark a node for scale-down.
+    pub scale_down_taints: Vec<String>,
     /// When the shutdown taint is removed.
     pub shutdown_taint_removal: Removal,
     /// The time limit of one call to the cloud.
@@ -40,7 +42,8 @@ ccm_settings::settings! {
         monitor_period: Duration = live(Duration, "node-monitor-period", "5s"), a_second_at_least;
         /// Time after which the cloud must confirm its first answer that an instance is gone, by another lookup and
         /// by a list of the fleet without the instance, before the node is deleted. Keep it far below the five
-        /// minutes after which pods are evicted from the node. At least 1s.
+        /// minutes after which pods are evicted from the node, and above the 10 s between two renewals of a kubelet's
+        /// Lease: a node whose kubelet renews it meanwhile is kept. At least 1s.
         confirmation_period: Duration = live(Duration, "node-deletion-confirmation-period", "20s"),
             a_second_at_least;
         /// Minimum age of a node before an answer that its instance is gone counts. Must be longer than the cloud
@@ -49,7 +52,7 @@ ccm_settings::settings! {
         /// Maximum number of nodes that are deleted within --node-deletion-budget-window: a number, or a percentage
         /// of all nodes of this cloud, rounded up and at least 3. 0 deletes none, also after it disappears from the
         /// file, until the file names another value. Nodes with the annotation quartet.dev/deletion-approved are
-        /// exempt. The leader counts in memory: a new leader starts a new window.
+        /// exempt. A new leader goes on with the window of the last one.
         budget: Limit = live(Limit, "node-deletion-budget", "10%"), |text: &str, _: &str| {
             text.parse().map_err(|error: InvalidLimit| error.to_string())
         };
@@ -64,6 +67,15 @@ ccm_settings::settings! {
         /// node.cloudprovider.kubernetes.io/uninitialized; never keeps them. Use never, or a --node-selector, if
         /// nodes of another provider join the same cluster.
         ghosts: Ghosts = live(Text, "ghost-deletion", "uninitialised"), ghosts;
+        /// What is done about a Ready node on a replaced machine, whose provider ID is that of an instance that is
+        /// gone and whose system UUID has changed: report it, or delete it by the deletion policy. Its kubelet
+        /// registers it again when it is restarted.
+        replaced: Replaced = live(Text, "replaced-nodes", "report"),
+            one_of(&[("report", Replaced::Report), ("delete", Replaced::Delete)]);
+        /// Keys of taints that mark a node for scale-down, separated by commas. The deletion of a marked node needs
+        /// proof and confirmation, but does not count for --node-deletion-budget and --fleet-shrink-threshold.
+        scale_down_taints: Vec<String> = live(
+            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted");
         /// Only nodes with these labels are looked up, tainted and deleted, for instance
         /// pool=workers,!protected. Empty selects all nodes.
         node_selector: NodeSelector = live(Text, "node-selector", ""), |text: &str, _: &str| match text {
@@ -90,11 +102,13 @@ ccm_settings::settings! {
             budget_window,
             shrink_threshold,
             ghosts,
+            replaced,
             evidence_age: cloud_call_timeout,
         };
         Some(Self {
             policy,
             node_selector,
+            scale_down_taints,
             shutdown_taint_removal,
             cloud_call_timeout,
             concurrent_node_lifecycle_syncs,

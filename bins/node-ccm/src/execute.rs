@@ -6,7 +6,10 @@ pub(crate) mod writers;
 use std::sync::Arc;
 
 use ccm_base::clock;
-use ccm_controller::writer::{Stopped, Writer};
+use ccm_controller::{
+    brake::Pause,
+    writer::{Stopped, Writer},
+};
 use ccm_kube::write::{Patch, StatusPatch};
 use ccm_objects::Node;
 use ccm_runtime::plans;
@@ -28,7 +31,7 @@ struct Unfinished {
 /// Executes a plan that was made for exactly this version of the node.
 async fn execute(
     writer: &Writer<Node>,
-    Handles { metrics, reports, .. }: &Handles,
+    Handles { metrics, reports, guard, .. }: &Handles,
     node: &Arc<Node>,
     plan: &Plan,
 ) -> Result<(), Unfinished> {
@@ -49,8 +52,9 @@ async fn execute(
         }
         latest = answer.map_err(|why| Unfinished { what, why })?;
         log_written(node, step, &plan.outcome);
-        if matches!(step, Step::SetAddresses { .. }) {
-            reports.addresses_written(node, plan);
+        reports.written(node, plan, step);
+        if plan.needs_brake() {
+            guard.made(&node.uid);
         }
     }
     if plan.outcome == Outcome::Initialised {
@@ -63,12 +67,16 @@ async fn execute(
 }
 
 /// The steps of a plan as `/plan` shows them.
-fn published(plan: &Plan) -> Vec<plans::Step> {
+fn published(plan: &Plan, pause: Option<Pause>) -> Vec<plans::Step> {
+    let held = match pause {
+        Some(Pause::Held(hold)) => Some(hold.to_string()),
+        Some(Pause::Gathers(_)) | None => None,
+    };
     let step = |step: &Step| plans::Step {
         step: step.kind(),
         changes: step.changes(),
         reason: step.reason(),
-        held: None,
+        held: held.clone(),
     };
     plan.steps.iter().map(step).collect()
 }

@@ -5,7 +5,7 @@
 //! informer -> intake --node changed--> queue --batch--> lookups --answer--> writers --> API server
 //!                                        ^                 |  one call       plan, then execute
 //!                                        |                 v
-//!                                     refresh --list--> inventory
+//!                                     refresh -lookup-> inventory
 //! ```
 //!
 //! | module | what it holds |
@@ -13,7 +13,9 @@
 //! | [`plan`] | the steps for one node, and its retry interval: pure |
 //! | `observe::intake` | receives node events, queues the nodes that need work |
 //! | `observe::lookups` | first stage: takes batches from the queue, one cloud call per batch |
-//! | `observe::refresh` | lists the fleet once per period, queues the nodes that differ |
+//! | `observe::brake` | holds changes of too many Ready nodes |
+//! | `observe::census` | counts and reports nodes that no write can mend |
+//! | `observe::refresh` | looks up all nodes once per period, queues those that differ |
 //! | `observe::ledger` | per node: its state and the cloud's last answer |
 //! | `observe::waiting` | metric: age of the oldest uninitialised node |
 //! | `execute::writers` | second stage: plans and writes, many nodes concurrently |
@@ -30,8 +32,9 @@ mod settings;
 
 use std::sync::Arc;
 
-use ccm_cloud::{Capability, Fleet};
+use ccm_cloud::Capability;
 use ccm_controller::{
+    guard::{self, Guard},
     inventory::Inventory,
     own_node,
     passes::Passes,
@@ -77,13 +80,14 @@ impl Program for NodeCcm {
 
     fn specimens(metrics: &Metrics) {
         NodeMetrics::new(metrics).specimens();
+        guard::specimens(metrics);
         waiting::specimen(metrics);
         QueueMetrics::new(metrics).specimens(QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
         let inventory = Inventory::new();
         inventory.register(metrics);
-        // The age is unknown before the first list.
-        inventory.apply(Fleet::default(), Instant::now());
+        // The age is unknown before the first refresh.
+        inventory.refreshed(Instant::now());
     }
 
     fn rights() -> Vec<Right> {
@@ -92,8 +96,8 @@ impl Program for NodeCcm {
     }
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
-        let fleet = context.health.condition("fleet", Scope::Information, "not listed yet");
-        fleet.pass("not listed here: this replica does not lead");
+        let fleet = context.health.condition("fleet", Scope::Information, "not looked up yet");
+        fleet.pass("not looked up here: this replica does not lead");
         let handles = Handles::new(context);
         let intake = Arc::new(Intake::new(&handles));
         waiting::collect(&context.metrics, Arc::clone(&intake), handles.clone());
@@ -109,8 +113,13 @@ impl Program for NodeCcm {
         let senders = Writers::new(&self.handles, intake(), writer).start(tasks);
         let lookups = Lookups::new(&self.handles, intake(), senders, self.closing.clone());
         tasks.spawn("lookups", lookups.run(context.token.clone()));
+        self.handles.guard.take_over();
+        let (guard, handles) = (self.handles.guard.clone(), self.handles.clone());
+        let queue_held = move |guard: &Guard| handles.queue_held(guard);
+        let approvals = guard.follow_approvals(queue_held, context.token.clone());
+        tasks.spawn("approvals", approvals);
         self.intake.start_leading();
-        self.fleet.pass("not listed yet");
+        self.fleet.pass("not looked up yet");
         let refresh = Refresh::new(&self.handles, intake(), self.fleet.clone());
         let passes =
             Passes::default().run(refresh, context.settings.clone(), context.token.clone());

@@ -1,6 +1,6 @@
 //! The metrics of node-ccm. Upstream's two histograms keep their names and bounds.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use ccm_cloud::{ErrorKind, LookupResult};
 use ccm_controller::instances::Answer;
@@ -8,7 +8,7 @@ use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, level, metrics};
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::plan::{Note, WaitReason};
+use crate::plan::{Field, Note, WaitReason};
 
 /// Bounds of upstream's histograms, in seconds.
 const INITIALISATION: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
@@ -35,6 +35,8 @@ pub(crate) enum State {
     Initialised,
     /// It is initialised and its instance is gone.
     InstanceGone,
+    /// It is not tainted, has no provider ID, and only its name says which instance is its.
+    Unconfirmed,
     /// The provider reports that another controller is responsible for it.
     NotOurs,
     /// Its provider ID is another provider's.
@@ -47,10 +49,30 @@ impl State {
             Self::Waiting(WaitReason::Cloud(kind)) => Some(Err(kind)),
             Self::Waiting(WaitReason::InstanceNotFound) => Some(Ok(WaitsFor::InstanceNotFound)),
             Self::Waiting(WaitReason::NodeIp) => Some(Ok(WaitsFor::NodeIp)),
+            Self::Waiting(WaitReason::NoAddress) => Some(Ok(WaitsFor::NoAddress)),
             Self::WriteFailing => Some(Ok(WaitsFor::ApiServer)),
             _ => None,
         }
     }
+}
+
+/// What is wrong with an initialised node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Problem {
+    /// Another node has the same provider ID.
+    DuplicateProviderId,
+    /// It has no IP address.
+    NoAddress,
+    /// It has no provider ID, and only its name says which instance is its.
+    Unconfirmed,
+    /// It is Ready, and its instance is gone.
+    InstanceGone,
+}
+
+impl Problem {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::DuplicateProviderId, Self::NoAddress, Self::Unconfirmed, Self::InstanceGone];
 }
 
 /// What a waiting node needs, unless the lookup itself failed.
@@ -59,6 +81,7 @@ impl State {
 enum WaitsFor {
     InstanceNotFound,
     NodeIp,
+    NoAddress,
     ApiServer,
 }
 
@@ -79,7 +102,7 @@ enum IpChange {
     Held,
 }
 
-label!(State, WaitsFor, LabelDrop, IpChange);
+label!(State, WaitsFor, LabelDrop, IpChange, Field, Problem);
 label! {
     /// What was written.
     struct Written { "addresses", "taint", "labels" }
@@ -117,12 +140,16 @@ metrics! {
         /// Changes of the first InternalIP of a Ready node in the cloud, by whether they were applied or held
         [ALPHA] ccm_node_internal_ip_changes { result } => internal_ip_changes: Family<Counter, IpChange>,
             begin Every;
-        /// Lists of the whole fleet, one per period, by result
+        /// Corrections of a field that another writer has undone repeatedly, by field
+        [ALPHA] ccm_node_contested_corrections { field } => contested: Family<Counter, Field>, begin Every;
+        /// Initialised nodes with which something is wrong that node-ccm does not mend, by problem, at the last refresh
+        [ALPHA] ccm_node_irregular_nodes { problem } => irregular: Family<Gauge, Problem>, begin Every;
+        /// Lookups of all nodes, one per period, by result; an error means that no node was answered
         [ALPHA] ccm_node_refreshes { result } => refreshes: Family<Counter, Result<(), ErrorKind>>,
             begin [Ok(())];
-        /// Duration of a list of the fleet including the comparison with all nodes
+        /// Duration of a lookup of all nodes including the comparison with them
         [ALPHA] ccm_node_refresh_duration_seconds => refresh_duration: Histogram, bounds REFRESH;
-        /// Nodes that differed from the last list of the fleet
+        /// Initialised nodes that differed from the cloud's answers in the last lookup of all nodes
         [ALPHA] ccm_node_refresh_differing => refresh_differing: Gauge;
     }
 }
@@ -178,14 +205,31 @@ impl NodeMetrics {
             Note::InvalidLabel { .. } => dropped(LabelDrop::Invalid),
             Note::ReservedLabel { .. } => dropped(LabelDrop::Reserved),
             Note::LabelKept { .. } => dropped(LabelDrop::AlreadyPresent),
-            Note::InternalIpChanged { .. } => moved(IpChange::Applied),
+            Note::Changes { field: Field::InternalIp, .. } => moved(IpChange::Applied),
             Note::InternalIpHeld { .. } => moved(IpChange::Held),
-            Note::InvalidAddress(_) | Note::NodeIpRefused(_) => 0,
+            Note::Changes { .. }
+            | Note::InvalidAddress(_)
+            | Note::InvalidLabelPolicy(_)
+            | Note::NodeIpRefused(_) => 0,
         };
     }
 
-    /// Records the end of a list of the fleet: how many nodes differ from it, or why it
-    /// failed.
+    /// Records the correction of a contested field.
+    pub(crate) fn contested(&self, field: &str) {
+        self.contested.of(Field::named(field)).inc();
+    }
+
+    /// Records how many nodes have each problem.
+    pub(crate) fn irregular(&self, counts: &HashMap<Problem, usize>) {
+        for problem in Problem::ALL {
+            self.irregular
+                .of(problem)
+                .set(level(counts.get(&problem).copied().unwrap_or_default()));
+        }
+    }
+
+    /// Records the end of a lookup of all nodes: how many differ from their instances, or why none
+    /// was answered.
     pub(crate) fn refreshed(&self, took: Duration, result: Result<usize, ErrorKind>) {
         self.refresh_duration.observe(took.as_secs_f64());
         self.refreshes.of(result.map(drop)).inc();

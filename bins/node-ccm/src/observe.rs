@@ -1,5 +1,7 @@
 //! The known state of nodes and instances, and which nodes need work.
 
+pub(crate) mod brake;
+pub(crate) mod census;
 pub(crate) mod intake;
 pub(crate) mod ledger;
 pub(crate) mod lookups;
@@ -11,6 +13,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::Backoff;
 use ccm_cloud::Cloud;
 use ccm_controller::{
+    guard::Guard,
     inventory::Inventory,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
 };
@@ -36,6 +39,7 @@ pub(crate) struct Handles {
     pub(crate) queue: WorkQueue<Name>,
     pub(crate) inventory: Inventory,
     pub(crate) ledger: Ledger,
+    pub(crate) guard: Guard,
     pub(crate) reports: NodeReports,
     pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
@@ -48,10 +52,12 @@ impl Handles {
         let inventory = Inventory::new();
         inventory.register(&context.metrics);
         let queue_metrics = QueueMetrics::new(&context.metrics);
+        let store = Store::new();
         let corrections = context.settings.borrow().node_correction_qps;
         Self {
             cloud: Arc::clone(&context.cloud),
-            store: Store::new(),
+            guard: brake::guard(context, &store),
+            store,
             queue: WorkQueue::new(QUEUE, queue_config(), &queue_metrics),
             inventory,
             ledger: Ledger::new(metrics.clone(), corrections),
@@ -59,6 +65,15 @@ impl Handles {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics,
+        }
+    }
+}
+
+impl Handles {
+    /// Queues the nodes whose changes are held.
+    pub(crate) fn queue_held(&self, guard: &Guard) {
+        for node in self.store.list().iter().filter(|node| guard.is_held(&node.uid)) {
+            self.queue.add(Name::clone(&node.name), Priority::Routine);
         }
     }
 }

@@ -4,20 +4,33 @@
 //! printed, compared and serialised.
 
 pub mod addresses;
-pub mod label_rules;
+mod field;
 pub mod labels;
 pub mod node_ip;
-mod text;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 
 use ccm_cloud::{AbsenceProof, Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
+use ccm_controller::brake::approval::is_yes;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use ccm_objects::{Address, Node, Taint};
 use serde::Serialize;
 
-pub use self::labels::OWNED_LABELS;
+pub use self::{
+    field::Field,
+    labels::{LABEL_POLICY, LabelPolicy, OWNED_LABELS},
+};
 use self::{labels::LabelChanges, node_ip::NodeIpError};
+
+/// The annotation or label with which a user approves the changes of a node that the brake holds.
+pub const APPROVED: &str = "quartet.dev/change-approved";
+
+/// Whether a user has approved the changes of this node.
+pub fn is_approved(node: &Node) -> bool {
+    let label = node.labels.get(APPROVED).map(|value| &**value);
+    node.annotation(APPROVED).or(label).is_some_and(is_yes)
+}
 
 /// How to handle a change of the first InternalIP of a Ready node in the cloud. Pods, probes
 /// and kubelet's certificate may depend on the old one.
@@ -36,6 +49,10 @@ pub enum InternalIpChange {
 pub struct Policy {
     /// See [`InternalIpChange`].
     pub internal_ip_change: InternalIpChange,
+    /// See [`LabelPolicy`].
+    pub labels: LabelPolicy,
+    /// A node is initialised even if neither the cloud nor the node knows an IP address of it.
+    pub without_address: bool,
     /// The provider's labels are only added: a missing one is not removed.
     pub labels_only_add: bool,
 }
@@ -60,6 +77,9 @@ pub enum Outcome {
     NotOurs(String),
     /// It keeps its taint and waits.
     Waits(Wait),
+    /// It is not tainted and has no provider ID, and only its name says that this instance is
+    /// its: never written, because a provider ID cannot be taken back.
+    Unconfirmed(String),
     /// The steps initialise the node.
     Initialised,
     /// It is initialised; the steps keep it in sync with its instance.
@@ -89,6 +109,8 @@ pub enum WaitReason {
     InstanceNotFound,
     /// A provided-node-ip annotation that fits the instance.
     NodeIp,
+    /// An IP address, of the cloud or of the kubelet.
+    NoAddress,
 }
 
 /// One write to the API server.
@@ -121,6 +143,17 @@ pub struct NodeChange {
 }
 
 impl NodeChange {
+    /// An approval is for one change: it goes with it.
+    fn end_approval(&mut self, node: &Node) {
+        self.why.push("the approval is used up".to_owned());
+        if node.annotations.contains_key(APPROVED) {
+            self.annotations.insert(APPROVED.to_owned(), None);
+        }
+        if node.labels.contains_key(APPROVED) {
+            self.labels.insert(APPROVED.to_owned(), None);
+        }
+    }
+
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.provider_id.is_none()
@@ -161,14 +194,20 @@ pub enum Note {
     /// The provided-node-ip annotation of an initialised node does not match its instance: the
     /// addresses stay.
     NodeIpRefused(String),
-    /// The first InternalIP of a Ready node changes.
-    InternalIpChanged {
-        /// The old one.
+    /// The label policy of the node's annotation is none: that of the settings applies.
+    InvalidLabelPolicy(String),
+    /// A property of a Ready node changes on which pods, probes or volumes depend: the brake is
+    /// asked before.
+    Changes {
+        /// Which one.
+        field: Field,
+        /// The old value.
         from: String,
         /// The new one; `None` if it is removed.
         to: Option<String>,
     },
-    /// The same, but the policy keeps the old one.
+    /// The first InternalIP of a Ready node would change or be removed. The policy keeps the old
+    /// one; the last one is always kept.
     InternalIpHeld {
         /// The current one, which stays.
         from: String,
@@ -178,6 +217,14 @@ pub enum Note {
 }
 
 impl Note {
+    /// The property that changes.
+    pub fn change(&self) -> Option<Field> {
+        match self {
+            Self::Changes { field, .. } => Some(*field),
+            _ => None,
+        }
+    }
+
     fn invalid_label(key: &str, value: &str, problem: &str) -> Self {
         Self::InvalidLabel {
             key: key.to_owned(),
@@ -217,7 +264,17 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
     let uninitialised = node.is_uninitialised();
     let outcome = if uninitialised { Outcome::Initialised } else { Outcome::InSync };
     let mut plan = Plan::nothing(outcome);
+    if !uninitialised && node.provider_id.is_none() && !addresses::confirm(node, instance) {
+        return Plan::nothing(Outcome::Unconfirmed(instance.provider_id.to_string()));
+    }
     match addresses::desired(node, instance) {
+        Ok(list)
+            if uninitialised
+                && !policy.without_address
+                && !addresses::have_ip(list.as_ref().unwrap_or(&node.addresses)) =>
+        {
+            return Plan::waits(WaitReason::NoAddress, addresses::missing(instance));
+        }
         Ok(Some(list)) if list != node.addresses => plan.set_addresses(node, list, policy),
         Ok(_) => {}
         Err(error) if uninitialised => {
@@ -247,10 +304,18 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
         change.why.push("remove the uninitialized taint".to_owned());
         change.taints = Some(others.cloned().collect());
     }
+    if plan.needs_brake() && is_approved(node) {
+        change.end_approval(node);
+    }
     if !change.is_empty() {
         plan.steps.push(Step::ChangeNode(change));
     }
     plan
+}
+
+/// Whether changes of the node are held if they are too many: it works as it is.
+pub fn is_protected(node: &Node) -> bool {
+    node.is_ready() && !node.is_uninitialised()
 }
 
 fn node_ip_text(node: &Node, error: &NodeIpError) -> String {
@@ -265,22 +330,54 @@ impl Plan {
         Self { outcome, steps: Vec::new(), notes: Vec::new() }
     }
 
+    /// The changes of what the brake protects.
+    pub fn changes(&self) -> impl Iterator<Item = (Field, &Note)> {
+        self.notes.iter().filter_map(|note| Some((note.change()?, note)))
+    }
+
+    /// Whether it changes what the brake protects.
+    pub fn needs_brake(&self) -> bool {
+        self.changes().next().is_some()
+    }
+
+    /// The fields that it sets, with their values; an empty value removes the field.
+    pub fn fields(&self) -> Vec<(String, String)> {
+        let mut fields = Vec::new();
+        for step in &self.steps {
+            match step {
+                Step::SetAddresses { addresses, .. } => {
+                    fields.push((Field::Addresses.to_string(), text::list(addresses)));
+                }
+                Step::ChangeNode(NodeChange { labels, annotations, .. }) => {
+                    let all = labels.iter().chain(annotations);
+                    let value = |value: &Option<String>| value.clone().unwrap_or_default();
+                    fields.extend(all.map(|(key, set)| (key.clone(), value(set))));
+                }
+            }
+        }
+        fields
+    }
+
     fn waits(reason: WaitReason, message: String) -> Self {
         Self::nothing(Outcome::Waits(Wait { reason, message }))
     }
 
     fn set_addresses(&mut self, node: &Node, list: Vec<Address>, policy: Policy) {
-        let from = addresses::primary(&node.addresses);
-        let to = addresses::primary(&list);
-        if let Some(from) =
-            from.filter(|from| to != Some(*from) && node.is_ready() && !node.is_uninitialised())
-        {
+        let (from, to) = (addresses::primary(&node.addresses), addresses::primary(&list));
+        if let Some(from) = from.filter(|_| is_protected(node)) {
             let (from, to) = (from.to_owned(), to.map(str::to_owned));
-            if policy.internal_ip_change == InternalIpChange::Hold {
+            let holds = policy.internal_ip_change == InternalIpChange::Hold;
+            if to.is_none() || (holds && to.as_ref() != Some(&from)) {
                 self.notes.push(Note::InternalIpHeld { from, to });
                 return;
             }
-            self.notes.push(Note::InternalIpChanged { from, to });
+            if to.as_ref() != Some(&from) {
+                self.notes.push(Note::Changes { field: Field::InternalIp, from, to });
+            }
+            for from in addresses::lost_families(&node.addresses, &list) {
+                let (field, from) = (Field::AddressFamily, from.to_owned());
+                self.notes.push(Note::Changes { field, from, to: None });
+            }
         }
         let why = match node.addresses.as_slice() {
             [] => "the node has no addresses".to_owned(),

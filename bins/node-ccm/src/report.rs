@@ -6,6 +6,8 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_controller::{
+    brake::Hold,
+    corrections::Contested,
     queue::Pace,
     reports::{Report, Reports, When},
 };
@@ -14,7 +16,7 @@ use ccm_objects::Node;
 
 use crate::{
     metrics::NodeMetrics,
-    plan::{Note, Outcome, Plan, Wait, WaitReason},
+    plan::{Note, Outcome, Plan, Step, Wait, WaitReason, text},
 };
 
 /// Reports about nodes. Clones share one memory.
@@ -40,21 +42,11 @@ impl NodeReports {
 
     /// Reports that a node keeps its taint, the reason, and the retry interval.
     pub(crate) fn wait(&self, node: &Node, Wait { reason, message }: &Wait, pace: Pace) {
-        let (event, state, what) = match reason {
-            WaitReason::Cloud(kind) => {
-                ("WaitingForCloud", kind.reason(), "The node stays tainted until the cloud answers")
-            }
-            // A message with different facts gets an event of its own.
-            WaitReason::InstanceNotFound => (
-                "InstanceNotFound",
-                &**message,
-                "The node stays tainted because the cloud has no instance for it",
-            ),
-            WaitReason::NodeIp => (
-                "InvalidNodeIP",
-                &**message,
-                "The node stays tainted until its annotation matches its instance",
-            ),
+        let (event, what) = reason.event();
+        // A message with different facts gets an event of its own.
+        let state = match reason {
+            WaitReason::Cloud(kind) => kind.reason(),
+            _ => &**message,
         };
         let report = Report {
             topic: event,
@@ -62,7 +54,10 @@ impl NodeReports {
             warning: true,
             line: format!("error syncing '{}': {message}, requeuing", node.name),
             reason: Some(reason.as_str()),
-            event: Some((event, format!("{what}: {message}; retrying {pace}"))),
+            event: Some((
+                event,
+                format!("The node stays tainted {what}: {message}; retrying {pace}"),
+            )),
             ..Report::default()
         };
         self.report(node, When::Changed, report);
@@ -104,41 +99,62 @@ impl NodeReports {
         self.report(node, When::Once, report);
     }
 
-    /// Reports that a node is skipped, and why. No event: most of these nodes are another
+    /// Reports that a node is skipped, and why. Most have no event, because they are another
     /// provider's.
     pub(crate) fn skipped(&self, node: &Node, outcome: &Outcome) {
         let text = outcome.to_string();
         let line = format!("Skip sync node {}: {text}", node.name);
-        let report = Report { topic: "LeftAlone", state: &text, line, ..Report::default() };
+        let event = outcome.event(node.is_ready());
+        let warning = event.is_some();
+        let report =
+            Report { topic: "LeftAlone", state: &text, warning, line, event, ..Report::default() };
+        self.report(node, When::Changed, report);
+    }
+
+    /// Reports that nodes have the same provider ID.
+    pub(crate) fn duplicate(&self, node: &Node, id: &str, names: &str) {
+        let text = format!("nodes {names} have the provider ID {id}: delete those that are none");
+        self.warn(node, "DuplicateProviderID", &text, &text);
+    }
+
+    /// Reports that the brake holds the plan.
+    pub(crate) fn held(&self, node: &Node, plan: &Plan, hold: Hold) {
+        let state = if hold == Hold::Breaker { "breaker" } else { "budget" };
+        let text = text::held(plan, hold);
+        self.warn(node, "NodeChangeHeld", state, &text);
+    }
+
+    /// Reports that another writer undoes a correction again and again.
+    pub(crate) fn contested(&self, node: &Node, plan: &Plan, contested: &Contested) {
+        let Contested { field, times, wait } = contested;
+        let text = text::contested(node, plan, field, *times, *wait);
+        self.warn(node, "FieldContested", &contested.field, &text);
+    }
+
+    /// A warning about a lasting state.
+    fn warn(&self, node: &Node, topic: &'static str, state: &str, text: &str) {
+        let (line, event) = (format!("node {}: {text}", node.name), Some((topic, text.to_owned())));
+        let report = Report { topic, state, warning: true, line, event, ..Report::default() };
         self.report(node, When::Changed, report);
     }
 
     /// Reports the plan's notes, each one once. A note about a write is reported after it.
     pub(crate) fn notes(&self, node: &Node, plan: &Plan) {
-        for note in plan.notes.iter().filter(|note| !is_about_write(note)) {
+        for note in plan.notes.iter().filter(|note| note.change().is_none()) {
             self.note(node, When::Once, note);
         }
     }
 
-    /// Reports that the plan's addresses were written, if that changes the first InternalIP of
-    /// a Ready node.
-    pub(crate) fn addresses_written(&self, node: &Node, plan: &Plan) {
-        for note in plan.notes.iter().filter(|note| is_about_write(note)) {
-            self.note(node, When::Always, note);
+    /// Reports the changes of a Ready node that this step has written.
+    pub(crate) fn written(&self, node: &Node, plan: &Plan, step: &Step) {
+        for note in plan.changes().filter(|(field, _)| field.is_written_by(step)) {
+            self.note(node, When::Always, note.1);
         }
     }
 
     fn note(&self, node: &Node, when: When, about: &Note) {
         let text = about.to_string();
-        let (topic, is_event) = match about {
-            Note::InvalidLabel { .. } => ("InvalidLabel", true),
-            Note::ReservedLabel { .. } => ("ReservedLabel", false),
-            Note::LabelKept { .. } => ("LabelKept", false),
-            Note::InvalidAddress(_) => ("InvalidAddress", true),
-            Note::NodeIpRefused(_) => ("InvalidNodeIP", true),
-            Note::InternalIpChanged { .. } => ("NodeInternalIPChanged", true),
-            Note::InternalIpHeld { .. } => ("NodeInternalIPHeld", true),
-        };
+        let (topic, is_event) = about.event();
         let report = Report {
             topic,
             state: &text,
@@ -161,8 +177,4 @@ impl NodeReports {
         };
         self.report(node, When::Always, report);
     }
-}
-
-fn is_about_write(note: &Note) -> bool {
-    matches!(note, Note::InternalIpChanged { .. })
 }

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use ccm_base::duration;
+use ccm_controller::brake::{Budget, InvalidLimit, Limit};
 use ccm_runtime::settings::{cloud_call_timeout, per_second};
-use ccm_settings::{one_of, within};
+use ccm_settings::{checked, one_of, within};
 use serde::Serialize;
 
-use crate::plan::{InternalIpChange, Policy};
+use crate::plan::{InternalIpChange, LabelPolicy, Policy};
 
 /// The maximum number of workers; each has one open request to the API server.
 const MOST_WRITERS: u16 = 1000;
-/// The minimum interval between two lists of the whole fleet.
+/// The minimum interval between two lookups of all nodes.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 
 ccm_settings::settings! {
@@ -35,10 +36,10 @@ ccm_settings::settings! {
         /// write to a node is sent to all clients that watch nodes: one or more per node of the cluster. 0 means the
         /// default, a negative number no limit.
         pub node_correction_qps: Option<f64> = live(Number, "node-correction-qps", "50"), per_second;
-        /// Interval between two lists of the whole fleet, which keep the nodes' addresses and labels in sync with
-        /// their instances. Each interval varies at random by up to 10%. A list takes one cloud call per page,
-        /// regardless of the number of nodes. The shortest interval is 10s, which also takes the place of a shorter
-        /// one, with a warning.
+        /// Interval between two lookups of all nodes, which keep the nodes' addresses and labels in sync with
+        /// their instances. Each interval varies at random by up to 10%. The provider decides whether that takes a
+        /// list of the project or single requests. The shortest interval is 10s, which also takes the place of a
+        /// shorter one, with a warning.
         #[serde(serialize_with = "duration::serialize")]
         pub node_status_update_frequency: Duration = live(Duration, "node-status-update-frequency", "5m0s");
         /// Time limit of one lookup or list, including retries, all pages and waiting for the rate limit. Nodes
@@ -50,10 +51,28 @@ ccm_settings::settings! {
         /// reported by an event on the node and by ccm_node_internal_ip_changes_total.
         pub node_internal_ip_change: InternalIpChange = live(Text, "node-internal-ip-change", "apply"),
             one_of(&[("apply", InternalIpChange::Apply), ("hold", InternalIpChange::Hold)]);
+        /// Maximum number of Ready nodes whose first InternalIP, zone, region or instance type changes, or which lose
+        /// all InternalIPs of a family, within --node-change-budget-window: a number, or a percentage of the Ready
+        /// nodes of this cloud, rounded up and at least 3. If the cloud returns more than that at once, none of them
+        /// is changed. New nodes, nodes that are not Ready and approved ones are exempt. 0 changes none, 100% all.
+        pub node_change_budget: Limit = live(Limit, "node-change-budget", "10%"), |text: &str, _: &str| {
+            text.parse().map_err(|error: InvalidLimit| error.to_string())
+        };
+        /// Sliding window of --node-change-budget. At least 1m.
+        #[serde(serialize_with = "duration::serialize")]
+        pub node_change_budget_window: Duration = live(Duration, "node-change-budget-window", "1h0m0s"),
+            checked("must be at least 1m", |window| *window >= Duration::from_mins(1));
+        /// When the labels of a node follow its instance: follow, always, so that a manual change is reverted; once,
+        /// only when it is initialised; off, never. The annotation quartet.dev/node-label-policy of a node takes
+        /// precedence.
+        pub node_label_policy: LabelPolicy = live(Text, "node-label-policy", "follow"), one_of(LabelPolicy::WORDS);
+        /// Whether a new node keeps its taint while neither the cloud nor the kubelet knows an IP address of it.
+        /// false is for clouds that know no addresses.
+        pub node_addresses_required: bool = live(Switch, "node-addresses-required", "true");
     } => |settings, raw, problems| {
         let period = settings.node_status_update_frequency.max(SHORTEST_PERIOD);
         if period > settings.node_status_update_frequency {
-            let what = "each interval lists the whole fleet, so the shortest one is used, 10s";
+            let what = "all nodes are looked up in each interval, so the shortest one is used, 10s";
             raw.warn("node-status-update-frequency", what, problems);
         }
         let updates = match settings.concurrent_node_status_updates {
@@ -71,7 +90,17 @@ ccm_settings::settings! {
 impl NodeSettings {
     /// The settings that the plan reads.
     pub fn policy(&self) -> Policy {
-        Policy { internal_ip_change: self.node_internal_ip_change, ..Policy::default() }
+        Policy {
+            internal_ip_change: self.node_internal_ip_change,
+            labels: self.node_label_policy,
+            without_address: !self.node_addresses_required,
+            labels_only_add: false,
+        }
+    }
+
+    /// How many Ready nodes may change within which time.
+    pub fn budget(&self) -> Budget {
+        Budget { limit: self.node_change_budget, window: self.node_change_budget_window }
     }
 }
 

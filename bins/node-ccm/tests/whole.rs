@@ -3,12 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "whole/edges.rs"]
+mod edges;
 #[path = "whole/load.rs"]
 mod load;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::InstanceTraits;
+use ccm_cloud::{CloudError, ErrorKind, InstanceTraits};
 use ccm_runtime::program::{Context, Program as _};
 use ccm_sim::{
     apiserver::{Action, ApiServer, Fault, Options, PatchKind, Record, Verb},
@@ -118,6 +120,20 @@ impl Whole {
         events.map(|event| (text(&event, "reason"), text(&event, "message"))).collect()
     }
 
+    /// Lookups of these nodes fail.
+    fn fail(&self, nodes: &[&str], kind: ErrorKind) -> faults::FaultId {
+        let nodes = nodes.iter().map(|name| (*name).to_owned()).collect();
+        let effect = Effect::FailNodes(nodes, CloudError::new(kind, "no"));
+        self.cloud.faults().add(faults::Fault::new(effect).on(Operation::Lookup))
+    }
+
+    /// The line about the last refresh on `/readyz`.
+    fn fleet(&self) -> String {
+        let findings = self.context().health.findings();
+        let fleet = findings.into_iter().find(|finding| finding.name == "fleet").unwrap();
+        fleet.verdict.detail().to_owned()
+    }
+
     fn refreshes(&self) -> u64 {
         self.metric("ccm_node_refreshes_total{result=\"ok\"}")
     }
@@ -140,7 +156,7 @@ async fn a_refresh_is_one_call_whatever_the_number_of_nodes_and_workers() {
         sleep(Duration::from_mins(10)).await;
         let (calls, refreshes) = (whole.cloud.calls(), whole.refreshes() - before);
         assert!((8..=12).contains(&refreshes), "{refreshes} in ten minutes");
-        assert_eq!((calls.list, calls.lookup), (refreshes, 0), "{workers}");
+        assert_eq!((calls.list, calls.lookup), (0, refreshes), "{workers}");
         assert_eq!(whole.writes().len(), 2 * NODES, "{workers}");
     }
 }
@@ -152,14 +168,15 @@ async fn a_refresh_leaves_tainted_and_foreign_nodes_alone() {
     let settled = whole.add_node(0);
     whole.initialised(&settled).await;
     whole.register("foreign", Some("elsewhere://i-1"));
-    whole.cloud.faults().add(faults::Fault::new(Effect::Unavailable).on(Operation::Lookup));
     let instance = SimInstance::numbered(1);
+    whole.fail(&[&instance.name], ErrorKind::Unavailable);
     whole.register(&instance.name, Some("sim://i-00001"));
     let waiting = instance.name.clone();
     whole.cloud.add(instance);
     let (writes, refreshes) = (whole.writes().len(), whole.refreshes());
     sleep(Duration::from_mins(5)).await;
     assert!(whole.refreshes() > refreshes, "refreshes go on");
+    assert!(whole.fleet().contains("2 nodes looked up, 0 differ; 1 not answered, the first: "));
     assert_eq!(whole.metric("ccm_node_refresh_differing "), 0);
     assert!(whole.is_tainted(&waiting) && whole.is_tainted("foreign"));
     assert_eq!(whole.node(&waiting)["status"]["addresses"], Value::Null);
@@ -182,7 +199,7 @@ async fn an_observer_plans_once_and_again_after_changes() {
     let asked = whole.cloud.calls();
     sleep(Duration::from_hours(1)).await;
     let calls = whole.cloud.calls().since(&asked);
-    // Each node is retried every five minutes; without an initialised node there is no list.
+    // Each node is retried every five minutes; without an initialised node there is no refresh.
     assert!(calls.lookup <= 12 && calls.list == 0, "{calls}");
     assert_eq!(whole.metric("ccm_plan_steps_total{step=\"taint\"}"), NODES as u64);
 
@@ -304,7 +321,7 @@ async fn a_change_of_the_internal_ip_is_reported_after_its_write() {
 /// The back-offs of the nodes end at different times within a minute, so some nodes would be
 /// late if only the back-off applied.
 #[tokio::test(start_paused = true)]
-async fn a_list_that_shows_the_instance_of_a_waiting_node_ends_its_back_off() {
+async fn a_refresh_that_finds_the_instance_of_a_waiting_node_ends_its_back_off() {
     let whole = Whole::start(&["--node-status-update-frequency=10s"]).await;
     let settled = whole.add_node(0);
     whole.initialised(&settled).await;
@@ -356,7 +373,6 @@ async fn readyz_reports_why_nodes_are_not_listed() {
     }
 }
 
-/// Without a list of the fleet, each node is looked up once per period.
 #[tokio::test(start_paused = true)]
 async fn nodes_stay_in_sync_without_lists() {
     let whole = Whole::before_start(&[]);
@@ -371,15 +387,76 @@ async fn nodes_stay_in_sync_without_lists() {
     sleep(Duration::from_mins(12)).await;
     assert_eq!(whole.node(&name)["metadata"]["labels"][ZONE], "elsewhere");
     assert_eq!(whole.cloud.calls().list, 0);
-    let findings = whole.context().health.findings();
-    let fleet = findings.iter().find(|finding| finding.name == "fleet").unwrap();
-    assert_eq!(fleet.verdict.detail(), "1 nodes are looked up, because the provider cannot list");
+    assert_eq!(whole.fleet(), "1 nodes looked up, 0 differ");
 }
 
-/// Without an initialised node the fleet is not listed, so nothing else would expire a
-/// remembered instance.
+/// A node without an answer fails alone, and is looked up again soon, not in the next period.
 #[tokio::test(start_paused = true)]
-async fn instances_of_deleted_nodes_are_pruned_without_a_list() {
+async fn a_refresh_fails_per_node() {
+    let whole = Whole::start(&["--node-status-update-frequency=5m"]).await;
+    let names: Vec<_> = (0..20).map(|number| whole.add_node(number)).collect();
+    for name in &names {
+        whole.initialised(name).await;
+    }
+    let zone = |name: &str| whole.node(name)["metadata"]["labels"][ZONE].clone();
+    let failing = whole.fail(&[&names[7]], ErrorKind::Throttled);
+    for number in 0..20 {
+        let moved = |instance: &mut SimInstance| instance.zone = Some("elsewhere".to_owned());
+        whole.cloud.update(&SimInstance::numbered(number).id, moved);
+    }
+    let before = whole.refreshes();
+    while whole.refreshes() == before {
+        sleep(Duration::from_secs(1)).await;
+    }
+    sleep(Duration::from_secs(5)).await;
+    assert!(whole.fleet().contains("20 nodes looked up, 19 differ; 1 not answered"));
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(zone(name) == "elsewhere", number != 7, "{name}");
+    }
+    whole.cloud.faults().remove(failing);
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(zone(&names[7]), "elsewhere", "within half a minute");
+
+    // While it fails for long, it waits for the refresh.
+    whole.fail(&[&names[7]], ErrorKind::Unavailable);
+    sleep(Duration::from_mins(6)).await;
+    let before = whole.cloud.calls();
+    sleep(Duration::from_hours(1)).await;
+    let lookups = whole.cloud.calls().since(&before).lookup;
+    assert!((55..=84).contains(&lookups), "{lookups}: 11 to 13 refreshes with 5 more each");
+}
+
+/// What is known of an instance is not written any more once refreshes have failed for long.
+#[tokio::test(start_paused = true)]
+async fn an_edit_is_not_corrected_by_old_data() {
+    let whole = Whole::start(&["--node-status-update-frequency=1m"]).await;
+    let name = whole.add_node(0);
+    whole.initialised(&name).await;
+    let edit = |zone: &str| {
+        let edit = json!({"metadata": {"labels": {ZONE: zone}}});
+        whole.api.patch("nodes", &name, "", PatchKind::Merge, edit).unwrap();
+    };
+    let zone = || whole.node(&name)["metadata"]["labels"][ZONE].clone();
+    let down = faults::Fault::new(Effect::Unavailable).on(Operation::Lookup);
+    let down = whole.cloud.faults().add(down);
+    sleep(Duration::from_secs(90)).await;
+    edit("a");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(zone(), "sim-1a", "known for a period and a half");
+    sleep(Duration::from_mins(2)).await;
+    assert!(whole.fleet().starts_with("cannot look up the nodes: "), "{}", whole.fleet());
+    edit("b");
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(zone(), "b");
+    whole.cloud.faults().remove(down);
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(zone(), "sim-1a");
+}
+
+/// Without an initialised node nothing is looked up, so nothing else would expire a remembered
+/// instance.
+#[tokio::test(start_paused = true)]
+async fn instances_of_deleted_nodes_are_pruned_without_a_refresh() {
     let whole = Whole::start(&["--node-status-update-frequency=1m"]).await;
     let names: Vec<_> = (0..3).map(|number| whole.add_node(number)).collect();
     for name in &names {

@@ -50,7 +50,7 @@ impl Pass for Controller {
         let conditions = self.handles.due_conditions();
         // A leader's are written by then: the next plan may be a minute away.
         match self.handles.plans.is_observing() {
-            true => self.published.conditions(&self.handles.plans, &conditions),
+            true => self.published.conditions(&self.handles.plans, conditions),
             false => self.handles.queue_conditions(conditions),
         }
         let state = self.handles.state.lock();
@@ -131,7 +131,9 @@ impl Controller {
         for job in jobs {
             self.send(job);
         }
-        completed.iter().for_each(|name| handles.completed(name));
+        for name in &completed {
+            handles.completed(name);
+        }
         self.report(&plan);
         let approvals = (plan.counts.held > 0).then_some(now + APPROVALS);
         [plan.next, approvals].into_iter().flatten().min()

@@ -101,9 +101,7 @@ impl Observer {
 
     /// Whether an autoscaler has said that the node goes.
     fn is_marked(&self, node: &Node) -> bool {
-        let settings = self.settings.borrow();
-        let is_mark = |key: &str| settings.scale_down_taints.iter().any(|mark| mark == key);
-        node.taints.iter().any(|taint| is_mark(&taint.key))
+        node.has_taint_of(&self.settings.borrow().scale_down_taints)
     }
 }
 

@@ -48,7 +48,7 @@ use self::{
 
 /// How many changes are under way at once: a few calls of the largest size. More would not be
 /// faster, and each is in memory in several forms.
-const AT_ONCE: usize = 2000;
+const AT_ONCE: usize = 1000;
 
 /// All that a plan depends on, besides the planner's memory.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 //! no task, the time as a value.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -360,7 +360,7 @@ impl State {
     }
 
     /// The names of all nodes with pod CIDRs.
-    pub(crate) fn names(&self) -> HashSet<Name> {
+    pub(crate) fn names(&self) -> Vec<Name> {
         self.nodes.keys().cloned().collect()
     }
 }

@@ -16,18 +16,12 @@ mod writes;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use ccm_runtime::{
-    health::Verdict,
-    leadership::Leadership,
-    plans::Mode,
-    program::{Program as _, load},
-};
-use ccm_settings::Invocation;
+use ccm_runtime::{health::Verdict, leadership::Leadership, plans::Mode, program::Program as _};
 use ccm_sim::{
     apiserver::{Action, ApiServer, Fault, Options, PatchKind, Record, Verb},
     cloud::{SimCloud, SimInstance},
 };
-use ccm_tests::in_process::InProcess;
+use ccm_tests::in_process::{InProcess, loaded};
 use route_ccm::RouteCcm;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -74,8 +68,7 @@ impl World {
 
     /// A replica that does not lead yet; what it leads after is a former leader.
     async fn stand_by(&self, arguments: &[&str], last: Option<&Replica>) -> Replica {
-        let arguments = ["--cloud-provider=sim"].iter().chain(arguments);
-        let settings = load::<RouteCcm>(&Invocation::with_arguments(arguments.copied())).unwrap();
+        let settings = loaded::<RouteCcm>(arguments).unwrap();
         let leadership = match (settings.common.mode, last) {
             (Mode::Observe, _) => Leadership::observer(),
             (Mode::Control, None) => Leadership::unconditional(),

@@ -26,6 +26,8 @@ mod without;
 #[path = "histories/world.rs"]
 mod world;
 
+use ccm_tests::variants::none_breaks_a_rule;
+
 use crate::{
     rules::{Rule, Rules},
     world::{Variant, World},
@@ -52,18 +54,7 @@ async fn play(seed: u64, variant: Variant) -> Vec<(Rule, String)> {
     world.broken.take()
 }
 
-fn seeds() -> Vec<u64> {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    match number("QUARTET_HISTORY") {
-        Some(seed) => vec![seed],
-        None => (0..number("QUARTET_HISTORIES").unwrap_or(HISTORIES)).collect(),
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn no_history_breaks_a_rule() {
-    for seed in seeds() {
-        let broken = play(seed, Variant::default()).await;
-        assert!(broken.is_empty(), "history {seed}: {broken:#?}");
-    }
+    none_breaks_a_rule(HISTORIES, play).await;
 }

@@ -6,6 +6,7 @@
 //! arrive, so a Service whose answer does not come holds its lane and nothing else. It comes back
 //! on a lane of its own.
 
+mod answers;
 mod calls;
 pub(crate) mod orphans;
 mod page;

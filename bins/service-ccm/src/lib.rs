@@ -19,7 +19,8 @@
 //! | `observe::adoptable` | what other controllers have made for the Services |
 //! | `observe` | what all parts share; gathers the plan's view of one Service |
 //! | `execute` | lanes: each takes a batch and takes its Services step by step |
-//! | `execute::calls` | one call to the cloud per batch and kind; answers one by one |
+//! | `execute::calls` | one call to the cloud per batch and kind |
+//! | `execute::answers` | what follows from each answer, and when a failed call is repeated |
 //! | `execute::previews` | what the cloud would change, for observers and adoptions |
 //! | `execute::orphans` | deletes load balancers without a Service |
 //! | `execute::writes` | writes to Services |

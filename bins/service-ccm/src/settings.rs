@@ -63,7 +63,7 @@ ccm_settings::settings! {
         pub orphaned_load_balancers: Policy = live(Text, "orphaned-load-balancers", "report"),
             one_of(&[("report", Policy::Report), ("delete", Policy::Delete)]);
         /// Minimum time between the first and the last of the lists that show a load balancer without a Service,
-        /// before it is deleted. A change of leader begins it anew. At least 1s.
+        /// before it is deleted. It begins again with a change of leader. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub orphan_confirmation_period: Duration =
             live(Duration, "orphan-confirmation-period", "15m0s"), a_second_at_least;

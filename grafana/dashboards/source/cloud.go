@@ -9,7 +9,7 @@ func cloudCalls() row {
 			title: "Calls by kind",
 			about: about{
 				shows:  "Requests to the cloud per second, by operation.",
-				normal: "A list of the fleet once per period and few lookups (one lookup serves up to 500 nodes).",
+				normal: "A lookup of all nodes once per period, and few others (one lookup serves up to 500 nodes).",
 				do:     "Many lookups for a long time: nodes flap, or the controller retries failed calls. See *Calls without success, by result*.",
 			},
 			unit:    units.RequestsPerSecond,

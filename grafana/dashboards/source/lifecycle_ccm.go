@@ -149,6 +149,8 @@ func verdicts() row {
 			lines: []line{
 				{sum("", of("ccm_lifecycle_nodes", `state="undecided"`)), "undecided"},
 				{sum("", of("ccm_lifecycle_nodes", `state="suspected"`)), "reported gone"},
+				{sum("", of("ccm_lifecycle_nodes", `state="replaced"`)), "on a replaced machine"},
+				{sum("", of("ccm_lifecycle_nodes", `state="marked"`)), "marked for scale-down"},
 			},
 		}.panel(),
 		graph{
@@ -184,7 +186,7 @@ func verdicts() row {
 		graph{
 			title: "Nodes by state",
 			about: about{
-				shows:  "All nodes, as seen by the leader. `suspected` and `undecided` nodes are also counted as `watched`.",
+				shows:  "All nodes, as seen by the leader. `suspected`, `replaced` and `undecided` nodes are also counted as `watched`.",
 				normal: "`ready`.",
 				do:     "`watched`: not Ready; check their kubelets. `foreign`: nodes of another provider; lifecycle-ccm never deletes them. `not_selected`: excluded by `--node-selector`.",
 				page:   "lifecycle-ccm.md",

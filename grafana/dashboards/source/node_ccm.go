@@ -11,6 +11,7 @@ func init() {
 		rows: []row{
 			registration(),
 			nodeWork(),
+			brakeAndOwners(),
 			queue(),
 			cloudCalls(),
 			limits(),
@@ -65,7 +66,7 @@ func registration() row {
 			about: about{
 				shows:  "Tainted nodes that are not initialised yet, by reason.",
 				normal: "None.",
-				do:     "`throttled`: temporary; see row *Rate limits*. `unauthorized`, `forbidden`: fix the credentials. `instance_not_found`: the nodes' names or IDs do not match the cloud's. `node_ip`: fix the kubelet's `--node-ip`. `api_server`: check the roles and the API server.",
+				do:     "`throttled`: temporary; see row *Rate limits*. `unauthorized`, `forbidden`: fix the credentials. `instance_not_found`: the nodes' names or IDs do not match the cloud's. `node_ip`: fix the kubelet's `--node-ip`. `no_address`: the cloud knows no address of the instance. `api_server`: check the roles and the API server.",
 				page:   stays,
 			},
 			unit:    units.Short,
@@ -95,7 +96,7 @@ func registration() row {
 			about: about{
 				shows:  "All nodes, as seen by the leader.",
 				normal: "All `initialised`.",
-				do:     "`instance_gone`: lifecycle-ccm handles these. `foreign`, `not_ours`: nodes of another provider; node-ccm leaves them alone, so another controller must run. `unknown` for minutes: the cloud has not answered about them.",
+				do:     "`instance_gone`: lifecycle-ccm handles these. `unconfirmed`: only a name says which instance is the node's. `foreign`, `not_ours`: nodes of another provider; node-ccm leaves them alone, so another controller must run. `unknown` for minutes: the cloud has not answered about them.",
 				page:   "node-ccm.md",
 			},
 			unit:    units.Short,
@@ -115,6 +116,68 @@ func registration() row {
 				times("", "[5m]", of(untaint+"_count")), "initialised",
 			}},
 			wide: 12,
+		}.panel(),
+	}}
+}
+
+// brakeAndOwners shows what node-ccm does not write, and why.
+func brakeAndOwners() row {
+	return row{title: "Brake and other owners", panels: []panel{
+		number{
+			title: "Changes held",
+			about: about{
+				shows:  "Ready nodes whose first InternalIP, address family, zone, region or type the cloud returns differently, and that the brake keeps as they are.",
+				normal: "0.",
+				do:     "Compare a held node with its instance in the cloud: fix the cloud's answer, or approve.",
+				alert:  "NodeCCMChangesHeld",
+				page:   "node-ccm.md#the-brake",
+			},
+			lines: []line{{highest("", of("ccm_brake_held")), ""}},
+			base:  green,
+			steps: []step{{1, red}},
+			none:  "no replica is seen",
+			high:  8,
+		}.panel(),
+		graph{
+			title: "Budget of the brake",
+			about: about{
+				shows:  "Ready nodes that have changed within `--node-change-budget-window`, and how many may.",
+				normal: "Far below the limit.",
+				do:     "At the limit: the rest is held until the window moves on; see *Changes held*.",
+				page:   "node-ccm.md#the-brake",
+			},
+			unit: units.Short,
+			lines: []line{
+				{highest("", of("ccm_brake_used")), "changed"},
+				{highest("", of("ccm_brake_limit")), "allowed"},
+			},
+			wide: 10,
+		}.panel(),
+		graph{
+			title: "Contested fields",
+			about: about{
+				shows:  "Corrections in half an hour that another writer had undone repeatedly, by field.",
+				normal: "None.",
+				do:     "The event `FieldContested` on the node names the field and both values. Stop the other writer, or set `--node-label-policy`.",
+				alert:  "NodeCCMFieldContested",
+				page:   "node-ccm.md#two-owners-of-a-field",
+			},
+			unit:  units.Short,
+			lines: []line{{some(times("field", "[30m]", of("ccm_node_contested_corrections_total"))), "{{field}}"}},
+			wide:  10,
+		}.panel(),
+		graph{
+			title: "Irregular nodes",
+			about: about{
+				shows:  "Initialised nodes with a problem that node-ccm does not mend, at the last refresh.",
+				normal: "None.",
+				do:     "The runbook of the alert says what to do for each problem; the events on the nodes have the details.",
+				alert:  "NodeCCMIrregularNodes",
+				page:   "node-ccm.md",
+			},
+			unit:  units.Short,
+			lines: []line{{some(sum("problem", of("ccm_node_irregular_nodes"))), "{{problem}}"}},
+			wide:  24,
 		}.panel(),
 	}}
 }
@@ -170,21 +233,21 @@ func nodeWork() row {
 			lines: []line{{sum("answer", rate(of("ccm_node_answers_total"))), "{{answer}}"}},
 		}.panel(),
 		graph{
-			title: "Lists of the fleet",
+			title: "Lookups of all nodes",
 			about: about{
-				shows:  "Lists of the fleet in 15 minutes, by result. node-ccm compares addresses and labels with them.",
+				shows:  "Lookups of all nodes in 15 minutes, by result. node-ccm compares addresses and labels with the answers.",
 				normal: "Three in 15 minutes, `ok`.",
-				do:     "Errors: see row *Calls to the cloud*. Nodes keep their old addresses until a list succeeds.",
+				do:     "Errors: see row *Calls to the cloud*. Nodes keep their old addresses until a lookup succeeds.",
 			},
 			unit:  units.Short,
 			lines: []line{{times("result", "[15m]", of("ccm_node_refreshes_total")), "{{result}}"}},
 		}.panel(),
 		graph{
-			title: "Nodes that differ from the last list",
+			title: "Nodes that differ from the cloud",
 			about: about{
-				shows:  "Nodes that differed from their instance in the last list of the fleet. node-ccm looks up each of them.",
+				shows:  "Initialised nodes that differed from their instance in the last lookup of all nodes.",
 				normal: "0; a few when instances change.",
-				do:     "The same number with each list: another client (another cloud controller?) reverts the values, or writes fail.",
+				do:     "The same number with each lookup: another client (another cloud controller?) reverts the values, or writes fail.",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("", of("ccm_node_refresh_differing")), "differ"}},
@@ -194,7 +257,7 @@ func nodeWork() row {
 			about: about{
 				shows:  "Initialised nodes that differ from their instance and wait for their turn: they are written at `--node-correction-qps`, so that a change of the whole fleet does not delay new nodes.",
 				normal: "0; after a change of many instances falling at that rate.",
-				do:     "Constantly high: something changes many nodes again and again; see *Nodes that differ from the last list*. Not falling: `--node-correction-qps` is very low.",
+				do:     "Constantly high: something changes many nodes again and again; see *Nodes that differ from the cloud*. Not falling: `--node-correction-qps` is very low.",
 				page:   "rate-limits.md",
 			},
 			unit:  units.Short,

@@ -224,7 +224,7 @@ func toTheCloud() row {
 			title: "Calls by program",
 			about: about{
 				shows:  "Requests to the cloud per second.",
-				normal: "A list of the fleet once per period, few lookups.",
+				normal: "A lookup of all nodes once per period, few others.",
 				do:     "The program with the largest area uses most of the quota: open its dashboard.",
 			},
 			unit:    units.RequestsPerSecond,

@@ -138,8 +138,8 @@ pub enum Detail {
     /// All of it.
     #[default]
     Everything,
-    /// Its IDs and its name, and in a lookup also its power state. A provider should omit the
-    /// rest if that saves requests.
+    /// Its IDs, its name and its power state. A provider should omit the rest if that saves
+    /// requests.
     Presence,
 }
 
@@ -157,18 +157,26 @@ pub struct Wants {
 /// The specifics of a provider's instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InstanceTraits {
-    /// Whether the fleet can be listed. Without a list no node is deleted.
+    /// Whether the fleet can be listed. If not, more lookups confirm that an instance is gone.
     pub lists: bool,
     /// Whether a label that is missing in [`Instance::labels`] only means that the provider
     /// does not manage it: then no label is removed from a node.
     pub labels_only_add: bool,
+    /// Whether one lookup of many nodes is cheaper than several of fewer nodes, because the
+    /// provider reads a list for it. A transport then does not split it.
+    pub lists_for_lookups: bool,
     /// The parts of a node that it needs.
     pub wants: Wants,
 }
 
 impl Default for InstanceTraits {
     fn default() -> Self {
-        Self { lists: true, labels_only_add: false, wants: Wants::default() }
+        Self {
+            lists: true,
+            labels_only_add: false,
+            lists_for_lookups: false,
+            wants: Wants::default(),
+        }
     }
 }
 
@@ -202,11 +210,12 @@ pub trait Instances: Send + Sync {
     }
 
     /// Reads the whole fleet, page by page as the cloud requires. Called only if
-    /// [`InstanceTraits::lists`] is true.
+    /// [`InstanceTraits::lists`] is true. The callers read IDs and names; other fields may be
+    /// left out.
     ///
-    /// A list confirms presence and shows changes. An instance that is missing here is *not*
+    /// A list confirms presence. An instance that is missing here is *not*
     /// therefore gone: use [`Instances::lookup`].
-    async fn list(&self, _detail: Detail, _call: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, _call: Call) -> Result<Fleet, CloudError> {
         Err(CloudError::new(ErrorKind::Unsupported, "the provider cannot list instances"))
     }
 }

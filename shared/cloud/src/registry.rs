@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 
-use crate::{CallGate, Cloud, CloudError, MetricsSink};
+use crate::{CallGate, Cloud, CloudError, MetricsSink, NoMetrics, OpenGate};
 
 /// The source of a provider's own configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,14 @@ pub struct ProviderContext {
     pub metrics: Arc<dyn MetricsSink>,
     /// The user agent for the cloud: `node-ccm/0.1.0`, with the user's own prefix.
     pub user_agent: String,
+}
+
+impl ProviderContext {
+    /// Outside of a running program: requests pass no gate, and metrics are not registered.
+    pub fn ungated(config: ProviderConfig, user_agent: &str) -> Self {
+        let (gate, metrics) = (Arc::new(OpenGate), Arc::new(NoMetrics));
+        Self { config, gate, metrics, user_agent: user_agent.to_owned() }
+    }
 }
 
 /// Builds a provider. [`Cloud`] documents the rules for building.

@@ -4,7 +4,12 @@
 
 mod answer;
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_cloud::{
     AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, InstanceTraits,
@@ -23,6 +28,21 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The node's provider ID in the form that this cloud returns.
 pub fn canonical_id<'a>(cloud: &dyn Cloud, node: &'a Node) -> Option<Cow<'a, str>> {
     node.provider_id.as_deref().map(|id| cloud.canonical_id(id))
+}
+
+/// The nodes that share a provider ID, by ID: of several nodes at most one is its instance.
+pub fn duplicates<'a>(
+    cloud: &dyn Cloud,
+    nodes: &'a [Arc<Node>],
+) -> BTreeMap<String, Vec<&'a Arc<Node>>> {
+    let mut by_id: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(id) = canonical_id(cloud, node) {
+            by_id.entry(id.into_owned()).or_default().push(node);
+        }
+    }
+    by_id.retain(|_, nodes| nodes.len() > 1);
+    by_id
 }
 
 /// The part of a node that is sent to the cloud.
@@ -138,13 +158,13 @@ pub fn traits(cloud: &dyn Cloud) -> InstanceTraits {
 /// # Errors
 ///
 /// The cloud's error, a timeout, or `Unsupported` if the cloud has no list.
-pub async fn list(cloud: &dyn Cloud, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
+pub async fn list(cloud: &dyn Cloud, call: Call) -> Result<Fleet, CloudError> {
     let instances = offered(cloud)?;
     if !instances.traits().lists {
         let what = "the provider cannot list instances";
         return Err(CloudError::new(ErrorKind::Unsupported, what));
     }
-    let listed = timeout_at(call.end + GRACE, instances.list(detail, call)).await;
+    let listed = timeout_at(call.end + GRACE, instances.list(call)).await;
     let fleet = listed.map_err(|_| late(call))??;
     if let Some(first) = fleet.malformed.first() {
         tracing::warn!(
@@ -191,7 +211,7 @@ mod tests {
             }
         }
 
-        async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
+        async fn list(&self, _: Call) -> Result<Fleet, CloudError> {
             std::future::pending().await
         }
     }
@@ -240,6 +260,14 @@ mod tests {
             ..NodeIdentity::default()
         };
         assert_eq!(identity(&OddCloud(None), &node("sim://I-1"), Wants::default()), expect);
+    }
+
+    #[test]
+    fn nodes_of_one_instance_are_found_whatever_their_spelling() {
+        let nodes = ["sim://i-1", "SIM://I-1", "sim://i-2"].map(|id| Arc::new(node(id)));
+        let found = duplicates(&OddCloud(None), &nodes);
+        let expect = [("sim://i-1".to_owned(), vec![&nodes[0], &nodes[1]])];
+        assert_eq!(found, expect.into());
     }
 
     #[test]
@@ -299,7 +327,7 @@ mod tests {
             assert_eq!(lookup(&cloud, &[], Detail::Everything, call).await, []);
         }
         let hangs = OddCloud(Some(Arc::new(Odd(None))));
-        let listed = list(&hangs, Detail::Everything, Call::routine(Duration::from_secs(3))).await;
+        let listed = list(&hangs, Call::routine(Duration::from_secs(3))).await;
         assert_eq!(listed.unwrap_err().kind, ErrorKind::Timeout);
     }
 

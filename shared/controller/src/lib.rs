@@ -17,11 +17,17 @@
 //! | [`cluster`] | the identity of the cluster |
 //! | [`own_node`] | what holds up the node that runs this program |
 //! | [`handover`] | what a leader leaves to the next one |
+//! | [`corrections`] | damps corrections that another writer undoes; pure |
+//! | [`approvals`] | what a user approves by annotations of the Lease |
+//! | [`guard`] | a brake with its metrics, its line of `/readyz`, approvals and handover |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 
+pub mod approvals;
 pub mod batch_size;
 pub mod brake;
 pub mod cluster;
+pub mod corrections;
+pub mod guard;
 pub mod handover;
 pub mod instances;
 pub mod inventory;

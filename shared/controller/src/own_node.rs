@@ -8,7 +8,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use ccm_kube::store::Store;
 use ccm_net::{Handshake, handshake};
-use ccm_objects::{Node, node_keys::UNINITIALIZED};
+use ccm_objects::{Address, Node, node_keys::UNINITIALIZED};
 use ccm_runtime::{
     health::{Condition, Scope},
     program::{Context, Program},
@@ -93,7 +93,7 @@ fn kubelet(node: &Node) -> Result<SocketAddr, HoldUp> {
         return Err(HoldUp::Tainted);
     }
     let mut internal = node.addresses.iter().filter(|address| &*address.kind == "InternalIP");
-    let ip = internal.find_map(|address| address.address.parse().ok()).ok_or(HoldUp::NoAddress)?;
+    let ip = internal.find_map(Address::ip).ok_or(HoldUp::NoAddress)?;
     Ok(SocketAddr::new(ip, node.kubelet_port.unwrap_or(KUBELET_PORT)))
 }
 
@@ -107,7 +107,7 @@ fn served(kubelet: SocketAddr, handshake: Handshake) -> Result<SocketAddr, HoldU
 
 #[cfg(test)]
 mod tests {
-    use ccm_objects::{Address, Taint};
+    use ccm_objects::Taint;
 
     use super::*;
 

@@ -10,7 +10,7 @@
 //! | [`client`] | `ClientConfig` to `Clients`: one client each for work, watches, events and the Lease; the layers of a request |
 //! | [`error`] | `ApiError`: every way in which a request can fail, with its retry class |
 //! | [`informer`], [`store`] | list and watch of one kind, and whether the watch works; the objects, and which of two versions counts |
-//! | [`mod@wire`], `node`, `service` | how objects are read: leniently, field by field, with shared strings |
+//! | [`mod@wire`], `node`, `node_lease`, `service` | how objects are read: leniently, field by field, with shared strings |
 //! | [`mod@write`] | patches and deletions, each with the version and UID that it was decided on |
 //! | [`events`] | the event recorder: bounded, folded as client-go does, written by one task |
 //! | [`selector`], [`metrics`] | label selectors; `rest_client_*` |
@@ -22,6 +22,7 @@ pub mod informer;
 mod intern;
 pub mod metrics;
 mod node;
+mod node_lease;
 pub mod selector;
 mod service;
 pub mod store;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use kube::core::{Expression, Selector, SelectorExt as _};
 
-use ccm_objects::{Node, Shared};
+use ccm_objects::{Node, Shared, label_rules};
 
 /// Selects nodes by their labels. The default selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,8 +74,11 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 
 fn expression(part: &str) -> Result<Expression, InvalidSelector> {
     let invalid = || InvalidSelector { part: part.to_owned() };
-    let key = |text: &str| word(text, is_key).ok_or_else(invalid);
-    let value = |text: &str| word(text, is_value).ok_or_else(invalid);
+    let key =
+        |text: &str| word(text, |key| label_rules::check_key(key).is_ok()).ok_or_else(invalid);
+    let value = |text: &str| {
+        word(text, |value| label_rules::check_value(value).is_ok()).ok_or_else(invalid)
+    };
     if let Some(rest) = part.strip_prefix('!') {
         return Ok(Expression::DoesNotExist(key(rest)?));
     }
@@ -100,17 +103,6 @@ fn expression(part: &str) -> Result<Expression, InvalidSelector> {
 fn word(text: &str, allowed: fn(&str) -> bool) -> Option<String> {
     let text = text.trim();
     allowed(text).then(|| text.to_owned())
-}
-
-fn is_key(text: &str) -> bool {
-    !text.is_empty()
-        && text.split('/').count() <= 2
-        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./".contains(letter))
-}
-
-fn is_value(text: &str) -> bool {
-    text.len() <= 63
-        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
 #[cfg(test)]
@@ -162,6 +154,8 @@ mod tests {
             ("a/b/c=x", "a/b/c=x"),
             ("role=wörker", "role=wörker"),
             ("role=a=b", "role=a=b"),
+            ("role=-a", "role=-a"),
+            ("Example.com/role", "Example.com/role"),
             ("!", "!"),
         ] {
             let error = text.parse::<NodeSelector>().unwrap_err();

@@ -25,6 +25,8 @@ pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     const KIND: &'static str;
     /// Its plural name in paths: `nodes`.
     const PLURAL: &'static str;
+    /// Its API group; empty for the core.
+    const GROUP: &'static str = "";
 
     /// Reads an object that has a name.
     fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>) -> Self;
@@ -103,7 +105,7 @@ impl<K: Kind> Resource for Received<K> {
     }
 
     fn group((): &()) -> Cow<'_, str> {
-        "".into()
+        K::GROUP.into()
     }
 
     fn version((): &()) -> Cow<'_, str> {

@@ -1,4 +1,4 @@
-//! The labels of an object.
+//! The labels of an object, and text that objects share.
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use crate::Shared;
+/// Interned text that many objects share.
+pub type Shared = Arc<str>;
 
 /// The labels of an object: a map that clones share until one of them changes it. They are most of
 /// what is kept of a node, and stay the same from one version of it to the next.

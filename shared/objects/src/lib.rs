@@ -1,15 +1,20 @@
 //! Kubernetes objects as plain values, for plans and policies. This crate has no client;
 //! `ccm-kube` reads these objects from the API server and writes them.
 
+mod ip;
+pub mod label_rules;
 mod labels;
 mod node;
 pub mod node_keys;
+mod node_lease;
 mod reference;
 mod service;
 pub mod service_keys;
 
-pub use labels::Labels;
-pub use node::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint};
+pub use ip::parse_ip;
+pub use labels::{Labels, Shared};
+pub use node::{Address, Condition, Node, OWN_ANNOTATIONS, Taint};
+pub use node_lease::{NODE_LEASES, NodeLease};
 pub use reference::ObjectRef;
 pub use service::{
     IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,

@@ -1,17 +1,14 @@
 //! A node, reduced to what the controllers need: a tenth of what the API server sends.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{Labels, ObjectRef, node_keys};
+use crate::{Labels, ObjectRef, Shared, node_keys, parse_ip};
 
 /// Annotations with this prefix are Quartet's own.
 pub const OWN_ANNOTATIONS: &str = "quartet.dev/";
-
-/// Interned text that many nodes share.
-pub type Shared = Arc<str>;
 
 /// A node. Equality ignores the resource version: a write that changed nothing relevant
 /// here is not a change.
@@ -82,6 +79,11 @@ impl Address {
     pub fn new(kind: impl Into<Shared>, address: impl Into<Shared>) -> Self {
         Self { kind: kind.into(), address: address.into() }
     }
+
+    /// The IP address, if it is one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        parse_ip(&self.address)
+    }
 }
 
 impl fmt::Display for Address {
@@ -124,6 +126,11 @@ impl Node {
     /// The taint with this key, if the node has one.
     pub fn taint(&self, key: &str) -> Option<&Taint> {
         self.taints.iter().find(|taint| &*taint.key == key)
+    }
+
+    /// Whether it has a taint with one of these keys, such as those of `--scale-down-taints`.
+    pub fn has_taint_of(&self, keys: &[String]) -> bool {
+        self.taints.iter().any(|taint| keys.iter().any(|key| **key == *taint.key))
     }
 
     /// The status of a condition: `True`, `False` or `Unknown`.

@@ -8,11 +8,9 @@
 //! its provider ID if the text holds `://`.
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, time::Duration};
 
-use ccm_cloud::{
-    Call, Detail, Lookup, NoMetrics, NodeIdentity, OpenGate, ProviderConfig, ProviderContext,
-};
+use ccm_cloud::{Call, Detail, Lookup, NodeIdentity, ProviderConfig, ProviderContext};
 
 fn call() -> Call {
     Call::waiting(Duration::from_secs(10))
@@ -22,13 +20,7 @@ fn call() -> Call {
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let config = ProviderConfig { path: arguments.next().map(Into::into), ..Default::default() };
-    let user_agent = "ask/1".to_owned();
-    let context = ProviderContext {
-        config,
-        gate: Arc::new(OpenGate),
-        metrics: Arc::new(NoMetrics),
-        user_agent,
-    };
+    let context = ProviderContext::ungated(config, "ask/1");
     let cloud = ccm_providers::registry().get("external")?.build(context).await?;
 
     println!(
@@ -56,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    let fleet = instances.list(Detail::Everything, call()).await?;
+    let fleet = instances.list(call()).await?;
     println!("{} instances, {} malformed", fleet.instances.len(), fleet.malformed.len());
     for line in fleet.malformed {
         println!("malformed: {line}");

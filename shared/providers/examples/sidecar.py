@@ -7,6 +7,8 @@ as a side-car in Python.
     PYTHONPATH=. python shared/providers/examples/sidecar.py machines.json unix:///tmp/cloud.sock
 
 machines.json: {"rack1-1": {"name": "node-1", "zone": "rack1", "addresses": ["10.0.0.1"]}}
+
+With --no-list at the end it is a provider of a cloud that cannot list its machines.
 """
 
 import concurrent.futures
@@ -60,8 +62,8 @@ def lookup(known, node):
 
 
 class Provider(services.ProviderServicer):
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, path, lists):
+        self.path, self.lists = path, lists
 
     def Describe(self, request, context):
         return pb.DescribeResponse(
@@ -69,6 +71,9 @@ class Provider(services.ProviderServicer):
             schemes=[SCHEME],
             capabilities=["instances", "load-balancers", "routes"],
             protocol_revision=4,
+            # False: ListInstances is never called. Saying so is required: UNIMPLEMENTED alone
+            # is taken for a fault, because proxies answer it as well.
+            lists=self.lists,
             load_balancers=pb.LoadBalancerTraits(stores_digest=True, max_batch=100),
             routes=TRAITS,
         )
@@ -319,9 +324,9 @@ class LoadBalancers(services.LoadBalancersServicer):
 
 
 def main():
-    path, endpoint = sys.argv[1:]
+    path, endpoint, *options = sys.argv[1:]
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
-    services.add_ProviderServicer_to_server(Provider(path), server)
+    services.add_ProviderServicer_to_server(Provider(path, "--no-list" not in options), server)
     services.add_InstancesServicer_to_server(Instances(path), server)
     services.add_LoadBalancersServicer_to_server(LoadBalancers(), server)
     services.add_RoutesServicer_to_server(Routes(path), server)

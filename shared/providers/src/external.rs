@@ -41,8 +41,13 @@ pub use config::{ExternalConfig, Target, TlsFiles};
 /// The provider's name for `--cloud-provider`.
 pub const NAME: &str = "external";
 
-/// The largest number of nodes in one lookup, and of instances on one page.
+/// The largest number of items in one call, and of entries on one page; of nodes in one lookup
+/// if the provider does not say how many it takes.
 pub const MAX_BATCH: usize = 500;
+
+/// The largest number of nodes in one lookup. One call about a whole cluster is one list for a
+/// cloud for which that is cheaper.
+pub const MAX_LOOKUP: usize = 10_000;
 
 /// The protocol revision of this build.
 pub const PROTOCOL_REVISION: u32 = 4;

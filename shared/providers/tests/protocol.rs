@@ -10,8 +10,8 @@ use std::{
 };
 
 use ccm_cloud::{
-    Call, Cloud, Detail, ErrorKind, InstanceTraits, Lookup, NodeIdentity, OpenGate, PowerState,
-    ProofMethod, ProviderConfig, ProviderContext, ProviderFactory,
+    Call, Cloud, Detail, ErrorKind, InstanceTraits, Lookup, NodeIdentity, PowerState, ProofMethod,
+    ProviderConfig, ProviderContext, ProviderFactory,
 };
 use ccm_providers::external::ExternalFactory;
 use prost_types::{FileDescriptorProto, field_descriptor_proto::Label};
@@ -232,12 +232,8 @@ async fn a_provider_of_the_first_revision_goes_on_working() {
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), format!("endpoint: http://127.0.0.1:{port}")).unwrap();
-    let context = ProviderContext {
-        config: ProviderConfig { path: Some(file.path().to_owned()), ..Default::default() },
-        gate: Arc::new(OpenGate),
-        metrics: Arc::new(ccm_cloud::NoMetrics),
-        user_agent: "test/1".to_owned(),
-    };
+    let config = ProviderConfig { path: Some(file.path().to_owned()), ..Default::default() };
+    let context = ProviderContext::ungated(config, "test/1");
     let cloud: Arc<dyn Cloud> = ExternalFactory.build(context).await.unwrap();
     let call = Call::routine(Duration::from_secs(10));
     cloud.health(call).await.unwrap();
@@ -256,6 +252,6 @@ async fn a_provider_of_the_first_revision_goes_on_working() {
         "{answers:?}"
     );
     assert_eq!(answers[2].as_ref().unwrap_err().kind, ErrorKind::Malformed);
-    let fleet = instances.list(Detail::Everything, call).await.unwrap();
+    let fleet = instances.list(call).await.unwrap();
     assert_eq!(fleet.instances.len(), 1, "both pages: {fleet:?}");
 }

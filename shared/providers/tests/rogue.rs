@@ -12,7 +12,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use ccm_cloud::{
     Call, Cloud, CloudError, Detail, ErrorKind, Instances, Lookup, LookupResult, NodeIdentity,
-    OpenGate, ProviderConfig, ProviderContext, ProviderFactory,
+    ProviderConfig, ProviderContext, ProviderFactory,
 };
 use ccm_providers::external::{
     ExternalFactory,
@@ -32,16 +32,18 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Code, Request, Response, Status, async_trait, transport::Server};
+use tonic::{
+    Code, Request, Response, Status, async_trait,
+    transport::{Server, server::Router},
+};
 
 fn call() -> Call {
     Call::waiting(Duration::from_secs(10))
 }
 
-/// Answers what it was told to, in this order; the last answer repeats.
+/// Answers from its scripts, in order; the last answer repeats.
 #[derive(Clone)]
 struct Rogue {
-    description: proto::DescribeResponse,
     lookups: Script<proto::LookupInstancesResponse>,
     lists: Script<proto::ListInstancesResponse>,
     streams: Script<Vec<Step>>,
@@ -64,13 +66,16 @@ fn next<T: Clone>(script: &Script<T>) -> Result<Response<T>, Status> {
     answer.unwrap_or_else(|| Err(Status::unimplemented("no script"))).map(Response::new)
 }
 
+/// A server that describes itself so.
+struct Described(proto::DescribeResponse);
+
 #[async_trait]
-impl provider_server::Provider for Rogue {
+impl provider_server::Provider for Described {
     async fn describe(
         &self,
         _: Request<proto::DescribeRequest>,
     ) -> Result<Response<proto::DescribeResponse>, Status> {
-        Ok(Response::new(self.description.clone()))
+        Ok(Response::new(self.0.clone()))
     }
 
     async fn health(
@@ -143,22 +148,14 @@ struct Running {
 impl Running {
     async fn describing(description: proto::DescribeResponse) -> Self {
         let rogue = Rogue {
-            description,
             lookups: Script::default(),
             lists: Script::default(),
             streams: Script::default(),
             asked: Arc::default(),
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let router = Server::builder()
-            .add_service(ProviderServer::new(rogue.clone()))
-            .add_service(InstancesServer::new(rogue.clone()));
-        let mut server = JoinSet::new();
-        server.spawn(async move {
-            router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
-        });
-        Self { cloud: client(port).await, rogue, _server: server }
+        let router = Server::builder().add_service(InstancesServer::new(rogue.clone()));
+        let (cloud, server) = serve(router, description).await;
+        Self { cloud, rogue, _server: server }
     }
 
     async fn new() -> Self {
@@ -189,18 +186,26 @@ impl Running {
     }
 }
 
+/// Serves a capability with this description until the tasks are dropped. Returns its client.
+async fn serve(
+    router: Router,
+    description: proto::DescribeResponse,
+) -> (Arc<dyn Cloud>, JoinSet<()>) {
+    let router = router.add_service(ProviderServer::new(Described(description)));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut server = JoinSet::new();
+    server.spawn(async move {
+        router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
+    });
+    (client(port).await, server)
+}
+
 async fn client(port: u16) -> Arc<dyn Cloud> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), format!("endpoint: http://127.0.0.1:{port}")).unwrap();
     let config = ProviderConfig { path: Some(file.path().to_owned()), ..Default::default() };
-    let gate = Arc::new(OpenGate);
-    let context = ProviderContext {
-        config,
-        gate,
-        metrics: Arc::new(ccm_cloud::NoMetrics),
-        user_agent: "test/1".to_owned(),
-    };
-    ExternalFactory.build(context).await.unwrap()
+    ExternalFactory.build(ProviderContext::ungated(config, "test/1")).await.unwrap()
 }
 
 fn instance(name: &str) -> proto::Instance {
@@ -312,7 +317,7 @@ async fn bad_entries_of_a_list_are_reported_and_left_out() {
         page(vec![bad, instance("b")], ""),
     ]
     .into();
-    let fleet = running.instances().list(Detail::Everything, call()).await.unwrap();
+    let fleet = running.instances().list(call()).await.unwrap();
     let names: Vec<_> = fleet.instances.iter().map(|instance| instance.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(fleet.malformed.len(), 5, "{:?}", fleet.malformed);
@@ -323,7 +328,7 @@ async fn bad_entries_of_a_list_are_reported_and_left_out() {
     for malformed in [vec!["x".to_owned(); 1001], vec![long]] {
         let page = proto::ListInstancesResponse { malformed, ..Default::default() };
         *running.rogue.lists.lock() = [Ok(page)].into();
-        let error = running.instances().list(Detail::Everything, call()).await.unwrap_err();
+        let error = running.instances().list(call()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Malformed);
     }
 }
@@ -338,9 +343,25 @@ async fn a_list_without_end_ends() {
         })
     };
     *running.rogue.lists.lock() = [page("1"), page("2"), page("1")].into();
-    let error = running.instances().list(Detail::Everything, call()).await.unwrap_err();
+    let error = running.instances().list(call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed);
     assert!(error.message.contains("same next page twice"), "{error}");
+}
+
+/// A wrong path, a proxy and a mesh answer UNIMPLEMENTED, too. Only the provider's own
+/// description says that there is no list: nodes are deleted by other rules then.
+#[tokio::test]
+async fn a_list_that_is_not_implemented_is_an_error_and_no_description() {
+    let running = Running::new().await;
+    let error = running.instances().list(call()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert!(error.message.contains("lists = false"), "{error}");
+    assert!(running.instances().traits().lists);
+
+    let description = proto::DescribeResponse { lists: Some(false), ..description() };
+    let running = Running::describing(description).await;
+    running.cloud.health(call()).await.unwrap();
+    assert!(!running.instances().traits().lists);
 }
 
 #[tokio::test]
@@ -352,7 +373,7 @@ async fn an_answer_too_large_is_refused() {
         ..Default::default()
     };
     *running.rogue.lists.lock() = [Ok(huge)].into();
-    let error = running.instances().list(Detail::Everything, call()).await.unwrap_err();
+    let error = running.instances().list(call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed, "{error}");
 }
 

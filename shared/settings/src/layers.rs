@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use config::{Config, FileFormat, Source as _, Value, ValueKind};
+use config::{Config, FileFormat, Map, Source as _, Value, ValueKind};
 
 use crate::{
     Catalogue, Origin, Problems, RawSettings, RawValue,
@@ -71,6 +71,35 @@ pub(crate) fn merge(
     raw
 }
 
+/// A file's keys and values, or nothing if it cannot be read.
+fn parsed(
+    given: &Given,
+    path: &str,
+    text: &str,
+    problems: &mut Problems,
+) -> Option<Map<String, Value>> {
+    let Some(format) = format_of(path) else {
+        problems.add(
+            given.describe_config(),
+            "must be a file that ends in .yaml, .yml, .json or .toml",
+        );
+        return None;
+    };
+    // Some editors put a byte order mark before the first key.
+    let text = text.trim_start_matches('\u{feff}');
+    if format == FileFormat::Yaml
+        && let Err(error) = check_yaml(text)
+    {
+        problems.push(unreadable::yaml(path, &error));
+        return None;
+    }
+    let read = Config::builder().add_source(config::File::from_str(text, format)).build();
+    let values = read.and_then(|read| read.collect());
+    values
+        .inspect_err(|error| problems.push(unreadable::problem(path, text, &error.to_string())))
+        .ok()
+}
+
 /// The settings in a file's text, by key. Keys may have hyphens.
 fn file_values(
     catalogue: &Catalogue,
@@ -79,29 +108,7 @@ fn file_values(
     text: &str,
     problems: &mut Problems,
 ) -> BTreeMap<String, String> {
-    let Some(format) = format_of(path) else {
-        problems.add(
-            given.describe_config(),
-            "must be a file that ends in .yaml, .yml, .json or .toml",
-        );
-        return BTreeMap::new();
-    };
-    // Some editors put a byte order mark before the first key.
-    let text = text.trim_start_matches('\u{feff}');
-    if format == FileFormat::Yaml
-        && let Err(error) = check_yaml(text)
-    {
-        problems.push(unreadable::yaml(path, &error));
-        return BTreeMap::new();
-    }
-    let read = Config::builder().add_source(config::File::from_str(text, format)).build();
-    let values = match read.and_then(|read| read.collect()) {
-        Ok(values) => values,
-        Err(error) => {
-            problems.push(unreadable::problem(path, text, &error.to_string()));
-            return BTreeMap::new();
-        }
-    };
+    let Some(values) = parsed(given, path, text, problems) else { return BTreeMap::new() };
     if values.is_empty() {
         // More likely lost than meant, and the defaults would lift every protection in it.
         problems

@@ -14,12 +14,14 @@
 //! plan.add(Fault::new(Effect::Unavailable).with_probability(0.05));
 //! ```
 
-use std::{sync::Arc, time::Duration};
+mod plan;
+
+use std::time::Duration;
 
 use ccm_cloud::{CloudError, Cure, ErrorKind};
-use parking_lot::Mutex;
-use rand::{Rng, SeedableRng, rngs::StdRng};
-use tokio::time::Instant;
+use rand::{Rng, rngs::StdRng};
+
+pub use plan::{FaultId, FaultPlan};
 
 /// The kinds of call that the simulated cloud answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -223,176 +225,6 @@ impl Fault {
     pub fn with_probability(mut self, probability: f64) -> Self {
         self.probability = probability.clamp(0.0, 1.0);
         self
-    }
-}
-
-/// Identifies a fault in its plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FaultId(u64);
-
-impl FaultId {
-    /// Its number in the plan.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-}
-
-/// The active faults. Clones share the plan.
-#[derive(Clone, Debug)]
-pub struct FaultPlan {
-    inner: Arc<Mutex<Inner>>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    faults: Vec<Active>,
-    next: u64,
-    random: StdRng,
-}
-
-#[derive(Debug)]
-struct Active {
-    id: FaultId,
-    fault: Fault,
-    ends: Option<Instant>,
-}
-
-impl Default for FaultPlan {
-    fn default() -> Self {
-        Self::seeded(0)
-    }
-}
-
-impl FaultPlan {
-    /// An empty plan; its random choices repeat for the same seed and the same calls.
-    pub fn seeded(seed: u64) -> Self {
-        let inner = Inner { faults: Vec::new(), next: 0, random: StdRng::seed_from_u64(seed) };
-        Self { inner: Arc::new(Mutex::new(inner)) }
-    }
-
-    /// Activates a fault.
-    pub fn add(&self, fault: Fault) -> FaultId {
-        let mut inner = self.inner.lock();
-        let id = FaultId(inner.next);
-        inner.next += 1;
-        let ends = fault.lasting.map(|lasting| Instant::now() + lasting);
-        inner.faults.push(Active { id, fault, ends });
-        id
-    }
-
-    /// Ends a fault. `false` if it has ended already.
-    pub fn remove(&self, id: FaultId) -> bool {
-        let mut inner = self.inner.lock();
-        let before = inner.faults.len();
-        inner.faults.retain(|active| active.id != id);
-        inner.faults.len() < before
-    }
-
-    /// Whether a fault has not ended.
-    pub fn is_active(&self, id: FaultId) -> bool {
-        let mut inner = self.inner.lock();
-        inner.expire();
-        inner.faults.iter().any(|active| active.id == id)
-    }
-
-    /// Ends all faults.
-    pub fn clear(&self) {
-        self.inner.lock().faults.clear();
-    }
-
-    /// The number of active faults.
-    pub fn len(&self) -> usize {
-        let mut inner = self.inner.lock();
-        inner.expire();
-        inner.faults.len()
-    }
-
-    /// Whether no fault is active.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Whether lookups return each answer when it is known.
-    pub(crate) fn streams(&self) -> bool {
-        let mut inner = self.inner.lock();
-        inner.expire();
-        let mut effects = inner.faults.iter().map(|active| &active.fault.effect);
-        effects.any(|effect| matches!(effect, Effect::OneByOne { streams: true, .. }))
-    }
-
-    /// The effect on a load balancer with one of these names in a call of this operation.
-    pub(crate) fn trouble(&self, operation: Operation, names: &[String]) -> Option<Trouble> {
-        self.inner.lock().trouble(operation, names)
-    }
-
-    /// The effect on the next call of this operation.
-    pub(crate) fn strike(&self, operation: Operation) -> Strike {
-        self.inner.lock().strike(operation)
-    }
-}
-
-/// The effect on one call.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Strike {
-    /// It takes this much longer.
-    pub(crate) delay: Duration,
-    /// It takes this much longer for each node, one after another.
-    pub(crate) each: Duration,
-    /// The effect after the delay.
-    pub(crate) effect: Option<Effect>,
-}
-
-impl Inner {
-    fn expire(&mut self) {
-        let now = Instant::now();
-        self.faults.retain(|active| {
-            active.ends.is_none_or(|ends| now < ends) && active.fault.times != Some(0)
-        });
-    }
-
-    fn trouble(&mut self, operation: Operation, names: &[String]) -> Option<Trouble> {
-        self.expire();
-        let Self { faults, random, .. } = self;
-        faults.iter_mut().find_map(|Active { fault, .. }| {
-            let (Effect::LoadBalancers(only, trouble) | Effect::Routes(only, trouble)) =
-                &fault.effect
-            else {
-                return None;
-            };
-            let meant = only.is_empty() || only.iter().any(|name| names.contains(name));
-            let trouble = trouble.clone();
-            (meant && fault.applies_to(operation) && fault.hits(random)).then_some(trouble)
-        })
-    }
-
-    fn strike(&mut self, operation: Operation) -> Strike {
-        self.expire();
-        let mut strike = Strike::default();
-        for Active { fault, .. } in &mut self.faults {
-            if matches!(fault.effect, Effect::LoadBalancers(..) | Effect::Routes(..)) {
-                continue;
-            }
-            let delays = matches!(
-                fault.effect,
-                Effect::Latency(_) | Effect::LatencyBetween(..) | Effect::OneByOne { .. }
-            );
-            if !fault.applies_to(operation)
-                || (!delays && strike.effect.is_some())
-                || !fault.hits(&mut self.random)
-            {
-                continue;
-            }
-            match &fault.effect {
-                Effect::Latency(time) => strike.delay += *time,
-                Effect::LatencyBetween(least, most) => {
-                    strike.delay +=
-                        *least + most.saturating_sub(*least).mul_f64(self.random.random());
-                }
-                Effect::OneByOne { each, .. } => strike.each += *each,
-                effect => strike.effect = Some(effect.clone()),
-            }
-        }
-        strike
     }
 }
 

@@ -7,8 +7,8 @@ use std::{process::Stdio, sync::Arc, time::Duration};
 use bytes::Bytes;
 use ccm_cloud::{
     AddressKind, Call, Cloud, ClusterId, Depth, Detail, ErrorKind, LoadBalancer, Lookup, Members,
-    NodeAddress, NodeIdentity, OpenGate, Owner, PowerState, Progress, ProviderConfig,
-    ProviderContext, ProviderFactory, RouteChange, Scope, Wanted, WantedRoute,
+    NodeAddress, NodeIdentity, Owner, PowerState, Progress, ProviderConfig, ProviderContext,
+    ProviderFactory, RouteChange, Scope, Wanted, WantedRoute,
 };
 use ccm_providers::external::ExternalFactory;
 use ccm_sim::cloud::balancers::{plain_front_end, plain_port};
@@ -60,12 +60,8 @@ impl Place {
         while !config.exists() || std::fs::read(&config).unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let context = ProviderContext {
-            config: ProviderConfig { path: Some(config), cluster_name: "c".to_owned() },
-            gate: Arc::new(OpenGate),
-            metrics: Arc::new(ccm_cloud::NoMetrics),
-            user_agent: "test/1".to_owned(),
-        };
+        let config = ProviderConfig { path: Some(config), cluster_name: "c".to_owned() };
+        let context = ProviderContext::ungated(config, "test/1");
         let cloud = ExternalFactory.build(context).await.unwrap();
         let described = async {
             while cloud.instances().is_err() {
@@ -223,11 +219,11 @@ async fn faults_hit_whole_calls_and_single_load_balancers() {
     let only = json!({"effect": "error", "kind": "forbidden", "operation": "list_instances"});
     place.done("POST", "/faults", only).await;
     let instances = place.cloud.instances().unwrap().unwrap();
-    let error = instances.list(Detail::Everything, call()).await.unwrap_err();
+    let error = instances.list(call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Forbidden);
     assert!(matches!(place.look("node-00000").await, Lookup::Found(_)));
     assert_eq!(place.done("DELETE", "/faults", Value::Null).await, json!([]));
-    assert_eq!(instances.list(Detail::Everything, call()).await.unwrap().instances.len(), 1);
+    assert_eq!(instances.list(call()).await.unwrap().instances.len(), 1);
 }
 
 #[tokio::test]

@@ -2,15 +2,17 @@
 //!
 //! One case is ruled out, because no policy could distinguish it from the truth: the lookups
 //! lie about a node for longer than the confirmation period *and* the list shows most of the
-//! fleet, but not this node.
+//! fleet, but not this node. With [`Variant::Living`] that is not ruled out: there every
+//! kubelet renews its Lease as long as its machine runs.
 
 use std::collections::BTreeSet;
 
 use ccm_cloud::{CloudError, ErrorKind};
 
 use super::{
+    Variant,
     dice::Dice,
-    world::{Kind, World, within},
+    world::{Kind, START, World, within},
 };
 
 /// How one call is answered.
@@ -39,6 +41,8 @@ pub struct FaultSchedule {
     outage: ((u64, u64), AnswerMode),
     /// When all machines but one are invisible to lookups and lists.
     pub zone: (u64, u64),
+    /// When lookups and lists deny these machines together.
+    denied: Vec<((u64, u64), BTreeSet<usize>)>,
     staleness: u64,
 }
 
@@ -53,7 +57,8 @@ const ERRORS: [ErrorKind; 5] = [
 impl FaultSchedule {
     /// Draws the faults; `grace`, in milliseconds, is longer than the age of any stale
     /// answer.
-    pub fn draw(dice: &mut Dice, start: u64, end: u64, grace: u64) -> Self {
+    pub fn draw(dice: &mut Dice, variant: Variant, world: &World, grace: u64) -> Self {
+        let (start, end) = (START, world.end);
         let fault_percent = dice.pick(&[0, 5, 30, 80]).unwrap_or(0);
         let staleness = dice.within(1, grace);
         let span = |dice: &mut Dice| {
@@ -63,13 +68,37 @@ impl FaultSchedule {
         let mut schedule = Self {
             fault_percent,
             outage: ((0, 0), AnswerMode::True),
-            zone: if dice.percent(20) { span(dice) } else { (0, 0) },
+            // Without a list only the witnesses tell an invisible zone from deleted machines.
+            zone: if dice.percent(20) && variant != Variant::Listless {
+                span(dice)
+            } else {
+                (0, 0)
+            },
+            denied: Vec::new(),
             staleness,
         };
         if dice.percent(50) {
             schedule.outage = (span(dice), schedule.bad(dice));
         }
+        if variant == Variant::Living {
+            for _ in 0..dice.within(1, 4) {
+                let share = dice.pick(&[10, 30, 60, 100]).unwrap_or(100);
+                let nodes = (0..world.nodes.len()).filter(|_| dice.percent(share)).collect();
+                let from = dice.within(start, end);
+                schedule.denied.push(((from, from + dice.within(10_000, end - start)), nodes));
+            }
+        }
         schedule
+    }
+
+    /// True if this machine is denied by every call at `at`.
+    pub fn denies(&self, index: usize, at: u64) -> bool {
+        self.denied.iter().any(|(span, nodes)| within(*span, at) && nodes.contains(&index))
+    }
+
+    /// True if any machine is denied at `at`.
+    pub fn denies_any(&self, at: u64) -> bool {
+        self.denied.iter().any(|(span, _)| within(*span, at))
     }
 
     fn bad(&self, dice: &mut Dice) -> AnswerMode {
@@ -111,7 +140,12 @@ pub fn sees(
     at: u64,
     mode: AnswerMode,
 ) -> bool {
-    let Some(node) = world.nodes.get(index) else { return false };
+    let Some(node) = world.nodes.get(index).filter(|node| node.kind != Kind::Stranger) else {
+        return false;
+    };
+    if schedule.denies(index, at) {
+        return false;
+    }
     match mode {
         AnswerMode::Stale(by) => node.lives(at - by),
         AnswerMode::Wrong | AnswerMode::Error(_) => false,

@@ -5,12 +5,14 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::Claim;
-use lifecycle_ccm::policy::NodeView;
+use lifecycle_ccm::policy::{Heartbeat, NodeView};
 
-use super::dice::Dice;
+use super::{Variant, dice::Dice};
 
 /// Start of the first leader.
 pub const START: u64 = 10_000_000;
+/// The time between two renewals of a kubelet's Lease.
+const RENEWAL: u64 = 10_000;
 
 /// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub enum Kind {
     Foreign,
     /// The node selector excludes it.
     Unselected,
+    /// It has a provider ID of ours, and the provider answers that it is not responsible for it.
+    Stranger,
 }
 
 /// A node object and its machine.
@@ -45,6 +49,11 @@ pub struct Node {
     ready_from: u64,
     ready_until: u64,
     outages: Vec<(u64, u64)>,
+    /// When its kubelet does not renew its Lease although the machine runs.
+    silences: Vec<(u64, u64)>,
+    /// When another machine takes the node over.
+    taken_over: u64,
+    marked_from: u64,
     protected: (u64, u64),
     approved_from: u64,
     /// The span in which no cloud API shows the running machine; shorter than the
@@ -65,9 +74,33 @@ impl Node {
 
     /// True if it is Ready.
     pub fn ready(&self, at: u64) -> bool {
-        self.ready_from <= at
-            && at < self.ready_until
-            && !self.outages.iter().any(|o| within(*o, at))
+        let is_up = self.ready_from <= at && at < self.ready_until;
+        (is_up || self.is_replaced(at)) && !self.outages.iter().any(|o| within(*o, at))
+    }
+
+    /// True if it runs on another machine.
+    pub fn is_replaced(&self, at: u64) -> bool {
+        self.taken_over <= at
+    }
+
+    /// True if an autoscaler removes it.
+    pub fn marked(&self, at: u64) -> bool {
+        self.marked_from <= at
+    }
+
+    /// True if a kubelet renews its Lease.
+    pub fn kubelet_runs(&self, at: u64) -> bool {
+        let runs = self.lives(at) || self.is_replaced(at);
+        runs && !self.silences.iter().any(|silence| within(*silence, at))
+    }
+
+    /// The last renewal of its Lease.
+    pub fn heartbeat(&self, at: u64) -> Heartbeat {
+        let mut renewal = at - at % RENEWAL;
+        while renewal > self.born && !self.kubelet_runs(renewal) {
+            renewal -= RENEWAL;
+        }
+        Heartbeat(renewal.to_string())
     }
 
     /// True if the operator protects it.
@@ -89,7 +122,7 @@ impl Node {
             claim: match self.kind {
                 Kind::Foreign => Claim::Foreign,
                 Kind::Ghost => Claim::Unclaimed,
-                Kind::Ours | Kind::Unselected => Claim::Ours,
+                Kind::Ours | Kind::Unselected | Kind::Stranger => Claim::Ours,
             },
             has_id: self.kind != Kind::Ghost,
             selected: self.kind != Kind::Unselected,
@@ -99,12 +132,16 @@ impl Node {
             age: Duration::from_millis(at.saturating_sub(self.created)),
             protected: self.protected(at),
             approved: self.approved(at),
+            marked: self.marked(at),
+            replaced: self.is_replaced(at),
         }
     }
 
     fn changes(&self) -> impl Iterator<Item = u64> + '_ {
         let outages = self.outages.iter().flat_map(|(from, to)| [*from, *to]);
-        [self.created, self.removed, self.ready_from, self.ready_until].into_iter().chain(outages)
+        let others = [self.taken_over, self.marked_from].into_iter().filter(|at| *at < u64::MAX);
+        let own = [self.created, self.removed, self.ready_from, self.ready_until];
+        own.into_iter().chain(others).chain(outages)
     }
 }
 
@@ -134,12 +171,13 @@ impl World {
             .any(|node| within((node.blink.0.saturating_sub(near), node.blink.1 + near), at))
     }
 
-    /// A world with this confirmation period.
-    pub fn draw(dice: &mut Dice, confirmation: Duration) -> Self {
+    /// A world in which a running machine is invisible for less than this time.
+    pub fn draw(dice: &mut Dice, variant: Variant, confirmation: Duration) -> Self {
         let minutes = if dice.percent(2) { 60 } else { dice.within(3, 12) };
         let end = START + minutes * 60_000;
         let confirmation = u64::try_from(confirmation.as_millis()).unwrap_or(u64::MAX);
         let everybody = if dice.percent(30) { span(dice, end, 120_000) } else { (0, 0) };
+        let everybody_is_silent = dice.percent(50);
         let mut nodes = Vec::new();
         for slot in 0..dice.within(1, 9) {
             let created = if dice.percent(75) {
@@ -149,12 +187,21 @@ impl World {
             };
             let mut node = draw_node(dice, slot, 0, created, end, confirmation);
             node.outages.push(everybody);
+            if everybody_is_silent {
+                node.silences.push(everybody);
+            }
             if dice.percent(30) && node.died < end {
                 let again = node.died + dice.within(1_000, 200_000);
                 node.removed = again;
+                node.taken_over = u64::MAX;
                 nodes.push(draw_node(dice, slot, 1, again, end, confirmation));
             }
             nodes.push(node);
+        }
+        if variant == Variant::Living {
+            for node in &mut nodes {
+                node.silences.clear();
+            }
         }
         let mut changes: Vec<u64> =
             nodes.iter().flat_map(Node::changes).filter(|at| *at > START).collect();
@@ -179,16 +226,24 @@ fn draw_node(
     let kind = match dice.within(0, 100) {
         0..=74 => Kind::Ours,
         75..=86 => Kind::Ghost,
-        87..=93 => Kind::Foreign,
+        87..=91 => Kind::Foreign,
+        92..=95 => Kind::Stranger,
         _ => Kind::Unselected,
     };
     let born = created - dice.within(0, 5_000);
-    let died = if dice.percent(45) {
+    let died = if dice.percent(45) && kind != Kind::Stranger {
         dice.within(created.max(START), end.max(created + 1))
     } else {
         u64::MAX
     };
-    let outages = (0..dice.within(0, 3)).map(|_| span(dice, end, 200_000)).collect();
+    let outages: Vec<_> = (0..dice.within(0, 3)).map(|_| span(dice, end, 200_000)).collect();
+    let silences = outages.iter().copied().filter(|_| dice.percent(50)).collect();
+    let is_ours = kind == Kind::Ours;
+    let mut later = |percent, time: u64, most| {
+        let happens = is_ours && time < u64::MAX && dice.percent(percent);
+        if happens { time + dice.within(0, most) } else { u64::MAX }
+    };
+    let (taken_over, marked_from) = (later(10, died, 120_000), later(15, created, 600_000));
     let never = (0, 0);
     let blink = if dice.percent(40) {
         let from = dice.within(START, end);
@@ -207,6 +262,9 @@ fn draw_node(
         ready_from: created + dice.within(0, 150_000),
         ready_until: died.saturating_add(dice.within(0, 50_000)),
         outages,
+        silences,
+        taken_over,
+        marked_from,
         protected: if dice.percent(10) { span(dice, end, 600_000) } else { never },
         approved_from: if dice.percent(20) {
             died.saturating_add(dice.within(0, 60_000))

@@ -10,8 +10,8 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use walkdir::WalkDir;
 
-/// The common base of all controllers; not applied by itself.
-const COMMON: &str = "common";
+/// Bases of several controllers; not applied by themselves.
+const BASES: [&str; 2] = ["common", "kubelets"];
 /// Components for the cloud; a deployment uses exactly one.
 const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];
 /// Components that bring a controller, which is installed in no other way.
@@ -45,7 +45,7 @@ impl Tree {
             let folder = entry.path().parent().context("a file has a folder")?;
             let path = folder.strip_prefix(&tree.root)?.to_str().context("a plain name")?;
             match path.split_once('/') {
-                None if path == COMMON => {}
+                None if BASES.contains(&path) => {}
                 None => tree.controllers.push(path.to_owned()),
                 Some(("overlays", overlay)) => tree.overlays.push(overlay.to_owned()),
                 Some(("components", name)) => {

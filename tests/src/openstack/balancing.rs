@@ -222,7 +222,7 @@ pub async fn delete_all(rig: &Rig, names: &[String], limit: Duration) -> Result<
 /// All addresses that Services have shown while this is kept.
 pub struct Shown {
     seen: std::sync::Arc<parking_lot::Mutex<BTreeMap<String, Vec<String>>>>,
-    _task: tokio_util::task::AbortOnDropHandle<()>,
+    _task: tokio::task::JoinSet<()>,
 }
 
 impl Shown {
@@ -230,7 +230,8 @@ impl Shown {
     pub fn watch(rig: &Rig) -> Self {
         let seen = std::sync::Arc::<parking_lot::Mutex<BTreeMap<String, Vec<String>>>>::default();
         let (api, all) = (Api::<KubeService>::all(rig.client.clone()), seen.clone());
-        let task = tokio::spawn(async move {
+        let mut task = tokio::task::JoinSet::new();
+        task.spawn(async move {
             loop {
                 let list = api.list(&ListParams::default()).await;
                 for service in list.into_iter().flat_map(|list| list.items) {
@@ -246,7 +247,7 @@ impl Shown {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         });
-        Self { seen, _task: tokio_util::task::AbortOnDropHandle::new(task) }
+        Self { seen, _task: task }
     }
 
     /// Fails if a Service has shown two addresses.

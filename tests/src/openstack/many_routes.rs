@@ -1,9 +1,6 @@
 //! What routes for many nodes cost: counted by the proxy, for scenarios and benchmarks.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::poll;
@@ -14,6 +11,7 @@ use kube::{
     api::{ListParams, WatchEvent, WatchParams},
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     admin::{Admin, Port},

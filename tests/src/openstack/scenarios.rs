@@ -17,6 +17,7 @@ mod credentials;
 mod follow;
 mod handover;
 mod judged;
+mod long_lists;
 mod names;
 mod neutron_alone;
 mod outages;
@@ -87,6 +88,7 @@ pub fn all() -> Vec<Scenario> {
         judged::a_frozen_nova_deletes_no_node,
         judged::the_wrong_project_deletes_no_node,
         judged::the_node_of_a_deleted_server_leaves,
+        long_lists::nodes_of_a_list_that_is_too_long_are_initialised_and_judged,
         routes::nodes_have_routes_and_what_others_made_stays,
         route_limits::a_port_without_port_security_needs_no_pair,
         route_limits::a_whole_list_is_written_with_its_revision,

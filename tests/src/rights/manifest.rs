@@ -29,7 +29,8 @@ impl Grant {
     /// True if it is about the objects of the controller's work: not about leadership, events
     /// or the program's own rights.
     pub fn is_of_work(&self) -> bool {
-        !["leases", "events", "selfsubjectaccessreviews"].contains(&self.resource.as_str())
+        self.namespace == "kube-node-lease"
+            || !["leases", "events", "selfsubjectaccessreviews"].contains(&self.resource.as_str())
     }
 }
 

@@ -138,7 +138,8 @@ async fn harm(env: &Env, program: &Program, work: &Work, grant: &Grant) -> Resul
     if grant.is_of_work() {
         ensure!((work.is_undone)(env, grant).await?, "it was done without the right to {grant}");
     }
-    if grant.resource == "leases" && ["get", "create"].contains(&grant.verb.as_str()) {
+    let elects = grant.resource == "leases" && !grant.is_of_work();
+    if elects && ["get", "create"].contains(&grant.verb.as_str()) {
         ensure!(!program.leads().await?, "it leads without the right to {grant}");
     }
     Ok(())

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Flags of other programs that the pages name.
-const FOREIGN: [(&str, &[&str]); 8] = [
+const FOREIGN: [(&str, &[&str]); 9] = [
     ("sim-cloud", &["instance"]),
     (
         "kubectl",
@@ -29,6 +29,7 @@ const FOREIGN: [(&str, &[&str]); 8] = [
             "prefix",
             "previous",
             "raw",
+            "replicas",
             "sort-by",
             "tail",
             "type",
@@ -36,6 +37,7 @@ const FOREIGN: [(&str, &[&str]); 8] = [
     ),
     ("cargo", &["all-targets", "example", "release", "test"]),
     ("the kubelet", &["node-ip", "provider-id"]),
+    ("openstack", &["access-rules", "role"]),
     ("etcdutl", &["bump-revision"]),
     ("the benchmarks", &["seed"]),
     ("tests/openstack/up", &["flavour", "fresh", "state"]),

@@ -75,7 +75,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
     const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
     // They get the time as a value of tokio's clock.
     const TIMED: &[&str] = &["kube::", "ccm_kube", "async ", "clock::", "ccm_runtime"];
-    let shared: [(&str, &[&str]); 11] = [
+    let shared: [(&str, &[&str]); 12] = [
         (
             "shared/net/src",
             &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
@@ -92,6 +92,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
         ("shared/controller/src", &["ccm_providers", "ccm_sim"]),
         ("shared/controller/src/brake", &["kube::", "tokio", "async ", "clock::", "ccm_runtime"]),
         ("shared/controller/src/batch_size", TIMED),
+        ("shared/controller/src/corrections", TIMED),
         ("shared/controller/src/turns", TIMED),
     ];
     let mut bans: Vec<_> =

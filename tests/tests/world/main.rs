@@ -7,6 +7,7 @@ use ccm_tests::{cluster::Kind, trials::Trials};
 
 mod config_file;
 mod crowd;
+mod go_provider;
 mod kubectl;
 mod kubelets;
 mod leases;
@@ -27,6 +28,7 @@ fn main() -> anyhow::Result<ExitCode> {
             leases::are_not_shared_by_two_programs,
             own_node::a_hold_up_of_the_programs_node_is_shown;
         REAL:
+            go_provider::a_cloud_without_a_list_initialises_follows_and_deletes,
             leases::are_served_at_a_level_of_their_own;
     });
     all.extend(kubectl::trials(&trials)?);

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 mod apply;
 mod content;
+mod kubelets;
 mod pods;
 mod rig;
 
@@ -19,7 +20,7 @@ use rig::Rig;
 /// A test of the whole tree, or of one folder.
 type Test = fn(&Rig, &str) -> Result<()>;
 
-const WHOLE: [(&str, Test); 9] = [
+const WHOLE: [(&str, Test); 10] = [
     ("rendered_files_are_current", content::rendered_files_are_current),
     ("every_choice_is_right_and_accepted", content::every_choice_is_right_and_accepted),
     ("routes_come_with_their_component_alone", content::routes_come_with_their_component_alone),
@@ -28,6 +29,7 @@ const WHOLE: [(&str, Test); 9] = [
     ("strict_means_strict", apply::strict_means_strict),
     ("one_controller_goes_and_the_other_stays", apply::one_goes_and_the_other_stays),
     ("without_server_side_apply_too", apply::without_server_side_apply_too),
+    ("a_kubelet_approves_no_deletion", kubelets::a_kubelet_approves_no_deletion),
     ("probes_answer_on_leader_and_standby", pods::probes_answer_on_leader_and_standby),
 ];
 

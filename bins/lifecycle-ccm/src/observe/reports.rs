@@ -7,6 +7,7 @@ use ccm_controller::{
     brake::Transition,
     reports::{Memory, REPEAT},
 };
+use ccm_kube::ApiError;
 use ccm_runtime::{
     health::{Condition, Scope},
     program::{Context, Program},
@@ -39,9 +40,20 @@ impl CloudReports {
     }
 
     /// Reports failed lookups and an unusable list.
-    pub(crate) fn answers(&self, lookups: &[LookedUp], list: Option<&Listing>) {
+    pub(crate) fn answers<'a>(
+        &self,
+        lookups: impl Iterator<Item = &'a LookedUp>,
+        list: Option<&Listing>,
+    ) {
         self.errors(lookups);
         list.into_iter().for_each(unusable_list);
+    }
+
+    /// Logs that the Lease of this node's kubelet cannot be read, once for each reason.
+    pub(crate) fn unread(&self, node: &str, error: &ApiError) {
+        if self.kinds.changed("", "lease", error.reason()) {
+            tracing::warn!(node, %error, "cannot read the Lease of the kubelet of {node}, so the node is kept: {error}");
+        }
     }
 
     /// Reports that the list opened or closed the breaker, or changed its cause.
@@ -55,7 +67,9 @@ impl CloudReports {
                 tracing::error!(cause = cause.as_str(), "still no node is deleted: {cause}");
             }
             Transition::Closed => {
-                tracing::warn!("breaker closed: the list shows the fleet again; cases start over");
+                tracing::warn!(
+                    "breaker closed: the list is plausible again; cases that are not proven start over"
+                );
             }
             Transition::StaysOpen(..) | Transition::StaysClosed => {}
         }
@@ -68,7 +82,7 @@ impl CloudReports {
     }
 
     /// Logs failed lookups, once for each kind of error.
-    fn errors(&self, lookups: &[LookedUp]) {
+    fn errors<'a>(&self, lookups: impl Iterator<Item = &'a LookedUp>) {
         let mut kinds: HashMap<&'static str, (usize, &LookedUp, &CloudError)> = HashMap::new();
         for lookup in lookups {
             self.metrics.answered(&lookup.result);
@@ -102,6 +116,6 @@ fn unusable_list(list: &Listing) {
                 "{malformed} entries of the cloud's list could not be parsed; the nodes that they mention are not deleted"
             );
         }
-        Listing::Read { .. } => {}
+        Listing::Read { .. } | Listing::Witnesses => {}
     }
 }

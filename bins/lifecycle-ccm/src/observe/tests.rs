@@ -17,7 +17,7 @@ fn node(name: &str, id: Option<&str>) -> Arc<Node> {
 }
 
 fn of(node: &Node) -> NodeView {
-    view(node, Claim::Ours, true, Duration::from_mins(10))
+    view(node, Claim::Ours, Duration::from_mins(10))
 }
 
 #[test]
@@ -34,17 +34,34 @@ fn annotations_and_taints_are_read() {
 }
 
 #[test]
-fn only_known_values_approve_and_only_while_the_node_is_not_ready() {
+fn only_known_values_approve() {
     let mut node = Node::clone(&node("a", None));
     for (word, expect) in
         [("yes", true), (" True ", true), ("no", false), ("", false), ("please", false)]
     {
         node.annotations = [(APPROVED.into(), word.into())].into_iter().collect();
-        node.conditions[0].status = "Unknown".into();
         assert_eq!(of(&node).approved, expect, "{word:?}");
-        node.conditions[0].status = "True".into();
-        assert!(!of(&node).approved, "{word:?} on a Ready node");
     }
+}
+
+#[test]
+fn another_system_uuid_is_another_machine() {
+    let with = |uid: &str, uuid: Option<&str>, id: Option<&str>| Node {
+        uid: uid.into(),
+        system_uuid: uuid.map(Into::into),
+        ..Node::clone(&node("a", id))
+    };
+    let (old, id) = (with("u", Some("ab-1"), Some("sim://i-1")), Some("sim://i-1"));
+    for (new, expect) in [
+        (with("u", Some("ab-2"), id), true),
+        (with("u", Some("AB-1"), id), false),
+        (with("u", None, id), false),
+        (with("u", Some("ab-2"), None), false),
+        (with("u-2", Some("ab-2"), id), false),
+    ] {
+        assert_eq!(is_replaced(&old, &new), expect, "{new:?}");
+    }
+    assert!(!is_replaced(&with("u", None, id), &old), "it was not known");
 }
 
 #[test]
@@ -85,6 +102,7 @@ fn nodes_are_matched_by_id_or_by_name_without_one() {
         node("loud", Some("sim://I-L")),
         node("ghost", None),
         node("named", None),
+        node("loud-name", None),
         // Its name is listed, its ID is not: another machine of that name.
         node("again", Some("sim://i-old")),
     ]
@@ -99,13 +117,14 @@ fn nodes_are_matched_by_id_or_by_name_without_one() {
             instance("sim://i-new", "again"),
             instance("sim://i-n", "named"),
             instance("sim://i-l", "l"),
+            instance("sim://i-m", "Loud-Name"),
         ],
         malformed: vec!["odd".to_owned()],
     };
     let times = (At(Duration::from_secs(1)), At(Duration::from_secs(2)));
     let missing = ["again", "b", "ghost"].map(Into::into).into();
     let (asked, answered) = times;
-    let expect = Listing::Read { asked, answered, instances: 4, malformed: 1, missing };
+    let expect = Listing::Read { asked, answered, instances: 5, malformed: 1, missing };
     assert_eq!(listing(Ok(fleet), small, &nodes, times), expect);
     let error = CloudError::new(ErrorKind::Timeout, "late");
     assert_eq!(listing(Err(error.clone()), small, &nodes, times), Listing::Failed(error));

@@ -109,7 +109,7 @@ pub(crate) fn marks(
     let step = shutdown::plan(view.ready, &node.taints, power, removal);
     let marks = Marks {
         taint: step.map(|step| (step, power)),
-        end_approval: view.ready && node.annotations.contains_key(APPROVED),
+        end_approval: view.is_well() && node.annotations.contains_key(APPROVED),
     };
     let changes = view.in_reach() && marks != Marks::default();
     changes.then(|| Action { node: Arc::clone(node), write: Write::Marks(marks) })

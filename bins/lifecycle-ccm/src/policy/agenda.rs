@@ -1,11 +1,35 @@
 //! Which nodes are looked up next.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
-use super::{At, Decider, Decision, NodeView, Policy, record::Record};
+use super::{At, Decider, Decision, NodeView, Policy, Replaced, record::Record};
 
 /// The maximum number of lookups in one pass: two batches of 500.
 pub const LOOKUPS_PER_PASS: usize = 1000;
+
+/// The number of Ready nodes that are looked up when a cloud has no list.
+pub const WITNESSES: usize = 60;
+
+/// What the policy knows of the cloud besides its answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Abilities {
+    /// The number of nodes that it answers in one lookup.
+    pub most_lookups: usize,
+    /// Whether it can list the fleet.
+    pub lists: bool,
+    /// A random number, another one for each agenda: it selects the witnesses.
+    pub seed: u64,
+}
+
+impl Default for Abilities {
+    fn default() -> Self {
+        Self { most_lookups: LOOKUPS_PER_PASS, lists: true, seed: 0 }
+    }
+}
 
 /// The number of monitor periods between two lists while the breaker is open, and between two
 /// lookups of a node whose deletion is held by breaker or budget, or that may not be deleted.
@@ -22,8 +46,13 @@ pub(super) fn held_until(now: At, policy: &Policy) -> At {
 pub struct Agenda {
     /// The nodes to look up, the most urgent first; at most [`LOOKUPS_PER_PASS`].
     pub look_up: Vec<Arc<str>>,
-    /// Whether to list the fleet. The first page must not be requested before this agenda
-    /// exists.
+    /// Those of them whose kubelet's Lease is read after an answer "gone".
+    pub heartbeats: BTreeSet<Arc<str>>,
+    /// Ready nodes to look up: those that the last list lacks, or a random sample that stands for
+    /// the list of a cloud that has none.
+    pub witnesses: Vec<Arc<str>>,
+    /// Whether to list the fleet, or with a cloud that has no list to ask the witnesses. The first
+    /// page must not be requested before this agenda exists.
     pub list: bool,
     /// When the next agenda may be non-empty if no node changes and nothing is asked now.
     /// After an answer, request a new agenda.
@@ -36,7 +65,7 @@ pub struct Agenda {
 impl Agenda {
     /// Whether there is no request.
     pub fn is_empty(&self) -> bool {
-        self.look_up.is_empty() && !self.list
+        self.look_up.is_empty() && self.witnesses.is_empty() && !self.list
     }
 }
 
@@ -56,42 +85,77 @@ impl Decider {
             .collect();
         let relist = self.relist(policy);
         let due = |(view, record): &(&NodeView, &Record)| due(view, record, policy);
-        let none_due = waiting.iter().all(|node| due(node) > now);
-        if none_due {
-            let list = relist.is_some_and(|at| at <= now);
-            let looks = waiting.iter().map(due);
-            let next = looks.chain(relist.filter(|at| *at > now)).min();
-            return Agenda { look_up: Vec::new(), list, next, ended };
-        }
+        let is_due = |at: Option<At>| at.is_some_and(|at| at <= now);
         // Nodes that are due soon are included: one batch instead of two.
-        let horizon = now + policy.monitor_period / 2;
+        let horizon = match waiting.iter().any(|node| due(node) <= now) {
+            true => now + policy.monitor_period / 2,
+            false => now,
+        };
         let later = waiting.iter().map(due).filter(|at| *at > horizon);
         let next = later.chain(relist.filter(|at| *at > now)).min();
         waiting.retain(|node| due(node) <= horizon);
-        let most = self.most_lookups.map_or(LOOKUPS_PER_PASS, |most| most.min(LOOKUPS_PER_PASS));
-        let waiting = select(waiting, most.max(1));
-        let needs_list = waiting.iter().any(|(view, record)| needs_list(now, view, record, policy));
-        Agenda {
-            look_up: waiting.iter().map(|(view, _)| Arc::clone(&view.name)).collect(),
-            list: needs_list || relist.is_some_and(|at| at <= now),
-            next,
-            ended,
-        }
+        let waiting = select(waiting, self.abilities.most_lookups.clamp(1, LOOKUPS_PER_PASS));
+        let needs = waiting.iter().map(|(view, record)| self.needs(now, view, record, policy));
+        let needs: Vec<Needs> = needs.collect();
+        let list = needs.iter().any(|needs| needs.list) || is_due(relist);
+        let beats = waiting.iter().zip(&needs).filter(|(_, needs)| needs.heartbeat);
+        let heartbeats = beats.map(|((view, _), _)| Arc::clone(&view.name)).collect();
+        let look_up = waiting.iter().map(|(view, _)| Arc::clone(&view.name)).collect();
+        let witnesses = self.witnesses(views, list, policy);
+        Agenda { look_up, heartbeats, witnesses, list, next, ended }
     }
 
     /// When an open breaker needs a new list.
     fn relist(&self, policy: &Policy) -> Option<At> {
         let pause = policy.monitor_period * HELD_PERIODS;
-        self.breaker().is_open().then(|| self.listed.unwrap_or_default() + pause)
+        let due = self.listed.map_or(At::default(), |listed| listed + pause);
+        self.breaker().is_open().then_some(due)
     }
+
+    /// The Ready nodes to look up. Few while no answer has shown that the provider cannot answer
+    /// for one of them: the cloud may show another project.
+    fn witnesses(&self, views: &[NodeView], list: bool, policy: &Policy) -> Vec<Arc<str>> {
+        let Abilities { most_lookups, lists, seed } = self.abilities;
+        let witnesses = self.known(views, policy).filter(|view| view.is_well() && view.has_id);
+        let list = list && !lists;
+        let unlisted = lists && self.breaker().is_open();
+        let wanted = |view: &&NodeView| list || (unlisted && self.unlisted.contains(&view.name));
+        let mut witnesses: Vec<&NodeView> = witnesses.filter(wanted).collect();
+        witnesses.sort_by_cached_key(|view| {
+            let mut hasher = DefaultHasher::new();
+            (seed, &view.uid).hash(&mut hasher);
+            hasher.finish()
+        });
+        let is_sample = !lists || self.unjudged.is_empty();
+        witnesses.truncate(if is_sample { WITNESSES } else { most_lookups });
+        witnesses.into_iter().map(|view| Arc::clone(&view.name)).collect()
+    }
+
+    /// What one more answer "gone" about this node would need.
+    fn needs(&self, now: At, view: &NodeView, record: &Record, policy: &Policy) -> Needs {
+        let is_reported = view.ready && policy.replaced == Replaced::Report;
+        let decides = !view.protected && view.may_be_deleted(policy) && !is_reported;
+        let Some(case) = record.case.as_ref().filter(|_| decides) else {
+            return Needs { list: false, heartbeat: decides && !view.ready };
+        };
+        let (periods, _) = case.needs(self.abilities.lists);
+        let list = case.opened() + policy.confirmation_period * periods <= now;
+        Needs { list, heartbeat: !view.ready && (list || case.heartbeat.is_none()) }
+    }
+}
+
+/// What is needed besides an answer about the node itself.
+struct Needs {
+    list: bool,
+    heartbeat: bool,
 }
 
 /// When to look up the node. A node that may not be deleted whatever the answer is looked up
 /// rarely: only its shutdown taint depends on it, and a search by name costs the cloud more
-/// than a lookup by ID.
+/// than a lookup by ID. So is a Ready one.
 fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
     match record.looked {
-        Some(looked) if !view.may_be_deleted(policy) => {
+        Some(looked) if view.ready || !view.may_be_deleted(policy) => {
             record.look_again.max(held_until(looked, policy))
         }
         _ => record.look_again,
@@ -112,12 +176,4 @@ fn select<'a>(
     others.truncate(most - cases.len());
     cases.append(&mut others);
     cases
-}
-
-/// Whether one more answer "gone" would make it need the list.
-fn needs_list(now: At, view: &NodeView, record: &Record, policy: &Policy) -> bool {
-    let confirmed = |opened: At| opened + policy.confirmation_period <= now;
-    !view.protected
-        && view.may_be_deleted(policy)
-        && record.case.as_ref().is_some_and(|case| confirmed(case.opened()))
 }

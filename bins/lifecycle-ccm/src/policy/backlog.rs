@@ -72,9 +72,14 @@ impl Backlog {
 const fn effect(verdict: &Verdict) -> Effect {
     match verdict {
         Verdict::Delete => Effect::Settled("delete"),
-        Verdict::Keep(Reason::Exists | Reason::NotOurs | Reason::Protected | Reason::Ghost) => {
-            Effect::Settled("keep")
-        }
+        Verdict::Keep(
+            Reason::Exists
+            | Reason::NotOurs
+            | Reason::Alive
+            | Reason::Replaced
+            | Reason::Protected
+            | Reason::Ghost,
+        ) => Effect::Settled("keep"),
         Verdict::Suspect { .. }
         | Verdict::BreakerOpen
         | Verdict::OverBudget { .. }
@@ -113,6 +118,8 @@ mod tests {
             age: Duration::from_hours(1),
             protected: false,
             approved: false,
+            marked: false,
+            replaced: false,
         }
     }
 

@@ -1,19 +1,23 @@
 //! Holds all deletions while the list of the fleet is not plausible.
 //!
-//! The breaker is a function of the last usable list and the nodes: it closes by itself when a
-//! later list shows the fleet again.
+//! The breaker is a function of the last usable list, the nodes and the cases: it closes by itself
+//! when a later list shows the fleet again, or when the absences have been proven one by one.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::Claim;
 use ccm_controller::brake::{self, is_mass};
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
-use super::{ListCoverage, NodeView, Policy};
+use super::{At, Decider, ListCoverage, NodeView, Policy};
 
 /// Percent of the Ready nodes.
 const READY_SHARE: usize = 10;
+
+/// How long the cloud must report one instance as gone, by its ID and while the lists show most
+/// of the Ready nodes, before its absence is no sign any more that the list is incomplete.
+pub const PROVEN: Duration = Duration::from_mins(15);
 
 /// Why deletions are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, VariantNames)]
@@ -52,61 +56,105 @@ impl Cause {
 /// Whether deletions are held.
 pub type Breaker = brake::Breaker<Cause>;
 
-/// The nodes that a list is compared with: all that the policy could ever delete without the
-/// operator's approval, Ready or not.
-pub fn known<'a>(
-    views: &'a [NodeView],
-    policy: &'a Policy,
-) -> impl Iterator<Item = &'a NodeView> + Clone {
-    views.iter().filter(|view| {
-        view.in_reach()
-            && !view.approved
-            && !view.protected
-            && view.age >= policy.grace_period
-            && view.may_be_deleted(policy)
-    })
+/// What one look at the fleet has shown.
+pub struct Shown {
+    /// When it began.
+    pub asked: At,
+    /// The number of instances.
+    pub instances: usize,
+    /// The nodes whose instances are missing.
+    pub missing: BTreeSet<Arc<str>>,
+    /// How many witnesses were found, and how many were gone, if it was no list.
+    pub witnesses: Option<(usize, usize)>,
 }
 
-/// Evaluates a list that lacks `missing`.
-pub fn measure(
-    views: &[NodeView],
-    missing: &BTreeSet<Arc<str>>,
-    instances: usize,
-    policy: &Policy,
-) -> (ListCoverage, Option<Cause>) {
-    let lacks = |view: &&NodeView| missing.contains(&view.name);
-    let all = known(views, policy);
-    let coverage = ListCoverage {
-        instances,
-        known: all.clone().count(),
-        missing: all.clone().filter(lacks).count(),
-    };
-    let ready = all.clone().filter(|view| view.ready).count();
-    let ready_missing = all.filter(|view| view.ready).filter(lacks).count();
-    (coverage, cause(views, missing, coverage, (ready_missing, ready), policy))
+impl Decider {
+    /// The nodes that a list is compared with: all that the policy could ever delete without the
+    /// word of an operator or an autoscaler, Ready or not, and that the provider can answer for.
+    pub(super) fn known<'a>(
+        &'a self,
+        views: &'a [NodeView],
+        policy: &'a Policy,
+    ) -> impl Iterator<Item = &'a NodeView> + Clone {
+        views.iter().filter(|view| {
+            view.in_reach()
+                && !view.approved
+                && !view.protected
+                && !view.marked
+                && view.age >= policy.grace_period
+                && view.may_be_deleted(policy)
+                && !self.unjudged.contains(&view.uid)
+        })
+    }
+
+    /// Evaluates what was shown.
+    pub(super) fn measure(
+        &mut self,
+        views: &[NodeView],
+        shown: &Shown,
+        policy: &Policy,
+    ) -> (ListCoverage, Option<Cause>) {
+        let lacks = |view: &&NodeView| shown.missing.contains(&view.name);
+        let known: Vec<&NodeView> = self.known(views, policy).collect();
+        let missing: Vec<&NodeView> = known.iter().copied().filter(lacks).collect();
+        let coverage =
+            ListCoverage { instances: shown.instances, known: known.len(), missing: missing.len() };
+        let ready = known.iter().filter(|view| view.is_well()).count();
+        let unlisted: BTreeSet<Arc<str>> = missing
+            .iter()
+            .filter(|view| view.is_well())
+            .map(|view| Arc::clone(&view.name))
+            .collect();
+        let proven = missing.iter().filter(|view| self.is_proven(&view.name)).count();
+        let doubt = doubt(views, shown, coverage, (unlisted.len(), ready));
+        if doubt.is_some() || unlisted.len() == ready {
+            self.shown_since = None;
+        } else {
+            self.shown_since.get_or_insert(shown.asked);
+        }
+        if shown.witnesses.is_none() {
+            self.unlisted = unlisted;
+        }
+        let proven = if self.shown_since.is_some() { proven } else { 0 };
+        let (missing, known) = (coverage.missing - proven, coverage.known - proven);
+        let threshold = usize::from(policy.shrink_threshold);
+        let shrunk = is_mass(missing, known, threshold).then_some(Cause::Shrunk { missing, known });
+        (coverage, doubt.or(shrunk))
+    }
+
+    /// Whether the node's absence has been proven by ID for so long that the breaker
+    /// believes it.
+    pub(super) fn is_proven(&self, name: &str) -> bool {
+        let case = self.records.get(name).filter(|record| record.has_id);
+        let case = case.and_then(|record| record.case.as_ref());
+        let lasted = case.zip(self.shown_since).map(|(case, since)| case.lasted_from(since));
+        lasted.is_some_and(|lasted| lasted >= PROVEN)
+    }
 }
 
-fn cause(
+/// Why what was shown is not plausible, whatever the cases say.
+fn doubt(
     views: &[NodeView],
-    missing: &BTreeSet<Arc<str>>,
-    coverage: ListCoverage,
+    shown: &Shown,
+    ListCoverage { known, missing, .. }: ListCoverage,
     (ready_missing, ready): (usize, usize),
-    policy: &Policy,
 ) -> Option<Cause> {
-    let ListCoverage { known, missing: lacking, .. } = coverage;
     // Only an ID identifies the fleet: other projects may use the same names. New and approved
     // nodes count here, too.
-    let recognised = views.iter().any(|view| {
-        view.in_reach() && view.has_id && view.claim == Claim::Ours && !missing.contains(&view.name)
-    });
-    if lacking > 0 && !recognised {
-        return Some(Cause::Empty { known });
+    let is_shown = |view: &NodeView| {
+        let is_ours = view.in_reach() && view.has_id && view.claim == Claim::Ours;
+        is_ours && !shown.missing.contains(&view.name)
+    };
+    match shown.witnesses {
+        Some((0, _)) => return Some(Cause::Empty { known }),
+        Some((found, gone)) if gone > 0 => {
+            return Some(Cause::Contradiction { ready_missing: gone, ready: found + gone });
+        }
+        None if missing > 0 && !views.iter().any(is_shown) => {
+            return Some(Cause::Empty { known });
+        }
+        _ => {}
     }
-    if is_mass(lacking, known, usize::from(policy.shrink_threshold)) {
-        return Some(Cause::Shrunk { missing: lacking, known });
-    }
-    if is_mass(ready_missing, ready, READY_SHARE) {
-        return Some(Cause::Contradiction { ready_missing, ready });
-    }
-    None
+    is_mass(ready_missing, ready, READY_SHARE)
+        .then_some(Cause::Contradiction { ready_missing, ready })
 }

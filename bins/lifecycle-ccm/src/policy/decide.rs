@@ -1,16 +1,17 @@
 //! The rules, in order: the first matching rule decides.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     sync::Arc,
 };
 
-use ccm_cloud::{AbsenceProof, Lookup, ProofMethod};
+use ccm_cloud::{AbsenceProof, ErrorKind, Lookup, ProofMethod};
 use ccm_controller::brake::{Hold, Transition};
 
 use super::{
-    Answers, At, Decider, Decision, Doubt, Evidence, ListCoverage, Listing, LookedUp, NodeView,
-    Policy, Proof, Reason, Verdict, agenda, breaker,
+    Answers, At, Decider, Decision, Doubt, Evidence, Heartbeat, ListCoverage, Listing, LookedUp,
+    NodeView, Policy, Proof, Reason, Replaced, Verdict, agenda,
+    breaker::Shown,
     record::{Case, Record},
 };
 
@@ -37,14 +38,16 @@ impl Decider {
         if answers.list.is_some() {
             self.listed = Some(answers.asked);
         }
-        let list = answers.list.and_then(|list| usable(list, policy)).map(|list| {
-            let (coverage, cause) = breaker::measure(views, &list.missing, list.instances, policy);
+        self.learn(&answers);
+        let list = self.shown(views, &answers, policy).map(|shown| {
+            let (coverage, cause) = self.measure(views, &shown, policy);
             if self.brake.observe(now, cause) == Transition::Closed {
-                self.forget_evidence(views);
+                self.forget_evidence(views, &shown);
             }
-            FreshList { asked: list.asked, missing: list.missing, coverage }
+            (shown, coverage)
         });
-        let pass = PassInput { now, asked: answers.asked, list, policy };
+        let is_listed = self.abilities.lists;
+        let pass = PassInput { now, asked: answers.asked, list, is_listed, policy };
         let by_name: HashMap<&str, &NodeView> =
             views.iter().map(|view| (&*view.name, view)).collect();
         let mut proven = Vec::new();
@@ -56,24 +59,83 @@ impl Decider {
             let record = self.records.get_mut(&lookup.name);
             match pass.evaluate(view, record, lookup) {
                 Evaluation::Decided(decision) => decisions.push(decision),
-                Evaluation::Proven { decision, approved } => proven.push((decision, approved)),
+                Evaluation::Proven(decision, view) => proven.push((decision, view)),
             }
         }
         let refused = |name: &Arc<str>| self.records.get(name).is_some_and(|record| record.refused);
         proven.sort_by_cached_key(|(a, _)| (refused(&a.name), a.since, Arc::clone(&a.name)));
-        let known = breaker::known(views, policy).count();
-        for (mut decision, approved) in proven {
-            decision.verdict = self.verdict(now, &decision.uid, approved, known, policy);
+        let known = self.known(views, policy).count();
+        for (mut decision, view) in proven {
+            decision.verdict = self.verdict(now, view, known, policy);
             self.hold(now, &decision, policy);
             decisions.push(decision);
         }
         decisions
     }
 
+    /// Remembers for which nodes the provider cannot answer. If these are news, the breaker may
+    /// have opened because of them: the fleet is shown again at once. If it can answer for all
+    /// witnesses, no others are looked up until the next list.
+    fn learn(&mut self, answers: &Answers) {
+        let before = self.unjudged.len();
+        for LookedUp { name, uid, result, .. } in answers.witnesses.iter().chain(&answers.lookups) {
+            self.unlisted.remove(name);
+            match result {
+                Ok(Lookup::Found(_) | Lookup::Gone(_)) => drop(self.unjudged.take(uid)),
+                Ok(Lookup::NotOurs(_)) => drop(self.unjudged.replace(uid.clone())),
+                Err(error) if error.kind == ErrorKind::Invalid => {
+                    self.unjudged.insert(uid.clone());
+                }
+                Err(_) => {}
+            }
+        }
+        if self.unjudged.len() > before {
+            self.listed = None;
+        } else if !answers.witnesses.is_empty() {
+            self.unlisted.clear();
+        }
+    }
+
+    /// What the list has shown, or the witnesses. A list that failed or took too long proves
+    /// nothing, nor do witnesses without an answer in time.
+    fn shown(&self, views: &[NodeView], answers: &Answers, policy: &Policy) -> Option<Shown> {
+        let in_time = |answered: At, asked: At| answered.since(asked) <= policy.evidence_age;
+        match answers.list.as_ref()? {
+            Listing::Read { asked, answered, instances, missing, .. } => {
+                let shown = Shown {
+                    asked: *asked,
+                    instances: *instances,
+                    missing: missing.clone(),
+                    witnesses: None,
+                };
+                in_time(*answered, *asked).then_some(shown)
+            }
+            Listing::Witnesses => {
+                let well: HashSet<&str> =
+                    views.iter().filter(|view| view.is_well()).map(|view| &*view.uid).collect();
+                let asked = answers.witnesses.iter().filter(|one| well.contains(&*one.uid));
+                let heard = asked.clone().filter(|one| in_time(one.answered, answers.asked));
+                let found = heard.clone().filter(|one| matches!(one.result, Ok(Lookup::Found(_))));
+                let gone = heard.filter(|one| matches!(one.result, Ok(Lookup::Gone(_))));
+                let (found, gone) = (found.count(), gone.count());
+                let cases = self.records.iter().filter(|(_, record)| record.case.is_some());
+                let missing = cases.map(|(name, _)| Arc::clone(name)).collect();
+                let witnesses = Some((found, gone));
+                let shown = Shown { asked: answers.asked, instances: found, missing, witnesses };
+                (found + gone > 0 || asked.count() == 0).then_some(shown)
+            }
+            Listing::Failed(_) => None,
+        }
+    }
+
     /// Answers of a cloud whose list was implausible are no evidence: every case starts over,
-    /// except those of approved nodes, which the breaker does not hold.
-    fn forget_evidence(&mut self, views: &[NodeView]) {
+    /// except those of approved nodes, which the breaker does not hold, and those that were
+    /// proven for so long that they have closed it.
+    fn forget_evidence(&mut self, views: &[NodeView], shown: &Shown) {
         for view in views.iter().filter(|view| !view.approved) {
+            if self.is_proven(&view.name) && shown.missing.contains(&view.name) {
+                continue;
+            }
             if let Some(record) = self.records.get_mut(&view.name) {
                 record.case = None;
                 record.look_again = At::default();
@@ -94,19 +156,12 @@ impl Decider {
         }
     }
 
-    /// Breaker and budget; the operator's approval bypasses both.
-    fn verdict(
-        &mut self,
-        now: At,
-        uid: &str,
-        approved: bool,
-        known: usize,
-        policy: &Policy,
-    ) -> Verdict {
-        if approved {
+    /// Breaker and budget; the operator's approval bypasses both, an autoscaler's mark the budget.
+    fn verdict(&mut self, now: At, view: &NodeView, known: usize, policy: &Policy) -> Verdict {
+        if view.approved || (view.marked && !self.breaker().is_open()) {
             return Verdict::Delete;
         }
-        match self.brake.request(now, uid, known, policy.deletions()) {
+        match self.brake.request(now, &view.uid, known, policy.deletions()) {
             Ok(()) => Verdict::Delete,
             Err(Hold::Breaker) => Verdict::BreakerOpen,
             Err(Hold::Budget { until }) => Verdict::OverBudget { until },
@@ -121,61 +176,34 @@ pub fn exempt(view: &NodeView) -> Option<Reason> {
         NodeView { claim: Claim::Foreign, .. } => Some(Reason::Foreign),
         NodeView { selected: false, .. } => Some(Reason::NotSelected),
         NodeView { deleting: true, .. } => Some(Reason::Deleting),
-        NodeView { ready: true, .. } => Some(Reason::Ready),
+        view if view.is_well() => Some(Reason::Ready),
         _ => None,
     }
 }
 
-/// A usable list.
-struct FreshList {
-    asked: At,
-    missing: BTreeSet<Arc<str>>,
-    coverage: ListCoverage,
-}
-
-struct Read {
-    asked: At,
-    instances: usize,
-    missing: BTreeSet<Arc<str>>,
-}
-
-/// A list that failed or took too long proves nothing.
-fn usable(list: Listing, policy: &Policy) -> Option<Read> {
-    match list {
-        Listing::Read { asked, answered, instances, missing, .. }
-            if answered.since(asked) <= policy.evidence_age =>
-        {
-            Some(Read { asked, instances, missing })
-        }
-        Listing::Read { .. } | Listing::Failed(_) => None,
-    }
-}
-
-enum Evaluation {
+enum Evaluation<'a> {
     Decided(Decision),
     /// The instance is proven to be gone; the caller sets the verdict.
-    Proven {
-        decision: Decision,
-        approved: bool,
-    },
+    Proven(Decision, &'a NodeView),
 }
 
 /// The values shared by all nodes of one pass.
 struct PassInput<'a> {
     now: At,
     asked: At,
-    list: Option<FreshList>,
+    list: Option<(Shown, ListCoverage)>,
+    is_listed: bool,
     policy: &'a Policy,
 }
 
 impl PassInput<'_> {
-    fn evaluate(
+    fn evaluate<'v>(
         &self,
-        view: Option<&NodeView>,
+        view: Option<&'v NodeView>,
         record: Option<&mut Record>,
         lookup: LookedUp,
-    ) -> Evaluation {
-        let LookedUp { name, uid, answered, result } = lookup;
+    ) -> Evaluation<'v> {
+        let LookedUp { name, uid, answered, result, heartbeat } = lookup;
         let bare = |reason| Decision {
             name: Arc::clone(&name),
             uid: uid.clone(),
@@ -208,17 +236,17 @@ impl PassInput<'_> {
                 return Evaluation::Decided(decision);
             }
         };
-        self.gone(view, record, decision, proof)
+        self.gone(view, record, decision, (proof, heartbeat))
     }
 
     /// Handles an answer "gone" that counts.
-    fn gone(
+    fn gone<'v>(
         &self,
-        view: &NodeView,
+        view: &'v NodeView,
         record: &mut Record,
         mut decision: Decision,
-        proof: Proof,
-    ) -> Evaluation {
+        (proof, heartbeat): (Proof, Option<Heartbeat>),
+    ) -> Evaluation<'v> {
         match &mut record.case {
             Some(case) => case.add(proof),
             None => record.case = Some(Case::open(proof)),
@@ -230,38 +258,65 @@ impl PassInput<'_> {
         if !view.may_be_deleted(self.policy) {
             return close_case(record, decision, Reason::Ghost);
         }
-        let Some(opened) = record.case.as_ref().map(Case::opened) else {
+        let Some(case) = &mut record.case else {
             return close_case(record, decision, Reason::NoAnswer);
         };
-        let confirmed_from = opened + self.policy.confirmation_period;
-        let why = if !view.was_past_grace_period(self.now, self.asked, self.policy) {
+        match (&case.heartbeat, &heartbeat) {
+            (Some((_, first)), Some(now)) if first != now => {
+                return close_case(record, decision, Reason::Alive);
+            }
+            (None, Some(now)) => case.heartbeat = Some((self.now, now.clone())),
+            _ => {}
+        }
+        let why = self.doubt(view, record, heartbeat.is_some());
+        decision.since = record.case.as_ref().map(Case::opened);
+        if let Some(why) = why {
+            decision.verdict = suspect(record, why);
+        } else if view.ready && self.policy.replaced == Replaced::Report {
+            decision.verdict = Verdict::Keep(Reason::Replaced);
+        } else {
+            return Evaluation::Proven(decision, view);
+        }
+        Evaluation::Decided(decision)
+    }
+
+    /// What is missing before the case is proven, if anything is.
+    fn doubt(&self, view: &NodeView, record: &mut Record, is_beat_read: bool) -> Option<Doubt> {
+        let Self { now, asked, policy, .. } = *self;
+        let case = record.case.as_ref()?;
+        let (periods, answers) = case.needs(self.is_listed);
+        let opened = case.opened();
+        let confirmed_from = opened + policy.confirmation_period * periods;
+        let read = case.heartbeat.as_ref().map(|(at, _)| *at + policy.confirmation_period);
+        if !view.was_past_grace_period(now, asked, policy) {
             record.case = None;
             Some(Doubt::Newborn)
-        } else if decision.evidence.answers < 2 || self.asked < confirmed_from {
+        } else if case.answers() < answers || asked < confirmed_from {
             // A lookup shortly before the confirmation period ends cannot confirm, and the
             // next one would be a monitor period later: so delay this one.
-            if confirmed_from <= record.look_again + self.policy.monitor_period / 2 {
-                record.look_again = confirmed_from.max(self.now);
+            if confirmed_from <= record.look_again + policy.monitor_period / 2 {
+                record.look_again = confirmed_from.max(now);
             }
             Some(Doubt::Unconfirmed)
+        } else if view.ready {
+            let is_listed = policy.replaced == Replaced::Report;
+            (!is_listed).then(|| self.list_doubt(view, record, opened)).flatten()
+        } else if !is_beat_read || read.is_none_or(|from| asked < from) {
+            Some(Doubt::NoHeartbeat)
         } else {
             self.list_doubt(view, record, opened)
-        };
-        decision.since = record.case.as_ref().map(Case::opened);
-        match why {
-            Some(why) => {
-                decision.verdict = suspect(record, why);
-                Evaluation::Decided(decision)
-            }
-            None => Evaluation::Proven { decision, approved: view.approved },
         }
     }
 
-    /// Why the list does not confirm the deletion, if it does not.
+    /// Why the list does not confirm the deletion, if it does not. Witnesses confirm only what was
+    /// proven by ID.
     fn list_doubt(&self, view: &NodeView, record: &mut Record, opened: At) -> Option<Doubt> {
-        match self.list.as_ref().filter(|list| list.asked >= opened) {
+        match self.list.as_ref().filter(|(shown, _)| shown.asked >= opened) {
             None => Some(Doubt::NotListed),
-            Some(list) if !list.missing.contains(&view.name) => {
+            Some((shown, _)) if shown.witnesses.is_some() => {
+                (!view.has_id).then_some(Doubt::NotListed)
+            }
+            Some((shown, _)) if !shown.missing.contains(&view.name) => {
                 record.case = None;
                 Some(Doubt::Listed)
             }
@@ -274,7 +329,8 @@ impl PassInput<'_> {
         let is_proof = match proof.method {
             ProofMethod::ById => true,
             ProofMethod::BySystemUuid | ProofMethod::ByName => !view.has_id,
-            ProofMethod::ByOwner | ProofMethod::ProvidersWord => false,
+            ProofMethod::ProvidersWord => view.has_id,
+            ProofMethod::ByOwner => false,
         };
         is_proof && answered.since(self.asked) <= self.policy.evidence_age
     }
@@ -290,13 +346,13 @@ impl PassInput<'_> {
     }
 
     fn evidence(&self, record: &Record) -> Evidence {
-        let coverage = self.list.as_ref().map(|list| list.coverage);
+        let coverage = self.list.as_ref().map(|(_, coverage)| *coverage);
         record.case.as_ref().map(|case| case.evidence(coverage)).unwrap_or_default()
     }
 }
 
 /// Closes the case, if there is one.
-fn close_case(record: &mut Record, mut decision: Decision, reason: Reason) -> Evaluation {
+fn close_case<'v>(record: &mut Record, mut decision: Decision, reason: Reason) -> Evaluation<'v> {
     record.case = None;
     decision.verdict = Verdict::Keep(reason);
     Evaluation::Decided(decision)

@@ -29,6 +29,11 @@ pub enum Reason {
     AnotherNode,
     /// The operator protects it from deletion, although its instance is gone.
     Protected,
+    /// Its kubelet has renewed its Lease since the cloud first reported its instance as gone.
+    Alive,
+    /// It is Ready, but on another machine than that of its provider ID, and
+    /// [`Replaced`](super::Replaced) excludes it from deletion.
+    Replaced,
     /// It has no provider ID, and [`Ghosts`](super::Ghosts) excludes it from deletion.
     Ghost,
     /// The cloud did not answer, or too late, or with too weak a proof.
@@ -56,6 +61,8 @@ pub enum Doubt {
     Unconfirmed,
     /// The latest answer of the cloud is unusable; the earlier ones still count.
     NoAnswer,
+    /// The Lease of its kubelet could not be read, or not for a confirmation period.
+    NoHeartbeat,
     /// The fleet has not been listed since the first answer.
     NotListed,
     /// The list shows the instance: one of the two answers is wrong, so the case starts again.
@@ -126,6 +133,13 @@ pub struct Proof {
     pub evidence: String,
     /// The cloud's request ID.
     pub request_id: Option<String>,
+}
+
+impl Proof {
+    /// Whether it is only the provider's word, which no request at the cloud confirms.
+    pub(super) fn is_weak(&self) -> bool {
+        self.method == ProofMethod::ProvidersWord && self.request_id.is_none()
+    }
 }
 
 /// The result of the last usable list.

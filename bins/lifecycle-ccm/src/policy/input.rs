@@ -31,6 +31,11 @@ pub struct NodeView {
     pub protected: bool,
     /// Whether the operator exempts it from breaker and budget.
     pub approved: bool,
+    /// Whether the cluster itself removes it: it has a taint of `--scale-down-taints`.
+    pub marked: bool,
+    /// Whether it runs on another machine than before: its system UUID has changed. Only for a
+    /// node with a provider ID.
+    pub replaced: bool,
 }
 
 impl NodeView {
@@ -39,9 +44,14 @@ impl NodeView {
         self.selected && !self.deleting && self.claim != Claim::Foreign
     }
 
-    /// Whether it is looked up: in reach and not Ready.
+    /// Whether nothing is wrong with it.
+    pub fn is_well(&self) -> bool {
+        self.ready && !self.replaced
+    }
+
+    /// Whether it is looked up: in reach, and not Ready or on another machine than before.
     pub fn is_watched(&self) -> bool {
-        self.in_reach() && !self.ready
+        self.in_reach() && !self.is_well()
     }
 
     /// Whether it was past its grace period at `then`, given its age at `now`.
@@ -67,7 +77,14 @@ pub struct LookedUp {
     pub answered: At,
     /// The answer. An error is never evidence.
     pub result: LookupResult,
+    /// The Lease of its kubelet after an answer "gone", if it was to be read and could be.
+    pub heartbeat: Option<Heartbeat>,
 }
+
+/// What the Lease of a kubelet shows; empty if there is none. It is only compared with an
+/// earlier one, so no clock of a node matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heartbeat(pub String);
 
 /// The list of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +103,8 @@ pub enum Listing {
         /// other view in reach is shown.
         missing: BTreeSet<Arc<str>>,
     },
+    /// The cloud has no list: the witnesses stand for it.
+    Witnesses,
     /// It could not be read, which proves nothing.
     Failed(CloudError),
 }
@@ -97,6 +116,8 @@ pub struct Answers {
     pub asked: At,
     /// The answers to the lookups.
     pub lookups: Vec<LookedUp>,
+    /// The answers about the agenda's witnesses.
+    pub witnesses: Vec<LookedUp>,
     /// The list, if the agenda asked for one.
     pub list: Option<Listing>,
 }

@@ -16,6 +16,18 @@ pub enum Ghosts {
     Never,
 }
 
+/// What is done about a Ready node on a replaced machine: its provider ID is that of an instance
+/// that is gone, and its system UUID has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Replaced {
+    /// Report it.
+    #[default]
+    Report,
+    /// Apply the policy to it.
+    Delete,
+}
+
 /// The operator's parameters. They may change between two calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Policy {
@@ -34,6 +46,8 @@ pub struct Policy {
     pub shrink_threshold: u8,
     /// The policy for nodes without a provider ID.
     pub ghosts: Ghosts,
+    /// The policy for Ready nodes on a replaced machine.
+    pub replaced: Replaced,
     /// The maximum duration of a call whose answer still counts as evidence.
     pub evidence_age: Duration,
 }
@@ -55,6 +69,7 @@ impl Default for Policy {
             budget_window: Duration::from_secs(600),
             shrink_threshold: 50,
             ghosts: Ghosts::default(),
+            replaced: Replaced::default(),
             evidence_age: Duration::from_secs(30),
         }
     }

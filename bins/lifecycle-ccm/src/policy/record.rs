@@ -1,8 +1,10 @@
 //! The policy's memory of one node.
 
-use super::{At, Evidence, ListCoverage, NodeView, Proof};
+use std::time::Duration;
 
-/// A node that is not Ready.
+use super::{At, Evidence, Heartbeat, ListCoverage, NodeView, Proof};
+
+/// A watched node.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The object that this record is about.
@@ -11,6 +13,8 @@ pub struct Record {
     pub has_id: bool,
     /// The operator's marks: protected, and approved.
     pub operator_marks: (bool, bool),
+    /// Whether it is Ready, on another machine than before.
+    pub replaced: bool,
     /// Its deletion was executed; the node is still in the views.
     pub deleted: bool,
     /// The API server refused its deletion.
@@ -29,6 +33,8 @@ pub struct Case {
     first: Proof,
     latest: Proof,
     answers: u32,
+    /// The kubelet's Lease when it was first read, and when that was.
+    pub heartbeat: Option<(At, Heartbeat)>,
 }
 
 impl Record {
@@ -38,6 +44,7 @@ impl Record {
             uid: node.uid.clone(),
             has_id: node.has_id,
             operator_marks: operator_marks(node),
+            replaced: node.ready,
             deleted: false,
             refused: false,
             looked: None,
@@ -52,6 +59,7 @@ impl Record {
         if self.has_id != node.has_id {
             *self = Self::new(node);
         }
+        self.replaced = node.ready;
         if self.operator_marks != operator_marks(node) {
             self.operator_marks = operator_marks(node);
             self.look_again = At::default();
@@ -66,7 +74,7 @@ const fn operator_marks(node: &NodeView) -> (bool, bool) {
 impl Case {
     /// A case opened by this answer.
     pub fn open(proof: Proof) -> Self {
-        Self { first: proof.clone(), latest: proof, answers: 1 }
+        Self { first: proof.clone(), latest: proof, answers: 1, heartbeat: None }
     }
 
     /// When the answer that opened the case arrived.
@@ -78,6 +86,22 @@ impl Case {
     pub fn add(&mut self, proof: Proof) {
         self.latest = proof;
         self.answers = self.answers.saturating_add(1);
+    }
+
+    /// The number of answers.
+    pub fn answers(&self) -> u32 {
+        self.answers
+    }
+
+    /// For how long the cloud has said so after `start`.
+    pub fn lasted_from(&self, start: At) -> Duration {
+        self.latest.asked.since(start.max(self.opened()))
+    }
+
+    /// How many confirmation periods the answers must span, and how many answers there must be.
+    pub fn needs(&self, is_listed: bool) -> (u32, u32) {
+        let is_weak = !is_listed || self.first.is_weak() || self.latest.is_weak();
+        if is_weak { (3, 3) } else { (1, 2) }
     }
 
     /// The evidence for a decision.

@@ -2,6 +2,10 @@
 
 mod breaker;
 mod decide;
+mod fleet;
+mod life;
+mod marked;
+mod unlisted;
 mod when;
 
 use ccm_cloud::{
@@ -25,6 +29,8 @@ fn view(name: &str) -> NodeView {
         age: Duration::from_secs(3600),
         protected: false,
         approved: false,
+        marked: false,
+        replaced: false,
     }
 }
 
@@ -81,8 +87,9 @@ fn decide(
     let policy = Policy::default();
     decider.agenda(now, views, &policy);
     let uid = format!("uid-{name}").into();
-    let lookups = vec![LookedUp { name: name.into(), uid, answered: now, result }];
-    let answers = Answers { asked: now, lookups, list };
+    let heartbeat = Some(Heartbeat::default());
+    let lookups = vec![LookedUp { name: name.into(), uid, answered: now, result, heartbeat }];
+    let answers = Answers { asked: now, lookups, witnesses: Vec::new(), list };
     let decisions = decider.decide(now, views, answers, &policy);
     let decision = decisions.iter().find(|decision| &*decision.name == name);
     decision.map(|decision| decision.verdict).unwrap()

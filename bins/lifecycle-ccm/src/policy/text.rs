@@ -27,6 +27,7 @@ impl Decision {
             Verdict::OverBudget { until: Some(_) } => "--node-deletion-budget is used up",
             Verdict::OverBudget { until: None } => "--node-deletion-budget allows no deletion",
             Verdict::Keep(Reason::Protected) => PROTECTED,
+            Verdict::Keep(Reason::Replaced) => "--replaced-nodes=report",
             Verdict::Keep(Reason::Ghost) => "--ghost-deletion excludes the node",
             Verdict::Delete | Verdict::Keep(_) => return None,
         };
@@ -90,6 +91,16 @@ fn kept(reason: Reason) -> Message {
             Some("NodeDeletionHeld"),
             true,
         ),
+        Reason::Alive => (
+            "the cloud reports that its instance is gone, but its kubelet has renewed its Lease since; the node is kept",
+            Some("NodeKept"),
+            true,
+        ),
+        Reason::Replaced => (
+            "it is Ready on another machine: the instance of its provider ID is gone, and its system UUID has changed; delete the node and restart its kubelet, or set --replaced-nodes=delete",
+            Some("NodeReplaced"),
+            true,
+        ),
         Reason::NoAnswer => ("the lookup gave no usable answer; the node is kept", None, false),
         Reason::Exists => ("its instance exists; the node is kept", Some("NodeKept"), false),
         Reason::Ready => ("it is Ready again; the node is kept", Some("NodeKept"), false),
@@ -135,6 +146,7 @@ impl fmt::Display for Doubt {
             Self::Newborn => "the node is within its grace period",
             Self::Unconfirmed => "waiting for confirmation",
             Self::NoAnswer => "the latest lookup gave no usable answer",
+            Self::NoHeartbeat => "the Lease of its kubelet was not read long enough",
             Self::NotListed => "no list of the fleet has confirmed it yet",
             Self::Listed => "but the list of the fleet contains it, so confirmation starts over",
         })

@@ -1,15 +1,8 @@
-use ccm_runtime::program::load;
-use ccm_settings::Invocation;
-
 use super::*;
 use crate::LifecycleCcm;
 
 fn read(arguments: &[&str]) -> Result<LifecycleSettings, String> {
-    let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
-    invocation.arguments.extend(arguments.iter().map(Into::into));
-    load::<LifecycleCcm>(&invocation)
-        .map(|loaded| LifecycleSettings::clone(&loaded.own))
-        .map_err(|error| error.to_string())
+    ccm_tests::in_process::settings::<LifecycleCcm>(arguments)
 }
 
 #[test]
@@ -19,6 +12,8 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(settings.shutdown_taint_removal, Removal::Cloud);
     assert_eq!(settings.concurrent_node_lifecycle_syncs, 16);
     assert_eq!(settings.node_selector, NodeSelector::default());
+    let marks = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
+    assert_eq!(settings.scale_down_taints, marks);
 }
 
 #[test]
@@ -31,6 +26,8 @@ fn every_setting_is_applied() {
         "--node-deletion-budget-window=1m",
         "--fleet-shrink-threshold=20%",
         "--ghost-deletion=never",
+        "--replaced-nodes=delete",
+        "--scale-down-taints=example.com/leaves",
         "--node-selector=pool=a,!spot",
         "--shutdown-taint-removal=ready",
         "--cloud-call-timeout=4s",
@@ -45,9 +42,11 @@ fn every_setting_is_applied() {
         budget_window: Duration::from_mins(1),
         shrink_threshold: 20,
         ghosts: Ghosts::Never,
+        replaced: Replaced::Delete,
         evidence_age: Duration::from_secs(4),
     };
     assert_eq!(settings.policy, expect);
+    assert_eq!(settings.scale_down_taints, ["example.com/leaves"]);
     assert_eq!(settings.node_selector.to_string(), "pool=a,!spot");
     assert_eq!(settings.shutdown_taint_removal, Removal::Ready);
     assert_eq!(settings.concurrent_node_lifecycle_syncs, 2);
@@ -64,6 +63,7 @@ fn invalid_values_are_reported_with_their_flag() {
         ("--node-deletion-budget-window=0s", "at least 1s"),
         ("--fleet-shrink-threshold=0%", "from 1% to 100%"),
         ("--ghost-deletion=always", "uninitialised or never"),
+        ("--replaced-nodes=yes", "report or delete"),
         ("--node-selector=pool=a=b", "must be key=value"),
         ("--shutdown-taint-removal=now", "cloud or ready"),
         ("--cloud-call-timeout=11m", "from 1s to 10m0s"),

@@ -12,6 +12,7 @@ use ccm_tests::{
 mod lifecycle;
 mod lifecycle_breaker;
 mod lifecycle_cases;
+mod lifecycle_edges;
 mod lifecycle_pressure;
 mod observe;
 mod story;
@@ -45,6 +46,11 @@ fn main() -> anyhow::Result<ExitCode> {
                 lifecycle_cases::the_rules_change_without_a_restart,
                 lifecycle_cases::a_deletion_in_flight_spares_the_successor,
                 lifecycle_cases::a_refused_deletion_is_reported_and_retried,
+                lifecycle_edges::a_node_whose_kubelet_lives_is_kept,
+                lifecycle_edges::nodes_marked_for_scale_down_need_no_budget,
+                lifecycle_edges::one_annotation_of_the_lease_approves_a_set,
+                lifecycle_edges::a_cloud_without_a_list_needs_witnesses,
+                lifecycle_edges::a_replaced_machine_is_reported_and_deleted_if_wanted,
                 lifecycle_pressure::a_held_node_costs_few_calls,
                 lifecycle_pressure::an_unreadable_entry_of_the_list_is_no_absence,
                 lifecycle_pressure::deletions_whose_answer_is_lost_stay_within_the_budget,

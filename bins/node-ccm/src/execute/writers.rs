@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::RetryClass;
 use ccm_cloud::{Claim, LookupResult};
 use ccm_controller::{
+    brake::Pause,
     queue::{LONG_RETRY, Priority},
     workers,
     writer::{Stopped, Writer},
@@ -23,7 +24,7 @@ use super::{Unfinished, execute, published};
 use crate::{
     metrics::State,
     observe::{
-        Handles,
+        Handles, brake,
         intake::Intake,
         lookups::{Work, WorkSenders},
         priority,
@@ -40,8 +41,13 @@ const CHANNEL_CAPACITY: usize = 64;
 const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
 /// Delay after a conflict, so that the informer receives the other writer's change.
 const AFTER_CONFLICT: Duration = Duration::from_millis(20);
+/// How often an initialised node without an answer is looked up again, within half a minute.
+/// Then it waits for the next refresh.
+const LOOKUPS_BEFORE_REFRESH: u32 = 5;
 /// After this number of consecutive conflicts the usual back-off applies.
 const MANY_CONFLICTS: u32 = 8;
+/// The same for an initialised node, which no pod waits for.
+const MANY_CONFLICTS_SETTLED: u32 = 3;
 
 /// The stage.
 pub(crate) struct Writers {
@@ -107,7 +113,13 @@ impl Writers {
         }
         let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
         let plan = plan(&node, claim, answer, self.intake.policy());
-        self.handles.plans.set(&node.reference(), published(&plan));
+        let settled = plan.outcome == Outcome::InSync;
+        let pause =
+            settled.then(|| brake::check(&self.handles.guard, &node, &plan).err()).flatten();
+        self.handles.plans.set(&node.reference(), published(&plan, pause));
+        if let Some(pause) = pause {
+            return self.pause(&node, &plan, pause);
+        }
         match &plan.outcome {
             Outcome::Initialised | Outcome::InSync if self.handles.plans.is_observing() => {
                 self.observed(&node, &plan);
@@ -117,17 +129,17 @@ impl Writers {
                 self.apply(&node, &plan).await;
             }
             Outcome::InSync => {
-                if self.has_turn(&node, &plan) {
+                if self.is_uncontested(&node, &plan) && self.has_turn(&node, &plan) {
                     self.apply(&node, &plan).await;
                 }
             }
             Outcome::Waits(wait) => self.wait(&node, wait, answer),
-            outcome => self.skip(&node, outcome),
+            outcome => self.skip(&node, outcome, answer),
         }
     }
 
-    /// In observe mode the plan is only published. Refreshes do not cover uninitialised nodes,
-    /// so these are retried.
+    /// In observe mode the plan is only published. Without an initialised node there is no
+    /// refresh, so uninitialised ones are retried.
     fn observed(&self, node: &Node, plan: &Plan) {
         self.handles.reports.notes(node, plan);
         let name = &node.name;
@@ -148,12 +160,40 @@ impl Writers {
             return true;
         }
         let Err(wait) = self.handles.ledger.take_turn(name, writes) else { return true };
+        self.later(node, wait);
+        false
+    }
+
+    /// Plans this initialised node again after this time.
+    fn later(&self, node: &Node, wait: Duration) {
+        let name = &node.name;
         if node.provider_id.is_none() {
             // The inventory finds instances by ID only.
             self.handles.ledger.require_lookup(name);
         }
         self.handles.queue.add_after(Arc::clone(name), wait, Priority::Routine);
-        false
+    }
+
+    /// The brake does not let the plan pass now.
+    fn pause(&self, node: &Node, plan: &Plan, pause: Pause) {
+        match pause {
+            Pause::Gathers(until) => self.later(node, self.handles.guard.until(until)),
+            Pause::Held(hold) => {
+                self.handles.ledger.set_state(&node.name, State::Initialised);
+                self.handles.reports.held(node, plan, hold);
+                self.handles.queue.forget(&node.name);
+            }
+        }
+    }
+
+    /// Whether no other writer undoes what the plan corrects. If one does, it is queued for later.
+    fn is_uncontested(&self, node: &Node, plan: &Plan) -> bool {
+        let allowed = self.handles.ledger.may_correct(&node.name, &plan.fields());
+        if let Err(contested) = &allowed {
+            self.handles.reports.contested(node, plan, contested);
+            self.later(node, contested.wait);
+        }
+        allowed.is_ok()
     }
 
     async fn apply(&self, node: &Arc<Node>, plan: &Plan) {
@@ -164,6 +204,11 @@ impl Writers {
         }
         match execute(&self.writer, &self.handles, node, plan).await {
             Ok(()) => {
+                if plan.outcome == Outcome::InSync {
+                    for field in self.handles.ledger.corrected(name, &plan.fields()) {
+                        self.handles.metrics.contested(&field);
+                    }
+                }
                 self.handles.ledger.set_state(name, State::Initialised);
                 self.handles.ledger.settled(name);
                 self.handles.plans.clear("Node", name);
@@ -187,7 +232,8 @@ impl Writers {
             ApiError::NotFound => return,
             ApiError::Conflict => {
                 let conflicts = self.handles.ledger.conflict(name);
-                if conflicts <= MANY_CONFLICTS {
+                let is_new = node.is_uninitialised();
+                if conflicts <= if is_new { MANY_CONFLICTS } else { MANY_CONFLICTS_SETTLED } {
                     tracing::debug!(
                         node = &**name,
                         conflicts,
@@ -231,7 +277,7 @@ impl Writers {
         }
     }
 
-    fn skip(&self, node: &Node, outcome: &Outcome) {
+    fn skip(&self, node: &Node, outcome: &Outcome, answer: &LookupResult) {
         let name = &node.name;
         let uninitialised = node.is_uninitialised();
         let state = match outcome {
@@ -241,10 +287,19 @@ impl Writers {
             }
             Outcome::NotOurs(_) => State::NotOurs,
             Outcome::InstanceGone => State::InstanceGone,
+            Outcome::Unconfirmed(_) => State::Unconfirmed,
             _ => State::Unknown,
         };
         self.handles.reports.skipped(node, outcome);
         self.handles.ledger.set_state(name, state);
+        if let Err(error) = answer
+            && error.class() != RetryClass::Permanent
+            && self.handles.queue.failures(name) < LOOKUPS_BEFORE_REFRESH
+        {
+            self.handles.ledger.require_lookup(name);
+            self.handles.queue.retry_as(Arc::clone(name), error.class());
+            return;
+        }
         self.handles.queue.forget(name);
         if uninitialised && state == State::NotOurs {
             self.handles.queue.retry_every(Arc::clone(name), LONG_RETRY);

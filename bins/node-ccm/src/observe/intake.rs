@@ -67,7 +67,10 @@ impl Intake {
                     queue.add(Arc::clone(&new.name), priority);
                 }
             }
-            Change::Deleted(node) => self.forget(&node.name),
+            Change::Deleted(node) => {
+                self.handles.guard.leaves(&node.uid);
+                self.forget(&node.name);
+            }
         }
     }
 

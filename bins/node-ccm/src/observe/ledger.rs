@@ -6,7 +6,10 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_cloud::LookupResult;
-use ccm_controller::turns::Turns;
+use ccm_controller::{
+    corrections::{Contested, Corrections},
+    turns::Turns,
+};
 use ccm_objects::Node;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -40,6 +43,7 @@ struct Entry {
     ask: bool,
     answer: Option<Kept>,
     conflicts: u32,
+    corrections: Corrections,
     /// Consecutive lookups that the cloud did not answer because they had too many nodes.
     unanswered: u32,
 }
@@ -114,6 +118,30 @@ impl Ledger {
         }
     }
 
+    /// Forgets nodes that were recorded when they were gone already.
+    pub(crate) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        let gone = |name: &&Arc<str>| !exists(name);
+        let gone: Vec<_> = self.shared.nodes.lock().keys().filter(gone).cloned().collect();
+        for name in &gone {
+            self.forget(name);
+        }
+    }
+
+    /// Whether these fields of the node may be corrected now; the error is one that another
+    /// writer sets as well.
+    pub(crate) fn may_correct(
+        &self,
+        name: &Arc<str>,
+        fields: &[(String, String)],
+    ) -> Result<(), Contested> {
+        self.with(name, |entry| entry.corrections.check(Instant::now(), texts(fields)))
+    }
+
+    /// These fields of the node were corrected. Returns those that are contested.
+    pub(crate) fn corrected(&self, name: &Arc<str>, fields: &[(String, String)]) -> Vec<String> {
+        self.with(name, |entry| entry.corrections.made(Instant::now(), texts(fields)))
+    }
+
     /// Makes the next sync of this node ask the cloud.
     pub(crate) fn require_lookup(&self, name: &Arc<str>) {
         self.with(name, |entry| entry.ask = true);
@@ -168,6 +196,10 @@ impl Ledger {
             entry.conflicts
         })
     }
+}
+
+fn texts(fields: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+    fields.iter().map(|(field, value)| (&**field, &**value))
 }
 
 #[cfg(test)]

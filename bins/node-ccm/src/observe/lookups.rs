@@ -25,6 +25,9 @@ const BATCH: usize = 500;
 /// The maximum number of lookups in flight: a slow lookup must not block the next one.
 const IN_FLIGHT: usize = 4;
 
+/// After this number of refresh periods without an answer, what is known of an instance is no
+/// longer written to its node.
+const STALE_PERIODS: u32 = 2;
 /// How often in a row a node is looked up again at once after calls that had too many nodes.
 /// Then the failure counts as the node's own.
 const MANY_UNANSWERED: u32 = 16;
@@ -166,15 +169,17 @@ impl Lookups {
         if uninitialised || required {
             return Next::Ask;
         }
-        // The last list and lookups are enough to revert another writer's change. Anything
-        // they do not show waits for the next refresh.
+        // The last lookups are enough to revert another writer's change, unless refreshes have
+        // failed since. Anything they do not show waits for the next refresh.
         let known = instances::canonical_id(&*self.handles.cloud, node)
-            .map(|id| self.handles.inventory.get(&id));
+            .and_then(|id| self.handles.inventory.get(&id));
+        let period = self.handles.settings.borrow().node_status_update_frequency;
         match known {
-            Some(Ok(Some(instance))) => {
-                Next::Known(Ok(Lookup::Found(Box::new(Instance::clone(&instance)))))
+            Some(known) if known.seen.elapsed() > period * STALE_PERIODS => Next::Ask,
+            Some(known) => {
+                Next::Known(Ok(Lookup::Found(Box::new(Instance::clone(&known.instance)))))
             }
-            _ => Next::Nothing,
+            None => Next::Nothing,
         }
     }
 

@@ -1,12 +1,15 @@
-//! Keeps initialised nodes in sync with their instances: lists the fleet once per period and
-//! queues only the nodes that differ.
+//! Keeps initialised nodes in sync with their instances: looks up all nodes once per period and
+//! queues only those that differ.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Claim, CloudError, Detail, Fleet, ProviderId};
+use ccm_base::RetryClass;
+use ccm_cloud::{
+    Call, Claim, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult, ProviderId,
+};
 use ccm_controller::{
     instances,
-    inventory::Changes,
+    lookups::SizedLookups,
     passes::{Next, Pass},
     queue::Priority,
 };
@@ -14,26 +17,53 @@ use ccm_objects::Node;
 use ccm_runtime::health::Condition;
 use tokio::time::Instant;
 
-use super::{Handles, intake::Intake};
-use crate::{metrics::State, plan::follow};
+use super::{Handles, brake, census, intake::Intake};
+use crate::{
+    metrics::State,
+    plan::{Outcome, follow},
+};
 
-/// Lists the fleet and compares all nodes with it, once per period.
+/// The most nodes in one lookup: the provider decides how many of its own requests that takes,
+/// and whether one list is cheaper.
+const MOST: usize = 10_000;
+/// After this number of calls in a row without any answer, the other nodes are not asked about.
+const MANY_UNANSWERED: u32 = 3;
+
+/// Looks up all nodes and compares them with their instances, once per period.
 pub(crate) struct Refresh {
     handles: Handles,
     intake: Arc<Intake>,
     health: Condition,
+    sized: SizedLookups,
+}
+
+/// The cloud's answer about a node, without the instance, which the inventory has.
+enum Answer {
+    Found(ProviderId),
+    Other(LookupResult),
+}
+
+/// The result of a refresh.
+#[derive(Default)]
+struct Compared {
+    nodes: usize,
+    differing: usize,
+    /// How many nodes have no answer, and the first error.
+    unanswered: usize,
+    error: Option<CloudError>,
 }
 
 impl Pass for Refresh {
     async fn pass(&mut self) -> Next {
+        census::take(&self.handles);
         match self.refresh().await {
             Ok(line) => {
                 self.health.pass(line);
                 Next::Period
             }
-            Err(error) => {
-                self.health.fail(format!("cannot list the fleet: {error}"));
-                Next::Failed(error.class())
+            Err((line, class)) => {
+                self.health.fail(line);
+                Next::Failed(class)
             }
         }
     }
@@ -45,49 +75,160 @@ impl Pass for Refresh {
 
 impl Refresh {
     pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, health: Condition) -> Self {
-        Self { handles: handles.clone(), intake, health }
+        let sized = SizedLookups::new(Arc::clone(&handles.cloud), MOST);
+        Self { handles: handles.clone(), intake, health, sized }
     }
 
-    /// Lists the fleet and queues the nodes that differ from it. Logs the result in one line.
-    async fn refresh(&self) -> Result<String, CloudError> {
-        if !self.has_settled_nodes() {
+    /// Looks up all nodes and queues those that differ. Logs the result in one line.
+    ///
+    /// # Errors
+    ///
+    /// Why no node was answered. A node without an answer concerns no other one.
+    async fn refresh(&self) -> Result<String, (String, RetryClass)> {
+        let nodes = self.own_nodes();
+        if nodes.iter().all(|node| node.is_uninitialised()) {
             self.prune();
-            return Ok("no initialised node, so the fleet was not listed".to_owned());
-        }
-        if !instances::traits(&*self.handles.cloud).lists {
-            self.prune();
-            return Ok(self.queue_all_lookups());
+            return Ok("no initialised node, so none was looked up".to_owned());
         }
         let started = Instant::now();
-        let time = self.handles.settings.borrow().cloud_call_timeout;
-        let listed =
-            instances::list(&*self.handles.cloud, Detail::Everything, Call::routine(time)).await;
-        let result = listed.map(|fleet| (fleet.instances.len(), self.compare(fleet, started)));
+        let answers = self.look_up(&nodes).await;
+        let compared = self.compare(&nodes, answers);
+        self.prune();
         let took = started.elapsed();
-        let counted = result.as_ref().map(|(_, (_, differing))| *differing);
-        self.handles.metrics.refreshed(took, counted.map_err(|error| error.kind));
-        match result {
-            Ok((instances, (nodes, differing))) => {
-                tracing::info!(instances, differing, "Update {nodes} nodes status took {took:?}.");
-                Ok(format!("{instances} instances listed, {differing} of {nodes} nodes differ"))
+        let Compared { nodes, differing, unanswered, error } = compared;
+        if let Some(error) = error.as_ref().filter(|_| unanswered == nodes) {
+            self.handles.metrics.refreshed(took, Err(error.kind));
+            tracing::warn!(%error, "cannot look up the nodes; initialised nodes are not updated until a lookup succeeds");
+            return Err((format!("cannot look up the nodes: {error}"), error.class()));
+        }
+        self.handles.inventory.refreshed(started);
+        self.handles.metrics.refreshed(took, Ok(differing));
+        tracing::info!(differing, unanswered, "Update {nodes} nodes status took {took:?}.");
+        let line = format!("{nodes} nodes looked up, {differing} differ");
+        Ok(match error {
+            Some(error) => format!("{line}; {unanswered} not answered, the first: {error}"),
+            None => line,
+        })
+    }
+
+    /// All nodes that may be this provider's, initialised or not.
+    fn own_nodes(&self) -> Vec<Arc<Node>> {
+        let ours =
+            |node: &Arc<Node>| self.intake.claim(node).is_some_and(|claim| claim != Claim::Foreign);
+        self.handles.store.list().into_iter().filter(ours).collect()
+    }
+
+    /// Looks up all of these nodes, in as few calls as the cloud answers in time. What is found
+    /// goes into the inventory.
+    async fn look_up(&self, nodes: &[Arc<Node>]) -> Vec<Answer> {
+        let mut answers: Vec<Option<Answer>> = nodes.iter().map(|_| None).collect();
+        let mut open: Vec<usize> = (0..nodes.len()).rev().collect();
+        let mut late = CloudError::new(ErrorKind::Timeout, "the cloud answers too slowly");
+        let mut silent_calls = 0;
+        while !open.is_empty() && silent_calls < MANY_UNANSWERED {
+            let part = open.split_off(open.len().saturating_sub(self.sized.size()));
+            let asked: Vec<_> = part.iter().filter_map(|at| nodes.get(*at).cloned()).collect();
+            let limit = self.handles.settings.borrow().cloud_call_timeout;
+            let (call, started) = (Call::routine(limit), Instant::now());
+            let mut found: Vec<Instance> = Vec::new();
+            let mut is_silent = true;
+            let take = |place: usize, answer: LookupResult| {
+                self.handles.metrics.answered(&answer);
+                is_silent &= answer.is_err();
+                let slot = part.get(place).and_then(|at| answers.get_mut(*at));
+                let answer = match answer {
+                    Ok(Lookup::Found(instance)) => {
+                        let id = instance.provider_id.clone();
+                        found.push(*instance);
+                        Answer::Found(id)
+                    }
+                    other => Answer::Other(other),
+                };
+                if let Some(slot) = slot {
+                    *slot = Some(answer);
+                }
+            };
+            let again = self.sized.ask(&asked, Detail::Everything, call, take).await;
+            self.handles.inventory.update(found, started);
+            silent_calls = if is_silent { silent_calls + 1 } else { 0 };
+            for (place, answer) in again.into_iter().rev() {
+                open.extend(part.get(place));
+                late = answer.err().unwrap_or(late);
             }
-            Err(error) => {
-                tracing::warn!(%error, "cannot list the fleet; initialised nodes are not updated until a list succeeds");
-                Err(error)
+        }
+        let unasked = || Answer::Other(Err(late.clone()));
+        answers.into_iter().map(|answer| answer.unwrap_or_else(unasked)).collect()
+    }
+
+    /// Queues the nodes that differ from the cloud's answers; none if there is no answer at all.
+    fn compare(&self, nodes: &[Arc<Node>], answers: Vec<Answer>) -> Compared {
+        let error = |answer: &Answer| match answer {
+            Answer::Other(Err(error)) => Some(error.clone()),
+            _ => None,
+        };
+        let mut compared = Compared {
+            nodes: nodes.len(),
+            differing: 0,
+            unanswered: answers.iter().filter(|answer| error(answer).is_some()).count(),
+            error: answers.iter().find_map(error),
+        };
+        if compared.unanswered == nodes.len() {
+            return compared;
+        }
+        let pairs = nodes.iter().zip(answers);
+        // All of them are compared before the first is written.
+        let differing: Vec<_> =
+            pairs.filter_map(|(node, answer)| Some((node, self.differs(node, answer)?))).collect();
+        for (node, priority) in differing {
+            compared.differing += usize::from(!node.is_uninitialised());
+            self.handles.queue.add(Arc::clone(&node.name), priority);
+        }
+        compared
+    }
+
+    /// Whether the node differs from the cloud's answer, and how soon it is synced then.
+    fn differs(&self, node: &Arc<Node>, answer: Answer) -> Option<Priority> {
+        let is_new = node.is_uninitialised();
+        let instance = match answer {
+            Answer::Found(id) => self.handles.inventory.found(&id)?,
+            // A node that waits to be initialised is retried by itself.
+            Answer::Other(_) if is_new => return None,
+            Answer::Other(Err(error)) => {
+                self.unanswered(node, &error);
+                return None;
             }
+            Answer::Other(answer) => {
+                self.handles.ledger.remember(Arc::clone(node), answer);
+                return Some(Priority::Routine);
+            }
+        };
+        let plan = follow(node, &instance, self.intake.policy());
+        if !is_new {
+            brake::note(&self.handles.guard, node, &plan);
+        }
+        if plan.steps.is_empty() && !matches!(plan.outcome, Outcome::Unconfirmed(_)) {
+            if !is_new {
+                self.handles.ledger.set_state(&node.name, State::Initialised);
+                self.handles.reports.notes(node, &plan);
+                self.handles.plans.clear("Node", &node.name);
+            }
+            return None;
+        }
+        let answer = Lookup::Found(Box::new(Instance::clone(&instance)));
+        self.handles.ledger.remember(Arc::clone(node), Ok(answer));
+        Some(if is_new { Priority::Urgent } else { Priority::Routine })
+    }
+
+    /// An initialised node without an answer: it is looked up again, unless that cannot help.
+    fn unanswered(&self, node: &Node, error: &CloudError) {
+        self.handles.ledger.set_state(&node.name, State::Unknown);
+        if error.class() != RetryClass::Permanent {
+            self.handles.ledger.require_lookup(&node.name);
+            self.handles.queue.retry_as(Arc::clone(&node.name), error.class());
         }
     }
 
-    /// Whether there is a node to compare with a list: initialised, and not another provider's.
-    fn has_settled_nodes(&self) -> bool {
-        let settled = |node: &Arc<Node>| {
-            !node.is_uninitialised() && self.intake.claim(node) != Some(Claim::Foreign)
-        };
-        self.handles.store.list().iter().any(settled)
-    }
-
-    /// Drops the instances of deleted nodes from the inventory. A list does this as well, but
-    /// there is none now.
+    /// Drops the instances of deleted nodes from the inventory.
     fn prune(&self) {
         let (cloud, nodes) = (&*self.handles.cloud, self.handles.store.list());
         let ids: HashSet<_> =
@@ -97,102 +238,5 @@ impl Refresh {
             let mut known = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
             names.contains(&*instance.name) || known.any(|id| ids.contains(id.as_str()))
         });
-    }
-
-    /// Stores the list and queues the nodes that differ from it. Returns the number of nodes,
-    /// and how many of them differ.
-    fn compare(&self, fleet: Fleet, started: Instant) -> (usize, usize) {
-        let changes = self.handles.inventory.apply(fleet, started);
-        let listed = ListedChanges::of(&changes);
-        let nodes = self.handles.store.list();
-        let differing = nodes.iter().filter(|node| self.differs(node, &listed)).count();
-        (nodes.len(), differing)
-    }
-
-    /// Queues a lookup of each node, for providers that cannot list. Logs this in one line.
-    fn queue_all_lookups(&self) -> String {
-        let mut count = 0;
-        for node in self.handles.store.list().iter().filter(|node| !node.is_uninitialised()) {
-            if self.intake.is_ours(node) == Some(true) {
-                self.queue_lookup(node);
-                count += 1;
-            }
-        }
-        tracing::info!("the provider cannot list instances: looking up {count} nodes");
-        format!("{count} nodes are looked up, because the provider cannot list")
-    }
-
-    /// Queues the node for a lookup in the cloud.
-    fn queue_lookup(&self, node: &Node) {
-        self.handles.ledger.require_lookup(&node.name);
-        self.handles.queue.add(Arc::clone(&node.name), Priority::Routine);
-    }
-
-    /// Queues the node if it needs work; returns whether it does.
-    fn differs(&self, node: &Arc<Node>, listed: &ListedChanges) -> bool {
-        let id = instances::canonical_id(&*self.handles.cloud, node);
-        if node.is_uninitialised() {
-            // It is already queued, but may be waiting for something that the list has just
-            // shown.
-            if listed.affect(&node.name, id.as_deref()) {
-                self.handles.queue.add(Arc::clone(&node.name), Priority::Urgent);
-            }
-            return false;
-        }
-        if self.intake.is_ours(node) != Some(true) {
-            return false;
-        }
-        let known = id.as_deref().map(|id| self.handles.inventory.get(id));
-        let Some(Ok(Some(instance))) = known else {
-            // Missing from the list, or ambiguous in it: neither is proof, so look it up.
-            self.queue_lookup(node);
-            return true;
-        };
-        let is_new = listed.contains(&instance.provider_id);
-        let plan = follow(node, &instance, self.intake.policy());
-        if plan.steps.is_empty() {
-            self.handles.ledger.set_state(&node.name, State::Initialised);
-            self.handles.reports.notes(node, &plan);
-            self.handles.plans.clear("Node", &node.name);
-            return false;
-        }
-        if is_new {
-            // A list alone never removes anything from a node.
-            self.handles.ledger.require_lookup(&node.name);
-        }
-        self.handles.queue.add(Arc::clone(&node.name), Priority::Routine);
-        true
-    }
-}
-
-/// The instances that are new or changed in the last list.
-#[derive(Default)]
-struct ListedChanges {
-    ids: HashSet<ProviderId>,
-    names: HashSet<String>,
-}
-
-impl ListedChanges {
-    fn of(changes: &Changes) -> Self {
-        let mut listed = Self::default();
-        for instance in changes.new.iter().chain(&changes.changed) {
-            listed.ids.insert(instance.provider_id.clone());
-            listed.ids.extend(instance.other_ids.iter().cloned());
-            listed.names.insert(instance.name.clone());
-        }
-        listed
-    }
-
-    fn contains(&self, id: &ProviderId) -> bool {
-        self.ids.contains(id)
-    }
-
-    /// Whether one of them is the instance of this node, as far as a list can show: by
-    /// provider ID, or by name while the node has none.
-    fn affect(&self, node: &str, id: Option<&str>) -> bool {
-        match id {
-            Some(id) => ProviderId::parse(id).is_ok_and(|id| self.ids.contains(&id)),
-            None => self.names.contains(node),
-        }
     }
 }

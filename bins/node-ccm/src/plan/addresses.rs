@@ -1,7 +1,7 @@
 //! The addresses of a node.
 
 use ccm_cloud::{AddressKind, Instance, NodeAddress};
-use ccm_objects::{Address, Node};
+use ccm_objects::{Address, Node, parse_ip};
 
 use super::{
     PROVIDED_NODE_IP,
@@ -29,7 +29,7 @@ pub fn invalid(instance: &Instance) -> impl Iterator<Item = &NodeAddress> {
 
 fn is_valid(entry: &NodeAddress) -> bool {
     let is_ip = matches!(entry.kind, AddressKind::InternalIp | AddressKind::ExternalIp);
-    !is_ip || node_ip::parse_ip(&entry.address).is_some()
+    !is_ip || parse_ip(&entry.address).is_some()
 }
 
 /// The cloud's list and, if it has no host name, kubelet's own at its end. If kubelet set
@@ -50,6 +50,44 @@ fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
         list.extend(node.addresses.iter().find(|entry| &*entry.kind == hostname).cloned());
     }
     list
+}
+
+/// Whether a node without provider ID is this instance, and not only one of the same name: they
+/// have an IP address in common, or the node's system UUID is the instance's own part of its ID.
+pub fn confirm(node: &Node, instance: &Instance) -> bool {
+    let of_cloud = |ip| instance.addresses.iter().any(|one| parse_ip(&one.address) == Some(ip));
+    let id = instance.provider_id.as_str().rsplit(['/', ':']).next();
+    let is_id = |uuid: &str| id.is_some_and(|id| id.eq_ignore_ascii_case(uuid));
+    node.addresses.iter().filter_map(Address::ip).any(of_cloud)
+        || node.system_uuid.as_deref().is_some_and(is_id)
+}
+
+/// Why a node has no address.
+pub fn missing(instance: &Instance) -> String {
+    let invalid = invalid(instance).map(|one| format!("{:?}", one.address));
+    let invalid = invalid.collect::<Vec<_>>().join(", ");
+    let what = "neither the cloud nor the kubelet knows an IP address of the node";
+    if invalid.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}; the cloud returns {invalid}")
+    }
+}
+
+/// Whether one of them is an IP address.
+pub fn have_ip(list: &[Address]) -> bool {
+    list.iter().any(|entry| entry.ip().is_some())
+}
+
+/// The families of internal IPs that only the old list has.
+pub fn lost_families(old: &[Address], new: &[Address]) -> Vec<&'static str> {
+    let internal = |list: &[Address], v6: bool| {
+        let mut internal = list.iter().filter(|entry| &*entry.kind == "InternalIP");
+        internal.any(|entry| entry.ip().is_some_and(|ip| ip.is_ipv6() == v6))
+    };
+    let families = [(false, "IPv4"), (true, "IPv6")].into_iter();
+    let lost = families.filter(|(v6, _)| internal(old, *v6) && !internal(new, *v6));
+    lost.map(|(_, name)| name).collect()
 }
 
 /// The first internal IP of a list: the one that pods and probes use for the node.

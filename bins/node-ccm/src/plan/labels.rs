@@ -12,23 +12,47 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cloud::Instance;
-use ccm_objects::Node;
+use ccm_objects::{Node, label_rules};
 
-use super::{Note, Policy, label_rules};
+use serde::Serialize;
+
+use super::{
+    Field, Note, Policy,
+    field::{INSTANCE_TYPE, REGION, ZONE},
+    is_protected,
+};
 
 /// The annotation that records the additional labels that node-ccm has set: their keys,
 /// sorted, separated by commas. node-ccm updates and removes only these.
 pub const OWNED_LABELS: &str = "quartet.dev/owned-labels";
 
-/// Beta and GA key of the label.
-pub const INSTANCE_TYPE: (&str, &str) =
-    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type");
-/// See [`INSTANCE_TYPE`].
-pub const ZONE: (&str, &str) =
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
-/// See [`INSTANCE_TYPE`].
-pub const REGION: (&str, &str) =
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
+/// The annotation with the [`LabelPolicy`] of one node.
+pub const LABEL_POLICY: &str = "quartet.dev/node-label-policy";
+
+/// When the labels of a node follow its instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LabelPolicy {
+    /// Always.
+    #[default]
+    Follow,
+    /// When it is initialised, and never again.
+    Once,
+    /// Never.
+    Off,
+}
+
+impl LabelPolicy {
+    /// The values in settings and annotations.
+    pub const WORDS: &[(&str, Self)] =
+        &[("follow", Self::Follow), ("once", Self::Once), ("off", Self::Off)];
+
+    /// That of the node, if it has one of its own. The error is a text that is none.
+    fn of(self, node: &Node) -> Result<Self, &str> {
+        let Some(own) = node.annotation(LABEL_POLICY) else { return Ok(self) };
+        Self::WORDS.iter().find(|(word, _)| *word == own).map(|(_, policy)| *policy).ok_or(own)
+    }
+}
 
 /// The additional labels that node-ccm has set on the node, as recorded.
 pub fn owned(node: &Node) -> BTreeSet<String> {
@@ -56,6 +80,13 @@ pub struct LabelChanges {
 /// Compares the node's labels with those of the instance.
 pub fn changes(node: &Node, instance: &Instance, policy: Policy) -> LabelChanges {
     let mut changes = LabelChanges::default();
+    let labels = policy.labels.of(node).unwrap_or_else(|text| {
+        changes.notes.push(Note::InvalidLabelPolicy(text.to_owned()));
+        policy.labels
+    });
+    if labels == LabelPolicy::Off || (labels == LabelPolicy::Once && !node.is_uninitialised()) {
+        return changes;
+    }
     for (keys, value) in [
         (INSTANCE_TYPE, &instance.instance_type),
         (ZONE, &instance.zone),
@@ -72,6 +103,11 @@ impl LabelChanges {
         if let Err(problem) = label_rules::check_value(value) {
             self.notes.push(Note::invalid_label(ga, value, problem));
         } else if !value.is_empty() {
+            let before = node.labels.get(ga).or_else(|| node.labels.get(beta));
+            if let Some(from) = before.filter(|from| ***from != *value && is_protected(node)) {
+                let (field, from) = (Field::named(ga), from.to_string());
+                self.notes.push(Note::Changes { field, from, to: Some(value.to_owned()) });
+            }
             self.set(node, beta, value);
             self.set(node, ga, value);
             return;

@@ -1,9 +1,9 @@
 //! The annotation `alpha.kubernetes.io/provided-node-ip`: the addresses passed to kubelet with
 //! `--node-ip`.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use ccm_objects::Address;
+use ccm_objects::{Address, parse_ip};
 
 use super::text::list;
 
@@ -56,8 +56,7 @@ pub fn parse(text: &str) -> Result<Vec<IpAddr>, NodeIpError> {
 pub fn select(addresses: &[Address], wanted: &[IpAddr]) -> Result<Vec<Address>, NodeIpError> {
     let mut chosen: Vec<Address> = Vec::new();
     for ip in wanted {
-        let mut matching =
-            addresses.iter().filter(|entry| parse_ip(&entry.address) == Some(*ip)).peekable();
+        let mut matching = addresses.iter().filter(|entry| entry.ip() == Some(*ip)).peekable();
         if matching.peek().is_none() {
             return Err(NodeIpError::UnknownToCloud { wanted: *ip, known: addresses.to_vec() });
         }
@@ -70,26 +69,6 @@ pub fn select(addresses: &[Address], wanted: &[IpAddr]) -> Result<Vec<Address>, 
         .collect();
     chosen.extend(rest);
     Ok(chosen)
-}
-
-/// An IP address; an IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is IPv4.
-pub(super) fn parse_ip(text: &str) -> Option<IpAddr> {
-    let ip = text.parse::<IpAddr>().ok().or_else(|| parse_padded_ipv4(text).map(IpAddr::V4))?;
-    Some(ip.to_canonical())
-}
-
-/// Four decimal octets with leading zeros allowed.
-fn parse_padded_ipv4(text: &str) -> Option<Ipv4Addr> {
-    let octets: Vec<u8> = text
-        .split('.')
-        .map(|octet| {
-            let digits = !octet.is_empty() && octet.bytes().all(|byte| byte.is_ascii_digit());
-            digits
-                .then(|| octet.trim_start_matches('0'))
-                .and_then(|rest| if rest.is_empty() { Some(0) } else { rest.parse().ok() })
-        })
-        .collect::<Option<_>>()?;
-    <[u8; 4]>::try_from(octets).ok().map(Ipv4Addr::from)
 }
 
 #[cfg(test)]

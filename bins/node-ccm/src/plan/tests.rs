@@ -5,7 +5,7 @@ mod properties;
 use std::time::Duration;
 
 use ccm_cloud::{AddressKind, CloudError, NodeAddress, ProofMethod, ProviderId};
-use ccm_objects::Condition;
+use ccm_objects::{Condition, Labels};
 use insta::assert_snapshot;
 
 use super::*;
@@ -156,28 +156,45 @@ fn an_ip_that_is_none_is_left_out_and_reported() {
     note: Discarding ExternalIP "gateway" from the cloud: it is not an IP address
     "#);
     bad.addresses.retain(|entry| entry.address.parse::<std::net::IpAddr>().is_err());
-    // With no other address the node keeps its own.
-    assert_snapshot!(plan_for(&tainted(), bad), @r#"
-    initialised
-    1. node: set the provider ID of the instance; remove the uninitialized taint
-       providerID: fake://12345
-       taint node.cloudprovider.kubernetes.io/uninitialized removed
-    note: Discarding InternalIP "999.1.1.1" from the cloud: it is not an IP address
-    note: Discarding ExternalIP "gateway" from the cloud: it is not an IP address
-    "#);
+    // With no other address the node waits for one.
+    assert_snapshot!(plan_for(&tainted(), bad), @r#"waits (no_address): neither the cloud nor the kubelet knows an IP address of the node; the cloud returns "999.1.1.1", "gateway""#);
 }
 
-/// Scenarios 11 and 34: missing addresses in the cloud do not block initialisation.
+/// Scenarios 11 and 34: missing addresses in the cloud do not block initialisation if the kubelet
+/// has set some (`--node-ip`), or if the operator says so.
 #[test]
 fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
     let mut instance = instance();
     instance.addresses.clear();
-    assert_snapshot!(plan_for(&tainted(), instance), @r"
+    let got = plan_for(&tainted(), instance.clone());
+    assert_eq!(
+        got.to_string(),
+        "waits (no_address): neither the cloud nor the kubelet knows an IP address of the node"
+    );
+    let lenient = Policy { without_address: true, ..Policy::default() };
+    assert_snapshot!(plan(&tainted(), Claim::Unclaimed, &found(instance.clone()), lenient), @r"
     initialised
     1. node: set the provider ID of the instance; remove the uninitialized taint
        providerID: fake://12345
        taint node.cloudprovider.kubernetes.io/uninitialized removed
     ");
+    let mut node = tainted();
+    node.addresses.push(Address::new("InternalIP", "10.0.0.1"));
+    assert_eq!(plan_for(&node, instance).outcome, Outcome::Initialised);
+}
+
+/// M4: the ID would be for good.
+#[test]
+fn a_node_without_taint_and_id_is_not_taken_by_its_name_alone() {
+    let node = Node { taints: Vec::new(), ..tainted() };
+    let got = plan_for(&node, full_instance());
+    assert_eq!(got.to_string(), "only its name says that fake://12345 is its instance: skipped");
+    let by_address =
+        Node { addresses: vec![Address::new("InternalIP", "010.0.0.1")], ..node.clone() };
+    let by_uuid = Node { system_uuid: Some("12345".into()), ..node.clone() };
+    let other = Node { system_uuid: Some("2345".into()), ..node };
+    let taken = |node| plan_for(node, full_instance()).outcome == Outcome::InSync;
+    assert_eq!([&by_address, &by_uuid, &other].map(taken), [true, true, false]);
 }
 
 /// Scenarios 10, 12 and 22, quirk 3: "no answer" and "no instance" are regular outcomes.
@@ -249,6 +266,7 @@ fn an_initialised_node_follows_its_instance() {
     2. node: update the labels from the instance
        label beta.kubernetes.io/instance-type=t1.huge
        label node.kubernetes.io/instance-type=t1.huge
+    note: the instance type of this Ready node changes from t1.micro to t1.huge
     ");
 }
 
@@ -326,6 +344,103 @@ fn a_changed_first_internal_ip_of_a_ready_node_is_reported_or_held() {
         (String::new(), true, 2),
         "a new node has nothing to lose"
     );
+}
+
+/// H1: a Ready node keeps its last InternalIP, whatever the policy.
+#[test]
+fn the_last_internal_ip_of_a_ready_node_stays() {
+    let node = settled(&instance());
+    let mut lost = instance();
+    lost.addresses.remove(0);
+    assert_snapshot!(plan_for(&node, lost.clone()), @r"
+    in sync
+    note: the cloud returns no InternalIP; this node is Ready and keeps its addresses, with 10.0.0.1
+    ");
+    let not_ready = Node { conditions: ready("Unknown"), ..node };
+    assert_eq!(plan_for(&not_ready, lost).steps.len(), 1);
+}
+
+/// H1: what the brake is asked about.
+#[test]
+fn changes_of_what_pods_depend_on_need_the_brake() {
+    let mut dual = full_instance();
+    dual.addresses.push(NodeAddress::new(AddressKind::InternalIp, "fd00::1"));
+    let node = settled(&dual);
+    let change = |change: &dyn Fn(&mut Instance)| {
+        let mut changed = dual.clone();
+        change(&mut changed);
+        changed
+    };
+    for (needed, changed) in [
+        (true, change(&|it| it.addresses[0].address = "10.0.0.2".to_owned())),
+        (true, change(&|it| drop(it.addresses.pop()))),
+        (true, change(&|it| it.zone = Some("b".to_owned()))),
+        (true, change(&|it| it.region = Some("b".to_owned()))),
+        (true, change(&|it| it.instance_type = Some("b".to_owned()))),
+        (false, change(&|it| it.addresses[1].address = "132.143.154.164".to_owned())),
+        (false, change(&|it| it.addresses[2].address = "fd00::2".to_owned())),
+        (false, change(&|it| it.zone = None)),
+        (false, change(&|it| drop(it.labels.insert("e.com/a".to_owned(), "b".to_owned())))),
+    ] {
+        let got = plan_for(&node, changed.clone());
+        assert_eq!(got.needs_brake(), needed, "{got}");
+        assert_eq!(got.steps.is_empty(), changed.zone.is_none(), "{got}");
+        let not_ready = Node { conditions: ready("False"), ..node.clone() };
+        assert!(!plan_for(&not_ready, changed.clone()).needs_brake(), "{got}");
+        let tainted = Node { taints: tainted().taints, ..node.clone() };
+        assert!(!plan_for(&tainted, changed).needs_brake(), "{got}");
+    }
+    // What it did not have before is no change.
+    let bare = Node { labels: Labels::default(), addresses: Vec::new(), ..node };
+    assert!(!plan_for(&bare, dual).needs_brake());
+}
+
+#[test]
+fn an_approval_goes_with_the_change_that_it_approves() {
+    let approved = annotated(settled(&full_instance()), APPROVED, "yes");
+    assert_eq!(plan_for(&approved, full_instance()).to_string(), "in sync", "it waits for one");
+    let mut moved = full_instance();
+    moved.addresses[0].address = "10.0.0.2".to_owned();
+    assert_snapshot!(plan_for(&approved, moved), @r"
+    in sync
+    1. addresses: InternalIP 10.0.0.2, ExternalIP 132.143.154.163, Hostname node0-own (the node has InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own)
+    2. node: the approval is used up
+       annotation quartet.dev/change-approved removed
+    note: the first InternalIP of this Ready node changes from 10.0.0.1 to 10.0.0.2
+    ");
+}
+
+/// M13: by setting, and by an annotation of the node.
+#[test]
+fn the_label_policy_says_when_labels_follow() {
+    use LabelPolicy::{Follow, Off, Once};
+    for (policy, own, new, old) in [
+        (Follow, None, 6, 2),
+        (Once, None, 6, 0),
+        (Off, None, 0, 0),
+        (Follow, Some("once"), 6, 0),
+        (Off, Some("follow"), 6, 2),
+        (Once, Some("never"), 6, 0),
+    ] {
+        let policy = Policy { labels: policy, ..Policy::default() };
+        let with = |node: Node| match own {
+            Some(own) => annotated(node, LABEL_POLICY, own),
+            None => node,
+        };
+        let labels = |node: &Node, instance| {
+            let got = plan(node, Claim::Unclaimed, &found(instance), policy);
+            let note = Note::InvalidLabelPolicy("never".to_owned());
+            assert_eq!(got.notes.contains(&note), own == Some("never"), "{got}");
+            let labels = |step: &Step| match step {
+                Step::ChangeNode(change) => change.labels.len(),
+                Step::SetAddresses { .. } => 0,
+            };
+            got.steps.iter().map(labels).sum::<usize>()
+        };
+        assert_eq!(labels(&with(tainted()), full_instance()), new, "{policy:?} {own:?}");
+        let moved = Instance { zone: Some("b".to_owned()), ..full_instance() };
+        assert_eq!(labels(&with(settled(&full_instance())), moved), old, "{policy:?} {own:?}");
+    }
 }
 
 #[test]

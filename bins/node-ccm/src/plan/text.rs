@@ -1,13 +1,17 @@
 //! Plans as text, for logs, dry runs and snapshots.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use ccm_objects::Address;
+use ccm_controller::brake::Hold;
+use ccm_objects::{Address, Node};
 
-use super::{NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait, WaitReason};
+use super::{
+    APPROVED, Field, LABEL_POLICY, NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait,
+    WaitReason,
+};
 
 /// Addresses on one line.
-pub(super) fn list(addresses: &[Address]) -> String {
+pub(crate) fn list(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
@@ -29,6 +33,9 @@ impl fmt::Display for Outcome {
         match self {
             Self::Foreign => f.write_str("foreign: skipped"),
             Self::NotOurs(why) => write!(f, "not ours: {why}"),
+            Self::Unconfirmed(id) => {
+                write!(f, "only its name says that {id} is its instance: skipped")
+            }
             Self::Waits(wait) => write!(f, "{wait}"),
             Self::Initialised => f.write_str("initialised"),
             Self::InSync => f.write_str("in sync"),
@@ -51,8 +58,91 @@ impl WaitReason {
             Self::Cloud(kind) => kind.reason(),
             Self::InstanceNotFound => "instance_not_found",
             Self::NodeIp => "node_ip",
+            Self::NoAddress => "no_address",
         }
     }
+}
+
+impl WaitReason {
+    /// The reason of its event, and what the node waits for.
+    pub(crate) fn event(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Cloud(_) => ("WaitingForCloud", "until the cloud answers"),
+            Self::InstanceNotFound => {
+                ("InstanceNotFound", "because the cloud has no instance for it")
+            }
+            Self::NodeIp => ("InvalidNodeIP", "until its annotation matches its instance"),
+            Self::NoAddress => {
+                ("NoNodeAddress", "until it has an address (--node-addresses-required)")
+            }
+        }
+    }
+}
+
+impl Outcome {
+    /// Its event for a node that is skipped, if it has one: most are another provider's.
+    pub(crate) fn event(&self, is_ready: bool) -> Option<(&'static str, String)> {
+        match self {
+            Self::Unconfirmed(id) => Some((
+                "InstanceUnconfirmed",
+                format!(
+                    "The cloud has {id} with the name of this node, but neither its system UUID nor an address of it: the node is not written. If {id} is its instance, set spec.providerID to it"
+                ),
+            )),
+            Self::InstanceGone if is_ready => {
+                let text = "The instance of this Ready node is gone, and another machine may have its name: the node is not written";
+                Some(("InstanceGone", text.to_owned()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Note {
+    /// Its topic, and whether it has an event of that reason.
+    pub(crate) fn event(&self) -> (&'static str, bool) {
+        match self {
+            Self::InvalidLabel { .. } => ("InvalidLabel", true),
+            Self::ReservedLabel { .. } => ("ReservedLabel", false),
+            Self::LabelKept { .. } => ("LabelKept", false),
+            Self::InvalidAddress(_) => ("InvalidAddress", true),
+            Self::NodeIpRefused(_) => ("InvalidNodeIP", true),
+            Self::InvalidLabelPolicy(_) => ("InvalidAnnotation", true),
+            Self::Changes { field: Field::InternalIp, .. } => ("NodeInternalIPChanged", true),
+            Self::Changes { field: Field::AddressFamily, .. } => ("NodeAddressFamilyLost", true),
+            Self::Changes { .. } => ("NodeTopologyChanged", true),
+            Self::InternalIpHeld { .. } => ("NodeInternalIPHeld", true),
+        }
+    }
+}
+
+/// What a plan would change, and why the brake holds it.
+pub(crate) fn held(plan: &Plan, hold: Hold) -> String {
+    let changes: Vec<_> = plan.changes().map(|(_, note)| note.to_string()).collect();
+    let changes = changes.join("; ");
+    format!(
+        "{changes}; held: {hold}, because too many Ready nodes would change; approve with the annotation {APPROVED}=yes"
+    )
+}
+
+/// What two writers do to a field of the node, and when node-ccm writes it again.
+pub(crate) fn contested(
+    node: &Node,
+    plan: &Plan,
+    field: &str,
+    times: u32,
+    wait: Duration,
+) -> String {
+    let own = plan.fields().into_iter().find(|(name, _)| name == field);
+    let own = own.map(|(_, value)| value).unwrap_or_default();
+    let present = match node.labels.get(field) {
+        Some(value) => value.to_string(),
+        None => list(&node.addresses),
+    };
+    let wait = wait.as_secs();
+    format!(
+        "Another writer sets {field} to {present:?}, and node-ccm to {own:?}, {times} times in a row; node-ccm writes it again in {wait} s"
+    )
 }
 
 impl fmt::Display for Step {
@@ -143,22 +233,24 @@ impl fmt::Display for Note {
                 write!(f, "Discarding {kind} {address:?} from the cloud: it is not an IP address")
             }
             Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
-            Self::InternalIpChanged { from, to } => {
-                write!(
-                    f,
-                    "the first InternalIP of this Ready node changes from {from} to {}",
-                    named(to.as_deref())
-                )
+            Self::InvalidLabelPolicy(text) => {
+                write!(f, "annotation {LABEL_POLICY}: {text:?} is not follow, once or off")
             }
-            Self::InternalIpHeld { from, to } => write!(
+            Self::Changes { field: Field::AddressFamily, from, .. } => {
+                write!(f, "this Ready node loses its {from} InternalIPs")
+            }
+            Self::Changes { field, from, to } => {
+                let (what, to) = (field.words(), to.as_deref().unwrap_or("none"));
+                write!(f, "the {what} of this Ready node changes from {from} to {to}")
+            }
+            Self::InternalIpHeld { from, to: None } => write!(
                 f,
-                "the cloud returns {} as the first InternalIP; this node is Ready and keeps {from} (--node-internal-ip-change=hold)",
-                named(to.as_deref())
+                "the cloud returns no InternalIP; this node is Ready and keeps its addresses, with {from}"
+            ),
+            Self::InternalIpHeld { from, to: Some(to) } => write!(
+                f,
+                "the cloud returns {to} as the first InternalIP; this node is Ready and keeps {from} (--node-internal-ip-change=hold)"
             ),
         }
     }
-}
-
-fn named(address: Option<&str>) -> &str {
-    address.unwrap_or("none")
 }

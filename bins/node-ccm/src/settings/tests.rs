@@ -1,17 +1,12 @@
 //! The numbers are those of the scenarios in docs/parity.md.
 
-use ccm_runtime::program::load;
-use ccm_settings::Invocation;
+use ccm_tests::in_process::loaded;
 
 use super::*;
 use crate::NodeCcm;
 
 fn read(arguments: &[&str]) -> Result<NodeSettings, String> {
-    let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
-    invocation.arguments.extend(arguments.iter().map(Into::into));
-    load::<NodeCcm>(&invocation)
-        .map(|loaded| NodeSettings::clone(&loaded.own))
-        .map_err(|error| error.to_string())
+    ccm_tests::in_process::settings::<NodeCcm>(arguments)
 }
 
 #[test]
@@ -24,6 +19,10 @@ fn defaults_are_the_documented_ones() {
         node_status_update_frequency: Duration::from_mins(5),
         cloud_call_timeout: Duration::from_secs(30),
         node_internal_ip_change: InternalIpChange::Apply,
+        node_change_budget: Limit::Percent(10),
+        node_change_budget_window: Duration::from_hours(1),
+        node_label_policy: LabelPolicy::Follow,
+        node_addresses_required: true,
     };
     assert_eq!(settings, expect);
 }
@@ -72,6 +71,12 @@ fn durations_and_the_policy_are_validated() {
         ("--node-correction-qps=many", Some("node-correction-qps=many")),
         ("--node-internal-ip-change=hold", None),
         ("--node-internal-ip-change=maybe", Some("must be apply or hold")),
+        ("--node-change-budget=0", None),
+        ("--node-change-budget=101%", Some("must be a number of nodes or a percentage")),
+        ("--node-change-budget-window=59s", Some("must be at least 1m")),
+        ("--node-label-policy=once", None),
+        ("--node-label-policy=on", Some("must be follow or once or off")),
+        ("--node-addresses-required=false", None),
     ] {
         let got = read(&[argument]).err().unwrap_or_default();
         match expect {
@@ -85,11 +90,10 @@ fn durations_and_the_policy_are_validated() {
 fn a_shorter_interval_of_an_old_manifest_counts_as_10s() {
     for (given, used) in [("0s", 10_000), ("9.9s", 10_000), ("10s", 10_000), ("10.1s", 10_100)] {
         let argument = format!("--node-status-update-frequency={given}");
-        let invocation = Invocation::with_arguments(["--cloud-provider=sim", &argument]);
-        let loaded = load::<NodeCcm>(&invocation).unwrap();
+        let loaded = loaded::<NodeCcm>(&[&argument]).unwrap();
         assert_eq!(loaded.own.node_status_update_frequency.as_millis(), used, "{given}");
         let warning = format!(
-            "{argument} (flag): each interval lists the whole fleet, so the shortest one is used, 10s"
+            "{argument} (flag): all nodes are looked up in each interval, so the shortest one is used, 10s"
         );
         let expect = if given.starts_with("10") { Vec::new() } else { vec![warning] };
         assert_eq!(loaded.warnings, expect);

@@ -7,6 +7,7 @@ use ccm_runtime::programs::NODE_CCM;
 use ccm_tests::suite::{self, Story, Suite, Work};
 
 mod bad_input;
+mod brake;
 mod cloud_faults;
 mod initialise;
 mod keep_true;
@@ -37,6 +38,10 @@ fn main() -> anyhow::Result<ExitCode> {
                 initialise::an_illegal_label_is_dropped_with_an_event,
                 initialise::a_refused_node_ip_is_reported_until_it_is_corrected,
                 keep_true::a_manually_edited_label_is_restored,
+                keep_true::two_owners_of_a_label_do_not_write_as_fast_as_they_can,
+                brake::another_address_for_all_ready_nodes_is_held_until_approved,
+                brake::six_of_fifty_are_held_and_four_are_written,
+                brake::the_sixth_within_the_hour_is_held_by_the_next_leader_as_well,
                 cloud_faults::a_throttling_cloud_is_retried_after_its_pause,
                 cloud_faults::cloud_errors_are_reported_and_retried,
                 cloud_faults::a_hanging_cloud_does_not_block_other_nodes,

@@ -22,8 +22,9 @@ use crate::{
 
 /// The queue's name in its metrics.
 pub(crate) const QUEUE: &str = "route-conditions";
-/// How many conditions are written at once.
-const WRITERS: usize = 64;
+/// How many conditions are written at once. A write in flight takes some 50 KB, with the answer and
+/// what is read from it; more at once are not faster.
+const WRITERS: usize = 16;
 
 /// The nodes whose condition may have to be written.
 pub(crate) fn queue(metrics: &QueueMetrics) -> WorkQueue<Name> {
@@ -57,19 +58,18 @@ impl Handles {
 
     /// The nodes whose condition is to be written. An observer does not say that a route is missing
     /// which it would make.
-    pub(crate) fn due_conditions(&self) -> Vec<(Name, Wanted)> {
+    pub(crate) fn due_conditions(&self) -> impl Iterator<Item = (Name, Wanted)> {
         let names = self.state.lock().names();
         let is_observing = self.plans.is_observing();
-        let due = names.into_iter().filter_map(|name| {
+        names.into_iter().filter_map(move |name| {
             let wanted = self.condition(&*self.observer.store.get(&name)?)?;
             let is_shown = !is_observing || !self.state.lock().is_pending(&name);
             is_shown.then_some((name, wanted))
-        });
-        due.collect()
+        })
     }
 
     /// Queues nodes whose condition is to be written.
-    pub(crate) fn queue_conditions(&self, due: Vec<(Name, Wanted)>) {
+    pub(crate) fn queue_conditions(&self, due: impl Iterator<Item = (Name, Wanted)>) {
         for (name, _) in due {
             self.conditions.add(name, Priority::Routine);
         }

@@ -37,17 +37,17 @@ impl Published {
     }
 
     /// Publishes the conditions that are to be written.
-    pub(crate) fn conditions(&mut self, plans: &Plans, due: &[(Name, Wanted)]) {
-        let step = |(name, wanted): &(Name, Wanted)| {
+    pub(crate) fn conditions(&mut self, plans: &Plans, due: impl Iterator<Item = (Name, Wanted)>) {
+        let step = |(name, wanted): (Name, Wanted)| {
             let step = Step {
                 step: "condition",
                 changes: vec![format!("{NETWORK_UNAVAILABLE}={}", wanted.status)],
-                reason: wanted.message.clone(),
+                reason: wanted.message,
                 held: None,
             };
             (name.to_string(), step)
         };
-        publish(plans, CONDITION, &mut self.conditions, due.iter().map(step));
+        publish(plans, CONDITION, &mut self.conditions, due.map(step));
     }
 }
 

@@ -54,12 +54,12 @@ impl fmt::Display for Problem {
             Self::Unreadable { text } => {
                 write!(
                     f,
-                    "pod CIDR {text:?} is no network: delete the node, so that it registers anew"
+                    "pod CIDR {text:?} is no network: delete the node, so that it registers again"
                 )
             }
             Self::Outside { cidr, clusters } => write!(
                 f,
-                "pod CIDR {cidr} is not in --cluster-cidr {}: add its network, or delete the node, so that it registers anew",
+                "pod CIDR {cidr} is not in --cluster-cidr {}: add its network, or delete the node, so that it registers again",
                 join(clusters)
             ),
             Self::Size { cidr, mask } => write!(
@@ -68,11 +68,11 @@ impl fmt::Display for Problem {
             ),
             Self::Services { cidr, services } => write!(
                 f,
-                "pod CIDR {cidr} overlaps --service-cluster-ip-range {services}: correct the flag, or delete the node, so that it registers anew"
+                "pod CIDR {cidr} overlaps --service-cluster-ip-range {services}: correct the flag, or delete the node, so that it registers again"
             ),
             Self::Shared { cidr, other, others } => write!(
                 f,
-                "pod CIDR {cidr} overlaps {others} of node {other}: delete one of the nodes, so that it registers anew"
+                "pod CIDR {cidr} overlaps {others} of node {other}: delete one of the nodes, so that it registers again"
             ),
         }
     }

@@ -27,7 +27,7 @@ impl fmt::Display for Rival {
             write!(f, " (kept for it: {})", join(reserved))?;
         }
         f.write_str(
-            ": no further node gets podCIDRs until this program is started anew; \
+            ": no further node gets podCIDRs until this program is restarted; \
              set --allocate-node-cidrs in one program only",
         )
     }

@@ -1,15 +1,11 @@
-use ccm_runtime::program::{Need, Program, load};
-use ccm_settings::Invocation;
+use ccm_runtime::program::{Need, Program};
+use ccm_tests::in_process::loaded;
 
 use super::*;
 use crate::RouteCcm;
 
 fn read(arguments: &[&str]) -> Result<RouteSettings, String> {
-    let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
-    invocation.arguments.extend(arguments.iter().map(Into::into));
-    load::<RouteCcm>(&invocation)
-        .map(|loaded| RouteSettings::clone(&loaded.own))
-        .map_err(|error| error.to_string())
+    ccm_tests::in_process::settings::<RouteCcm>(arguments)
 }
 
 #[test]
@@ -115,11 +111,7 @@ fn what_the_program_needs_follows_from_the_switches() {
 
 #[test]
 fn a_switch_that_controllers_overrules_is_named() {
-    let warnings = |arguments: &[&str]| {
-        let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
-        invocation.arguments.extend(arguments.iter().map(Into::into));
-        load::<RouteCcm>(&invocation).expect("valid").warnings
-    };
+    let warnings = |arguments: &[&str]| loaded::<RouteCcm>(arguments).expect("valid").warnings;
     let off = "--controllers=*,-route,-nodeipam";
     assert_eq!(warnings(&[off]), [""; 0]);
     let found = warnings(&[off, "--allocate-node-cidrs", "--configure-cloud-routes=true"]);

@@ -2,14 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
 use ccm_cloud::RouteTarget;
 use ccm_sim::cloud::routes::RouteWriteKind;
 use ipnet::IpNet;
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::{
@@ -55,22 +53,8 @@ pub(crate) enum Rule {
     Quiet,
 }
 
-/// The broken rules, and how. Clones share them.
-#[derive(Clone, Default)]
-pub(crate) struct Broken(Arc<Mutex<Vec<(Rule, String)>>>);
-
-impl Broken {
-    pub(crate) fn add(&self, rule: Rule, how: String) {
-        let mut all = self.0.lock();
-        if !all.iter().any(|(_, known)| *known == how) {
-            all.push((rule, how));
-        }
-    }
-
-    pub(crate) fn take(&self) -> Vec<(Rule, String)> {
-        std::mem::take(&mut self.0.lock())
-    }
-}
+/// The broken rules of a history.
+pub(crate) type Broken = ccm_tests::variants::Broken<Rule>;
 
 pub(crate) struct Rules {
     /// Destinations that have no route any more, by the program, without a mark; since when.

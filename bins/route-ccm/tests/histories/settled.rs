@@ -120,7 +120,7 @@ fn miscounted(world: &World) -> Option<String> {
         let shown = world.metric(&format!("ccm_route_routes{{kind=\"{kind}\"}}"));
         let least = all.iter().filter(|one| is(one, inside) && world.truth.is_foreign(&one.id));
         let most = all.iter().filter(|one| is(one, inside) && is_of_others(world, one));
-        let (least, most) = (least.count() as f64, most.count() as f64);
+        let (least, most) = (least.count(), most.count());
         if shown < least || shown > most {
             return Some(format!("{least} to {most} routes of others, {shown} {kind} shown"));
         }

@@ -8,14 +8,15 @@ use std::{
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    AbsenceProof, Answers, AppliedChange, Call, Cloud, CloudError, ClusterId, Instances,
-    ProofMethod, Route, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
+    AbsenceProof, Answers, AppliedChange, Call, CloudError, ClusterId, ProofMethod, Route,
+    RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
 };
 use ccm_runtime::metrics::Metrics;
 use ccm_sim::{
     apiserver::ApiServer,
     cloud::{SimCloud, routes::SimRoute},
 };
+use ccm_tests::in_process::sample;
 use futures::StreamExt as _;
 use ipnet::IpNet;
 use parking_lot::Mutex;
@@ -24,7 +25,7 @@ use tokio::time::Instant;
 use crate::{
     rules::{Broken, Rule},
     truth::{self, KNOWN, Truth},
-    world::{World, exists, sample},
+    world::{World, exists},
 };
 
 /// The time between the two answers that prove that a target is gone.
@@ -134,8 +135,9 @@ impl Watched {
     /// Without a node nothing is deleted.
     fn check_nodes(&self, old: &Route) {
         let nodes = ["complete", "incomplete", "without_pod_cidrs"];
-        let seen = |state| sample(&self.metrics, &format!("ccm_route_nodes{{state=\"{state}\"}}"));
-        if nodes.iter().all(|state| seen(state) < 1.0) {
+        let seen =
+            |state| sample::<u32>(&self.metrics, &format!("ccm_route_nodes{{state=\"{state}\"}}"));
+        if nodes.iter().all(|state| seen(state) == 0) {
             let how = format!("{} is deleted, and there is no node", old.destination);
             self.broken.add(Rule::NoNodes, how);
         }
@@ -212,29 +214,6 @@ impl Drop for Open {
         while let Some(place) = self.places.keys().next().copied() {
             self.answered(place);
         }
-    }
-}
-
-#[async_trait]
-impl Cloud for Watched {
-    fn name(&self) -> &str {
-        self.cloud.name()
-    }
-
-    fn schemes(&self) -> Vec<String> {
-        self.cloud.schemes()
-    }
-
-    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        self.cloud.instances()
-    }
-
-    fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
-        Ok(Some(Arc::new(self.clone())))
-    }
-
-    async fn health(&self, call: Call) -> Result<(), CloudError> {
-        self.cloud.health(call).await
     }
 }
 

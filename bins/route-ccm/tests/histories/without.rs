@@ -5,11 +5,11 @@ use std::{collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    AbsenceProof, Answers, AppliedChange, Call, Cloud, CloudError, ClusterId, ErrorKind, Instances,
-    ProofMethod, Route, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
+    AbsenceProof, Answers, AppliedChange, Call, CloudError, ClusterId, ErrorKind, ProofMethod,
+    Route, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
 };
-use ccm_sim::cloud::routes::SimRoute;
-use futures::{StreamExt as _, future::BoxFuture, stream};
+use ccm_tests::variants::together;
+use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -155,40 +155,9 @@ fn as_wanted(change: &RouteChange) -> Option<Route> {
     Some(Route { owner: Some(new.owner.clone()), ..Route::new(new.destination, target) })
 }
 
-/// A call with other questions: its answers come together.
-fn together<'a, T: Send + 'a>(
-    answers: impl Future<Output = Vec<(usize, Result<T, CloudError>)>> + Send + 'a,
-) -> Answers<'a, T> {
-    let answers: BoxFuture<'a, _> = Box::pin(answers);
-    stream::once(answers).flat_map(stream::iter).boxed()
-}
-
 fn gone(target: &RouteTarget) -> TargetState {
     let evidence = format!("{target} was not looked for");
     TargetState::Gone(AbsenceProof { method: ProofMethod::ById, evidence, request_id: None })
-}
-
-#[async_trait]
-impl Cloud for Missing {
-    fn name(&self) -> &str {
-        self.to.name()
-    }
-
-    fn schemes(&self) -> Vec<String> {
-        self.to.schemes()
-    }
-
-    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        self.to.instances()
-    }
-
-    fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
-        Ok(Some(Arc::new(self.clone())))
-    }
-
-    async fn health(&self, call: Call) -> Result<(), CloudError> {
-        self.to.health(call).await
-    }
 }
 
 #[async_trait]

@@ -7,22 +7,9 @@ use std::{
 };
 
 use ccm_cloud::{
-    AddressKind, Cloud, ClusterId, IpFamily, NodeAddress, Owner, RouteTarget, RouteTraits,
+    AddressKind, ClusterId, IpFamily, NodeAddress, Owner, RouteTarget, RouteTraits, Routes,
 };
-use ccm_kube::{
-    client::{ClientConfig, Clients, Unlimited},
-    events::{EventMetrics, EventRecorder},
-    metrics::RestMetrics,
-};
-use ccm_runtime::{
-    health::Health,
-    leadership::{Eligibility, Leadership},
-    metrics::Metrics,
-    plans::{Mode, Plans},
-    program::{Context, Loaded, Program as _, load},
-    supervisor::Supervisor,
-};
-use ccm_settings::Invocation;
+use ccm_runtime::{metrics::Metrics, program::Loaded};
 use ccm_sim::{
     apiserver::{ApiServer, Options},
     cloud::{
@@ -30,12 +17,15 @@ use ccm_sim::{
         routes::{RouterSettings, SimRoute, TargetKind},
     },
 };
+use ccm_tests::{
+    in_process::{InProcess, loaded, sample},
+    variants::{self, Layer, Layered},
+};
 use ipnet::IpNet;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use route_ccm::RouteCcm;
 use serde_json::{Value, json};
-use tokio::{sync::watch, task::JoinSet, time::Instant};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     rules::Broken,
@@ -66,27 +56,11 @@ pub(crate) struct World {
     pub(crate) later: JoinSet<()>,
     period: &'static str,
     variant: Variant,
-    running: Option<Running>,
+    running: Option<InProcess<RouteCcm>>,
 }
 
 /// What differs from the program as it is shipped.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Variant {
-    /// Other settings.
-    pub(crate) arguments: &'static [&'static str],
-    /// A protection that is taken out.
-    pub(crate) without: Option<Without>,
-    /// Whether a leader learns nothing from the last one.
-    pub(crate) forgets: bool,
-}
-
-/// A process: what it has published, what it leaves to the next one, and its end.
-struct Running {
-    metrics: Metrics,
-    plans: Plans,
-    leadership: Leadership,
-    _end: DropGuard,
-}
+pub(crate) type Variant = variants::Variant<Without>;
 
 impl World {
     pub(crate) async fn start(seed: u64, variant: Variant) -> Self {
@@ -164,59 +138,29 @@ impl World {
 
     /// Ends the process, if there is one, without an order, and starts another.
     pub(crate) async fn restart(&mut self) {
-        let last = self.running.take().map(|running| running.leadership);
-        let leadership = match last.filter(|_| !self.variant.forgets) {
-            Some(last) => Leadership::unconditional().after(&last),
-            None => Leadership::unconditional(),
-        };
-        let config = ClientConfig {
-            kubeconfig: None,
-            master: None,
-            user_agent: "route-ccm/test".to_owned(),
-            request_timeout: Duration::from_secs(5),
-            limiter: Arc::new(Unlimited),
-            metrics: Arc::new(RestMetrics::default()),
-        };
-        let clients = Clients::in_process(self.api.service(), &config).unwrap();
-        let settings = settings(self.variant, self.period);
-        let (metrics, token) = (Metrics::new(), CancellationToken::new());
-        let (events, writer) =
-            EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
-        let plans = Plans::new(Mode::Control, &metrics);
+        let last = self.running.take().filter(|_| !self.variant.forgets);
+        let last = last.map(|running| running.context.leadership.clone());
+        let metrics = Metrics::new();
         let watched = Watched::new(self, &metrics);
-        let cloud: Arc<dyn Cloud> = match self.variant.without {
+        let routes: Arc<dyn Routes> = match self.variant.without {
             Some(without) => Arc::new(Missing::new(without, watched)),
             None => Arc::new(watched),
         };
-        let context = Context::<RouteCcm> {
-            clients,
-            cloud,
-            leadership: leadership.clone(),
-            eligibility: Eligibility::default(),
-            events,
-            plans: plans.clone(),
-            settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
-            common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
-            metrics: metrics.clone(),
-            supervisor: Supervisor::new(token.clone()),
-            health: Health::new(),
-            token: token.clone(),
-        };
-        context.supervisor.spawn("events", writer.run(token.clone()));
+        let cloud = Arc::new(Layered::new(&self.cloud, Layer::Routes(routes)));
+        let settings = settings(self.variant, self.period);
         self.begun = Instant::now();
-        let program = Arc::new(RouteCcm::prepare(&context).await.unwrap());
-        program.lead(&context);
-        self.running = Some(Running { metrics, plans, leadership, _end: token.drop_guard() });
+        let leading = InProcess::leading(&self.api, cloud, &settings, last.as_ref(), metrics);
+        self.running = Some(leading.await.unwrap());
     }
 
     /// The page `/plan`.
     pub(crate) fn plans(&self) -> String {
-        self.running.as_ref().unwrap().plans.text(None)
+        self.running.as_ref().unwrap().plans()
     }
 
     /// The sample of `/metrics` of this name.
-    pub(crate) fn metric(&self, name: &str) -> f64 {
-        sample(&self.running.as_ref().unwrap().metrics, name)
+    pub(crate) fn metric(&self, name: &str) -> usize {
+        sample(&self.running.as_ref().unwrap().context.metrics, name)
     }
 
     /// How long nothing happens now.
@@ -351,28 +295,18 @@ pub(crate) fn addresses(machine: &SimInstance) -> Value {
     machine.addresses.iter().map(address).collect()
 }
 
-/// A sample of a page of metrics; zero if there is none.
-pub(crate) fn sample(metrics: &Metrics, name: &str) -> f64 {
-    let text = metrics.encode().unwrap();
-    let found = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
-    found.trim().parse().unwrap()
-}
-
 /// The settings of a variant.
 fn settings(variant: Variant, period: &str) -> Loaded<RouteCcm> {
-    let mut invocation = Invocation::with_arguments([
-        "--cloud-provider=sim".to_owned(),
+    let mut arguments = vec![
         format!("--cluster-uid={CLUSTER}"),
         format!("--cluster-cidr={CLUSTER_CIDRS}"),
         format!("--route-reconciliation-period={period}"),
-    ]);
-    let others = variant.arguments.iter().map(|argument| (*argument).to_owned());
-    let replaced = |flag: &str| {
-        variant.arguments.iter().any(|one| one.split('=').next() == flag.split('=').next())
-    };
-    invocation.arguments.retain(|one| !replaced(&one.to_string_lossy()));
-    invocation.arguments.extend(others.map(Into::into));
-    load::<RouteCcm>(&invocation).unwrap()
+    ];
+    let flag = |argument: &str| argument.split('=').next().map(str::to_owned);
+    arguments.retain(|own| variant.arguments.iter().all(|one| flag(one) != flag(own)));
+    let arguments = arguments.iter().map(String::as_str);
+    let arguments: Vec<&str> = arguments.chain(variant.arguments.iter().copied()).collect();
+    loaded::<RouteCcm>(&arguments).unwrap()
 }
 
 /// A router with the traits of some cloud.

@@ -3,32 +3,16 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use ccm_cloud::RouteTarget;
-use ccm_kube::{
-    client::{ClientConfig, Clients, Unlimited},
-    events::{EventMetrics, EventRecorder},
-    metrics::RestMetrics,
-};
-use ccm_runtime::{
-    health::Health,
-    leadership::{Eligibility, Leadership},
-    metrics::Metrics,
-    plans::Plans,
-    program::{Context, Program as _, load},
-    supervisor::Supervisor,
-};
-use ccm_settings::Invocation;
+use ccm_runtime::metrics::Metrics;
 use ccm_sim::{
     apiserver::{ApiServer, Options, PatchKind, Verb},
     cloud::{SimCloud, SimInstance, routes::SimRoute},
 };
+use ccm_tests::in_process::{InProcess, loaded, sample};
 use ipnet::IpNet;
 use route_ccm::RouteCcm;
 use serde_json::{Value, json};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::{Instant, sleep};
 
 /// The networks of the pods, unless a test names others.
 const CIDRS: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
@@ -40,21 +24,14 @@ pub(crate) struct World {
     pub(crate) api: Arc<ApiServer>,
     pub(crate) cloud: SimCloud,
     arguments: Vec<String>,
-    running: Option<Running>,
-}
-
-/// A process, and its end.
-struct Running {
-    metrics: Metrics,
-    leadership: Leadership,
-    _end: DropGuard,
+    running: Option<InProcess<RouteCcm>>,
 }
 
 impl World {
     /// A cluster of this UID with a leader, on this cloud.
     pub(crate) async fn start(cloud: &SimCloud, uid: &str, arguments: &[&str]) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
-        let mut all = vec!["--cloud-provider=sim".to_owned(), format!("--cluster-uid={uid}")];
+        let mut all = vec![format!("--cluster-uid={uid}")];
         if !arguments.iter().any(|argument| argument.starts_with("--cluster-cidr=")) {
             all.push(CIDRS.to_owned());
         }
@@ -66,42 +43,12 @@ impl World {
 
     /// Ends the leader, if there is one, without an order, and starts another.
     pub(crate) async fn restart(&mut self) {
-        let leadership = match self.running.take() {
-            Some(last) => Leadership::unconditional().after(&last.leadership),
-            None => Leadership::unconditional(),
-        };
-        let config = ClientConfig {
-            kubeconfig: None,
-            master: None,
-            user_agent: "route-ccm/test".to_owned(),
-            request_timeout: Duration::from_secs(5),
-            limiter: Arc::new(Unlimited),
-            metrics: Arc::new(RestMetrics::default()),
-        };
-        let clients = Clients::in_process(self.api.service(), &config).unwrap();
-        let settings =
-            load::<RouteCcm>(&Invocation::with_arguments(self.arguments.clone())).unwrap();
-        let (metrics, token) = (Metrics::new(), CancellationToken::new());
-        let (events, writer) =
-            EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
-        let context = Context::<RouteCcm> {
-            clients,
-            cloud: Arc::new(self.cloud.clone()),
-            leadership: leadership.clone(),
-            eligibility: Eligibility::default(),
-            events,
-            plans: Plans::new(settings.common.mode, &metrics),
-            settings: watch::Sender::new(Arc::clone(&settings.own)).subscribe(),
-            common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
-            metrics: metrics.clone(),
-            supervisor: Supervisor::new(token.clone()),
-            health: Health::new(),
-            token: token.clone(),
-        };
-        context.supervisor.spawn("events", writer.run(token.clone()));
-        let program = Arc::new(RouteCcm::prepare(&context).await.unwrap());
-        program.lead(&context);
-        self.running = Some(Running { metrics, leadership, _end: token.drop_guard() });
+        let last = self.running.take().map(|last| last.context.leadership.clone());
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let settings = loaded::<RouteCcm>(&arguments).unwrap();
+        let (cloud, metrics) = (Arc::new(self.cloud.clone()), Metrics::new());
+        let leading = InProcess::leading(&self.api, cloud, &settings, last.as_ref(), metrics);
+        self.running = Some(leading.await.unwrap());
     }
 
     /// Registers a node, and creates its instance.
@@ -200,9 +147,7 @@ impl World {
 
     /// The sample of `/metrics` of this name.
     pub(crate) fn metric(&self, name: &str) -> u64 {
-        let page = self.running.as_ref().unwrap().metrics.encode().unwrap();
-        let sample = page.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
-        sample.trim().parse().unwrap()
+        sample(&self.running.as_ref().unwrap().context.metrics, name)
     }
 }
 

@@ -9,7 +9,7 @@ use ccm_objects::Shared as Name;
 
 use super::{
     Due, Lane, Lanes,
-    calls::{each_answer, no_answer},
+    answers::{each_answer, no_answer},
 };
 
 /// One Service whose changes are previewed.

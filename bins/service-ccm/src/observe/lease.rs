@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ccm_controller::{
+    approvals::Approvals,
     brake::{Window, approval::SetApproval},
     handover,
     queue::Priority,
@@ -48,18 +49,10 @@ pub(crate) fn take_over(handles: &Handles, lease: &LeaseAnnotations) {
 /// Keeps both up to date until the token is cancelled.
 pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: CancellationToken) {
     let work = async {
-        let mut last = Ok(None);
+        let mut approvals = Approvals::new(&lease, "that held members leave");
         loop {
-            let approval = SetApproval::read(|key| lease.get(key));
-            if approval != last {
-                last.clone_from(&approval);
-                approve(
-                    &handles,
-                    approval.unwrap_or_else(|error| {
-                        tracing::warn!("the Lease approves nothing: {error}");
-                        None
-                    }),
-                );
+            if let Some(approval) = approvals.changed() {
+                approve(&handles, approval);
             }
             if timeout(PERIOD, handles.balancers.departed()).await.is_ok() {
                 sleep(TOGETHER).await;
@@ -72,10 +65,6 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
 
 /// Another approval: what is held may change now.
 fn approve(handles: &Handles, approval: Option<SetApproval>) {
-    match &approval {
-        Some(approval) => tracing::info!("the Lease approves that held members leave: {approval}"),
-        None => tracing::info!("the Lease approves nothing any more"),
-    }
     *handles.approval.lock() = approval;
     let mut held: Vec<Name> = Vec::new();
     handles.balancers.each(|name, entry| {

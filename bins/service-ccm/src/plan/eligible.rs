@@ -92,8 +92,7 @@ pub fn node_set<'a>(
 /// The node as a member, or why it is none. The first reason that a person gave goes before
 /// others, because it says that the node leaves on purpose.
 fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
-    if node.taints.iter().any(|taint| rules.scale_down_taints.iter().any(|key| **key == *taint.key))
-    {
+    if node.has_taint_of(rules.scale_down_taints) {
         return Err(Excluded::ScaleDown);
     }
     if node.labels.get(service_keys::EXCLUDE_NODE).is_some_and(|value| excludes(value)) {

@@ -131,8 +131,8 @@ impl Membership {
         self.len() == 0
     }
 
-    /// Applies what the cloud has shown. Members of no known node are left out: they are
-    /// somebody else's.
+    /// Applies what the cloud has shown. Members of no known node are left out: other clients
+    /// have made them.
     pub fn shown(&mut self, members: &Arc<[Member]>, nodes: &NodeSet) {
         if Arc::ptr_eq(members, &nodes.members) {
             self.known = Some(Arc::clone(members));
@@ -174,7 +174,7 @@ impl Membership {
             .into_iter()
             .partition(|node| find(known, node).is_some());
         self.away = away;
-        // When one of them leaves again, that counts anew.
+        // When one of them leaves again, that counts as well.
         for node in back {
             self.brake.release(&node);
         }

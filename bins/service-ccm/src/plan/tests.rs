@@ -222,7 +222,7 @@ fn a_class_that_is_not_served_is_cleaned_up_only_if_the_load_balancer_is_ours() 
     let other = Service { deleting: true, ..classed() };
     assert_eq!(step(&other, &State::default()), Plan::NotOurs);
     assert_eq!(step(&other, &there(&service())), Plan::Next(Step::Delete));
-    // A Service that got a class while nobody looked.
+    // A Service that got a class while no replica was running.
     assert_eq!(step(&classed(), &there(&service())), Plan::Next(Step::Delete));
     let awaited = planned(&classed(), &State::default(), 0, |view| view.list = List::Awaited);
     assert_eq!(awaited, Plan::Waits);

@@ -76,7 +76,7 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     if let Some(failed) = [CallKind::Ensure, CallKind::Members]
         .into_iter()
         .find_map(|call| view.state.failure(call))
-        // Something else changes it at the moment: nobody's mistake.
+        // Another client changes it at the moment, which is no error.
         .filter(|failed| failed.error.kind != ErrorKind::Busy)
     {
         return Some((Reason::of(failed.error.kind), failed.error.to_string()));

@@ -1,15 +1,8 @@
-use ccm_runtime::program::load;
-use ccm_settings::Invocation;
-
 use super::*;
 use crate::ServiceCcm;
 
 fn read(arguments: &[&str]) -> Result<ServiceSettings, String> {
-    let mut invocation = Invocation::with_arguments(["--cloud-provider=sim"]);
-    invocation.arguments.extend(arguments.iter().map(Into::into));
-    load::<ServiceCcm>(&invocation)
-        .map(|loaded| ServiceSettings::clone(&loaded.own))
-        .map_err(|error| error.to_string())
+    ccm_tests::in_process::settings::<ServiceCcm>(arguments)
 }
 
 #[test]

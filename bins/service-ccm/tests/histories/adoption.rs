@@ -160,7 +160,7 @@ async fn what_another_controller_made_is_adopted_after_approval_and_only_its_rec
 
 #[tokio::test(start_paused = true)]
 async fn all_are_adopted_if_the_setting_says_so() {
-    let variant = Variant { arguments: &["--adopt-load-balancers=true"], ..Variant::default() };
+    let variant = Variant::with(&["--adopt-load-balancers=true"]);
     let mut world = World::of(Maker::Older, 3, variant).await;
     let before = [0, 1, 2].map(|number| world.at_address(number));
     world.restart().await;

@@ -80,11 +80,6 @@ impl World {
         events.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The sample of `/metrics` of this name, as text.
-    fn sample(&self, name: &str) -> String {
-        self.metric(name).to_string()
-    }
-
     fn refuse_writes(&self, code: u16, lasting: Duration) {
         let status = Action::Status { code, retry_after: None };
         let fault = ApiFault::new(status).verb(Verb::Patch).resource("services").lasting(lasting);
@@ -96,7 +91,7 @@ pub(crate) fn on(operation: Operation, number: usize, trouble: Trouble) -> Fault
     Fault::new(Effect::LoadBalancers(vec![World::service_key(number)], trouble)).on(operation)
 }
 
-/// 36, 37: a conflict is nobody's mistake; a Service that is not there any more needs no write.
+/// 36, 37: a conflict is no error; a Service that is not there any more needs no write.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_finds_another_version_is_repeated_without_an_event() {
     for (code, has_address) in [(409, true), (404, false)] {
@@ -131,8 +126,8 @@ async fn a_change_of_the_nodes_goes_out_to_all_load_balancers() {
     for number in 0..3 {
         assert_eq!(world.members(number), NODES + 1);
     }
-    assert_eq!(world.sample("service_controller_loadbalancer_sync_total "), "3");
-    assert_eq!(world.sample("service_controller_nodesync_latency_seconds_count "), "1");
+    assert_eq!(world.metric::<u32>("service_controller_loadbalancer_sync_total "), 3);
+    assert_eq!(world.metric::<u32>("service_controller_nodesync_latency_seconds_count "), 1);
     assert_eq!(world.events("UpdatedLoadBalancer")[0], "Updated load balancer with new hosts");
 }
 
@@ -145,7 +140,7 @@ async fn a_failed_change_of_members_is_repeated_and_may_become_needless() {
     world.add_node(NODES);
     sleep(SOON).await;
     assert_eq!(world.members(0), NODES);
-    assert!(world.metric("service_controller_nodesync_error_total ") > 1.0);
+    assert!(world.metric::<u32>("service_controller_nodesync_error_total ") > 1);
     let text = &world.events("UpdateLoadBalancerFailed")[0];
     assert!(text.starts_with("Error updating load balancer with new hosts [node-00 "), "{text}");
     assert!(world.cloud.faults().remove(fault));
@@ -157,10 +152,10 @@ async fn a_failed_change_of_members_is_repeated_and_may_become_needless() {
     world.add_node(NODES + 1);
     sleep(SOON).await;
     let failing = "ccm_service_load_balancers{state=\"failing\"} ";
-    assert_eq!(world.sample(failing), "1");
+    assert_eq!(world.metric::<String>(failing), "1.0");
     world.api.delete("nodes", &World::node_name(NODES + 1)).unwrap();
     sleep(4 * SOON).await;
-    assert_eq!(world.sample(failing), "0");
+    assert_eq!(world.metric::<String>(failing), "0.0");
     let conditions = world.service(0).unwrap()["status"]["conditions"].to_string();
     assert!(conditions.contains("\"Provisioned\""), "{conditions}");
     assert!(world.cloud.faults().remove(fault));
@@ -201,7 +196,7 @@ async fn a_service_without_nodes_gets_its_load_balancer() {
     assert_eq!(world.members(0), 1);
 }
 
-/// 52, and created again while nobody looked.
+/// 52, and created again before the controller has seen the deletion.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_created_again_gets_a_load_balancer_of_its_own() {
     let world = World::with_services(0..1).await;
@@ -214,7 +209,7 @@ async fn a_service_that_is_created_again_gets_a_load_balancer_of_its_own() {
     assert_eq!(world.ours().len(), 2);
     sleep(Duration::from_mins(10)).await;
     // The old one is not this Service's: it is kept and counted.
-    assert_eq!(world.sample("ccm_service_orphans "), "1");
+    assert_eq!(world.metric::<u32>("ccm_service_orphans "), 1);
     assert!(world.ours().iter().any(|one| one.id == before[0].id));
 }
 
@@ -329,11 +324,7 @@ async fn the_end_of_a_duplicate_is_not_reported_as_the_end_of_the_load_balancer(
 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_lanes_is_a_live_setting() {
-    let world = World::start(
-        1,
-        Variant { arguments: &["--concurrent-service-syncs=1"], ..Variant::default() },
-    )
-    .await;
+    let world = World::start(1, Variant::with(&["--concurrent-service-syncs=1"])).await;
     world.reload(|settings| settings.concurrent_service_syncs = 2);
     world.cloud.faults().add(on(Operation::EnsureLoadBalancers, 0, Trouble::Hang));
     world.create(0);

@@ -19,8 +19,7 @@ use crate::{
     world::{Variant, World},
 };
 
-const DELETES: Variant =
-    Variant { arguments: &["--orphaned-load-balancers=delete"], without: None, forgets: false };
+const DELETES: Variant = Variant::with(&["--orphaned-load-balancers=delete"]);
 const DELETED: &str = "ccm_service_orphans_deleted_total ";
 const HELD: &str = "ccm_service_orphans_held ";
 
@@ -61,21 +60,21 @@ async fn minutes(count: u64) {
 async fn an_orphan_is_deleted_after_a_quarter_of_an_hour_and_no_sooner() {
     let world = World::with_orphans(DELETES, 2, 1).await;
     minutes(14).await;
-    assert_eq!((world.orphans(), world.count(DELETED)), (1, 0));
+    assert_eq!((world.orphans(), world.metric::<u32>(DELETED)), (1, 0));
     minutes(12).await;
-    assert_eq!((world.orphans(), world.count(DELETED)), (0, 1));
+    assert_eq!((world.orphans(), world.metric::<u32>(DELETED)), (0, 1));
     assert_eq!(world.ours().len(), 2, "what has a Service stays");
     minutes(6).await;
-    assert_eq!(world.count("ccm_service_orphans "), 0);
-    assert_eq!(world.count("ccm_plan_objects "), 0, "the page is empty again");
+    assert_eq!(world.metric::<u32>("ccm_service_orphans "), 0);
+    assert_eq!(world.metric::<u32>("ccm_plan_objects "), 0, "the page is empty again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn by_default_an_orphan_is_reported_and_kept() {
     let world = World::with_orphans(Variant::default(), 1, 1).await;
     minutes(60).await;
-    assert_eq!((world.orphans(), world.count("ccm_service_orphans ")), (1, 1));
-    assert_eq!(world.count("ccm_plan_objects "), 1, "the page says what would be deleted");
+    assert_eq!((world.orphans(), world.metric("ccm_service_orphans ")), (1, 1));
+    assert_eq!(world.metric::<u32>("ccm_plan_objects "), 1, "the page says what would be deleted");
     // The setting is live, and the proof is there.
     world.reload(|settings| *settings = settings_of(DELETES));
     minutes(6).await;
@@ -111,9 +110,9 @@ async fn a_load_balancer_stays_whose_service_only_the_api_server_has() {
     world.api.faults().add(fault().verb(Verb::List).verb(Verb::Watch));
     world.restart().await;
     minutes(6).await;
-    assert_eq!(world.count("ccm_service_orphans "), 1, "the store does not have it");
+    assert_eq!(world.metric::<u32>("ccm_service_orphans "), 1, "the store does not have it");
     minutes(120).await;
-    assert_eq!((world.ours().len(), world.count(DELETED)), (1, 0));
+    assert_eq!((world.ours().len(), world.metric::<u32>(DELETED)), (1, 0));
 }
 
 /// The API server has lost all Services, and its own.
@@ -130,18 +129,18 @@ async fn without_any_service_nothing_is_deleted() {
     }
     assert!(world.api.list("services").is_empty());
     minutes(120).await;
-    assert_eq!((world.ours().len(), world.count(DELETED)), (1, 0));
-    assert_eq!(world.count("ccm_service_orphans "), 1);
+    assert_eq!((world.ours().len(), world.metric::<u32>(DELETED)), (1, 0));
+    assert_eq!(world.metric::<u32>("ccm_service_orphans "), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn most_load_balancers_without_a_service_are_held() {
     let world = World::with_orphans(DELETES, 2, 3).await;
     minutes(60).await;
-    assert_eq!((world.orphans(), world.count(HELD)), (3, 3));
+    assert_eq!((world.orphans(), world.metric::<u32>(HELD)), (3, 3));
     world.create(2);
     minutes(12).await;
-    assert_eq!((world.orphans(), world.count(HELD)), (0, 0), "now half of them have one");
+    assert_eq!((world.orphans(), world.metric::<u32>(HELD)), (0, 0), "now half of them have one");
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,12 +155,12 @@ async fn three_orphans_are_deleted_in_ten_minutes_over_changes_of_leader() {
     };
     let mut world = World::with_orphans(soon, 4, 4).await;
     minutes(3).await;
-    assert_eq!((world.orphans(), world.count(HELD)), (1, 1));
+    assert_eq!((world.orphans(), world.metric::<u32>(HELD)), (1, 1));
     world.restart().await;
     minutes(5).await;
-    assert_eq!((world.orphans(), world.count(HELD)), (1, 1), "the next leader knows");
+    assert_eq!((world.orphans(), world.metric::<u32>(HELD)), (1, 1), "the next leader knows");
     minutes(6).await;
-    assert_eq!((world.orphans(), world.count(HELD)), (0, 0));
+    assert_eq!((world.orphans(), world.metric::<u32>(HELD)), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +173,7 @@ async fn without_an_answer_of_the_api_server_nothing_is_deleted() {
         minutes(50).await;
         let delete = world.cloud.calls().load_balancers.delete;
         assert_eq!((world.orphans(), delete), (1, 0), "{code}");
-        assert_eq!(world.count(HELD), 1, "{code}");
+        assert_eq!(world.metric::<u32>(HELD), 1, "{code}");
         minutes(60).await;
         assert_eq!(world.orphans(), 0, "{code}");
     }
@@ -200,7 +199,7 @@ async fn a_deletion_goes_on_until_nothing_is_left() {
     let down = Fault::new(Effect::LoadBalancers(vec![key], Trouble::Fail(error)));
     world.cloud.faults().add(down.on(Operation::DeleteLoadBalancers).times(2));
     minutes(50).await;
-    assert_eq!((world.ours().len(), world.count(DELETED)), (1, 1));
+    assert_eq!((world.ours().len(), world.metric::<u32>(DELETED)), (1, 1));
     assert_eq!(world.cloud.balancers().floating().len(), 0);
 }
 
@@ -224,7 +223,7 @@ async fn the_load_balancer_of_an_earlier_service_of_the_name_is_deleted() {
 async fn what_no_list_shows_is_looked_at_once_a_period() {
     let hourly: &[&str] = &["--load-balancer-look-period=1h"];
     for (arguments, looks) in [(hourly, 3), (&["--load-balancer-look-period=0s"], 0)] {
-        let mut world = World::start(1, Variant { arguments, ..Variant::default() }).await;
+        let mut world = World::start(1, Variant::with(arguments)).await;
         world.cloud.balancers().configure(|settings| {
             (settings.traits.lists, settings.traits.stores_digest) = (false, false);
         });

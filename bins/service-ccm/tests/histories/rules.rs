@@ -2,12 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
 use ccm_sim::cloud::balancers::SimBalancer;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -48,22 +46,8 @@ pub(crate) enum Rule {
     Reported,
 }
 
-/// The broken rules, and how. Clones share them.
-#[derive(Clone, Default)]
-pub(crate) struct Broken(Arc<Mutex<Vec<(Rule, String)>>>);
-
-impl Broken {
-    pub(crate) fn add(&self, rule: Rule, how: String) {
-        let mut all = self.0.lock();
-        if !all.iter().any(|(_, known)| *known == how) {
-            all.push((rule, how));
-        }
-    }
-
-    pub(crate) fn take(&self) -> Vec<(Rule, String)> {
-        std::mem::take(&mut self.0.lock())
-    }
-}
+/// The broken rules of a history.
+pub(crate) type Broken = ccm_tests::variants::Broken<Rule>;
 
 pub(crate) struct Rules {
     /// The load balancers of others.
@@ -258,7 +242,7 @@ fn orphans(world: &World) -> Option<String> {
     let all = world.ours();
     let owners = all.iter().flat_map(|balancer| &balancer.owners);
     let count = owners.filter(|owner| !uids.contains(&owner.uid)).count();
-    let reported = world.metric("ccm_service_orphans ");
-    let is_reported = reported >= f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-    (!is_reported).then(|| format!("{count} load balancers without a Service, {reported} reported"))
+    let reported: usize = world.metric("ccm_service_orphans ");
+    (reported < count)
+        .then(|| format!("{count} load balancers without a Service, {reported} reported"))
 }

@@ -1,6 +1,6 @@
 //! Races, frozen leaders, and a provider that changes what it offers.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::time::Duration;
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
@@ -99,7 +99,7 @@ async fn a_frozen_leaders_creation_changes_no_address() {
 #[tokio::test(start_paused = true)]
 async fn a_service_says_that_the_provider_offers_no_load_balancers() {
     let world = World::with_services(0..2).await;
-    world.withdrawn.store(true, Ordering::SeqCst);
+    world.cloud.balancers().configure(|settings| settings.offered = false);
     world.create(2);
     world.set_type(0, "ClusterIP");
     sleep(Duration::from_mins(1)).await;
@@ -115,7 +115,7 @@ async fn a_service_says_that_the_provider_offers_no_load_balancers() {
     assert_eq!(world.events("SyncLoadBalancerFailed").len(), 2);
     assert_eq!(world.events("DeleteLoadBalancerFailed").len(), 1);
     assert_eq!(world.ours().len(), 2);
-    world.withdrawn.store(false, Ordering::SeqCst);
+    world.cloud.balancers().configure(|settings| settings.offered = true);
     sleep(Duration::from_mins(6)).await;
     assert!(world.has_address(2) && world.conditions(2).contains("\"Provisioned\""));
     assert!(world.service(0).unwrap()["metadata"]["finalizers"].is_null());
@@ -189,7 +189,7 @@ async fn a_class_that_is_served_from_now_on_waits_for_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_interval_and_new_taints_count_at_once() {
-    let variant = Variant { arguments: &["--member-update-interval=1h0m0s"], ..Variant::default() };
+    let variant = Variant::with(&["--member-update-interval=1h0m0s"]);
     let world = World::start(1, variant).await;
     world.create(0);
     sleep(SOON).await;

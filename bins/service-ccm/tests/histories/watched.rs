@@ -1,15 +1,12 @@
 //! The cloud as the program reaches it: each call is checked before the cloud gets it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    AbsenceProof, Answers, Call, Cloud, CloudError, ClusterId, Depth, Instances, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Members, Owner, Progress,
-    Scope, Unwanted, Wanted,
+    AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
+    LoadBalancerTraits, LoadBalancers, MemberChange, Members, Owner, Progress, Scope, Unwanted,
+    Wanted,
 };
 use ccm_objects::service_keys::CLEANUP;
 use ccm_sim::{apiserver::ApiServer, cloud::SimCloud};
@@ -25,8 +22,6 @@ pub(crate) struct Watched {
     pub(crate) cloud: SimCloud,
     pub(crate) api: Arc<ApiServer>,
     pub(crate) broken: Broken,
-    /// Whether the provider has stopped to offer load balancers.
-    pub(crate) withdrawn: Arc<AtomicBool>,
 }
 
 impl Watched {
@@ -79,30 +74,6 @@ impl Watched {
 pub(crate) fn is_protected(service: &Value) -> bool {
     let finalizers = service["metadata"]["finalizers"].as_array();
     finalizers.is_some_and(|all| all.iter().any(|one| one == CLEANUP))
-}
-
-#[async_trait]
-impl Cloud for Watched {
-    fn name(&self) -> &str {
-        self.cloud.name()
-    }
-
-    fn schemes(&self) -> Vec<String> {
-        self.cloud.schemes()
-    }
-
-    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        self.cloud.instances()
-    }
-
-    fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
-        let is_withdrawn = self.withdrawn.load(Ordering::SeqCst);
-        Ok((!is_withdrawn).then(|| Arc::new(self.clone()) as Arc<dyn LoadBalancers>))
-    }
-
-    async fn health(&self, call: Call) -> Result<(), CloudError> {
-        self.cloud.health(call).await
-    }
 }
 
 #[async_trait]

@@ -8,12 +8,13 @@ use std::{
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    AbsenceProof, Answers, Call, Cloud, CloudError, ClusterId, Depth, Digest, ErrorKind, Instances,
-    LoadBalancer, LoadBalancerList, LoadBalancerTraits, LoadBalancers, Member, MemberChange,
-    Members, Owner, Progress, ProofMethod, Scope, Title, Unwanted, Wanted,
+    AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, Digest, ErrorKind, LoadBalancer,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, Owner,
+    Progress, ProofMethod, Scope, Title, Unwanted, Wanted,
 };
 use ccm_sim::apiserver::PatchKind;
-use futures::{StreamExt as _, future::BoxFuture, stream};
+use ccm_tests::variants::together;
+use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -155,37 +156,6 @@ impl Missing {
             owner.uid = service["metadata"]["uid"].as_str().unwrap().to_owned();
             balancer.title = Title::Ours;
         }
-    }
-}
-
-/// A call with other questions: its answers come together.
-fn together<'a, T: Send + 'a>(
-    answers: impl Future<Output = Vec<(usize, Result<T, CloudError>)>> + Send + 'a,
-) -> Answers<'a, T> {
-    let answers: BoxFuture<'a, _> = Box::pin(answers);
-    stream::once(answers).flat_map(stream::iter).boxed()
-}
-
-#[async_trait]
-impl Cloud for Missing {
-    fn name(&self) -> &str {
-        self.to.name()
-    }
-
-    fn schemes(&self) -> Vec<String> {
-        self.to.schemes()
-    }
-
-    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        self.to.instances()
-    }
-
-    fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
-        Ok(Some(Arc::new(self.clone())))
-    }
-
-    async fn health(&self, call: Call) -> Result<(), CloudError> {
-        self.to.health(call).await
     }
 }
 

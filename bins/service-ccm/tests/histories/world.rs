@@ -1,36 +1,22 @@
 //! A simulated cluster and cloud, and the controller, which may be restarted.
 
-use std::{
-    net::Ipv4Addr,
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{net::Ipv4Addr, str::FromStr, sync::Arc, time::Duration};
 
-use ccm_cloud::{Cloud, ClusterId, Owner};
-use ccm_kube::{
-    client::{ClientConfig, Clients, Unlimited},
-    events::{EventMetrics, EventRecorder},
-    metrics::RestMetrics,
-};
+use ccm_cloud::{ClusterId, LoadBalancers, Owner};
 use ccm_objects::service_keys::CLEANUP;
-use ccm_runtime::{
-    health::Health,
-    leadership::{Eligibility, Leadership},
-    metrics::Metrics,
-    plans::{Mode, Plans},
-    program::{Context, Loaded, Program as _, load},
-    supervisor::Supervisor,
-};
-use ccm_settings::Invocation;
+use ccm_runtime::{metrics::Metrics, program::Loaded};
 use ccm_sim::{
     apiserver::{ApiServer, Options},
     cloud::{SimCloud, balancers::SimBalancer},
 };
+use ccm_tests::{
+    in_process::{InProcess, loaded, sample},
+    variants::{self, Layer, Layered},
+};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};
 use service_ccm::{ServiceCcm, ServiceSettings};
-use tokio::{sync::watch, time::sleep};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::sleep;
 
 use crate::{
     rules::Broken,
@@ -43,6 +29,7 @@ pub(crate) const SERVICES: usize = 4;
 pub(crate) const NODES: usize = 12;
 /// The UID of the cluster.
 const CLUSTER: &str = "c-1";
+const CLUSTER_UID: &str = "--cluster-uid=c-1";
 /// The Service of a class that is not served.
 const OTHER_CLASS: &str = "default/other-class";
 
@@ -51,31 +38,12 @@ pub(crate) struct World {
     pub(crate) cloud: SimCloud,
     pub(crate) dice: StdRng,
     pub(crate) broken: Broken,
-    /// Whether the provider has stopped to offer load balancers.
-    pub(crate) withdrawn: Arc<AtomicBool>,
     variant: Variant,
-    running: Option<Running>,
+    running: Option<InProcess<ServiceCcm>>,
 }
 
 /// What differs from the program as it is shipped.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Variant {
-    /// Other settings.
-    pub(crate) arguments: &'static [&'static str],
-    /// A protection that is taken out.
-    pub(crate) without: Option<Without>,
-    /// Whether a leader learns nothing from the last one.
-    pub(crate) forgets: bool,
-}
-
-/// A process: what it has published, what it leaves to the next one, and its end.
-struct Running {
-    metrics: Metrics,
-    plans: Plans,
-    settings: watch::Sender<Arc<ServiceSettings>>,
-    leadership: Leadership,
-    _end: DropGuard,
-}
+pub(crate) type Variant = variants::Variant<Without>;
 
 impl World {
     pub(crate) async fn start(seed: u64, variant: Variant) -> Self {
@@ -85,7 +53,6 @@ impl World {
             cloud: SimCloud::new(),
             dice: StdRng::seed_from_u64(seed),
             broken: Broken::default(),
-            withdrawn: Arc::default(),
             variant,
             running: None,
         };
@@ -147,55 +114,22 @@ impl World {
 
     /// Ends the process, if there is one, without an order, and starts another.
     pub(crate) async fn restart(&mut self) {
-        let last = self.running.take().map(|running| running.leadership);
-        let leadership = match last.filter(|_| !self.variant.forgets) {
-            Some(last) => Leadership::unconditional().after(&last),
-            None => Leadership::unconditional(),
-        };
-        let config = ClientConfig {
-            kubeconfig: None,
-            master: None,
-            user_agent: "service-ccm/test".to_owned(),
-            request_timeout: Duration::from_secs(5),
-            limiter: Arc::new(Unlimited),
-            metrics: Arc::new(RestMetrics::default()),
-        };
-        let clients = Clients::in_process(self.api.service(), &config).unwrap();
-        let settings = settings(self.variant);
-        let (metrics, token) = (Metrics::new(), CancellationToken::new());
-        let (events, writer) =
-            EventRecorder::new(clients.events.clone(), "test", EventMetrics::default());
-        let own = watch::Sender::new(Arc::clone(&settings.own));
-        let plans = Plans::new(Mode::Control, &metrics);
+        let last = self.running.take().filter(|_| !self.variant.forgets);
+        let last = last.map(|running| running.context.leadership.clone());
         let watched = Watched {
             cloud: self.cloud.clone(),
             api: Arc::clone(&self.api),
             broken: self.broken.clone(),
-            withdrawn: Arc::clone(&self.withdrawn),
         };
-        let cloud: Arc<dyn Cloud> = match self.variant.without {
+        let balancers: Arc<dyn LoadBalancers> = match self.variant.without {
             Some(without) => Arc::new(Missing::new(without, watched)),
             None => Arc::new(watched),
         };
-        let context = Context::<ServiceCcm> {
-            clients,
-            cloud,
-            leadership: leadership.clone(),
-            eligibility: Eligibility::default(),
-            events,
-            plans: plans.clone(),
-            settings: own.subscribe(),
-            common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
-            metrics: metrics.clone(),
-            supervisor: Supervisor::new(token.clone()),
-            health: Health::new(),
-            token: token.clone(),
-        };
-        context.supervisor.spawn("events", writer.run(token.clone()));
-        let program = Arc::new(ServiceCcm::prepare(&context).await.unwrap());
-        program.lead(&context);
-        let end = token.drop_guard();
-        self.running = Some(Running { metrics, plans, settings: own, leadership, _end: end });
+        let cloud = Arc::new(Layered::new(&self.cloud, Layer::LoadBalancers(balancers)));
+        let settings = settings(self.variant);
+        let (last, metrics) = (last.as_ref(), Metrics::new());
+        let leading = InProcess::leading(&self.api, cloud, &settings, last, metrics);
+        self.running = Some(leading.await.unwrap());
     }
 
     /// Ends the process without an order.
@@ -205,7 +139,7 @@ impl World {
 
     /// The page `/plan`.
     pub(crate) fn plans(&self) -> String {
-        self.running.as_ref().unwrap().plans.text(None)
+        self.running.as_ref().unwrap().plans()
     }
 
     /// Changes settings as a new file does.
@@ -257,25 +191,15 @@ impl World {
         all
     }
 
-    /// A sample of `/metrics` that counts something.
-    pub(crate) fn count(&self, name: &str) -> u64 {
-        self.metric(name).to_string().parse().unwrap()
-    }
-
     /// The sample of `/metrics` of this name.
-    pub(crate) fn metric(&self, name: &str) -> f64 {
-        let text = self.running.as_ref().unwrap().metrics.encode().unwrap();
-        let sample = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
-        sample.trim().parse().unwrap()
+    pub(crate) fn metric<N: FromStr + Default>(&self, name: &str) -> N {
+        sample(&self.running.as_ref().unwrap().context.metrics, name)
     }
 }
 
 /// The settings of a variant.
 pub(crate) fn settings(variant: Variant) -> Loaded<ServiceCcm> {
-    let mut invocation =
-        Invocation::with_arguments(["--cloud-provider=sim", &format!("--cluster-uid={CLUSTER}")]);
-    invocation.arguments.extend(variant.arguments.iter().map(Into::into));
-    load::<ServiceCcm>(&invocation).unwrap()
+    loaded::<ServiceCcm>(&[&[CLUSTER_UID], variant.arguments].concat()).unwrap()
 }
 
 fn is_ours(balancer: &SimBalancer) -> bool {

@@ -123,7 +123,7 @@ impl Instances for Scripted {
         nodes.iter().map(found).collect()
     }
 
-    async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, _: Call) -> Result<Fleet, CloudError> {
         Ok(Fleet::default())
     }
 }

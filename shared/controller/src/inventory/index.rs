@@ -2,13 +2,13 @@
 
 use ccm_cloud::ProviderId;
 
-use super::Entry;
+use super::Known;
 
 /// The n-th text under which an entry is indexed.
-pub(super) type Texts = fn(&Entry, usize) -> Option<&str>;
+pub(super) type Texts = fn(&Known, usize) -> Option<&str>;
 
 /// The provider ID, then its other spellings.
-pub(super) fn spellings(entry: &Entry, n: usize) -> Option<&str> {
+pub(super) fn spellings(entry: &Known, n: usize) -> Option<&str> {
     let id = match n.checked_sub(1) {
         None => Some(&entry.instance.provider_id),
         Some(n) => entry.instance.other_ids.get(n),
@@ -17,7 +17,7 @@ pub(super) fn spellings(entry: &Entry, n: usize) -> Option<&str> {
 }
 
 /// The name, unless it is empty.
-pub(super) fn names(entry: &Entry, n: usize) -> Option<&str> {
+pub(super) fn names(entry: &Known, n: usize) -> Option<&str> {
     Some(entry.instance.name.as_str()).filter(|name| n == 0 && !name.is_empty())
 }
 
@@ -29,13 +29,13 @@ pub(super) struct Index {
     places: Vec<Place>,
 }
 
-fn text(entries: &[Entry], texts: Texts, (at, n): Place) -> &str {
+fn text(entries: &[Known], texts: Texts, (at, n): Place) -> &str {
     let entry = usize::try_from(at).ok().and_then(|at| entries.get(at));
     entry.and_then(|entry| texts(entry, usize::try_from(n).ok()?)).unwrap_or_default()
 }
 
 impl Index {
-    pub(super) fn new(entries: &[Entry], texts: Texts) -> Self {
+    pub(super) fn new(entries: &[Known], texts: Texts) -> Self {
         let mut places: Vec<Place> = Vec::with_capacity(entries.len());
         for (at, entry) in (0_u32..).zip(entries) {
             places.extend((0_u32..).map_while(|n| {
@@ -52,10 +52,10 @@ impl Index {
     /// The entries with this text, each once.
     pub(super) fn find<'a>(
         &self,
-        entries: &'a [Entry],
+        entries: &'a [Known],
         texts: Texts,
         wanted: &str,
-    ) -> impl Iterator<Item = &'a Entry> + use<'a, '_> {
+    ) -> impl Iterator<Item = &'a Known> + use<'a, '_> {
         let from = self.places.partition_point(|place| text(entries, texts, *place) < wanted);
         let places = self.places.get(from..).unwrap_or_default();
         let len = places.partition_point(|place| text(entries, texts, *place) == wanted);

@@ -21,7 +21,7 @@ impl Instances for Small {
         vec![answer; nodes.len()]
     }
 
-    async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, _: Call) -> Result<Fleet, CloudError> {
         Ok(Fleet::default())
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use ccm_objects::{Node, Taint, node_keys};
 use jiff::Timestamp;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::*;
 
@@ -276,4 +276,25 @@ proptest! {
         let nameless = ["", "/metadata", "/metadata/name"].contains(&place.as_str());
         prop_assert!(nodes[1].is_ok() || nameless, "{}: {:?}", place, nodes[1]);
     }
+}
+
+/// What has not changed is in memory once, however many versions of the node there were.
+#[test]
+fn a_new_version_shares_what_the_last_one_has() {
+    let read = |value: Value| {
+        let wire: Received<Node> = serde_json::from_value(value).expect("JSON");
+        Node::read(wire).expect("a node")
+    };
+    let (old, mut newer) = (read(sound()), sound());
+    newer["metadata"]["resourceVersion"] = json!("43");
+    newer["spec"]["providerID"] = json!("sim://i-2");
+    let (mut new, expect) = (read(newer.clone()), read(newer));
+    Stored::share(&mut new, &old);
+    assert_eq!(new, expect);
+    assert_eq!(&*new.resource_version, "43");
+    assert!(std::ptr::eq::<BTreeMap<_, _>>(&raw const *old.labels, &raw const *new.labels));
+    let uuid = |node: &Node| node.system_uuid.clone().expect("it has one");
+    assert!(std::sync::Arc::ptr_eq(&uuid(&old), &uuid(&new)));
+    new.labels.insert("a".into(), "b".into());
+    assert!(!old.labels.contains_key("a"), "a change does not reach the version before");
 }

@@ -8,7 +8,7 @@ use ccm_cloud::{
 };
 
 use super::{
-    MAX_BATCH, OLDEST_REVISION, STREAMS_SINCE,
+    MAX_BATCH, MAX_LOOKUP, OLDEST_REVISION, STREAMS_SINCE,
     convert::{load_balancers, routes, wants_from_wire},
     proto,
 };
@@ -67,11 +67,12 @@ impl TryFrom<proto::DescribeResponse> for Description {
         }
         let max_batch = match usize::try_from(wire.max_batch()).unwrap_or(MAX_BATCH) {
             0 => MAX_BATCH,
-            some => some.min(MAX_BATCH),
+            some => some.min(MAX_LOOKUP),
         };
         let traits = InstanceTraits {
             lists: wire.lists.unwrap_or(true),
             labels_only_add: wire.labels_only_add(),
+            lists_for_lookups: max_batch > MAX_BATCH,
             wants: wants_from_wire(&wire.wants),
         };
         Ok(Self {

@@ -10,6 +10,7 @@ use ccm_cloud::{
 };
 use futures::{StreamExt, channel::mpsc::UnboundedSender, stream};
 use prost::Message as _;
+use tonic::{Code, Status};
 
 use super::{
     MAX_BATCH,
@@ -72,10 +73,10 @@ impl Instances for ExternalInstances {
         all.boxed()
     }
 
-    async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
         let (mut pages, mut fleet) = (Pages::new("instances"), Fleet::default());
         while let Some(token) = pages.next() {
-            let page = self.page(token, detail, call).await?;
+            let page = self.page(token, call).await?;
             let next = page.next_page_token.clone();
             add(&mut fleet, page)?;
             pages.follow(next)?;
@@ -214,7 +215,6 @@ impl ExternalInstances {
     async fn page(
         &self,
         page_token: String,
-        detail: Detail,
         call: Call,
     ) -> Result<proto::ListInstancesResponse, CloudError> {
         let page_size = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
@@ -222,14 +222,25 @@ impl ExternalInstances {
             page_token: Some(page_token),
             page_size: Some(page_size),
             priority: Some(priority_to_wire(call.priority)),
-            detail: Some(detail_to_wire(detail)),
+            detail: Some(proto::Detail::Presence.into()),
         };
         let answer =
             self.shared.wire.call(read("list_instances"), call, |channel, terms| async move {
-                instances_client(channel).list_instances(question(message, terms)).await
+                let mut client = instances_client(channel);
+                client.list_instances(question(message, terms)).await.map_err(undeclared)
             });
         answer.await
     }
+}
+
+/// Adds to a bare UNIMPLEMENTED what to do. The status alone does not describe the provider: a
+/// wrong path and a proxy answer it, too, and without lists nodes are deleted by other rules.
+fn undeclared(status: Status) -> Status {
+    if status.code() != Code::Unimplemented || !status.details().is_empty() {
+        return status;
+    }
+    let hint = "a provider without a list has to say so in DescribeResponse: lists = false";
+    Status::unimplemented(format!("{}; {hint}", status.message()))
 }
 
 /// The error in an answer about one node: limits and metrics count it.

@@ -175,6 +175,11 @@ pub(crate) trait Api: Send + Sync {
         None
     }
 
+    /// The region in use, as far as it is known: configured, or that of the endpoint.
+    fn region(&self) -> Option<String> {
+        None
+    }
+
     /// Project and region as messages name them, known after the first login.
     fn place(&self) -> Option<String> {
         None
@@ -358,6 +363,10 @@ impl Api for Client {
 
     fn microversion(&self) -> Option<Microversion> {
         self.session.load().microversion()
+    }
+
+    fn region(&self) -> Option<String> {
+        Self::region(self)
     }
 
     fn place(&self) -> Option<String> {

@@ -5,7 +5,14 @@
 mod flavors;
 mod server;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError};
@@ -42,11 +49,13 @@ pub(super) struct Asked {
     pub(super) request_id: Option<String>,
 }
 
-/// A whole list of servers.
+/// A list of servers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
     /// The servers, each ID once.
     pub(super) rows: Vec<Row>,
+    /// Whether all pages were read.
+    pub(super) whole: bool,
     /// Nova's ID of the last request.
     pub(super) request_id: Option<String>,
     /// Why servers may be missing in it; `None` if it is complete.
@@ -62,13 +71,15 @@ struct OneServer<'a> {
 /// Nova.
 pub(super) struct Nova {
     api: Arc<dyn Api>,
-    /// When a list of the whole project last had several pages, and how many.
-    long: Mutex<Option<(Instant, usize)>>,
+    /// When a list of the whole project last had several pages.
+    long: Mutex<Option<Instant>>,
+    /// The number of servers of the project, as far as lists have shown them.
+    size: AtomicUsize,
 }
 
 impl Nova {
     pub(super) fn new(api: Arc<dyn Api>) -> Self {
-        Self { api, long: Mutex::default() }
+        Self { api, long: Mutex::default(), size: AtomicUsize::new(0) }
     }
 
     /// Requests the server of this ID. A 404 that does not come from Nova is an error.
@@ -100,22 +111,27 @@ impl Nova {
         call: Call,
     ) -> Result<Listing, CloudError> {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
-        let (rows, Read { request_id, .. }) = self.list(&path, call).await?;
+        let mut rows = Rows::default();
+        let read = servers(&path).read(&*self.api, call, |entry| rows.add(entry)).await?;
         let gap = Some("it contains servers of one name only".to_owned());
-        Ok(Listing { rows, request_id, gap })
+        Ok(Listing { rows: rows.all, whole: true, request_id: read.request_id, gap })
     }
 
-    /// All servers of the project.
-    pub(super) async fn all_servers(&self, call: Call) -> Result<Listing, CloudError> {
-        let (rows, Read { request_id, pages }) = self.list(LIST, call).await?;
-        *self.long.lock() = (pages > 1).then(|| (Instant::now(), pages));
+    /// The servers of the project. After a page with at least `most` of them no further page is
+    /// requested: then the list has a gap.
+    pub(super) async fn all_servers(&self, call: Call, most: usize) -> Result<Listing, CloudError> {
+        let mut rows = Rows::default();
+        let read = self.project(LIST, call, most, |entry| rows.add(entry)).await?;
+        let rows = rows.all;
         let gap = match self.gap() {
             Some(gap) => Some(gap),
             None if rows.is_empty() => Some("it is empty".to_owned()),
-            None if request_id.is_none() => Some("Nova returned no request ID for it".to_owned()),
+            None if read.request_id.is_none() => {
+                Some("Nova returned no request ID for it".to_owned())
+            }
             None => None,
         };
-        Ok(Listing { rows, request_id, gap })
+        Ok(Listing { rows, whole: read.whole, request_id: read.request_id, gap })
     }
 
     /// IDs and names of all servers of the project; an error is about a malformed entry.
@@ -133,8 +149,43 @@ impl Nova {
             }
             id.map(|id| id.to_string())
         };
-        servers(SHORT_LIST).read(&*self.api, call, take).await?;
+        self.project(SHORT_LIST, call, usize::MAX, take).await?;
         Ok(entries)
+    }
+
+    /// Reads a list of the project, and learns its size from each page: also from those of a
+    /// list that fails.
+    async fn project(
+        &self,
+        path: &str,
+        call: Call,
+        most: usize,
+        mut take: impl FnMut(&str) -> Option<String> + Send,
+    ) -> Result<Read, CloudError> {
+        let count = AtomicUsize::new(0);
+        let counted = |entry: &str| {
+            count.fetch_add(1, Ordering::Relaxed);
+            take(entry)
+        };
+        let goes_on = || {
+            let count = count.load(Ordering::Relaxed);
+            self.size.fetch_max(count + 1, Ordering::Relaxed);
+            *self.long.lock() = Some(Instant::now());
+            count < most
+        };
+        let read = servers(path).read_while(&*self.api, call, counted, goes_on).await?;
+        if read.whole {
+            self.size.store(count.into_inner(), Ordering::Relaxed);
+            if read.pages == 1 {
+                *self.long.lock() = None;
+            }
+        }
+        Ok(read)
+    }
+
+    /// The number of servers of the project, as far as lists have shown them; 0 before the first.
+    pub(super) fn project_size(&self) -> usize {
+        self.size.load(Ordering::Relaxed)
     }
 
     /// Why servers may be missing in a list of the project, as far as this is known without a
@@ -149,28 +200,32 @@ impl Nova {
             ));
         }
         let long = *self.long.lock();
-        let (_, pages) = long.filter(|(at, _)| at.elapsed() < LONG_FOR)?;
-        Some(format!(
-            "it has {pages} pages, and Nova omits servers of a cell that is down after the \
-             first"
-        ))
+        long.filter(|at| at.elapsed() < LONG_FOR)?;
+        Some(
+            "it has several pages, and Nova omits servers of a cell that is down after the first"
+                .to_owned(),
+        )
     }
+}
 
-    async fn list(&self, path: &str, call: Call) -> Result<(Vec<Row>, Read), CloudError> {
-        let mut seen = BTreeSet::new();
-        let mut rows = Vec::new();
-        let take = |entry: &str| {
-            let row = Row::read(entry);
-            // A server whose cell is down is no valid marker for Nova.
-            let is_partial = matches!(row, Row::Partial { .. });
-            let marker = row.id().filter(|_| !is_partial).map(ToString::to_string);
-            if row.id().is_none_or(|id| seen.insert(id.clone())) {
-                rows.push(row);
-            }
-            marker
-        };
-        let read = servers(path).read(&*self.api, call, take).await?;
-        Ok((rows, read))
+/// The servers of a list, each ID once.
+#[derive(Default)]
+struct Rows {
+    all: Vec<Row>,
+    seen: BTreeSet<ServerId>,
+}
+
+impl Rows {
+    /// Adds an entry. Returns its ID if it is a valid marker for the next page.
+    fn add(&mut self, entry: &str) -> Option<String> {
+        let row = Row::read(entry);
+        // A server whose cell is down is no valid marker for Nova.
+        let is_partial = matches!(row, Row::Partial { .. });
+        let marker = row.id().filter(|_| !is_partial).map(ToString::to_string);
+        if row.id().is_none_or(|id| self.seen.insert(id.clone())) {
+            self.all.push(row);
+        }
+        marker
     }
 }
 

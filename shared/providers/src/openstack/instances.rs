@@ -10,18 +10,15 @@ mod question;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
 use async_trait::async_trait;
 use ccm_base::message::one_line;
 use ccm_cloud::{
-    Call, CloudError, Detail, ErrorKind, Fleet, Instance, Instances, Lookup, LookupResult,
-    NodeIdentity,
+    Call, CloudError, Detail, ErrorKind, Fleet, Instance, InstanceTraits, Instances, Lookup,
+    LookupResult, NodeIdentity, ProviderId,
 };
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
@@ -37,9 +34,9 @@ use self::{
 };
 use super::{
     api::Api,
-    compute::{Flavors, Listing, Nova, Row, Server},
+    compute::{Flavors, Listing, Nova, Server},
     config::Config,
-    ids::ServerId,
+    ids::{self, Parsed, ServerId},
     network::{NetworkNames, Neutron, Port, Ports},
     text::MAX_VALUE,
 };
@@ -51,7 +48,7 @@ const ONE_BY_ONE: usize = 3;
 const AT_ONCE: usize = 8;
 /// The default page size of Nova's lists.
 const PAGE: usize = 1_000;
-/// After a list that took longer than a call has, nodes are requested one by one for this long.
+/// After a list that took too long, nodes are requested one by one for this long.
 const TOO_LONG: Duration = Duration::from_mins(10);
 /// In a list of several pages, this number of servers costs Nova as much as one request by
 /// ID.
@@ -62,24 +59,24 @@ const MAX_MALFORMED: usize = 1_000;
 
 /// [`Instances`] by Nova and Neutron.
 pub(super) struct OpenStackInstances {
+    api: Arc<dyn Api>,
     nova: Nova,
     flavors: Flavors,
     neutron: Arc<Neutron>,
     names: Arc<NetworkNames>,
     pub(super) shape: Shape,
-    /// The number of servers in the last list of the project.
-    project_size: AtomicUsize,
-    /// The IDs of these servers, so that their ports are requested together with the next list
-    /// and not after it.
-    project: Mutex<Arc<BTreeSet<ServerId>>>,
-    /// When a list last took too long.
-    too_long: Mutex<Option<Instant>>,
+    /// Until when the project is not listed, because the last list took too long.
+    too_long_until: Mutex<Option<Instant>>,
     /// The ports that Neutron has returned so far.
     port_memory: PortMemory,
 }
 
 #[async_trait]
 impl Instances for OpenStackInstances {
+    fn traits(&self) -> InstanceTraits {
+        InstanceTraits { lists_for_lookups: true, ..InstanceTraits::default() }
+    }
+
     async fn lookup(
         &self,
         nodes: &[NodeIdentity],
@@ -89,32 +86,35 @@ impl Instances for OpenStackInstances {
         let questions: Vec<_> =
             nodes.iter().map(|node| NodeLookup::of(node, self.shape.region.as_deref())).collect();
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
-        let should_list = self.should_list(open);
+        let most_listed = self.most_listed(open);
         // Not for single requests: a server that is gone needs no ports.
-        let early: BTreeSet<ServerId> = match should_list && wants_ports(detail) {
+        let early: BTreeSet<ServerId> = match most_listed.is_some() && wants_ports(detail) {
             true => questions.iter().filter_map(NodeLookup::server).cloned().collect(),
             false => BTreeSet::new(),
         };
-        let find = self.find(&questions, should_list, call);
-        let (found, early) = tokio::join!(find, self.early(Arc::new(early), call));
-        if wants_ports(detail) {
-            return self.describe_found(found, early, call).await;
-        }
-        found.into_iter().map(|found| self.present(found)).collect()
+        let find = self.find(&questions, most_listed, call);
+        let (found, early) = tokio::join!(find, self.early(early, call));
+        let answers = match wants_ports(detail) {
+            true => self.describe_found(found, early, call).await,
+            false => found.into_iter().map(|found| self.present(found)).collect(),
+        };
+        let in_region = |answer| match answer {
+            Lookup::Found(instance) => Lookup::Found(Box::new(self.in_region(*instance))),
+            other => other,
+        };
+        answers.into_iter().map(|answer| answer.map(in_region)).collect()
     }
 
-    async fn list(&self, detail: Detail, call: Call) -> Result<Fleet, CloudError> {
-        if !wants_ports(detail) {
-            return self.list_names(call).await;
+    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
+        let mut fleet = Fleet::default();
+        for entry in self.nova.all_names(call).await? {
+            match entry.and_then(|(id, name)| self.shape.named(&id, &name)) {
+                Ok(instance) => fleet.instances.push(self.in_region(instance)),
+                Err(line) => fleet.malformed.push(line),
+            }
         }
-        let known = Arc::clone(&self.project.lock());
-        let listing = async {
-            let listing = self.nova.all_servers(call).await?;
-            self.remember(&listing);
-            Ok::<_, CloudError>(listing)
-        };
-        let (listing, early) = tokio::join!(listing, self.early(known, call));
-        self.fleet(listing?, early, call).await
+        complete(&fleet.malformed)?;
+        Ok(fleet)
     }
 }
 
@@ -127,76 +127,69 @@ impl OpenStackInstances {
         Self {
             nova: Nova::new(Arc::clone(&api)),
             flavors: Flavors::new(Arc::clone(&api), shape.labels.flavor_id),
-            neutron: Arc::new(Neutron::new(api)),
+            neutron: Arc::new(Neutron::new(Arc::clone(&api))),
+            api,
             names: Arc::default(),
             shape,
-            project_size: AtomicUsize::new(0),
-            project: Mutex::default(),
-            too_long: Mutex::default(),
+            too_long_until: Mutex::default(),
             port_memory: PortMemory::default(),
         }
     }
 
-    fn remember(&self, listing: &Listing) {
-        self.project_size.store(listing.rows.len(), Ordering::Relaxed);
-        let ids = listing.rows.iter().filter_map(Row::id).cloned();
-        *self.project.lock() = Arc::new(ids.collect());
-    }
-
-    /// The fleet with IDs and names only, from Nova's short list.
-    async fn list_names(&self, call: Call) -> Result<Fleet, CloudError> {
-        let mut fleet = Fleet::default();
-        let entries = self.nova.all_names(call).await?;
-        self.project_size.store(entries.len(), Ordering::Relaxed);
-        for entry in entries {
-            match entry.and_then(|(id, name)| self.shape.named(&id, &name)) {
-                Ok(instance) => fleet.instances.push(instance),
-                Err(line) => fleet.malformed.push(line),
-            }
+    /// Adds the ID that names the region in use, if no region is configured: nodes may have it.
+    fn in_region(&self, mut instance: Instance) -> Instance {
+        if self.shape.region.is_none()
+            && let Some(region) = self.api.region()
+            && let Parsed::Ours(id) = ids::parse(instance.provider_id.as_str(), None)
+        {
+            let regional = ids::format(true, Some(&region), &id);
+            instance.other_ids.extend(ProviderId::parse(&regional));
         }
-        complete(&fleet.malformed)?;
-        Ok(fleet)
+        instance
     }
 
     /// Reads the ports of servers that may not exist.
-    async fn early(&self, servers: Arc<BTreeSet<ServerId>>, call: Call) -> Early {
+    async fn early(&self, servers: BTreeSet<ServerId>, call: Call) -> Early {
         let ports = self.neutron.ports_of(&servers, call).await;
         Early { servers, ports }
     }
 
-    async fn find(&self, questions: &[NodeLookup], should_list: bool, call: Call) -> Vec<Found> {
-        let listing = match should_list {
-            true => Some(self.listing(call).await),
-            false => None,
+    async fn find(
+        &self,
+        questions: &[NodeLookup],
+        most_listed: Option<usize>,
+        call: Call,
+    ) -> Vec<Found> {
+        let listing = match most_listed {
+            Some(most) => self.listing(most, call).await.transpose(),
+            None => None,
         };
         let finder = Finder::new(&self.nova, call, listing);
         let found: Vec<_> = questions.iter().map(|question| finder.answer(question)).collect();
-        let found: Vec<Found> = stream::iter(found).buffered(AT_ONCE).collect().await;
-        if let Some(size) = finder.listed() {
-            self.project_size.store(size, Ordering::Relaxed);
-        }
-        found
+        stream::iter(found).buffered(AT_ONCE).collect().await
     }
 
     /// The list of the project, in half of the time: the other half is for single requests, should
-    /// the list take too long.
-    async fn listing(&self, call: Call) -> Result<Listing, CloudError> {
+    /// the list take too long. `None` if the project has more servers than it is worth.
+    async fn listing(&self, most: usize, call: Call) -> Result<Option<Listing>, CloudError> {
         let half = Call { end: Instant::now() + call.left() / 2, ..call };
-        self.nova.all_servers(half).await.inspect_err(|error| {
+        let listing = self.nova.all_servers(half, most).await.inspect_err(|error| {
             if error.kind == ErrorKind::Timeout {
-                *self.too_long.lock() = Some(Instant::now());
+                *self.too_long_until.lock() = Some(Instant::now() + TOO_LONG);
             }
-        })
+        });
+        listing.map(|listing| listing.whole.then_some(listing))
     }
 
-    /// Whether one list is cheaper than this number of single requests. In a project of several
-    /// pages, which are mostly unrelated servers, a few single requests are cheaper.
-    fn should_list(&self, questions: usize) -> bool {
-        let size = self.project_size.load(Ordering::Relaxed);
-        if self.too_long.lock().is_some_and(|at| at.elapsed() < TOO_LONG) {
-            return false;
+    /// If one list is cheaper than this number of single requests, the number of servers up to
+    /// which it is. In a project of several pages, which are mostly unrelated servers, a few
+    /// single requests are cheaper. The size of the project may be known from a part of it only.
+    fn most_listed(&self, questions: usize) -> Option<usize> {
+        if self.too_long_until.lock().is_some_and(|until| Instant::now() < until) {
+            return None;
         }
-        questions > ONE_BY_ONE && (size <= PAGE || questions * LISTED_PER_ASKED >= size)
+        let most = PAGE.max(questions * LISTED_PER_ASKED);
+        (questions > ONE_BY_ONE && self.nova.project_size() <= most).then_some(most)
     }
 
     /// The answer with IDs, name and power state only.
@@ -232,30 +225,6 @@ impl OpenStackInstances {
             }
         });
         answers.collect()
-    }
-
-    async fn fleet(&self, listing: Listing, early: Early, call: Call) -> Result<Fleet, CloudError> {
-        let mut fleet = Fleet::default();
-        let mut servers = Vec::new();
-        for row in listing.rows {
-            match row {
-                Row::Whole(server) if server.exists() => servers.push(Arc::from(server)),
-                // Soft-deleted: it counts as gone and is no malformed entry.
-                Row::Whole(_) => {}
-                row => fleet.malformed.extend(row.trouble()),
-            }
-        }
-        let related = self.related(&servers, early, call).await?;
-        for server in &servers {
-            match self.describe(server, &related) {
-                Ok(instance) => fleet.instances.push(instance),
-                Err(error) => fleet.malformed.push(error.message),
-            }
-        }
-        complete(&fleet.malformed)?;
-        // Lines about ports without a server name no node.
-        fleet.malformed.extend(related.ports.malformed.into_iter().take(MAX_MALFORMED));
-        Ok(fleet)
     }
 
     /// Reads ports, flavors and network names of these servers.
@@ -314,7 +283,7 @@ fn wants_ports(detail: Detail) -> bool {
 
 /// The ports of servers that may not exist.
 struct Early {
-    servers: Arc<BTreeSet<ServerId>>,
+    servers: BTreeSet<ServerId>,
     ports: Result<Ports, CloudError>,
 }
 

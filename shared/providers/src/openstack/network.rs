@@ -47,8 +47,6 @@ pub(super) struct Ports {
     pub(super) unreadable: BTreeMap<String, String>,
     /// Errors about malformed sub-ports, by the ID of the sub-port.
     pub(super) unreadable_children: BTreeMap<String, String>,
-    /// Lines about entries that belong to no known server.
-    pub(super) malformed: Vec<String>,
 }
 
 /// Neutron.
@@ -150,22 +148,27 @@ impl Ports {
         self.carried.extend(other.carried);
         self.unreadable.extend(other.unreadable);
         self.unreadable_children.extend(other.unreadable_children);
-        self.malformed.extend(other.malformed);
     }
 
     fn note(&mut self, trouble: port::MalformedPort) {
         match trouble.device_id {
             Some(device) => drop(self.unreadable.insert(device, trouble.line)),
-            None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
+            None => unassigned(&trouble),
         }
     }
 
     fn note_sub(&mut self, trouble: port::MalformedPort) {
         match trouble.port_id {
             Some(id) => drop(self.unreadable_children.insert(id, trouble.line)),
-            None => self.malformed.push(one_line(&trouble.line, MAX_MESSAGE)),
+            None => unassigned(&trouble),
         }
     }
+}
+
+/// Logs an entry whose server is not known.
+fn unassigned(trouble: &port::MalformedPort) {
+    let line = one_line(&trouble.line, MAX_MESSAGE);
+    tracing::warn!("a port in Neutron's response could not be parsed: {line}");
 }
 
 /// The document of an answer.

@@ -102,9 +102,9 @@ impl NeutronRoutes {
         answer
     }
 
-    /// The table, as it was last seen or, with `anew`, as it is.
-    async fn table(&self, anew: bool, call: Call) -> Result<Table, CloudError> {
-        let known = self.table.lock().clone().filter(|_| !anew);
+    /// The table, as it was last seen or, with `again`, as it is.
+    async fn table(&self, again: bool, call: Call) -> Result<Table, CloudError> {
+        let known = self.table.lock().clone().filter(|_| !again);
         if let Some(table) = known {
             return Ok(table);
         }

@@ -39,6 +39,8 @@ pub(super) struct World {
     pub(super) flavors: Vec<Value>,
     pub(super) router: routers::Router,
     pub(super) spoken: Spoken,
+    /// The region of Nova's endpoint.
+    pub(super) region: Option<String>,
     /// Entries on a page, if not 1000.
     pub(super) page: Option<usize>,
     pub(super) fault: Option<Fault>,
@@ -52,6 +54,8 @@ pub(super) struct World {
     pub(super) under_way: (usize, usize),
     /// How long each answer takes.
     pub(super) delay: Duration,
+    /// How long each page of a list of servers takes, if longer.
+    pub(super) delay_of_lists: Duration,
 }
 
 /// The microversion that Nova speaks, if any.
@@ -206,7 +210,8 @@ impl Api for Scripted {
             world.calls.push((get.operation, get.path.to_owned()));
             world.under_way.0 += 1;
             world.under_way.1 = world.under_way.1.max(world.under_way.0);
-            world.delay
+            let is_list = get.operation == "server_list";
+            world.delay.max(if is_list { world.delay_of_lists } else { Duration::ZERO })
         };
         let is_late = delay > call.left();
         if delay.is_zero() {
@@ -241,6 +246,10 @@ impl Api for Scripted {
 
     fn microversion(&self) -> Option<Microversion> {
         self.world.lock().spoken.0
+    }
+
+    fn region(&self) -> Option<String> {
+        self.world.lock().region.clone()
     }
 }
 

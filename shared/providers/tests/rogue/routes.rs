@@ -18,31 +18,13 @@ type Stream<I> = (Vec<Result<I, Status>>, bool);
 /// The number of changes of each call, and its base.
 type Asked = Arc<Mutex<Vec<(usize, Option<String>)>>>;
 
-/// Answers what it was told to about routes.
+/// Answers about routes, from its scripts.
 #[derive(Clone)]
 struct Crooked {
-    description: proto::DescribeResponse,
     tables: Script<proto::ListRoutesResponse>,
     changes: Script<Stream<proto::ApplyRoutesItem>>,
     targets: Script<Stream<proto::FindRouteTargetsItem>>,
     asked: Asked,
-}
-
-#[async_trait]
-impl provider_server::Provider for Crooked {
-    async fn describe(
-        &self,
-        _: Request<proto::DescribeRequest>,
-    ) -> Result<Response<proto::DescribeResponse>, Status> {
-        Ok(Response::new(self.description.clone()))
-    }
-
-    async fn health(
-        &self,
-        _: Request<proto::HealthRequest>,
-    ) -> Result<Response<proto::HealthResponse>, Status> {
-        Ok(Response::new(proto::HealthResponse {}))
-    }
 }
 
 fn items<I: Send + 'static>((items, hangs): Stream<I>) -> BoxStream<'static, Result<I, Status>> {
@@ -94,22 +76,13 @@ impl Place {
             ..description()
         };
         let crooked = Crooked {
-            description,
             tables: Script::default(),
             changes: Script::default(),
             targets: Script::default(),
             asked: Arc::default(),
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let router = Server::builder()
-            .add_service(ProviderServer::new(crooked.clone()))
-            .add_service(RoutesServer::new(crooked.clone()));
-        let mut server = JoinSet::new();
-        server.spawn(async move {
-            router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
-        });
-        let cloud = client(port).await;
+        let router = Server::builder().add_service(RoutesServer::new(crooked.clone()));
+        let (cloud, server) = serve(router, description).await;
         cloud.health(call()).await.unwrap();
         Self { cloud, crooked, _server: server }
     }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use ccm_base::{Backoff, RetryClass, jittered};
 use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, Instances, NoMetrics, OpenGate, ProviderConfig,
-    ProviderContext, ProviderFactory,
+    Call, Capability, Cloud, CloudError, Instances, ProviderConfig, ProviderContext,
+    ProviderFactory,
 };
 use futures::FutureExt as _;
 use tokio::time::{sleep, timeout};
@@ -25,21 +25,17 @@ const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Time limit for the probe of the cloud.
 const PROBE: Duration = Duration::from_secs(10);
 /// The longest time for which a leader goes on with an outdated configuration of the cloud, the
-/// shortest being two thirds of it: a standby ends and is started anew within this time.
+/// shortest being two thirds of it: a standby ends and is restarted within this time.
 const HANDOVER: Duration = Duration::from_secs(90);
 
 /// The provider's build context, without the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
     let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
-    ProviderContext {
-        config: ProviderConfig {
-            path: common.cloud.config.clone(),
-            cluster_name: common.cloud.cluster_name.clone(),
-        },
-        gate: Arc::new(OpenGate),
-        metrics: Arc::new(NoMetrics),
-        user_agent: agents.collect::<Vec<_>>().join(" "),
-    }
+    let config = ProviderConfig {
+        path: common.cloud.config.clone(),
+        cluster_name: common.cloud.cluster_name.clone(),
+    };
+    ProviderContext::ungated(config, &agents.collect::<Vec<_>>().join(" "))
 }
 
 /// The cloud of a program that needs none: it offers nothing, and no provider is built.
@@ -199,7 +195,7 @@ pub(super) async fn outdated(cloud: &dyn Cloud, leads: impl Fn() -> bool) {
     loop {
         let settings = cloud.outdated().await;
         if !leads() {
-            tracing::info!(settings, "ends, to begin anew with the changed cloud configuration");
+            tracing::info!(settings, "ends, to restart with the changed cloud configuration");
             return;
         }
         let wait = jittered(HANDOVER, 2.0 / 3.0..1.0);

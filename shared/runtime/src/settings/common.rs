@@ -254,7 +254,7 @@ ccm_settings::settings! {
                 names.iter().flat_map(|name| name.bytes()).all(|byte| matches!(byte, b' '..=b'~'))
             });
         /// Read requests per second to each service of the cloud. 0 means the default, a negative number no limit.
-        /// One list covers the whole fleet, so this only guards against many single reads; a 429 lowers it temporarily.
+        /// One lookup covers many nodes, so this only guards against many single reads; a 429 lowers it temporarily.
         read_rate: Option<f64> = live(Number, "cloud-read-qps", "50"), per_second;
         /// Burst of --cloud-read-qps. 0 means the default.
         read_burst: u32 = live(Count, "cloud-read-burst", "100"), zero_is_default;

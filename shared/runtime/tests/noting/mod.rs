@@ -212,7 +212,7 @@ impl Instances for Scripted {
         nodes.iter().map(|_| Err(CloudError::new(ErrorKind::Unavailable, "no route"))).collect()
     }
 
-    async fn list(&self, _: Detail, _: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, _: Call) -> Result<Fleet, CloudError> {
         Ok(Fleet::default())
     }
 }

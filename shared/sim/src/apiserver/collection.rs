@@ -113,6 +113,41 @@ fn check_match(query: &Query) -> Result<(), StatusError> {
     Err(invalid_options(problem))
 }
 
+/// Where a list begins.
+struct Start {
+    /// The key behind which it goes on.
+    after: Option<String>,
+    /// The version that it shows; without one the latest.
+    at: Option<u64>,
+    /// The largest number of objects; 0 for all.
+    limit: usize,
+}
+
+impl Start {
+    fn of(query: &Query, current: u64) -> Result<Self, StatusError> {
+        let limit = usize::try_from(number(query, "limit")?).unwrap_or(usize::MAX);
+        let asked = version(query).map_err(|error| {
+            StatusError::bad_request(format!("invalid resource version: {error}"))
+        })?;
+        let token = query.get("continue");
+        if !token.is_empty() {
+            if asked.is_some() {
+                let message = "specifying resource version is not allowed when using continue";
+                return Err(StatusError::bad_request(message));
+            }
+            let (after, rv) = Token::parse(token)?;
+            return Ok(Self { after: Some(after), at: u64::try_from(rv).ok(), limit });
+        }
+        if let Some(asked) = asked.filter(|asked| *asked > current) {
+            return Err(StatusError::too_large_version(asked, current));
+        }
+        let is_exact = query.get("resourceVersionMatch") == "Exact";
+        // The watch cache answers those at version 0 without paging.
+        let limit = if asked == Some(0) && !is_exact { 0 } else { limit };
+        Ok(Self { after: None, at: asked.filter(|_| is_exact), limit })
+    }
+}
+
 impl Core {
     /// Answers a LIST. `stale` is how many versions old the result is.
     pub(super) fn list(
@@ -125,32 +160,8 @@ impl Core {
         let selector =
             Selector::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
         check_match(query)?;
-        let mut limit = usize::try_from(number(query, "limit")?).unwrap_or(usize::MAX);
-        let asked = version(query).map_err(|error| {
-            StatusError::bad_request(format!("invalid resource version: {error}"))
-        })?;
         let current = self.store.revision();
-        let mut after = None;
-        let mut at = None;
-        if !query.get("continue").is_empty() {
-            if asked.is_some() {
-                let message = "specifying resource version is not allowed when using continue";
-                return Err(StatusError::bad_request(message));
-            }
-            let (start, rv) = Token::parse(query.get("continue"))?;
-            after = Some(start);
-            at = u64::try_from(rv).ok();
-        } else if let Some(asked) = asked {
-            if asked > current {
-                return Err(StatusError::too_large_version(asked, current));
-            }
-            if query.get("resourceVersionMatch") == "Exact" {
-                at = Some(asked);
-            } else if asked == 0 {
-                // The watch cache answers these without paging.
-                limit = 0;
-            }
-        }
+        let Start { after, mut at, limit } = Start::of(query, current)?;
         if stale > 0 && at.is_none() {
             at = Some(current.saturating_sub(stale).max(self.store.oldest(resource)));
         }

@@ -175,19 +175,7 @@ impl Core {
         let timeout = options
             .timeout
             .unwrap_or_else(|| self.identity.watch_timeout(self.options.min_watch_timeout));
-        let cut = CancellationToken::new();
-        let abrupt = Arc::new(AtomicBool::new(effects.cut.is_some_and(|(_, abrupt)| abrupt)));
-        let id = self.watches.next.fetch_add(1, Ordering::Relaxed);
-        let open = Open {
-            info: WatchInfo {
-                resource: resource.plural.to_owned(),
-                user_agent: info.user_agent.clone(),
-                since: self.identity.uptime(),
-            },
-            cut: cut.clone(),
-            abrupt: Arc::clone(&abrupt),
-        };
-        self.watches.open.lock().insert(id, open);
+        let (id, cut, abrupt) = self.opened(resource, info, effects);
         let mut watch = Watch {
             core: Arc::clone(self),
             resource,
@@ -217,6 +205,26 @@ impl Core {
         watch.next_bookmark = watch.following_bookmark();
         watch.begin(options.initial);
         Ok(watch)
+    }
+
+    /// Counts a watch as open. Returns its ID, and what ends it: at once if the flag is set.
+    fn opened(
+        &self,
+        resource: &Resource,
+        info: &RequestInfo,
+        effects: &Effects,
+    ) -> (u64, CancellationToken, Arc<AtomicBool>) {
+        let cut = CancellationToken::new();
+        let abrupt = Arc::new(AtomicBool::new(effects.cut.is_some_and(|(_, abrupt)| abrupt)));
+        let id = self.watches.next.fetch_add(1, Ordering::Relaxed);
+        let info = WatchInfo {
+            resource: resource.plural.to_owned(),
+            user_agent: info.user_agent.clone(),
+            since: self.identity.uptime(),
+        };
+        let open = Open { info, cut: cut.clone(), abrupt: Arc::clone(&abrupt) };
+        self.watches.open.lock().insert(id, open);
+        (id, cut, abrupt)
     }
 }
 

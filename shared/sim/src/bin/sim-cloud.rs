@@ -27,11 +27,11 @@ use tokio_util::sync::CancellationToken;
 #[derive(Parser)]
 #[command(version, after_help = format!("Pages:\n{}", cloud_pages::HELP))]
 struct Arguments {
-    /// Where controllers connect: unix:///path/to.sock or http://address:port. Anybody who can
+    /// Where controllers connect: unix:///path/to.sock or http://address:port. Anyone who can
     /// connect may change the cloud.
     #[arg(long, default_value = "http://127.0.0.1:8010")]
     endpoint: String,
-    /// Where the pages are served; port 0 takes a free one. Anybody who can connect may change
+    /// Where the pages are served; port 0 takes a free one. Anyone who can connect may change
     /// the cloud.
     #[arg(long, default_value = "127.0.0.1:8011")]
     pages: SocketAddr,

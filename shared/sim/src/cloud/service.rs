@@ -74,7 +74,7 @@ impl Instances for SimCloud {
         answers.flatten().enumerate().boxed()
     }
 
-    async fn list(&self, _: Detail, call: Call) -> Result<Fleet, CloudError> {
+    async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
         if !Instances::traits(self).lists {
             return Err(CloudError::new(ErrorKind::Unsupported, "this cloud has no list"));
         }

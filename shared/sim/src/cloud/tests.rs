@@ -94,14 +94,14 @@ async fn refused_calls_count_and_clones_share_the_counts() {
     let view = cloud.clone();
     cloud.faults().add(Fault::new(Effect::Unavailable).times(3));
     view.health(call()).await.unwrap_err();
-    view.list(Detail::Everything, call()).await.unwrap_err();
+    view.list(call()).await.unwrap_err();
     look(&view, NodeIdentity::named("x")).await.unwrap_err();
     view.health(call()).await.unwrap();
     let first = cloud.calls();
     let expect = Calls { lookup: 1, list: 1, health: 2, nodes_looked_up: 1, ..Calls::default() };
     assert_eq!(first, expect);
     assert_eq!(first.to_string(), "1 lookups of 1 nodes, 1 list pages, 2 health checks");
-    view.list(Detail::Everything, call()).await.unwrap();
+    view.list(call()).await.unwrap();
     let since = cloud.calls().since(&first);
     assert_eq!(since, Calls { list: 1, ..Calls::default() });
     assert_eq!(cloud.reset_calls().total(), 5);
@@ -114,7 +114,7 @@ async fn the_wrong_project_shows_nothing() {
     let cloud = SimCloud::new();
     cloud.add_many(0, 3);
     cloud.faults().add(Fault::new(Effect::WrongProject));
-    assert_eq!(cloud.list(Detail::Everything, call()).await.unwrap().instances, []);
+    assert_eq!(cloud.list(call()).await.unwrap().instances, []);
     assert!(matches!(look(&cloud, NodeIdentity::named("node-00001")).await, Ok(Lookup::Gone(_))));
     assert_eq!(cloud.health(call()).await, Ok(()));
 }
@@ -125,11 +125,10 @@ async fn a_deadline_covers_the_whole_of_a_list() {
     cloud.add_many(0, 1500);
     cloud.faults().add(Fault::new(Effect::Latency(Duration::from_secs(2))));
     let started = Instant::now();
-    cloud.list(Detail::Everything, Call::routine(Duration::from_secs(7))).await.unwrap();
+    cloud.list(Call::routine(Duration::from_secs(7))).await.unwrap();
     assert_eq!(started.elapsed(), Duration::from_secs(6), "three pages of 2 s each");
     let started = Instant::now();
-    let error =
-        cloud.list(Detail::Everything, Call::routine(Duration::from_secs(5))).await.unwrap_err();
+    let error = cloud.list(Call::routine(Duration::from_secs(5))).await.unwrap_err();
     assert_eq!((error.kind, started.elapsed()), (ErrorKind::Timeout, Duration::from_secs(5)));
 }
 
@@ -156,7 +155,7 @@ async fn calls_pass_the_gate_of_the_view() {
     cloud.add_many(0, 501);
     let gate = Arc::new(Gate::default());
     let view = cloud.behind(Arc::clone(&gate) as Arc<dyn CallGate>);
-    view.list(Detail::Everything, call()).await.unwrap();
+    view.list(call()).await.unwrap();
     cloud.faults().add(Fault::new(Effect::Unauthorized).times(1));
     view.health(call()).await.unwrap_err();
     let expect = [
@@ -167,9 +166,6 @@ async fn calls_pass_the_gate_of_the_view() {
     assert_eq!(*gate.seen.lock(), expect);
     cloud.reset_calls();
     let closed = cloud.behind(Arc::new(Gate { closed: true, ..Gate::default() }));
-    assert_eq!(
-        closed.list(Detail::Everything, call()).await.unwrap_err().kind,
-        ErrorKind::Throttled
-    );
+    assert_eq!(closed.list(call()).await.unwrap_err().kind, ErrorKind::Throttled);
     assert_eq!(cloud.calls().total(), 0, "what the gate refuses never reaches the cloud");
 }

@@ -1,4 +1,4 @@
-use super::*;
+use super::{plan::Strike, *};
 
 fn effects(plan: &FaultPlan, operation: Operation, calls: usize) -> Vec<bool> {
     (0..calls).map(|_| plan.strike(operation).effect.is_some()).collect()

@@ -37,6 +37,7 @@ on_every_way![crate::suite:
     answers_each_node_by_itself_and_in_order,
     large_lookups_are_split_and_counted,
     lists_page_by_page,
+    a_provider_without_a_list,
     a_truncated_list_is_no_proof,
     errors_arrive_whole,
     a_deadline_holds,

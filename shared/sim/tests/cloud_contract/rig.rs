@@ -75,12 +75,7 @@ impl Rig {
             serve(behind, listener, tls, CancellationToken::new()).await.unwrap();
         });
         let config = ProviderConfig { path: Some(file), cluster_name: "test".to_owned() };
-        let context = ProviderContext {
-            config,
-            gate,
-            metrics: Arc::new(ccm_cloud::NoMetrics),
-            user_agent: "test/1".to_owned(),
-        };
+        let context = ProviderContext { gate, ..ProviderContext::ungated(config, "test/1") };
         let cloud = ExternalFactory.build(context).await.unwrap();
         for _ in 0..500 {
             if cloud.instances().is_ok() {

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    AddressKind, Call, Claim, CloudError, Detail, ErrorKind, Fleet, Instance, Instances, Lookup,
-    NodeAddress, NodeIdentity, PowerState, ProofMethod, ProviderId,
+    AddressKind, Call, Claim, CloudError, Detail, ErrorKind, Fleet, Instance, InstanceTraits,
+    Instances, Lookup, NodeAddress, NodeIdentity, OpenGate, PowerState, ProofMethod, ProviderId,
 };
 use ccm_sim::{
-    cloud::{Operation, SimInstance},
+    cloud::{Operation, SimCloud, SimInstance},
     faults::{Effect, Fault},
 };
 use tokio::time::Instant;
@@ -143,10 +143,7 @@ pub async fn returns_all_fields_of_an_instance(way: Way) {
             pod_cidrs: rich.pod_cidrs.clone(),
         };
         assert_eq!(*got, expect);
-        assert_eq!(
-            instances(&rig).list(Detail::Everything, call()).await.unwrap().instances,
-            [expect]
-        );
+        assert_eq!(instances(&rig).list(call()).await.unwrap().instances, [expect]);
     }
     // An answer with almost no data is complete, too.
     rig.sim.clear();
@@ -215,7 +212,7 @@ pub async fn lists_page_by_page(way: Way) {
         rig.sim.add_many(count, more);
         count += more;
         rig.sim.reset_calls();
-        let fleet = instances(&rig).list(Detail::Everything, call()).await.unwrap();
+        let fleet = instances(&rig).list(call()).await.unwrap();
         assert_eq!(fleet.malformed, [""; 0]);
         let expect: Vec<_> =
             (0..count).map(|number| SimInstance::numbered(number).describe()).collect();
@@ -224,12 +221,26 @@ pub async fn lists_page_by_page(way: Way) {
         assert_eq!((calls.list, calls.total()), (pages, pages), "{count} instances");
     }
     rig.sim.faults().add(Fault::new(Effect::Unavailable).on(Operation::List).after(2).times(1));
-    let error = instances(&rig).list(Detail::Everything, call()).await.unwrap_err();
+    let error = instances(&rig).list(call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable, "a list with a hole is no list");
-    assert_eq!(
-        instances(&rig).list(Detail::Everything, call()).await.unwrap().instances.len(),
-        count
-    );
+    assert_eq!(instances(&rig).list(call()).await.unwrap().instances.len(), count);
+}
+
+pub async fn a_provider_without_a_list(way: Way) {
+    let sim = SimCloud::new();
+    sim.set_traits(InstanceTraits { lists: false, ..InstanceTraits::default() });
+    sim.add_many(0, 2);
+    let rig = Rig::of(sim, way, Arc::new(OpenGate)).await;
+    assert!(!instances(&rig).traits().lists);
+    let error = instances(&rig).list(call()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert_eq!(rig.sim.calls().list, 0);
+    let known = SimInstance::numbered(1);
+    assert_eq!(look(&rig, with_id("node-00001", "sim://i-00001")).await, found(&known));
+    let Ok(Lookup::Gone(proof)) = look(&rig, with_id("node-00009", "sim://i-00009")).await else {
+        panic!("a lookup proves absence without a list")
+    };
+    assert_eq!(proof.method, ProofMethod::ById);
 }
 
 pub async fn a_truncated_list_is_no_proof(way: Way) {
@@ -239,10 +250,7 @@ pub async fn a_truncated_list_is_no_proof(way: Way) {
         [(Effect::EmptyList, 0), (Effect::TruncatedList(5), 5), (Effect::TruncatedList(90), 20)]
     {
         let id = rig.sim.faults().add(Fault::new(effect));
-        assert_eq!(
-            instances(&rig).list(Detail::Everything, call()).await.unwrap().instances.len(),
-            expect
-        );
+        assert_eq!(instances(&rig).list(call()).await.unwrap().instances.len(), expect);
         let node = NodeIdentity::named("node-00019");
         assert_eq!(look(&rig, node).await, found(&SimInstance::numbered(19)));
         assert!(rig.sim.faults().remove(id));
@@ -264,7 +272,7 @@ pub async fn errors_arrive_whole(way: Way) {
                 instances(&rig).lookup(&nodes, Detail::Everything, call()).await,
                 [Err(error.clone()), Err(error.clone())]
             );
-            assert_eq!(instances(&rig).list(Detail::Everything, call()).await, Err(error.clone()));
+            assert_eq!(instances(&rig).list(call()).await, Err(error.clone()));
             assert_eq!(rig.cloud.health(call()).await, Err(error));
             assert!(rig.sim.faults().remove(id));
         }
@@ -287,7 +295,7 @@ pub async fn a_deadline_holds(way: Way) {
     for answer in answers {
         is_timeout(answer.unwrap_err());
     }
-    is_timeout(instances.list(Detail::Everything, hasty()).await.unwrap_err());
+    is_timeout(instances.list(hasty()).await.unwrap_err());
     is_timeout(cloud.health(hasty()).await.unwrap_err());
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     rig.sim.faults().clear();
@@ -329,14 +337,14 @@ pub async fn malformed_instances_affect_no_others(way: Way) {
             assert_eq!(answer, found(instance));
         }
     }
-    let fleet = instances(&rig).list(Detail::Everything, call()).await.unwrap();
+    let fleet = instances(&rig).list(call()).await.unwrap();
     assert_eq!((fleet.instances.len(), fleet.malformed.len()), (699, 1));
     assert!(fleet.malformed[0].contains(&spoilt), "{:?}", fleet.malformed);
 }
 
 pub async fn an_empty_cloud_answers(way: Way) {
     let rig = Rig::new(way).await;
-    assert_eq!(instances(&rig).list(Detail::Everything, call()).await, Ok(Fleet::default()));
+    assert_eq!(instances(&rig).list(call()).await, Ok(Fleet::default()));
     assert_eq!(rig.sim.calls().list, 1, "an empty page is a call");
     assert!(matches!(look(&rig, NodeIdentity::named("x")).await, Ok(Lookup::Gone(_))));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Detail, ErrorKind, ProviderConfig, ProviderContext};
+use ccm_cloud::{ErrorKind, ProviderConfig, ProviderContext};
 use ccm_sim::cloud::SimCloud;
 
 use crate::place::{Place, Served, Stub, call, instances, skip, until};
@@ -48,12 +48,7 @@ async fn an_invalid_configuration_is_rejected_in_one_line() {
 #[tokio::test]
 async fn the_registry_knows_the_provider() {
     let factory = ccm_providers::registry().get("external").unwrap();
-    let context = ProviderContext {
-        config: ProviderConfig::default(),
-        gate: std::sync::Arc::new(ccm_cloud::OpenGate),
-        metrics: std::sync::Arc::new(ccm_cloud::NoMetrics),
-        user_agent: "test/1".to_owned(),
-    };
+    let context = ProviderContext::ungated(ProviderConfig::default(), "test/1");
     let error = factory.build(context).await.err().expect("no file is given");
     assert_eq!(error.kind, ErrorKind::Invalid);
     assert!(error.message.contains("--cloud-config: missing"), "{error}");
@@ -75,7 +70,7 @@ async fn a_changed_file_is_used_unless_it_is_invalid() {
     skip(Duration::from_secs(11)).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(cloud.schemes(), ["sim"]);
-    old.list(Detail::Everything, call()).await.expect("the old configuration stays in use");
+    old.list(call()).await.expect("the old configuration stays in use");
 
     place.configure(&second);
     skip(Duration::from_secs(11)).await;

@@ -40,10 +40,7 @@ async fn a_provider_that_is_down_at_start_is_waited_for() {
     let _served = Served::start(sim.clone(), &place.socket("s"), None).await;
     assert_eq!(cloud.health(call()).await, Ok(()), "health finds out at once");
     assert_eq!(cloud.claim(Some("sim://x")), Claim::Ours);
-    assert_eq!(
-        instances(&cloud).await.list(Detail::Everything, call()).await.unwrap().instances.len(),
-        1
-    );
+    assert_eq!(instances(&cloud).await.list(call()).await.unwrap().instances.len(), 1);
 }
 
 #[tokio::test]
@@ -79,10 +76,7 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
         started.elapsed() < Duration::from_secs(8),
         "the crash ends the call, not its deadline"
     );
-    assert_eq!(
-        instances.list(Detail::Everything, call()).await.unwrap_err().kind,
-        ErrorKind::Unavailable
-    );
+    assert_eq!(instances.list(call()).await.unwrap_err().kind, ErrorKind::Unavailable);
     assert_eq!(cloud.claim(Some("sim://x")), Claim::Ours, "what was known stays known");
     let owner = Owner {
         cluster: ClusterId { name: "c".to_owned(), uid: "c-1".to_owned() },
@@ -113,16 +107,13 @@ async fn a_stop_finishes_calls_and_accepts_no_connections() {
     let cloud = place.client().await.unwrap();
     let instances = instances(&cloud).await;
     sim.faults().add(Fault::new(Effect::Latency(Duration::from_millis(300))).times(1));
-    let (list, ()) = tokio::join!(instances.list(Detail::Everything, call()), async {
+    let (list, ()) = tokio::join!(instances.list(call()), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         served.stop().await;
     });
     assert_eq!(list.unwrap().instances.len(), 1, "the call under way ended well");
     assert!(!place.path("s").exists(), "the socket file is removed");
-    assert_eq!(
-        instances.list(Detail::Everything, call()).await.unwrap_err().kind,
-        ErrorKind::Unavailable
-    );
+    assert_eq!(instances.list(call()).await.unwrap_err().kind, ErrorKind::Unavailable);
 }
 
 #[tokio::test]
@@ -135,13 +126,13 @@ async fn a_replaced_provider_is_noticed_with_the_new_connection() {
     served.crash().await;
     let _served = Served::start(Stub::offering("other", Ok(None)), &place.socket("s"), None).await;
     // The next calls open the new connection.
-    let mut answer = old.list(Detail::Everything, call()).await;
+    let mut answer = old.list(call()).await;
     for _ in 0..100 {
         if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Unsupported) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
-        answer = old.list(Detail::Everything, call()).await;
+        answer = old.list(call()).await;
     }
     assert_eq!(answer.unwrap_err().kind, ErrorKind::Unsupported);
     until("the new schemes are known", || (cloud.schemes() == ["other"]).then_some(())).await;
@@ -198,11 +189,11 @@ async fn every_call_passes_the_gate() {
 
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
     instances.lookup(&nodes, Detail::Everything, Call::routine(Duration::from_secs(10))).await;
-    instances.list(Detail::Everything, call()).await.unwrap();
+    instances.list(call()).await.unwrap();
     cloud.health(call()).await.unwrap();
     let wait = Duration::from_secs(9);
     sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
-    instances.list(Detail::Everything, call()).await.unwrap_err();
+    instances.list(call()).await.unwrap_err();
 
     let reported = place.gate.take();
     let count = |name: &str| reported.iter().filter(|(operation, _)| *operation == name).count();
@@ -234,7 +225,7 @@ async fn every_call_passes_the_gate() {
     // A call that the gate refuses is not sent.
     let refusal = CloudError::new(ErrorKind::Throttled, "budget used up").with_retry_after(wait);
     *place.gate.refuse.lock() = Some(refusal.clone());
-    assert_eq!(instances.list(Detail::Everything, call()).await, Err(refusal.clone()));
+    assert_eq!(instances.list(call()).await, Err(refusal.clone()));
     assert_eq!(
         instances.lookup(&nodes[..2], Detail::Everything, call()).await,
         [Err(refusal.clone()), Err(refusal)]

@@ -52,14 +52,8 @@ impl Place {
         let config =
             ProviderConfig { path: Some(self.path("cloud.yaml")), cluster_name: "test".to_owned() };
         let gate = Arc::clone(&self.gate) as Arc<dyn CallGate>;
-        ExternalFactory
-            .build(ProviderContext {
-                config,
-                gate,
-                metrics: Arc::new(ccm_cloud::NoMetrics),
-                user_agent: "test/1".to_owned(),
-            })
-            .await
+        let context = ProviderContext { gate, ..ProviderContext::ungated(config, "test/1") };
+        ExternalFactory.build(context).await
     }
 }
 

@@ -1,8 +1,12 @@
 //! The server side: sockets, limits, page tokens, clouds that violate the contract.
 
-use std::time::Duration;
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, Detail, ErrorKind, NodeIdentity};
+use async_trait::async_trait;
+use ccm_cloud::{
+    Call, Cloud, CloudError, Detail, ErrorKind, InstanceTraits, Instances, Lookup, NodeIdentity,
+    ProviderId,
+};
 use ccm_providers::external::{
     proto::{
         self, instances_client::InstancesClient, lookup_answer::Answer,
@@ -76,13 +80,13 @@ async fn limits_are_advertised_and_enforced() {
     );
 
     let mut client = InstancesClient::new(channel);
-    let nodes = vec![proto::NodeIdentity::default(); 501];
+    let nodes = vec![proto::NodeIdentity::default(); 10_001];
     let status = client
         .lookup_instances(proto::LookupInstancesRequest { nodes, ..Default::default() })
         .await
         .unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
-    assert!(status.message().contains("at most 500"), "{status}");
+    assert!(status.message().contains("at most 10000"), "{status}");
 
     let page = |page_token: &str, page_size| proto::ListInstancesRequest {
         page_token: Some(page_token.to_owned()),
@@ -203,4 +207,76 @@ async fn a_cloud_that_exceeds_its_deadline_is_cancelled() {
         error.message.contains("too long") || error.message.contains("did not answer"),
         "{error}"
     );
+}
+
+/// A cloud that writes its IDs in lower case and accepts the others.
+struct LowerCase(SimCloud);
+
+#[async_trait]
+impl Cloud for LowerCase {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schemes(&self) -> Vec<String> {
+        self.0.schemes()
+    }
+
+    fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
+        provider_id.to_lowercase().into()
+    }
+
+    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+        self.0.instances()
+    }
+
+    async fn health(&self, call: Call) -> Result<(), CloudError> {
+        self.0.health(call).await
+    }
+}
+
+#[tokio::test]
+async fn the_spelling_of_the_request_is_recognised_and_returned() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let sim = SimCloud::new();
+    sim.add_many(0, 3);
+    let _served = Served::start(LowerCase(sim), &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    let instances = instances(&cloud).await;
+    let asked = ["sim://I-00001", "sim://i-00002", "sim://I-00009"];
+    let nodes = asked
+        .map(|id| NodeIdentity { provider_id: Some(id.to_owned()), ..NodeIdentity::named("n") });
+    let answers = instances.lookup(&nodes, Detail::Presence, call()).await;
+    let found = |place: usize| match &answers[place] {
+        Ok(Lookup::Found(instance)) => (
+            instance.provider_id.as_str(),
+            instance.other_ids.iter().map(ProviderId::as_str).collect(),
+        ),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(found(0), ("sim://i-00001", vec![asked[0]]));
+    assert_eq!(found(1), (asked[1], vec![]));
+    assert!(matches!(answers[2], Ok(Lookup::Gone(_))), "{:?}", answers[2]);
+}
+
+/// For a cloud that reads a whole list for it, a lookup of a large cluster is one call.
+#[tokio::test]
+async fn a_lookup_of_a_large_cluster_is_one_call() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let sim = SimCloud::new();
+    sim.set_traits(InstanceTraits { lists_for_lookups: true, ..InstanceTraits::default() });
+    sim.add_many(0, 5_000);
+    let _served = Served::start(sim, &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    let instances = instances(&cloud).await;
+    assert!(instances.traits().lists_for_lookups);
+    let nodes: Vec<_> =
+        (0..5_000).map(|number| NodeIdentity::named(format!("node-{number:05}"))).collect();
+    let answers = instances.lookup(&nodes, Detail::Everything, call()).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Lookup::Found(_)))));
+    let calls = place.gate.admitted.lock();
+    let lookups = calls.iter().filter(|(class, _)| class.operation == "lookup_instances").count();
+    assert_eq!(lookups, 1);
 }

@@ -171,7 +171,7 @@ async fn a_dead_connection_is_replaced() {
     place.configure(&format!("http://127.0.0.1:{}", network.port));
     let cloud = place.client().await.unwrap();
     let instances = instances(&cloud).await;
-    instances.list(Detail::Everything, call()).await.unwrap();
+    instances.list(call()).await.unwrap();
     network.forget();
     let node = [NodeIdentity::named("node-00000")];
     let answers = instances
@@ -183,8 +183,7 @@ async fn a_dead_connection_is_replaced() {
     for _ in 0..50 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         skip(Duration::from_secs(10)).await;
-        let list =
-            instances.list(Detail::Everything, Call::waiting(Duration::from_millis(500))).await;
+        let list = instances.list(Call::waiting(Duration::from_millis(500))).await;
         if list.is_ok_and(|fleet| fleet.instances.len() == 1) {
             return;
         }

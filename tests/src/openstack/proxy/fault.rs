@@ -34,6 +34,9 @@ pub enum Effect {
     Without(&'static str),
     /// The proxy delays the service's answer by this much.
     Slow(Duration),
+    /// The service's lists have pages of this many entries, as with its option `max_limit`, and
+    /// the proxy delays each.
+    SlowPages(usize, Duration),
     /// Every list in the service's answer is empty; its status and the rest are unchanged.
     EmptyList,
     /// The proxy sends half of the service's answer, then cuts the connection.

@@ -84,6 +84,10 @@ async fn handle(
     };
     if effect == Effect::Late {
         let shared = shared.clone();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it outlives its client; the test's runtime ends it"
+        )]
         tokio::spawn(async move {
             shared.faults.is_removed(fault).await;
             if let Err(error) = ask(&shared, service, request).await {
@@ -117,7 +121,7 @@ fn user_agent(request: &Request<Bytes>) -> String {
 async fn treat(
     shared: &Arc<Shared>,
     service: Service,
-    request: Request<Bytes>,
+    mut request: Request<Bytes>,
     effect: Effect,
 ) -> Result<Response<Body>> {
     match effect {
@@ -131,11 +135,19 @@ async fn treat(
         Effect::Hang => return std::future::pending().await,
         Effect::Cut => anyhow::bail!("cut by the fault proxy"),
         Effect::Slow(time) => tokio::time::sleep(time).await,
+        Effect::SlowPages(entries, time) => {
+            let (path, query) = (request.uri().path(), request.uri().query());
+            let query = query.map_or_else(String::new, |query| format!("{query}&"));
+            *request.uri_mut() = format!("{path}?{query}limit={entries}").parse()?;
+            tokio::time::sleep(time).await;
+        }
         _ => {}
     }
     // A client that ends meanwhile does not take the request back.
     let asked = shared.clone();
-    let answer = tokio::spawn(async move { ask(&asked, service, request).await }).await??;
+    #[expect(clippy::disallowed_methods, reason = "the handle is awaited")]
+    let asked = tokio::spawn(async move { ask(&asked, service, request).await });
+    let answer = asked.await??;
     Ok(match effect {
         Effect::LoseAnswer => anyhow::bail!("cut by the fault proxy, with the answer"),
         Effect::EmptyList => answer.map(spoil::without_lists).map(spoil::whole),

@@ -43,6 +43,19 @@ async fn create(rig: &Rig, names: &[String]) -> Result<(Duration, Calls)> {
     Ok((took, Calls::since(rig, mark)))
 }
 
+/// Fails unless the load balancer of this Service has all listeners, members and monitors.
+async fn is_whole(rig: &Rig, name: &str) -> Result<()> {
+    let shape = rig.cloud.user.balancer_tree(&id_of(rig, name).await?).await?;
+    let listeners = shape["listeners"].as_array().context("no listeners")?;
+    let has_all = |listener: &serde_json::Value| {
+        let pool = &listener["pools"][0];
+        pool["health_monitor"]["id"].is_string()
+            && pool["members"].as_array().is_some_and(|members| members.len() == NODES)
+    };
+    ensure!(listeners.len() == 3 && listeners.iter().all(has_all), "{shape}");
+    Ok(())
+}
+
 pub(super) async fn six_services_from_creation_to_deletion(rig: &Rig) -> Result<()> {
     rig.balance_with("create-monitor = true\n").await?;
     add_nodes(rig, NODES).await?;
@@ -58,14 +71,7 @@ pub(super) async fn six_services_from_creation_to_deletion(rig: &Rig) -> Result<
         one.calls,
         one.polls
     );
-    let shape = rig.cloud.user.balancer_tree(&id_of(rig, "web-0").await?).await?;
-    let listeners = shape["listeners"].as_array().context("no listeners")?;
-    let is_whole = |listener: &serde_json::Value| {
-        let pool = &listener["pools"][0];
-        pool["health_monitor"]["id"].is_string()
-            && pool["members"].as_array().is_some_and(|members| members.len() == NODES)
-    };
-    ensure!(listeners.len() == 3 && listeners.iter().all(is_whole), "{shape}");
+    is_whole(rig, "web-0").await?;
 
     let (five_took, five) = create(rig, others).await?;
     eprintln!(

@@ -56,7 +56,7 @@ async fn restarts_without_api_server(rig: &mut Rig, at: usize) -> Result<()> {
     ensure!(status.code() == Some(1), "a leader without its Lease ended with {status}");
     let launch = rig.launches.get(at).context("its command line")?;
     *program = rig.env.start_only(launch)?;
-    rig.say(&format!("program {at} has lost its Lease, ended with {status}, and is started anew"));
+    rig.say(&format!("program {at} has lost its Lease, ended with {status}, and is restarted"));
     Ok(())
 }
 

@@ -151,7 +151,7 @@ pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
     let names: Vec<_> = particular.keys().map(String::as_str).collect();
     ensure!(names == ["clusterrole.yaml", "config.yaml", "kustomization.yaml"], "{names:?}");
     for (name, text) in &particular {
-        let text = text.replace("../common", &format!("{root}/common"));
+        let text = text.replace("../", &format!("{root}/"));
         let text = text.replace("node-", "template-").replace("10258", "10298");
         fs::write(folder.join(name), text)?;
     }

@@ -1,4 +1,10 @@
-use super::{super::breaker::measure, *};
+use super::{super::breaker::Shown, *};
+
+/// A list that lacks these.
+fn measure(views: &[NodeView], missing: BTreeSet<Arc<str>>) -> (ListCoverage, Option<Cause>) {
+    let shown = Shown { asked: at(0.0), instances: 7, missing, witnesses: None };
+    Decider::new().measure(views, &shown, &Policy::default())
+}
 
 /// The counts of nodes that are not Ready and Ready, and how many of each are missing.
 fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static str> {
@@ -10,7 +16,7 @@ fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static
         out.iter().map(|name| view(name)).chain(up.iter().map(|name| ready(name))).collect();
     let missing = out[..others.1].iter().chain(&up[..ready_nodes.1]);
     let missing = missing.map(|name| Arc::from(name.as_str())).collect();
-    let (_, cause) = measure(&views, &missing, 7, &Policy::default());
+    let (_, cause) = measure(&views, missing);
     cause.as_ref().map(Cause::as_str)
 }
 
@@ -51,7 +57,8 @@ fn the_breaker_keeps_its_start_time_and_closes_by_itself() {
 
 #[test]
 fn nodes_that_would_not_be_deleted_are_not_counted() {
-    let changes: [fn(&mut NodeView); 6] = [
+    let changes: [fn(&mut NodeView); 7] = [
+        |view| view.marked = true,
         |view| view.protected = true,
         |view| view.approved = true,
         |view| view.age = Duration::from_secs(119),
@@ -63,7 +70,7 @@ fn nodes_that_would_not_be_deleted_are_not_counted() {
         let mut lost = view("lost");
         change(&mut lost);
         let missing = [Arc::from("lost")].into();
-        let (coverage, cause) = measure(&[lost], &missing, 0, &Policy::default());
+        let (coverage, cause) = measure(&[lost], missing);
         assert_eq!((coverage.known, cause), (0, None));
     }
 }

@@ -61,7 +61,7 @@ fn a_pass_is_bounded_and_cases_go_first() {
     assert_eq!((names.len(), names[0]), (LOOKUPS_PER_PASS, "z-case"));
     assert!(!names.contains(&"n-0000"), "nodes that were never looked up go first");
     for (most, expect) in [(0, 1), (1, 1), (40, 40), (1_000_000, LOOKUPS_PER_PASS)] {
-        decider.limit_lookups(most);
+        decider.adapt_to(Abilities { most_lookups: most, ..Abilities::default() });
         let agenda = decider.agenda(at(6.0), &views, &Policy::default());
         assert_eq!((agenda.look_up.len(), &*agenda.look_up[0]), (expect, "z-case"), "{most}");
     }
@@ -97,8 +97,10 @@ fn cases_do_not_displace_other_nodes() {
         uid: node.uid.clone(),
         answered: at(1.0),
         result: gone(),
+        heartbeat: Some(Heartbeat::default()),
     });
-    let answers = Answers { asked: at(1.0), lookups: lookups.collect(), list: None };
+    let answers =
+        Answers { asked: at(1.0), lookups: lookups.collect(), witnesses: Vec::new(), list: None };
     decider.decide(at(1.0), &nodes, answers, &policy);
     let agenda = decider.agenda(at(6.0), &nodes, &policy);
     let names = names(&agenda);
@@ -225,8 +227,10 @@ fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
                 uid: format!("uid-{name}").into(),
                 answered: at(now),
                 result: gone(),
+                heartbeat: Some(Heartbeat::default()),
             })
             .into(),
+        witnesses: Vec::new(),
         list: Some(lacks(at(now), &["a", "b"])),
     };
     let judge = |decider: &mut Decider, now: f64| -> Vec<(Arc<str>, &'static str)> {

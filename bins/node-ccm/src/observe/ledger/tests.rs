@@ -130,3 +130,19 @@ async fn an_answer_ends_a_series_of_lookups_without_one() {
     ledger.remember(node("a"), answer());
     assert_eq!(ledger.unanswered(&name()), 1);
 }
+
+/// L1: a refresh walks over the nodes that it has listed, and one of them is deleted meanwhile.
+#[tokio::test]
+async fn a_node_that_is_recorded_when_it_is_gone_is_forgotten_by_the_next_refresh() {
+    let (ledger, metrics) = ledger();
+    let initialised = "ccm_node_nodes{state=\"initialised\"}";
+    ledger.set_state(&name(), State::Initialised);
+    ledger.forget(&name());
+    ledger.set_state(&name(), State::Initialised);
+    let other = Arc::from("node-2");
+    ledger.set_state(&other, State::Initialised);
+    assert_eq!(sample(&metrics, initialised).as_deref(), Some("2"));
+    ledger.retain(|name| name == "node-2");
+    assert_eq!(sample(&metrics, initialised).as_deref(), Some("1"));
+    assert_eq!(ledger.state("node-1"), None);
+}

@@ -1,6 +1,6 @@
 //! Properties that hold for every node and every answer.
 
-use ccm_objects::Shared;
+use ccm_objects::{Shared, label_rules};
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::*;
@@ -82,7 +82,7 @@ prop_compose! {
         taints in taints(),
         addresses in vec((select(&KINDS[..]), select(&IPS[..])), 0..5),
         annotation in option::weighted(0.3, select(vec!["10.0.0.1", "10.0.0.2", "10.0.0.1,fd00::1", "x", ""])),
-        provider_id in option::of(Just(Box::from("fake://12345"))),
+        provider_id in option::of(Just(Shared::from("fake://12345"))),
         is_ready: bool,
     ) -> Node {
         let owned: Vec<_> = owned.into_iter().collect();
@@ -133,8 +133,16 @@ fn answers() -> impl Strategy<Value = LookupResult> {
 }
 
 fn policies() -> impl Strategy<Value = Policy> {
-    select(vec![InternalIpChange::Apply, InternalIpChange::Hold])
-        .prop_map(|internal_ip_change| Policy { internal_ip_change, ..Policy::default() })
+    let labels = vec![LabelPolicy::Follow, LabelPolicy::Once, LabelPolicy::Off];
+    let changes = vec![InternalIpChange::Apply, InternalIpChange::Hold];
+    (select(changes), select(labels), any::<bool>()).prop_map(
+        |(internal_ip_change, labels, without_address)| Policy {
+            internal_ip_change,
+            labels,
+            without_address,
+            ..Policy::default()
+        },
+    )
 }
 
 proptest! {
@@ -145,6 +153,31 @@ proptest! {
         let first = plan(&node, Claim::Ours, &answer, policy);
         let second = plan(&after(&node, &first), Claim::Ours, &answer, policy);
         prop_assert!(second.steps.is_empty(), "first {first}\nthen {second}");
+    }
+
+    #[test]
+    fn a_ready_node_keeps_an_internal_ip_and_changes_it_only_by_the_brake(
+        node in nodes(), answer in answers(), policy in policies(),
+    ) {
+        let taints = Vec::new();
+        let node = Node { taints, conditions: ready("True"), ..node };
+        let got = plan(&node, Claim::Ours, &answer, policy);
+        let done = after(&node, &got);
+        let first = |node: &Node| addresses::primary(&node.addresses).map(str::to_owned);
+        prop_assert!(first(&node).is_none() || first(&done).is_some(), "{got}");
+        let zone = |node: &Node| node.labels.get("topology.kubernetes.io/zone").cloned();
+        // Without a value of the cloud the beta label is mirrored: that is the node's own word.
+        let follows = matches!(&answer, Ok(Lookup::Found(one)) if one.zone.as_ref().is_some_and(|zone| !zone.is_empty() && label_rules::check_value(zone).is_ok()));
+        let has_changed = (first(&node).is_some() && first(&node) != first(&done))
+            || (follows && zone(&node).is_some() && zone(&node) != zone(&done));
+        prop_assert!(!has_changed || got.needs_brake(), "{got}");
+    }
+
+    #[test]
+    fn an_initialised_node_has_an_address(node in nodes(), answer in answers()) {
+        let got = plan(&node, Claim::Ours, &answer, Policy::default());
+        let done = after(&node, &got);
+        prop_assert!(got.outcome != Outcome::Initialised || addresses::have_ip(&done.addresses), "{got}");
     }
 
     #[test]

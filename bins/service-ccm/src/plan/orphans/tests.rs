@@ -134,7 +134,7 @@ fn no_more_are_deleted_in_a_window_than_the_budget_allows_over_changes_of_leader
     }
     let held = &verdicts(&mut orphans, at(16), RULES)["lb-3"];
     assert_eq!((held.is_held(), held.until()), (true, Some(at(25))));
-    // The next leader proves anew, with the budget that is left.
+    // The next leader proves again, with the budget that is left.
     let left = orphans.window(at(16) - BUDGET.window);
     let mut next = Orphans::resume(at(17), left);
     sight(&mut next, at(17), &all[3..], |_| {});

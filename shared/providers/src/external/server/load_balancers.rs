@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use ccm_cloud::{
-    AbsenceProof, Capability, Cloud, CloudError, ErrorKind, LoadBalancer, LoadBalancerList,
-    LoadBalancers, MemberChange, Progress, Unwanted, Wanted,
+    AbsenceProof, Capability, Cloud, CloudError, LoadBalancer, LoadBalancerList, LoadBalancers,
+    MemberChange, Progress, Unwanted, Wanted,
 };
 use futures::StreamExt as _;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::{
     items::{Items, invalid, pass_on, place, read},
-    service::{terms, within},
+    service::{offered, terms, within},
     snapshots::Snapshots,
 };
 use crate::external::{
@@ -45,12 +45,7 @@ impl LoadBalancersService {
     }
 
     fn offered(&self) -> Result<Arc<dyn LoadBalancers>, Status> {
-        let (name, what) = (self.cloud.name(), Capability::LoadBalancers);
-        let none = || {
-            let what = format!("the provider {name:?} does not offer {what}");
-            CloudError::new(ErrorKind::Unsupported, what)
-        };
-        let offered = self.cloud.load_balancers().and_then(|offered| offered.ok_or_else(none));
+        let offered = offered(&*self.cloud, Capability::LoadBalancers, self.cloud.load_balancers());
         offered.map_err(|error| to_status(&error))
     }
 }

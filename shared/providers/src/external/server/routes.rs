@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use ccm_cloud::{
-    AppliedChange, Capability, Cloud, CloudError, ErrorKind, RouteTable, RouteTarget, Routes,
-    TargetState,
+    AppliedChange, Capability, Cloud, CloudError, RouteTable, RouteTarget, Routes, TargetState,
 };
 use futures::StreamExt as _;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::{
     items::{Items, pass_on, place, read},
-    service::{terms, within},
+    service::{offered, terms, within},
     snapshots::Snapshots,
 };
 use crate::external::{
@@ -39,12 +38,7 @@ impl RoutesService {
     }
 
     fn offered(&self) -> Result<Arc<dyn Routes>, Status> {
-        let (name, what) = (self.cloud.name(), Capability::Routes);
-        let none = || {
-            let what = format!("the provider {name:?} does not offer {what}");
-            CloudError::new(ErrorKind::Unsupported, what)
-        };
-        let offered = self.cloud.routes().and_then(|offered| offered.ok_or_else(none));
+        let offered = offered(&*self.cloud, Capability::Routes, self.cloud.routes());
         offered.map_err(|error| to_status(&error))
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::{
     Call, Capability, Cloud, CloudError, Detail, ErrorKind, Fleet, InstanceTraits, Instances,
-    LookupResult, NodeIdentity,
+    Lookup::Found, LookupResult, NodeIdentity, ProviderId,
 };
 use futures::{StreamExt as _, stream::BoxStream};
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
 use super::snapshots::Snapshots;
 use crate::external::{
-    MAX_BATCH, PROTOCOL_REVISION,
+    MAX_BATCH, MAX_LOOKUP, PROTOCOL_REVISION,
     answers::flowing,
     convert::{
         answer_to_wire, detail_from_wire, load_balancers, priority_from_wire, routes, wants_to_wire,
@@ -70,13 +70,14 @@ impl provider_server::Provider for ProviderService {
         let traits = traits.unwrap_or_default();
         let balancers = balancers.ok().flatten().map(|offered| offered.traits());
         let tables = tables.ok().flatten().map(|offered| offered.traits());
-        let InstanceTraits { lists, labels_only_add, wants } = traits;
+        let InstanceTraits { lists, labels_only_add, lists_for_lookups, wants } = traits;
+        let max_batch = if lists_for_lookups { MAX_LOOKUP } else { MAX_BATCH };
         Ok(Response::new(proto::DescribeResponse {
             provider: Some(self.cloud.name().to_owned()),
             schemes: self.cloud.schemes(),
             capabilities,
             protocol_revision: Some(PROTOCOL_REVISION),
-            max_batch: u32::try_from(MAX_BATCH).ok(),
+            max_batch: u32::try_from(max_batch).ok(),
             lists: Some(lists),
             labels_only_add: Some(labels_only_add),
             wants: wants_to_wire(wants),
@@ -107,36 +108,36 @@ impl InstancesService {
     }
 
     fn instances(&self) -> Result<Arc<dyn Instances>, CloudError> {
-        let none = || {
-            CloudError::new(
-                ErrorKind::Unsupported,
-                format!("the provider {:?} does not offer instances", self.cloud.name()),
-            )
-        };
-        self.cloud.instances()?.ok_or_else(none)
+        offered(&*self.cloud, Capability::Instances, self.cloud.instances())
     }
 }
 
 /// A lookup requested by the client.
 struct Lookup {
     nodes: Vec<NodeIdentity>,
+    /// The client's spelling of a provider ID, if the cloud has another one for it.
+    spelt: Vec<Option<ProviderId>>,
     detail: Detail,
     call: Call,
 }
 
 impl Lookup {
-    fn read(request: Request<proto::LookupInstancesRequest>) -> Result<Self, Status> {
+    fn read(
+        cloud: &dyn Cloud,
+        request: Request<proto::LookupInstancesRequest>,
+    ) -> Result<Self, Status> {
         let question = request.get_ref();
         let call = terms(request.metadata(), question.priority());
         let detail = detail_from_wire(question.detail());
-        let nodes: Vec<NodeIdentity> =
+        let mut nodes: Vec<NodeIdentity> =
             request.into_inner().nodes.into_iter().map(Into::into).collect();
-        if nodes.len() > MAX_BATCH {
+        if nodes.len() > MAX_LOOKUP {
             let what =
-                format!("{} nodes in one lookup; at most {MAX_BATCH} are taken", nodes.len());
+                format!("{} nodes in one lookup; at most {MAX_LOOKUP} are taken", nodes.len());
             return Err(to_status(&CloudError::new(ErrorKind::Invalid, what)));
         }
-        Ok(Self { nodes, detail, call })
+        let spelt = nodes.iter_mut().map(|node| canonicalise(cloud, node)).collect();
+        Ok(Self { nodes, spelt, detail, call })
     }
 
     /// Sends each answer when the cloud returns it, and an error for each late one.
@@ -145,12 +146,13 @@ impl Lookup {
         instances: Arc<dyn Instances>,
         send: impl Fn(usize, &NodeIdentity, &LookupResult),
     ) {
-        let Self { nodes, detail, call } = self;
+        let Self { nodes, spelt, detail, call } = self;
         let mut left: BTreeSet<usize> = (0..nodes.len()).collect();
         let mut answers = instances.lookup_each(&nodes, detail, call);
         let pass_on = async {
-            while let Some((place, answer)) = answers.next().await {
+            while let Some((place, mut answer)) = answers.next().await {
                 if let Some(node) = nodes.get(place).filter(|_| left.remove(&place)) {
+                    recognise(&mut answer, spelt.get(place));
                     send(place, node, &answer);
                 }
             }
@@ -163,6 +165,26 @@ impl Lookup {
     }
 }
 
+/// Changes the node's provider ID to the cloud's spelling. Returns the old one if it differed: a
+/// client does not know the spellings of the cloud behind this server.
+fn canonicalise(cloud: &dyn Cloud, node: &mut NodeIdentity) -> Option<ProviderId> {
+    let asked = node.provider_id.take()?;
+    let canonical = cloud.canonical_id(&asked).into_owned();
+    let is_other = canonical != asked;
+    node.provider_id = Some(canonical);
+    ProviderId::parse(&asked).ok().filter(|_| is_other)
+}
+
+/// Names the spelling of the request among those of the instance.
+fn recognise(answer: &mut LookupResult, spelt: Option<&Option<ProviderId>>) {
+    if let (Ok(Found(instance)), Some(Some(spelt))) = (answer, spelt)
+        && instance.provider_id != *spelt
+        && !instance.other_ids.contains(spelt)
+    {
+        instance.other_ids.push(spelt.clone());
+    }
+}
+
 #[async_trait]
 impl instances_server::Instances for InstancesService {
     type StreamLookupInstancesStream =
@@ -172,7 +194,7 @@ impl instances_server::Instances for InstancesService {
         &self,
         request: Request<proto::LookupInstancesRequest>,
     ) -> Result<Response<proto::LookupInstancesResponse>, Status> {
-        let lookup = Lookup::read(request)?;
+        let lookup = Lookup::read(&*self.cloud, request)?;
         let instances = self.instances().map_err(|error| to_status(&error))?;
         // Every node gets an answer, so none of these stays empty.
         let answers = Mutex::new(vec![proto::LookupAnswer::default(); lookup.nodes.len()]);
@@ -190,7 +212,7 @@ impl instances_server::Instances for InstancesService {
         &self,
         request: Request<proto::LookupInstancesRequest>,
     ) -> Result<Response<Self::StreamLookupInstancesStream>, Status> {
-        let lookup = Lookup::read(request)?;
+        let lookup = Lookup::read(&*self.cloud, request)?;
         let instances = self.instances().map_err(|error| to_status(&error))?;
         let answers = flowing(|sender| {
             lookup.answer(instances, move |place, node, answer| {
@@ -209,10 +231,9 @@ impl instances_server::Instances for InstancesService {
     ) -> Result<Response<proto::ListInstancesResponse>, Status> {
         let question = request.get_ref();
         let call = terms(request.metadata(), question.priority());
-        let detail = detail_from_wire(question.detail());
         let instances = self.instances().map_err(|error| to_status(&error))?;
         let read = async {
-            let list = within(call, instances.list(detail, call)).await?;
+            let list = within(call, instances.list(call)).await?;
             list.map_err(|error| to_status(&error))
         };
         let page = self.snapshots.open(question.page_token(), read).await?;
@@ -256,6 +277,19 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 /// Enforces the deadline, even if the cloud does not.
 pub(super) async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, Status> {
     timeout_at(call.end, work).await.map_err(|_| to_status(&too_late(call)))
+}
+
+/// A capability as the cloud has returned it, or the error that it does not offer it.
+pub(super) fn offered<C: ?Sized>(
+    cloud: &dyn Cloud,
+    what: Capability,
+    found: Result<Option<Arc<C>>, CloudError>,
+) -> Result<Arc<C>, CloudError> {
+    let none = || {
+        let what = format!("the provider {:?} does not offer {what}", cloud.name());
+        CloudError::new(ErrorKind::Unsupported, what)
+    };
+    found?.ok_or_else(none)
 }
 
 pub(super) fn too_late(call: Call) -> CloudError {

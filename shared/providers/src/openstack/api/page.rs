@@ -32,6 +32,8 @@ pub(crate) struct Read {
     pub(crate) request_id: Option<String>,
     /// The number of pages.
     pub(crate) pages: usize,
+    /// Whether there was no further page.
+    pub(crate) whole: bool,
 }
 
 #[derive(Deserialize)]
@@ -49,7 +51,18 @@ impl Collection<'_> {
         &self,
         api: &dyn Api,
         call: Call,
+        take: impl FnMut(&str) -> Option<String> + Send,
+    ) -> Result<Read, CloudError> {
+        self.read_while(api, call, take, || true).await
+    }
+
+    /// Like [`Collection::read`], but asks before each further page whether to request it.
+    pub(crate) async fn read_while(
+        &self,
+        api: &dyn Api,
+        call: Call,
         mut take: impl FnMut(&str) -> Option<String> + Send,
+        mut goes_on: impl FnMut() -> bool + Send,
     ) -> Result<Read, CloudError> {
         let mut marker: Option<String> = None;
         for pages in 1..=MAX_PAGES {
@@ -58,8 +71,11 @@ impl Collection<'_> {
             let answer = api.send(get, call).await?;
             let page = self.page(&answer)?;
             let last = page.entries.iter().filter_map(|entry| take(entry.get())).last();
+            let whole = !page.goes_on;
             match last {
-                _ if !page.goes_on => return Ok(Read { request_id: answer.request_id, pages }),
+                _ if whole || !goes_on() => {
+                    return Ok(Read { request_id: answer.request_id, pages, whole });
+                }
                 Some(last) if marker.as_ref() != Some(&last) => marker = Some(last),
                 _ => {
                     let what = "the list has a next page, but no valid marker";

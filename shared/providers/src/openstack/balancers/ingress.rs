@@ -53,7 +53,7 @@ pub(super) fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> 
     let takes = since(begun, now).filter(|takes| *takes >= LONG);
     let what = match (takes, more) {
         (Some(takes), _) => format!(
-            "{status} for {} min; only the operator of the cloud can end this: nobody else may \
+            "{status} for {} min; only the operator of the cloud can end this: no one else can \
              change or delete load balancer {} meanwhile",
             takes.as_secs() / 60,
             row.id

@@ -59,7 +59,7 @@ pub(super) fn usual_port(members: &[SeenMember]) -> Option<u16> {
 
 /// Whether there is a member that the change does not name: what is not known of it must be read
 /// before the members are written.
-pub(super) fn has_strangers(current: &[SeenMember], members: &Members) -> bool {
+pub(super) fn has_foreign(current: &[SeenMember], members: &Members) -> bool {
     let named = |seen: &SeenMember| {
         [&members.present, &members.absent]
             .iter()
@@ -126,7 +126,7 @@ fn entries<'a>(
             None => !is_absent(node),
         };
         if stays {
-            // The port of the nodes has changed, so it is the stranger's as well.
+            // The port of the nodes has changed, so it is that of the foreign member as well.
             let moves = Some(seen.port) == old_port;
             let port = if moves { shape.port } else { seen.port };
             add(Entry { name: &seen.name, address: seen.address, port, seen: Some(seen) });

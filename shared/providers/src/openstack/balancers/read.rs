@@ -9,7 +9,7 @@ use super::{
     },
     OctaviaBalancers,
     inputs::Job,
-    merge::{SeenMember, has_strangers},
+    merge::{SeenMember, has_foreign},
     seen::{self, Seen},
 };
 
@@ -43,8 +43,8 @@ impl OctaviaBalancers {
             .iter()
             .filter(|pool| {
                 let is_http = || seen.monitor_of(pool).is_some_and(|monitor| monitor.kind == HTTP);
-                let strangers = || has_strangers(seen.members_of(&pool.id), &job.wanted.members);
-                checks_another_port || is_http() || strangers()
+                let foreign = || has_foreign(seen.members_of(&pool.id), &job.wanted.members);
+                checks_another_port || is_http() || foreign()
             })
             .map(|pool| pool.id.clone())
             .collect();
@@ -92,5 +92,5 @@ impl OctaviaBalancers {
 /// Whether all fields of a pool's members must be known before they are written.
 pub(super) fn needs_details(members: &[SeenMember], change: &Members, is_http: bool) -> bool {
     let are_known = members.iter().all(|member| member.details.is_some());
-    !are_known && (is_http || has_strangers(members, change))
+    !are_known && (is_http || has_foreign(members, change))
 }

@@ -20,7 +20,7 @@ pub(super) fn line(row: &BalancerRow) -> String {
 }
 
 impl OctaviaBalancers {
-    /// Deletes a failed load balancer, so that the next call creates it anew with its addresses.
+    /// Deletes a failed load balancer, so that the next call creates it again with its addresses.
     /// Says why until then.
     pub(super) async fn repair(
         &self,

@@ -146,7 +146,7 @@ async fn repairs_foreign_writes() {
         assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1);
     }
     rig.remove(&made.id);
-    assert_ne!(rig.settle(&web).await.id, made.id, "made anew");
+    assert_ne!(rig.settle(&web).await.id, made.id, "made again");
 }
 
 /// A load balancer that was deleted by hand comes back with its floating IP.
@@ -207,7 +207,7 @@ async fn a_floating_ip_is_deleted_or_kept() {
             with(&web, "service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
         rig.settle(&internal).await;
         assert_eq!(rig.cloud.world.lock().floating.ips.len(), usize::from(keep));
-        // Kept for whoever asks for it by its tags: the same Service.
+        // Kept for the same Service, which looks for it by its tags.
         assert_eq!(addresses(&rig.settle(&web).await).len(), 1);
         assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1);
         let done = rig.deleted(&rig.unwanted(&web)).await;

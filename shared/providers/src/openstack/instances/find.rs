@@ -1,16 +1,22 @@
 //! Finds the servers of nodes: by single requests, or in one list of the project.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use ccm_cloud::{Call, CloudError, ErrorKind, LookupResult};
 use tokio::sync::OnceCell;
 
 use super::{
     super::{
-        compute::{Listing, Nova, Row, Server},
+        compute::{Asked, Listing, Nova, Row, Server},
         ids::ServerId,
     },
-    prove,
+    AT_ONCE, prove,
     question::NodeLookup,
 };
 
@@ -32,17 +38,18 @@ impl From<CloudError> for Found {
 pub(super) struct Finder<'a> {
     nova: &'a Nova,
     call: Call,
-    index: OnceCell<Index>,
-    /// The error of the list, if it failed.
-    failed: Option<CloudError>,
+    /// The list of the project, once it was read or has failed.
+    list: OnceCell<Result<Index, CloudError>>,
+    /// Requests for single servers: how many were answered, and how many failed.
+    singles: (AtomicUsize, AtomicUsize),
 }
 
 /// All servers of the project, by ID and by name.
 #[derive(Default)]
 pub(super) struct Index {
     by_id: BTreeMap<ServerId, Entry>,
-    /// Servers that exist, by their exact name.
-    by_name: BTreeMap<String, Vec<ServerId>>,
+    /// Servers that exist, by their name in lower case.
+    by_name: BTreeMap<String, Vec<Named>>,
     /// Entries without a known name: each of them may be the missing server.
     pub(super) nameless: usize,
     /// The number of entries.
@@ -51,6 +58,11 @@ pub(super) struct Index {
     pub(super) request_id: Option<String>,
     /// Why servers may be missing.
     pub(super) gap: Option<String>,
+}
+
+struct Named {
+    name: String,
+    id: ServerId,
 }
 
 enum Entry {
@@ -68,42 +80,44 @@ impl<'a> Finder<'a> {
         call: Call,
         listing: Option<Result<Listing, CloudError>>,
     ) -> Self {
-        let (index, failed) = match listing.transpose() {
-            Ok(listing) => (OnceCell::new_with(listing.map(Index::of)), None),
-            Err(error) => (OnceCell::new(), Some(error)),
-        };
-        Self { nova, call, index, failed }
-    }
-
-    /// The number of listed servers, if there was a list.
-    pub(super) fn listed(&self) -> Option<usize> {
-        self.index.get().map(|index| index.size)
+        let list = OnceCell::new_with(listing.map(|listing| listing.map(Index::of)));
+        Self { nova, call, list, singles: Default::default() }
     }
 
     /// Finds one server.
     pub(super) async fn answer(&self, question: &NodeLookup) -> Found {
-        // A list that took too long says nothing about single servers.
-        let failed = self.failed.as_ref();
-        let of_one = failed.filter(|error| error.kind != ErrorKind::Timeout);
         let found = match question {
             NodeLookup::Settled(answer) => Ok(Found::Settled(answer.clone())),
-            NodeLookup::ById { id, spelt } => match of_one {
-                Some(error) => Err(error.clone()),
-                None => self.by_id(id, spelt).await,
-            },
-            NodeLookup::Search { uuid, name } => match failed {
-                Some(error) => Err(error.clone()),
-                None => self.search(uuid.as_ref(), name).await,
-            },
+            _ if let Some(error) = self.error_of_all() => Err(error),
+            NodeLookup::ById { id, spelt } => self.by_id(id, spelt).await,
+            NodeLookup::Search { uuid, name } => self.search(uuid.as_ref(), name).await,
         };
         found.unwrap_or_else(Found::from)
     }
 
+    /// The error of the list, if single requests would fail as well. One entry that Nova cannot
+    /// show, and a list that takes too long, do not concern the servers of other nodes.
+    fn error_of_all(&self) -> Option<CloudError> {
+        let error = self.list.get()?.as_ref().err()?;
+        let may_be_of_one = matches!(
+            error.kind,
+            ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Malformed
+        );
+        let (answered, failed) = &self.singles;
+        let all_failed =
+            answered.load(Ordering::Relaxed) == 0 && failed.load(Ordering::Relaxed) >= AT_ONCE;
+        (!may_be_of_one || all_failed).then(|| error.clone())
+    }
+
+    fn index(&self) -> Option<&Index> {
+        self.list.get()?.as_ref().ok()
+    }
+
     async fn by_id(&self, id: &ServerId, spelt: &str) -> Result<Found, CloudError> {
-        if let Some(server) = self.index.get().and_then(|index| index.server(id)) {
+        if let Some(server) = self.index().and_then(|index| index.server(id)) {
             return server.map(Found::Server);
         }
-        let asked = self.nova.server(id, self.call).await?;
+        let asked = self.single(id).await?;
         match asked.row {
             Some(Row::Whole(server)) if server.exists() => Ok(Found::Server(Arc::from(server))),
             Some(Row::Whole(_)) | None => {
@@ -113,9 +127,17 @@ impl<'a> Finder<'a> {
         }
     }
 
+    async fn single(&self, id: &ServerId) -> Result<Asked, CloudError> {
+        let asked = self.nova.server(id, self.call).await;
+        let (answered, failed) = &self.singles;
+        let count = if asked.is_ok() { answered } else { failed };
+        count.fetch_add(1, Ordering::Relaxed);
+        asked
+    }
+
     /// A node's system UUID goes before its name, unless they lead to two servers.
     async fn search(&self, uuid: Option<&ServerId>, name: &str) -> Result<Found, CloudError> {
-        if let Some(index) = self.index.get() {
+        if let Some(index) = self.index() {
             return self.search_in(index, uuid, name).await;
         }
         let by_uuid = self.by_uuid(uuid).await?;
@@ -134,12 +156,22 @@ impl<'a> Finder<'a> {
         if let Some(gap) = self.nova.gap() {
             return Err(prove::unproven(name, &gap));
         }
-        let list = || async { self.nova.all_servers(self.call).await.map(Index::of) };
-        let index = self.index.get_or_try_init(list).await?;
+        let list = self.list.get_or_init(|| self.first_page()).await;
+        let index = list.as_ref().map_err(|error| match self.nova.gap() {
+            Some(gap) => prove::unproven(name, &gap),
+            None => error.clone(),
+        })?;
         match uuid.and_then(|uuid| index.server(uuid)) {
             Some(server) => index.beside(server?, name),
             None => index.named(name).unwrap_or_else(|| prove::gone_by_name(name, index)),
         }
+    }
+
+    /// The list of the project, if it has one page: one of several proves nothing.
+    async fn first_page(&self) -> Result<Index, CloudError> {
+        let listing = self.nova.all_servers(self.call, 0).await?;
+        let is_long = || CloudError::new(ErrorKind::Unavailable, "the project has several pages");
+        listing.whole.then(|| Index::of(listing)).ok_or_else(is_long)
     }
 
     async fn search_in(
@@ -150,7 +182,7 @@ impl<'a> Finder<'a> {
     ) -> Result<Found, CloudError> {
         let by_uuid = match uuid.and_then(|uuid| index.server(uuid)) {
             Some(server) => Some(server?),
-            None if index.by_name.contains_key(name) => None,
+            None if index.is_named(name) => None,
             // The list may be incomplete: request the ID as well.
             None => self.by_uuid(uuid).await?,
         };
@@ -163,7 +195,7 @@ impl<'a> Finder<'a> {
     /// The server whose ID is the node's system UUID, if there is one.
     async fn by_uuid(&self, uuid: Option<&ServerId>) -> Result<Option<Arc<Server>>, CloudError> {
         let Some(uuid) = uuid else { return Ok(None) };
-        match self.nova.server(uuid, self.call).await?.row {
+        match self.single(uuid).await?.row {
             Some(Row::Whole(server)) => Ok(server.exists().then(|| Arc::from(server))),
             Some(row) => Err(unreadable(&row)),
             None => Ok(None),
@@ -173,7 +205,7 @@ impl<'a> Finder<'a> {
 
 impl Index {
     fn of(listing: Listing) -> Self {
-        let Listing { rows, request_id, gap } = listing;
+        let Listing { rows, request_id, gap, .. } = listing;
         let mut index = Self { size: rows.len(), request_id, gap, ..Self::default() };
         for row in rows {
             index.add(row);
@@ -195,7 +227,10 @@ impl Index {
             row => (row.id().cloned(), Entry::Unreadable(unreadable(&row))),
         };
         match (name, &id) {
-            (Some(name), Some(id)) => self.by_name.entry(name).or_default().push(id.clone()),
+            (Some(name), Some(id)) => {
+                let named = self.by_name.entry(name.to_lowercase()).or_default();
+                named.push(Named { name, id: id.clone() });
+            }
             _ => self.nameless += 1,
         }
         if let Some(id) = id {
@@ -214,24 +249,34 @@ impl Index {
 
     /// The server of a node's system UUID, unless another one has the node's name.
     fn beside(&self, server: Arc<Server>, name: &str) -> Result<Found, CloudError> {
-        let named = self.by_name.get(name).into_iter().flatten();
-        let others: Vec<_> = named.filter(|id| **id != server.id).collect();
-        match others.first() {
-            Some(other) if server.name != name => {
-                Err(prove::contradiction(&server.id, name, other))
-            }
-            _ => Ok(Found::Server(server)),
+        let other = self.ids_of(name).into_iter().find(|id| *id != server.id);
+        match other.filter(|_| server.name != name) {
+            Some(other) => Err(prove::contradiction(&server.id, name, &other)),
+            None => Ok(Found::Server(server)),
         }
     }
 
     /// The server of this name; `None` if there is none.
     fn named(&self, name: &str) -> Option<Result<Found, CloudError>> {
-        let ids = self.by_name.get(name)?;
-        match ids.as_slice() {
+        match &*self.ids_of(name) {
             [] => None,
             [id] => self.server(id).map(|server| server.map(Found::Server)),
             ids => Some(Err(prove::conflict(name, ids))),
         }
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.by_name.contains_key(&name.to_lowercase())
+    }
+
+    /// The servers of exactly this name. If there is none, those whose names differ in case:
+    /// node names are lower case, names of servers need not be.
+    fn ids_of(&self, name: &str) -> Vec<ServerId> {
+        let alike: Vec<_> = self.by_name.get(&name.to_lowercase()).into_iter().flatten().collect();
+        let is_exact = |named: &Named| named.name == name;
+        let wants_exact = alike.iter().any(|named| is_exact(named));
+        let wanted = alike.into_iter().filter(|named| !wants_exact || is_exact(named));
+        wanted.map(|named| named.id.clone()).collect()
     }
 }
 

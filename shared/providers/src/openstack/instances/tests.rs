@@ -10,7 +10,9 @@ mod slow;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Call, CloudError, Detail, Instances, Lookup, LookupResult, NodeIdentity};
+use ccm_cloud::{
+    Call, CloudError, Detail, Instance, Instances, Lookup, LookupResult, NodeIdentity,
+};
 
 use super::{
     super::{
@@ -57,6 +59,24 @@ impl Rig {
         let mut answers = self.instances.lookup(&[node], Detail::Everything, call()).await;
         assert_eq!(answers.len(), 1);
         answers.remove(0)
+    }
+
+    /// Looks up a node for each server, as a refresh does.
+    async fn refresh(&self) -> Vec<LookupResult> {
+        let servers = self.cloud.world.lock().servers.clone();
+        let ids = servers.iter().filter_map(|server| server["id"].as_str());
+        let nodes: Vec<_> =
+            ids.enumerate().map(|(n, id)| with_id(n, &format!("openstack:///{id}"))).collect();
+        self.look_all(&nodes).await
+    }
+
+    /// The instances of a refresh that found all of them.
+    async fn refreshed(&self) -> Vec<Instance> {
+        let instance = |answer| match answer {
+            Ok(Lookup::Found(instance)) => *instance,
+            other => panic!("{other:?}"),
+        };
+        self.refresh().await.into_iter().map(instance).collect()
     }
 
     async fn look_all(&self, nodes: &[NodeIdentity]) -> Vec<LookupResult> {

@@ -97,7 +97,7 @@ async fn a_locked_account_is_left_alone_too_and_named() {
 async fn an_hour_of_refusals_is_seven_logins() {
     let rig = Rig::new();
     rig.cloud.set_password("changed");
-    // An outage in between neither counts nor lets the count begin anew.
+    // An outage in between neither counts nor lets the count begin again.
     rig.cloud.next("keystone", [Move::text(401, "{}"), Move::text(500, "{}")]);
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_hours(1) {

@@ -36,8 +36,8 @@ impl Cloud for Changing {
     }
 }
 
-/// How long a process goes on after its settings have changed, and are taken back and changed
-/// again after so many seconds.
+/// How long a process goes on after its settings have changed. `back`: the seconds after which they
+/// are changed back, and changed again.
 async fn goes_on(leads: bool, back: Option<(u64, u64)>) -> u64 {
     let cloud = Changing(watch::Sender::new(false));
     let begin = Instant::now();
@@ -61,5 +61,5 @@ async fn a_standby_ends_at_once_and_the_leader_leaves_it_time_to_come_back() {
         assert!((60..=90).contains(&goes_on(true, None).await));
     }
     let taken_back = goes_on(true, Some((10, 200))).await;
-    assert!((270..=300).contains(&taken_back), "{taken_back} s: it counts anew");
+    assert!((270..=300).contains(&taken_back), "{taken_back} s: the count begins again");
 }

@@ -28,26 +28,8 @@ fn object(
     patch: &Map<String, Value>,
     shape: &Shape,
 ) -> Result<(), PatchError> {
-    match patch.get(PATCH).and_then(Value::as_str) {
-        Some("replace") => {
-            target.clear();
-            target.extend(
-                patch
-                    .iter()
-                    .filter(|(name, _)| *name != PATCH)
-                    .map(|(k, v)| (k.clone(), v.clone())),
-            );
-            return Ok(());
-        }
-        Some("delete") => {
-            target.clear();
-            return Ok(());
-        }
-        Some(other) => {
-            let element = go_map(&Value::Object(patch.clone()));
-            return Err(PatchError::UnknownDirective { directive: other.to_owned(), element });
-        }
-        None => {}
+    if let Some(directive) = patch.get(PATCH).and_then(Value::as_str) {
+        return direct(target, patch, directive);
     }
     if let Some(Value::Array(keys)) = patch.get(RETAIN) {
         let retained = |name: &String| {
@@ -59,10 +41,7 @@ fn object(
         target.retain(|name, _| keys.iter().any(|key| key.as_str() == Some(name)));
     }
     for (name, value) in patch {
-        if name == PATCH || name == RETAIN {
-            continue;
-        }
-        if name.starts_with(DELETE_FROM) {
+        if name == PATCH || name == RETAIN || name.starts_with(DELETE_FROM) {
             continue;
         }
         if let Some(field) = name.strip_prefix(ORDER) {
@@ -85,6 +64,25 @@ fn object(
             have.retain(|item| !unwanted.contains(item));
         }
     }
+    Ok(())
+}
+
+/// Follows a directive about the whole object.
+fn direct(
+    target: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    directive: &str,
+) -> Result<(), PatchError> {
+    let fields = patch.iter().filter(|(name, _)| *name != PATCH);
+    let kept: Map<_, _> = match directive {
+        "replace" => fields.map(|(name, value)| (name.clone(), value.clone())).collect(),
+        "delete" => Map::new(),
+        other => {
+            let element = go_map(&Value::Object(patch.clone()));
+            return Err(PatchError::UnknownDirective { directive: other.to_owned(), element });
+        }
+    };
+    *target = kept;
     Ok(())
 }
 

@@ -170,7 +170,7 @@ fn so_far(now: &SimBalancer) -> String {
     match (now.owners.first(), &now.made_for) {
         (Some(owner), _) => format!("{owner} of the cluster with UID {}", owner.cluster.uid),
         (None, Some(names)) => format!("{names} of a cluster named {}", names.cluster.name),
-        (None, None) => "nobody".to_owned(),
+        (None, None) => "no owner".to_owned(),
     }
 }
 

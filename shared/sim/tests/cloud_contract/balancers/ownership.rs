@@ -122,7 +122,7 @@ pub async fn a_kept_address_outlives_its_load_balancer(way: Way) {
     rig.deleted(&keeping).await;
     let kept: Vec<_> = rig.sim.balancers().floating().into_iter().collect();
     assert!(matches!(kept[..], [(_, None)]), "{kept:?}");
-    // It can be asked for, by anybody.
+    // Another Service may ask for it.
     let mut other = with(&wanted("api"), "sim/floating", "true");
     Arc::make_mut(&mut other.front_end).address = Some(kept[0].0);
     assert_eq!(rig.settle(&other).await.ingress, super::world::ip(kept[0].0));

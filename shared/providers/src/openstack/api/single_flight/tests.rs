@@ -37,7 +37,7 @@ async fn who_leaves_early_leaves_the_work_to_the_others() {
     let flight = SingleFlight::new("work");
     assert_eq!(take(&flight, 2, work).await, Err(ErrorKind::Timeout));
     assert_eq!(take(&flight, 4, work).await, Ok(0), "3 s later it has ended");
-    assert_eq!(take(&flight, 6, work).await, Ok(1), "then it begins anew");
+    assert_eq!(take(&flight, 6, work).await, Ok(1), "then it begins again");
 
     let cut = flight.join(work).unwrap();
     sleep(Duration::from_secs(1)).await;

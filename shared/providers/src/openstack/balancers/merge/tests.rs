@@ -60,11 +60,11 @@ fn members_come_move_and_leave() {
         ),
         ("one leaves", &[("n1", 1, PORT), ("n2", 2, PORT)], &[1], &[2], Some(&[("n1", 1, PORT)])),
         ("in both lists stays", &[("n1", 1, PORT)], &[1], &[1], None),
-        ("a stranger stays", &[("n1", 1, PORT), ("vm", 9, 80)], &[1], &[], None),
+        ("a foreign member stays", &[("n1", 1, PORT), ("vm", 9, 80)], &[1], &[], None),
         ("the last one stays", &[("n1", 1, PORT)], &[], &[1], None),
         ("moves with its port", &[("n1", 1, 30_001)], &[1], &[], Some(&[("n1", 1, PORT)])),
         (
-            "strangers move too",
+            "foreign members move too",
             &[("n1", 1, 30_001), ("vm", 9, 30_001), ("vm2", 8, 80)],
             &[1],
             &[],
@@ -89,7 +89,7 @@ fn members_come_move_and_leave() {
 }
 
 #[test]
-fn what_is_known_of_a_stranger_is_written_with_it() {
+fn what_is_known_of_a_foreign_member_is_written_with_it() {
     let row = json!({
         "id": "m", "name": "vm", "address": "10.0.0.9", "protocol_port": 80, "weight": 7,
         "backup": true, "subnet_id": "its own", "monitor_port": 8080,
@@ -98,7 +98,7 @@ fn what_is_known_of_a_stranger_is_written_with_it() {
     let members = Members { present: nodes(&[1]), absent: Arc::default() };
     let selector = Selector::default();
     let current = [seen("n2", 2, PORT), stranger];
-    assert!(has_strangers(&current, &members) && !has_strangers(&[], &members));
+    assert!(has_foreign(&current, &members) && !has_foreign(&[], &members));
     let after = changed(&current, &members, shape(&selector)).unwrap();
     let own = after.iter().find(|member| member["name"] == "vm").unwrap();
     for (field, value) in

@@ -6,8 +6,7 @@ use serde_json::json;
 use super::*;
 
 async fn kinds(rig: &Rig) -> Vec<Option<String>> {
-    let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
-    fleet.instances.into_iter().map(|instance| instance.instance_type).collect()
+    rig.refreshed().await.into_iter().map(|instance| instance.instance_type).collect()
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is compared with whole answers")]
@@ -170,8 +169,12 @@ async fn a_refused_list_takes_no_label_away() {
 }
 
 async fn label(rig: &Rig, number: usize) -> Result<Option<String>, CloudError> {
-    let mut fleet = rig.instances.list(Detail::Everything, call()).await?;
-    Ok(fleet.instances.remove(number).labels.remove("openstack.quartet.dev/flavor-id"))
+    match rig.refresh().await.remove(number)? {
+        Lookup::Found(mut instance) => {
+            Ok(instance.labels.remove("openstack.quartet.dev/flavor-id"))
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use super::*;
 use crate::openstack::scripted::{answer, any_json, port, server};
 
 async fn names(rig: &Rig) -> Vec<String> {
-    let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
+    let fleet = rig.instances.list(call()).await.unwrap();
     assert_eq!(fleet.malformed, [""; 0]);
     fleet.instances.into_iter().map(|instance| instance.name).collect()
 }
@@ -34,7 +34,7 @@ async fn a_server_on_two_pages_counts_once() {
     rig.cloud.fail(|path, _| {
         // Another user built server 9 meanwhile, so server 2 moved on to the second page.
         let page: Vec<_> = [2, 3, 4, 5].map(server).into();
-        path.contains("servers/detail?marker").then(|| Ok(answer(200, &json!({"servers": page}))))
+        path.contains("/servers?marker").then(|| Ok(answer(200, &json!({"servers": page}))))
     });
     let expect: Vec<_> = (0..6).map(|number| format!("node-{number:05}")).collect();
     assert_eq!(names(&rig).await, expect);
@@ -61,18 +61,26 @@ async fn a_list_with_a_hole_is_no_list() {
                                "ports": [], "ports_links": [{"rel": "next"}]}),
         )),
     ];
-    for what in ["/servers/detail", "/servers/detail?marker", "/ports?", "marker"] {
+    let lists = ["/servers", "/servers?marker"];
+    let lookups = ["/servers/detail", "/servers/detail?marker", "/ports?", "marker"];
+    for what in lists.into_iter().chain(lookups) {
         for answer in &broken {
             let rig = Rig::new(Scripted::with_servers(0..6));
             rig.cloud.world.lock().page = Some(4);
             let answer = answer.clone();
-            rig.cloud.fail(move |path, _| path.contains(what).then(|| answer.clone()));
-            let error = rig.instances.list(Detail::Everything, call()).await.unwrap_err();
-            let kinds = [ErrorKind::Unavailable, ErrorKind::Malformed, ErrorKind::NotFound];
-            assert!(kinds.contains(&error.kind), "{error}");
-            assert!(!matches!(error.kind, ErrorKind::Malformed) || error.request_id.is_some());
-            let nodes: Vec<_> = (0..6).map(known).collect();
-            for answer in rig.look_all(&nodes).await {
+            let is_list = lists.contains(&what);
+            let affects = move |path: &str| match is_list {
+                true => path.starts_with(what) && !path.starts_with("/servers/"),
+                false => path.contains(what),
+            };
+            rig.cloud.fail(move |path, _| affects(path).then(|| answer.clone()));
+            if is_list {
+                let error = rig.instances.list(call()).await.unwrap_err();
+                let kinds = [ErrorKind::Unavailable, ErrorKind::Malformed, ErrorKind::NotFound];
+                assert!(kinds.contains(&error.kind), "{error}");
+                assert!(!matches!(error.kind, ErrorKind::Malformed) || error.request_id.is_some());
+            }
+            for answer in rig.refresh().await {
                 assert!(!matches!(answer, Ok(Lookup::Gone(_))), "{answer:?}");
             }
         }
@@ -88,21 +96,27 @@ async fn one_malformed_server_never_spoils_the_rest() {
     rig.cloud.world.lock().servers[4] = json!("nonsense");
     rig.cloud.world.lock().ports[5]["fixed_ips"] = json!(17);
     rig.cloud.world.lock().servers.push(json!({"id": 5, "name": "odd"}));
-    let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
+    let fleet = rig.instances.list(call()).await.unwrap();
     let names: Vec<_> = fleet.instances.iter().map(|instance| instance.name.as_str()).collect();
-    assert_eq!(names, ["node-00000", "node-00006", "node-00007"]);
-    assert_eq!(fleet.malformed.len(), 6, "{:?}", fleet.malformed);
-    for expect in [
-        [uuid(1), "node-00001".to_owned()],
-        [uuid(2), "10.0.0.300".to_owned()],
-        [uuid(3), "UNKNOWN".to_owned()],
-        ["without one".to_owned(), "invalid type".to_owned()],
-        [uuid(5), "port".to_owned()],
-        ["odd".to_owned(), "invalid type".to_owned()],
-    ] {
+    let expect = [0, 1, 2, 5, 6, 7].map(|number| format!("node-{number:05}"));
+    assert_eq!(names, expect);
+    assert_eq!(fleet.malformed.len(), 3, "{:?}", fleet.malformed);
+    for expect in [uuid(3), "without one".to_owned(), "odd".to_owned()] {
         let lines = &fleet.malformed;
-        let shown = lines.iter().any(|line| expect.iter().all(|part| line.contains(part)));
-        assert!(shown, "{expect:?} not in {lines:?}");
+        assert!(lines.iter().any(|line| line.contains(&expect)), "{expect:?} not in {lines:?}");
+    }
+    let nodes = [0, 6, 7, 1, 2, 3, 5].map(known);
+    let answers = rig.look_all(&nodes).await;
+    assert!(answers[..3].iter().all(Result::is_ok));
+    let expect = [
+        [&*uuid(1), "node-00001"],
+        [&uuid(2), "10.0.0.300"],
+        [&uuid(3), "UNKNOWN"],
+        [&uuid(5), "port"],
+    ];
+    for (answer, parts) in answers[3..].iter().zip(expect) {
+        let message = error(answer).message;
+        assert!(parts.iter().all(|part| message.contains(part)), "{parts:?} not in {message}");
     }
 }
 
@@ -112,8 +126,9 @@ async fn a_page_may_end_with_a_server_of_a_silent_cell() {
     let rig = Rig::new(Scripted::with_servers(0..6));
     rig.cloud.world.lock().page = Some(3);
     rig.cloud.take_cell_down(2);
-    let fleet = rig.instances.list(Detail::Everything, call()).await.unwrap();
+    let fleet = rig.instances.list(call()).await.unwrap();
     assert_eq!((fleet.instances.len(), fleet.malformed.len()), (5, 1));
+    assert_eq!(rig.refresh().await.iter().filter(|answer| answer.is_ok()).count(), 5);
     let calls = rig.cloud.world.lock().calls.clone();
     let markers: BTreeSet<_> =
         calls.iter().filter_map(|(_, path)| path.split_once("marker=")).collect();
@@ -122,31 +137,24 @@ async fn a_page_may_end_with_a_server_of_a_silent_cell() {
 
 #[tokio::test]
 async fn nova_is_never_given_a_reason_to_hide_silent_cells() {
-    let rig = Rig::new(Scripted::with_servers(0..2));
-    rig.instances.list(Detail::Everything, call()).await.unwrap();
-    assert_eq!(rig.cloud.world.lock().calls[0].1, "/servers/detail");
-}
-
-#[tokio::test]
-async fn a_deleted_server_is_not_listed() {
-    let rig = Rig::new(Scripted::with_servers(0..3));
-    rig.cloud.change(0, "status", json!("SOFT_DELETED"));
-    rig.cloud.change(1, "status", json!("DELETED"));
-    assert_eq!(names(&rig).await, ["node-00002"]);
+    let rig = Rig::new(Scripted::with_servers(0..4));
+    rig.refreshed().await;
+    rig.instances.list(call()).await.unwrap();
+    let calls = rig.cloud.world.lock().calls.clone();
+    let lists = calls.iter().filter(|(operation, _)| *operation == "server_list");
+    assert!(lists.map(|(_, path)| &**path).eq(["/servers/detail", "/servers"]));
 }
 
 #[tokio::test]
 async fn a_list_with_too_many_malformed_entries_proves_nothing() {
     let rig = Rig::new(Scripted::default());
     rig.cloud.world.lock().servers = (0..900).map(|_| json!(1)).collect();
-    assert_eq!(rig.instances.list(Detail::Everything, call()).await.unwrap().malformed.len(), 900);
+    assert_eq!(rig.instances.list(call()).await.unwrap().malformed.len(), 900);
     let rows: Vec<_> = (0..1_200).map(|_| json!(1)).collect();
     rig.cloud.fail(move |_, _| Some(Ok(answer(200, &json!({"servers": rows})))));
-    for detail in [Detail::Everything, Detail::Presence] {
-        let error = rig.instances.list(detail, call()).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Malformed);
-        assert!(error.message.starts_with("1200 entries"), "{error}");
-    }
+    let error = rig.instances.list(call()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Malformed);
+    assert!(error.message.starts_with("1200 entries"), "{error}");
 }
 
 proptest! {
@@ -154,7 +162,7 @@ proptest! {
     fn no_body_is_too_much(
         body in any_json(),
         rows in prop::collection::vec(any_json(), 0..4),
-        what in prop::sample::select(vec!["/servers/detail", "/servers/", "/ports", "/"]),
+        what in prop::sample::select(vec!["/servers/detail", "/servers/", "/ports", "/servers", "/"]),
         as_list: bool,
     ) {
         let body = if as_list { json!({"servers": rows, "ports": rows}) } else { body };
@@ -162,7 +170,7 @@ proptest! {
         runtime.block_on(async {
             let rig = Rig::new(Scripted::with_servers(0..3));
             rig.cloud.fail(move |path, _| path.starts_with(what).then(|| Ok(answer(200, &body))));
-            drop(rig.instances.list(Detail::Everything, call()).await);
+            drop(rig.instances.list(call()).await);
             for answer in rig.look_all(&[known(0), fresh(1), known(2)]).await {
                 assert!(!matches!(answer, Ok(Lookup::Gone(_))), "{answer:?}");
             }

@@ -131,7 +131,7 @@ async fn missing_in_a_list_is_not_gone() {
             assert_eq!(found(&answer), "node-00010");
         }
     }
-    assert_eq!(rig.instances.list(Detail::Everything, call()).await.unwrap().instances, []);
+    assert_eq!(rig.instances.list(call()).await.unwrap().instances, []);
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn a_404_that_is_not_novas_own_proves_nothing() {
 #[tokio::test]
 async fn gone_by_name() {
     let rig = Rig::new(Scripted::with_servers(0..10));
-    for name in ["node-00404", "node-0000", "NODE-00001", "node.00001", "node-0000."] {
+    for name in ["node-00404", "node-0000", "node.00001", "node-0000."] {
         for node in
             [NodeIdentity::named(name), NodeIdentity { name: name.to_owned(), ..fresh(404) }]
         {
@@ -173,6 +173,31 @@ async fn gone_by_name() {
         for answer in both_ways(&rig, &node).await {
             assert_eq!(gone(&answer).method, ProofMethod::ByName);
         }
+    }
+}
+
+#[tokio::test]
+async fn names_may_differ_in_case() {
+    let rig = Rig::new(Scripted::with_servers(0..10));
+    rig.cloud.change(3, "name", json!("K8s-Worker-1"));
+    let worker = || NodeIdentity::named("k8s-worker-1");
+    for answer in both_ways(&rig, &worker()).await {
+        assert_eq!(found(&answer), "K8s-Worker-1");
+    }
+    // Of two the one that is spelt like the node, and without such a one neither.
+    rig.cloud.change(4, "name", json!("k8s-worker-1"));
+    for answer in both_ways(&rig, &worker()).await {
+        assert_eq!(found(&answer), "k8s-worker-1");
+    }
+    rig.cloud.change(4, "name", json!("K8S-worker-1"));
+    for answer in both_ways(&rig, &worker()).await {
+        assert_eq!(error(&answer).kind, ErrorKind::Conflict);
+    }
+    // Another server's UUID and a name that differs in case are still two servers.
+    rig.cloud.change(4, "name", json!("other"));
+    let twofold = NodeIdentity { name: "k8s-worker-1".to_owned(), ..fresh(5) };
+    for answer in both_ways(&rig, &twofold).await {
+        assert_eq!(error(&answer).kind, ErrorKind::Conflict);
     }
 }
 
@@ -214,8 +239,8 @@ async fn a_name_proves_nothing_where_the_list_may_lack_servers() {
         rig.cloud.world.lock().spoken.0 = minor.map(|minor| Microversion { major: 2, minor });
     };
     let cases: [(Spoil, &str); 5] = [
-        (|rig| rig.cloud.world.lock().page = Some(10), "2 pages"),
-        (|rig| rig.cloud.world.lock().page = Some(3), "4 pages"),
+        (|rig| rig.cloud.world.lock().page = Some(10), "several pages"),
+        (|rig| rig.cloud.world.lock().page = Some(3), "several pages"),
         (|rig| rig.cloud.world.lock().unlisted = (0..10).map(uuid).collect(), "it is empty"),
         (
             |rig| {
@@ -317,5 +342,28 @@ async fn two_nodes_may_ask_for_one_server() {
     let nodes: Vec<_> = (0..9).map(|_| known(5)).collect();
     for answer in rig.look_all(&nodes).await {
         assert_eq!(found(&answer), "node-00005");
+    }
+}
+
+/// A node may have an ID with the region, though no region is configured.
+#[tokio::test]
+async fn the_id_with_the_region_in_use_is_one_of_the_spellings() {
+    let plain = format!("openstack:///{}", uuid(3));
+    for (configured, expect) in [(None, "openstack://r1/"), (Some("bench"), "openstack://bench/")] {
+        let rig = Rig::shaped(Scripted::with_servers(0..10), |shape| {
+            shape.region = configured.map(str::to_owned);
+        });
+        rig.cloud.world.lock().region = Some("r1".to_owned());
+        let mut all = rig.refreshed().await;
+        all.extend(rig.instances.list(call()).await.unwrap().instances);
+        all.retain(|instance| instance.provider_id.as_str() == plain);
+        let others = [format!("{expect}{}", uuid(3))];
+        assert_eq!(all.len(), 2);
+        for instance in all {
+            assert!(
+                instance.other_ids.iter().map(ccm_cloud::ProviderId::as_str).eq(&others),
+                "{instance:?}"
+            );
+        }
     }
 }

@@ -285,7 +285,7 @@ impl World {
                 let last = self.view.remove(&uid);
                 let shown = last.map(|node| Record::shown(&node).networks).unwrap_or_default();
                 let promised = self.promised.remove(&uid);
-                // What the API server has refused was never anybody's.
+                // What the API server has refused was never a node's.
                 let is_possible =
                     self.maybe.contains(&uid) || self.writes.iter().any(|write| write.uid == uid);
                 let promised = promised.filter(|_| is_possible).unwrap_or_default();

@@ -11,8 +11,8 @@ pub fn check(key: &str, value: &str) -> Result<(), &'static str> {
     check_value(value)
 }
 
-/// Checks a key: `[prefix/]name`.
-fn check_key(key: &str) -> Result<(), &'static str> {
+/// Checks a key: `[prefix/]name`. The error states the rule.
+pub fn check_key(key: &str) -> Result<(), &'static str> {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
@@ -28,7 +28,7 @@ fn check_key(key: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Checks a value. Empty is legal.
+/// Checks a value. Empty is legal. The error states the rule.
 pub fn check_value(value: &str) -> Result<(), &'static str> {
     if value.is_empty() || is_name(value) {
         return Ok(());

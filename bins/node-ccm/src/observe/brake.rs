@@ -1,0 +1,59 @@
+//! The brake over changes of Ready nodes: one wrong answer of the cloud must not reach the whole
+//! fleet.
+
+use std::sync::Arc;
+
+use ccm_cloud::{Claim, Cloud};
+use ccm_controller::{
+    brake::Pause,
+    guard::{Guard, Guarded},
+    instances,
+};
+use ccm_kube::store::Store;
+use ccm_objects::Node;
+use ccm_runtime::program::{Context, Program};
+
+use crate::{
+    plan::{Plan, is_approved, is_protected},
+    settings::NodeSettings,
+};
+
+/// The brake of this program.
+pub(crate) fn guard<P: Program<Settings = NodeSettings>>(
+    context: &Context<P>,
+    store: &Store<Node>,
+) -> Guard {
+    let (store, cloud, settings) =
+        (store.clone(), Arc::clone(&context.cloud), context.settings.clone());
+    let is_ours = |cloud: &dyn Cloud, node: &Node| {
+        instances::claim(cloud, node).is_some_and(|claim| claim != Claim::Foreign)
+    };
+    let counts = move |node: &&Arc<Node>| is_protected(node) && is_ours(&*cloud, node);
+    Guard::new(
+        context,
+        Guarded {
+            objects: "Ready nodes",
+            change: "the cloud returns another first InternalIP, address family, zone, region or type",
+            population: Box::new(move || store.list().iter().filter(&counts).count()),
+            budget: Box::new(move || settings.borrow().budget()),
+        },
+    )
+}
+
+/// Notes what the cloud's answer means for an initialised node.
+pub(crate) fn note(guard: &Guard, node: &Node, plan: &Plan) {
+    match (plan.needs_brake(), node.is_ready()) {
+        (true, _) => guard.wants(&node.uid),
+        (false, true) => guard.agrees(&node.uid),
+        (false, false) => guard.leaves(&node.uid),
+    }
+}
+
+/// Whether the plan of an initialised node may be executed now. The error is why not.
+pub(crate) fn check(guard: &Guard, node: &Node, plan: &Plan) -> Result<(), Pause> {
+    note(guard, node, plan);
+    if !plan.needs_brake() {
+        return Ok(());
+    }
+    guard.request(&node.uid, &node.labels, is_approved(node))
+}

@@ -1,0 +1,259 @@
+//! The answers to calls: what follows from each one, and when a failed call is made again.
+
+use std::ops::Range;
+
+use ccm_base::{RetryClass, jittered};
+use ccm_cloud::{Answers, CloudError, ErrorKind, LoadBalancer, Phase, Progress, Waiting};
+use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
+use ccm_objects::Shared as Name;
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+
+use super::{Due, Lane, Lanes, WRITES, calls::Asked};
+use crate::{
+    metrics::Ended,
+    observe::{RETRY, balancers::Entry},
+    plan::{CallKind, Failed, Known, Pending, named, of_adoption, of_name, to_adopt},
+};
+
+/// The random part of a wait after a failure: what failed together does not come back together.
+const JITTER: Range<f64> = 0.8..1.0;
+
+impl Lanes {
+    /// Applies answers as they arrive, and makes the writes that follow from them.
+    pub(super) async fn answers<Q, T>(
+        &self,
+        lane: Lane,
+        asked: Vec<Asked<Q>>,
+        answers: Answers<'_, Progress<T>>,
+        done: impl Fn(&Asked<Q>, &mut Entry, T) + Sync,
+    ) where
+        Q: Send + Sync,
+        T: Send,
+    {
+        if asked.is_empty() {
+            return;
+        }
+        let (missing, done) = (no_answer().that_may_be_done(), &done);
+        each_answer(asked, answers, missing, |asked, answer| async move {
+            self.answered(lane, &asked, answer, done).await;
+        })
+        .await;
+    }
+
+    async fn answered<Q, T>(
+        &self,
+        lane: Lane,
+        asked: &Asked<Q>,
+        answer: Result<Progress<T>, CloudError>,
+        done: &impl Fn(&Asked<Q>, &mut Entry, T),
+    ) {
+        let Asked { due: Due { service, .. }, call, .. } = asked;
+        let (name, was_news) =
+            (&service.key, asked.digest.is_some_and(|digest| self.is_news(service, digest)));
+        let result = answer.as_ref().map(|progress| match progress {
+            Progress::Done(_) => Ended::Done,
+            Progress::InProgress(_) => Ended::InProgress,
+            Progress::Elsewhere(_) => Ended::Elsewhere,
+        });
+        self.handles.metrics.ended(*call, result);
+        let is_timeout = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
+        self.handles.balancers.with(service, |entry| {
+            entry.answered = self.handles.timeline.now();
+            entry.is_queued = false;
+        });
+        match answer {
+            Ok(Progress::Done(value)) => {
+                self.handles.balancers.with(service, |entry| {
+                    entry.state.pending = None;
+                    entry.state.failed.retain(|failed| failed.call != *call);
+                    done(asked, entry, value);
+                });
+                self.queue(lane).forget(name);
+                self.report_done(asked, was_news);
+            }
+            Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting),
+            Ok(Progress::Elsewhere(why)) => self.elsewhere(asked, why),
+            Err(error) => self.failed(lane, asked, error),
+        }
+        if is_timeout {
+            // What follows is the slower lanes' work: the status as well as the next call.
+            self.handles.balancers.with(service, |entry| entry.is_slow = true);
+        }
+        // Writes follow at once; the next call to the cloud is another batch's.
+        if self.steps(lane, name).await.is_some() {
+            self.queue(lane).add(Name::clone(name), Priority::Urgent);
+        }
+        if lane == Lane::Slow && !is_timeout {
+            self.handles.balancers.with(service, |entry| entry.is_slow = false);
+        }
+        self.queue(lane).done(name);
+    }
+
+    /// Another controller is responsible for it.
+    fn elsewhere<Q>(&self, asked: &Asked<Q>, why: String) {
+        let service = &asked.due.service;
+        tracing::info!(service = &*service.key, "another controller is responsible: {why}");
+        self.handles.balancers.with(service, |entry| {
+            entry.state.pending = None;
+            entry.state.failed.clear();
+            if asked.call == CallKind::DeleteDuplicate {
+                // Says nothing about the first one.
+                entry.state.duplicate = None;
+                return;
+            }
+            entry.state.known = Known::Elsewhere(why);
+            entry.state.look = false;
+            match asked.call {
+                CallKind::Ensure => entry.state.configured = asked.digest,
+                CallKind::Delete => entry.state.proved_absent = true,
+                CallKind::Members | CallKind::DeleteDuplicate => {}
+            }
+        });
+    }
+
+    fn report_done<Q>(&self, asked: &Asked<Q>, was_news: bool) {
+        let (service, reports) = (&asked.due.service, &self.handles.reports);
+        match asked.call {
+            CallKind::Ensure => {
+                if was_news {
+                    reports.ensured(service);
+                }
+                let notes =
+                    self.handles.balancers.with(service, |entry| match &entry.state.known {
+                        Known::There(balancer) => balancer.notes.clone(),
+                        _ => Vec::new(),
+                    });
+                reports.notes(service, &notes);
+            }
+            CallKind::Members => {
+                let members = asked.members.as_ref().map_or(0, |members| members.present.len());
+                reports.members_changed(service, members);
+            }
+            CallKind::Delete => reports.deleted(service),
+            CallKind::DeleteDuplicate => reports.duplicate_deleted(service),
+        }
+    }
+
+    /// The cloud works on it: it is polled.
+    fn in_progress<Q>(&self, asked: &Asked<Q>, waiting: Waiting) {
+        let now = self.handles.timeline.now();
+        self.handles.balancers.with(&asked.due.service, |entry| {
+            let earlier = entry.state.pending.take().filter(|last| last.call == Some(asked.call));
+            let Waiting { what, check_after, id, .. } = waiting.clone();
+            entry.state.failed.retain(|failed| failed.call != asked.call);
+            entry.state.pending = Some(Pending {
+                call: Some(asked.call),
+                digest: asked.digest,
+                members: asked.members.clone(),
+                what,
+                check_at: now + check_after,
+                since: earlier.map_or(now, |earlier| earlier.since),
+            });
+            if let Some(id) = id
+                && !matches!(entry.state.known, Known::There(_))
+            {
+                let mut balancer = LoadBalancer::new(id, "", Some(self.owner(&asked.due.service)));
+                balancer.phase = Phase::Pending(waiting);
+                entry.state.known = Known::There(Box::new(balancer));
+            }
+        });
+        self.handles.poll.notify_one();
+    }
+
+    fn failed<Q>(&self, lane: Lane, asked: &Asked<Q>, error: CloudError) {
+        let (service, call) = (&asked.due.service, asked.call);
+        let adopt = to_adopt(service).filter(|_| call == CallKind::Ensure);
+        let error = match adopt {
+            Some(id) => of_adoption(id, error),
+            None => error,
+        };
+        let error = self.handles.balancers.with(service, |entry| match call {
+            CallKind::Ensure => of_name(service, entry.state.id(), error),
+            _ => error,
+        });
+        let now = self.handles.timeline.now();
+        let pace = pace(&error);
+        let wait = self.handles.balancers.with(service, |entry| {
+            let times =
+                entry.state.failure(call).map_or(0, |failed| failed.times).saturating_add(1);
+            let wait = match pace {
+                Pace::Backoff(backoff) => jittered(backoff.after(times), JITTER),
+                Pace::Every(wait) | Pace::RetryAfter(wait) => wait,
+            };
+            entry.state.pending = None;
+            entry.state.failed.retain(|failed| failed.call != call);
+            entry.state.failed.push(Failed {
+                call,
+                digest: asked.digest,
+                named: named(service).map(|id| id.map(Into::into)),
+                error: error.clone(),
+                times,
+                retry_at: now + wait,
+            });
+            wait
+        });
+        // Another client's change is no failure.
+        if error.kind != ErrorKind::Busy {
+            self.handles.reports.failed(service, call, &asked.due.members, &error, pace);
+        }
+        self.queue(lane).add_after(Name::clone(&service.key), wait, Priority::Routine);
+    }
+}
+
+/// The error of what a provider leaves without an answer.
+pub(super) fn no_answer() -> CloudError {
+    CloudError::new(ErrorKind::Malformed, "the provider gave no answer")
+}
+
+/// Applies each answer as it arrives to what it is about, and `missing` to what has none.
+pub(super) async fn each_answer<A, T, F: Future<Output = ()>>(
+    asked: Vec<A>,
+    answers: Answers<'_, T>,
+    missing: CloudError,
+    apply: impl Fn(A, Result<T, CloudError>) -> F,
+) {
+    let open: Vec<Mutex<Option<A>>> = asked.into_iter().map(|one| Mutex::new(Some(one))).collect();
+    let (open, apply) = (&open, &apply);
+    answers
+        .for_each_concurrent(WRITES, |(place, answer)| async move {
+            let Some(asked) = open.get(place).and_then(|one| one.lock().take()) else { return };
+            apply(asked, answer).await;
+        })
+        .await;
+    for one in open {
+        let asked = one.lock().take();
+        if let Some(asked) = asked {
+            apply(asked, Err(missing.clone())).await;
+        }
+    }
+}
+
+/// When a failed call is made again.
+fn pace(error: &CloudError) -> Pace {
+    match error.class() {
+        RetryClass::Retry => Pace::Backoff(RETRY),
+        RetryClass::RetryAfter(after) => Pace::RetryAfter(after.min(RETRY.longest)),
+        RetryClass::Permanent => Pace::Every(LONG_RETRY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_call_is_repeated_as_its_error_says() {
+        let error = |kind| CloudError::new(kind, "no");
+        let asked =
+            |seconds| error(ErrorKind::Throttled).with_retry_after(Duration::from_secs(seconds));
+        assert_eq!(pace(&asked(42)), Pace::RetryAfter(Duration::from_secs(42)));
+        assert_eq!(pace(&asked(4000)), Pace::RetryAfter(RETRY.longest), "no longer than others");
+        assert_eq!(pace(&error(ErrorKind::Unavailable)), Pace::Backoff(RETRY));
+        assert_eq!(pace(&error(ErrorKind::QuotaExceeded)), Pace::Every(LONG_RETRY));
+        let waits: Vec<u64> = (1..9).map(|times| RETRY.after(times).as_secs()).collect();
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
+    }
+}

@@ -1,0 +1,318 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use ccm_base::At;
+use serde::Serialize;
+
+use super::{Brake, Breaker, Budget, Hold, Transition, Usage, Window};
+
+/// How long a change waits for others: one wrong answer of a cloud shows in many objects within
+/// this time, in one list or in a few lookups.
+const TOGETHER: Duration = Duration::from_secs(5);
+
+/// The cause of an open breaker: more changes are wanted at once than may be made within the
+/// whole window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TooMany {
+    /// The number of changes.
+    pub changes: usize,
+    /// The number of objects that may change.
+    pub population: usize,
+}
+
+/// Why a change is not made now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Until this time the others are gathered that come with it.
+    Gathers(At),
+    /// The brake holds it.
+    Held(Hold),
+}
+
+/// A change that is wanted and not made.
+#[derive(Clone, Debug)]
+struct Wanted {
+    since: At,
+    is_charged: bool,
+    is_held: bool,
+}
+
+/// A brake for changes that are wanted object by object, in no order: it gathers them before it
+/// decides on the first one. If more are wanted than the budget allows within its whole window,
+/// its breaker opens and none is made. It closes when that many are no longer wanted; those
+/// that were made by approval meanwhile still count, so the approval of one is none of the others.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    brake: Brake<TooMany>,
+    wanted: BTreeMap<Box<str>, Wanted>,
+    /// Changed past the open breaker: approved, or not protected any more.
+    passed: BTreeSet<Box<str>>,
+    /// The number of wanted changes that are held, and why the last one was.
+    held: usize,
+    hold: Option<Hold>,
+}
+
+impl Gathered {
+    /// No change is wanted; these were made under the last leader.
+    pub fn resume(now: At, window: Window) -> Self {
+        Self { brake: Brake::resume(now, window), ..Self::default() }
+    }
+
+    /// The object with this UID is to be changed.
+    pub fn wants(&mut self, now: At, uid: &str) {
+        if !self.wanted.contains_key(uid) {
+            let wanted = Wanted { since: now, is_charged: false, is_held: false };
+            self.wanted.insert(uid.into(), wanted);
+        }
+    }
+
+    /// The object is right as it is.
+    pub fn agrees(&mut self, uid: &str) {
+        if self.forget(uid).is_some_and(|wanted| wanted.is_charged) {
+            self.brake.release(uid);
+        }
+    }
+
+    fn forget(&mut self, uid: &str) -> Option<Wanted> {
+        let wanted = self.wanted.remove(uid)?;
+        self.held -= usize::from(wanted.is_held);
+        Some(wanted)
+    }
+
+    /// The object is gone, or not protected any more: what happens to it is not charged. It says
+    /// nothing about the cloud's word on the others.
+    pub fn leaves(&mut self, uid: &str) {
+        let was_wanted = self.wanted.contains_key(uid);
+        self.agrees(uid);
+        if was_wanted && self.brake.breaker().is_open() {
+            self.passed.insert(uid.into());
+        }
+    }
+
+    /// The object was changed.
+    pub fn made(&mut self, now: At, uid: &str) {
+        if self.forget(uid).is_none() {
+            return;
+        }
+        self.brake.renew(now, uid);
+        if self.brake.breaker().is_open() {
+            self.passed.insert(uid.into());
+        }
+    }
+
+    /// Opens or closes the breaker by what is wanted. Call it after each change of that.
+    pub fn observe(&mut self, now: At, population: usize, budget: Budget) -> Transition<TooMany> {
+        let changes = self.wanted.len() + self.passed.len();
+        let is_mass = !self.wanted.is_empty() && changes > budget.limit.of(population);
+        if !is_mass {
+            self.passed.clear();
+        }
+        self.brake.observe(now, is_mass.then_some(TooMany { changes, population }))
+    }
+
+    /// Whether the object may be changed now; charges the budget, unless a user has approved it.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn request(
+        &mut self,
+        now: At,
+        uid: &str,
+        population: usize,
+        budget: Budget,
+        is_approved: bool,
+    ) -> Result<(), Pause> {
+        self.wants(now, uid);
+        let Some(wanted) = self.wanted.get_mut(uid) else { return Ok(()) };
+        self.held -= usize::from(std::mem::take(&mut wanted.is_held));
+        if is_approved {
+            return Ok(());
+        }
+        if now < wanted.since + TOGETHER {
+            return Err(Pause::Gathers(wanted.since + TOGETHER));
+        }
+        // Another change of it may have been charged before: that one was made.
+        let since = now - budget.window;
+        let is_new = !self.brake.window().after(since).any(|(_, paid)| paid == uid);
+        match self.brake.request(now, uid, population, budget) {
+            Ok(()) => {
+                wanted.is_charged |= is_new;
+                Ok(())
+            }
+            Err(hold) => {
+                wanted.is_held = true;
+                self.held += 1;
+                self.hold = Some(hold);
+                Err(Pause::Held(hold))
+            }
+        }
+    }
+
+    /// Why the breaker is open, if it is.
+    pub fn cause(&self) -> Option<TooMany> {
+        match self.brake.breaker() {
+            Breaker::Open { cause, .. } => Some(*cause),
+            Breaker::Closed => None,
+        }
+    }
+
+    /// The breaker and the window.
+    pub fn brake(&self) -> &Brake<TooMany> {
+        &self.brake
+    }
+
+    /// The used and allowed part of this budget.
+    pub fn usage(&self, now: At, population: usize, budget: Budget) -> Usage {
+        self.brake.usage(now, population, budget)
+    }
+
+    /// The number of objects whose change is held, and why.
+    pub fn held(&self) -> Option<(usize, Hold)> {
+        Some((self.held, self.hold?)).filter(|(held, _)| *held > 0)
+    }
+
+    /// Whether a change of this object is wanted.
+    pub fn is_wanted(&self, uid: &str) -> bool {
+        self.wanted.contains_key(uid)
+    }
+
+    /// Whether the change of this object is held.
+    pub fn is_held(&self, uid: &str) -> bool {
+        self.wanted.get(uid).is_some_and(|wanted| wanted.is_held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::brake::Limit;
+
+    const HOUR: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(1) };
+    const POPULATION: usize = 50;
+
+    fn at(seconds: u64) -> At {
+        At(Duration::from_secs(seconds))
+    }
+
+    /// Changes that are wanted at this time, and decided on when they have been gathered.
+    /// Returns how many are made.
+    fn wave(gathered: &mut Gathered, start: u64, uids: std::ops::Range<u32>) -> usize {
+        let uids: Vec<String> = uids.map(|number| number.to_string()).collect();
+        for uid in &uids {
+            gathered.wants(at(start), uid);
+            gathered.observe(at(start), POPULATION, HOUR);
+            let waits = gathered.request(at(start), uid, POPULATION, HOUR, false);
+            assert_eq!(waits, Err(Pause::Gathers(at(start + 5))));
+        }
+        let mut made = 0;
+        for uid in &uids {
+            if gathered.request(at(start + 5), uid, POPULATION, HOUR, false).is_ok() {
+                gathered.made(at(start + 5), uid);
+                made += 1;
+            }
+            gathered.observe(at(start + 5), POPULATION, HOUR);
+        }
+        made
+    }
+
+    #[test]
+    fn too_many_at_once_are_all_held() {
+        for (wanted, made) in [(50, 0), (6, 0), (5, 5), (4, 4)] {
+            let mut gathered = Gathered::default();
+            assert_eq!(wave(&mut gathered, 0, 0..wanted), made, "{wanted}");
+            let held = gathered.held().map_or(0, |(held, _)| held);
+            assert_eq!(held, wanted as usize - made, "{wanted}");
+            assert_eq!(gathered.brake().breaker().is_open(), made == 0, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn the_sixth_within_an_hour_is_held_and_made_an_hour_later() {
+        let mut gathered = Gathered::default();
+        assert_eq!(wave(&mut gathered, 0, 0..3), 3);
+        assert_eq!(wave(&mut gathered, 300, 3..6), 2, "three and two are five");
+        assert_eq!(wave(&mut gathered, 600, 6..9), 0);
+        assert_eq!(gathered.usage(at(605), POPULATION, HOUR), Usage { used: 5, limit: 5 });
+        let sixth = gathered.request(at(3604), "5", POPULATION, HOUR, false);
+        assert_eq!(sixth, Err(Pause::Held(Hold::Budget { until: Some(at(3605)) })));
+        assert_eq!(gathered.request(at(3605), "5", POPULATION, HOUR, false), Ok(()));
+    }
+
+    #[test]
+    fn the_breaker_closes_when_the_cloud_says_otherwise() {
+        let mut gathered = Gathered::default();
+        assert_eq!(wave(&mut gathered, 0, 0..50), 0);
+        for uid in 4..50 {
+            gathered.agrees(&uid.to_string());
+        }
+        assert_eq!(gathered.observe(at(300), POPULATION, HOUR), Transition::Closed);
+        assert_eq!(gathered.request(at(300), "0", POPULATION, HOUR, false), Ok(()));
+        gathered.agrees("0");
+        assert_eq!(gathered.usage(at(300), POPULATION, HOUR).used, 0, "it was not changed");
+    }
+
+    #[test]
+    fn an_approval_of_one_is_none_of_the_others() {
+        let mut gathered = Gathered::default();
+        assert_eq!(wave(&mut gathered, 0, 0..6), 0);
+        assert_eq!(gathered.request(at(10), "0", POPULATION, HOUR, true), Ok(()));
+        gathered.made(at(10), "0");
+        gathered.leaves("1");
+        gathered.observe(at(10), POPULATION, HOUR);
+        let other = gathered.request(at(10), "2", POPULATION, HOUR, false);
+        assert_eq!(other, Err(Pause::Held(Hold::Breaker)));
+        for uid in ["2", "3", "4", "5"] {
+            assert_eq!(gathered.request(at(20), uid, POPULATION, HOUR, true), Ok(()));
+            gathered.made(at(20), uid);
+        }
+        assert_eq!(gathered.observe(at(20), POPULATION, HOUR), Transition::Closed);
+        assert_eq!(gathered.held(), None);
+        assert_eq!(wave(&mut gathered, 30, 10..15), 5, "approved changes are not charged");
+    }
+
+    #[test]
+    fn the_window_survives_the_leader() {
+        let mut first = Gathered::default();
+        assert_eq!(wave(&mut first, 0, 0..5), 5);
+        let mut second = Gathered::resume(at(60), first.brake().window().clone());
+        assert_eq!(wave(&mut second, 60, 5..6), 0);
+        assert!(!second.brake().breaker().is_open(), "the budget holds it");
+    }
+
+    proptest! {
+        /// Whatever is wanted, and when: no more objects than the limit change within an hour.
+        #[test]
+        fn no_hour_sees_more_changes_than_allowed(
+            waves in proptest::collection::vec((1_u64..4000, 0_u32..50, 0_u32..12), 1..20),
+        ) {
+            let (mut gathered, mut now) = (Gathered::default(), 0);
+            let mut changes: Vec<(u64, u32)> = Vec::new();
+            for (pause, first, count) in waves {
+                now += pause + 5;
+                for number in first..first + count {
+                    gathered.wants(at(now), &number.to_string());
+                }
+                gathered.observe(at(now), POPULATION, HOUR);
+                now += 5;
+                for number in first..first + count {
+                    let uid = number.to_string();
+                    if gathered.request(at(now), &uid, POPULATION, HOUR, false).is_ok() {
+                        gathered.made(at(now), &uid);
+                        changes.push((now, number));
+                    } else {
+                        gathered.agrees(&uid);
+                    }
+                    gathered.observe(at(now), POPULATION, HOUR);
+                }
+                let of_late = changes.iter().filter(|(when, _)| when + 3600 > now);
+                let objects: BTreeSet<u32> = of_late.map(|(_, number)| *number).collect();
+                prop_assert!(objects.len() <= 5, "{objects:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The entries after a list or a lookup: pure functions over entries sorted by provider ID.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ccm_cloud::{Instance, ProviderId};
+use tokio::time::Instant;
+
+use super::Known;
+
+/// The instances of each provider ID; more than one if the cloud contradicts itself.
+type Groups = BTreeMap<ProviderId, Vec<Instance>>;
+
+/// The entries of a list that was requested at `at`.
+pub(super) fn listed(listed: Vec<Instance>, at: Instant) -> Vec<Known> {
+    let mut groups = Groups::new();
+    for instance in listed {
+        let group = groups.entry(instance.provider_id.clone()).or_default();
+        // Overlapping pages repeat an instance; only a difference is a contradiction.
+        if !group.contains(&instance) {
+            group.push(instance);
+        }
+    }
+    groups.into_values().flatten().map(|instance| known(instance, at)).collect()
+}
+
+/// The entries after a lookup that began at `at`.
+pub(super) fn update(
+    old: &[Known],
+    found: impl IntoIterator<Item = Instance>,
+    at: Instant,
+) -> Vec<Known> {
+    // If an instance was found for two nodes, the last answer is the newest.
+    let mut found: BTreeMap<ProviderId, Instance> =
+        found.into_iter().map(|instance| (instance.provider_id.clone(), instance)).collect();
+    let mut entries = Vec::with_capacity(old.len() + found.len());
+    for entry in old {
+        entries.push(match found.remove(entry.id()) {
+            Some(same) if *entry.instance == same => {
+                Known { instance: Arc::clone(&entry.instance), seen: entry.seen.max(at) }
+            }
+            Some(newer) if entry.seen <= at => known(newer, at),
+            _ => entry.clone(),
+        });
+    }
+    entries.extend(found.into_values().map(|instance| known(instance, at)));
+    entries
+}
+
+fn known(instance: Instance, seen: Instant) -> Known {
+    Known { instance: Arc::new(instance), seen }
+}
