@@ -71,12 +71,12 @@ test-kubelets: tools ## real kubelets without containers and the real node lifec
 	$(PROGRAMS)
 	QUARTET_CLUSTER=real $(TEST) --test world -- kubelets::$(KUBELETS)
 
-test-openstack: tools ## the scenarios with real Keystone, Nova and Neutron on loopback, and a real kube-apiserver (root on Debian 12; FLAVOUR=debian|pypi)
+test-openstack: tools ## the scenarios with real Keystone, Nova, Neutron and Octavia on loopback, and a real kube-apiserver (root on Debian 12; FLAVOUR=debian|pypi; SCENARIOS=names or --skip names)
 	$(KUBERNETES)
 	$(PROGRAMS)
 	trap 'tests/openstack/down --flavour=$(FLAVOUR)' EXIT INT TERM; \
 	  tests/openstack/up --flavour=$(FLAVOUR) >/dev/null && \
-	  QUARTET_OPENSTACK=$(FLAVOUR) QUARTET_CLUSTER=real $(TEST) --test openstack
+	  QUARTET_OPENSTACK=$(FLAVOUR) QUARTET_CLUSTER=real $(TEST) --test openstack -- $(SCENARIOS)
 
 test-alerts: ## the alert rules and their cases with Debian's promtool (unpacked once, or QUARTET_PROMETHEUS)
 	promtool="$$(tests/prometheus/install.sh)/promtool" && \
