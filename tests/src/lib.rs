@@ -13,7 +13,7 @@
 //! | [`openstack`] | scenarios with real OpenStack services |
 //! | [`manifests`] | what is installed |
 //! | [`histories`] | random histories of the deletion policy |
-//! | [`variants`] | random histories of a whole controller, and variants without a protection |
+//! | [`mod@variants`] | random histories of a whole controller, and variants without a protection |
 //! | [`printed`], [`measured`], [`metrics_page`] | what the built programs print about themselves; `docs/metrics.md` |
 //!
 //! The test targets: `house` holds the rules of this repository, which need no cluster;
