@@ -209,8 +209,8 @@ impl Rig {
 
     /// The same, with more settings of load balancers.
     pub async fn balance_with(&self, lines: &str) -> Result<()> {
-        let (subnet, _) = self.cloud.user.subnet("k8s").await?;
-        let (_, public) = self.cloud.user.subnet("public").await?;
+        let subnet = self.cloud.user.subnet("k8s").await?;
+        let public = self.cloud.user.network("public").await?;
         self.add(&format!(
             "[LoadBalancer]\nsubnet-id = {subnet}\nfloating-network-id = {public}\n{lines}"
         ))

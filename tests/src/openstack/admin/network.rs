@@ -113,11 +113,14 @@ impl Admin {
         Ok(())
     }
 
-    /// The ID of a network's only subnet, and that of the network.
-    pub async fn subnet(&self, network: &str) -> Result<(String, String)> {
-        let network = self.id_by_name(&format!("{}/networks", self.network), network).await?;
-        let url = format!("{}/subnets?network_id={network}", self.network);
-        Ok((text(&self.get(&url).await?, "/subnets/0/id")?, network))
+    /// The ID of a network.
+    pub async fn network(&self, name: &str) -> Result<String> {
+        self.id_by_name(&format!("{}/networks", self.network), name).await
+    }
+
+    /// The ID of a subnet that the project sees.
+    pub async fn subnet(&self, name: &str) -> Result<String> {
+        self.id_by_name(&format!("{}/subnets", self.network), name).await
     }
 
     /// Sets quotas of a project in Neutron, `floatingip` for example. Only for the operator.

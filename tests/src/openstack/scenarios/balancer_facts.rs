@@ -50,7 +50,7 @@ async fn moves(user: &Admin, balancer: &str, what: &str, change: (&str, Value)) 
 /// An unchanged `updated_at` means that nothing below the load balancer was written.
 pub(super) async fn each_write_below_a_load_balancer_moves_its_updated_at(rig: &Rig) -> Result<()> {
     let user = &rig.cloud.user;
-    let (subnet, _) = user.subnet("k8s").await?;
+    let subnet = user.subnet("k8s").await?;
     let balancer = id(&whole(user, &subnet).await?)?;
     let tree = user.balancer_tree(&balancer).await?;
     let part = |kind: &str, pointer: &str| -> Result<String> {
@@ -97,7 +97,7 @@ pub(super) async fn a_pending_load_balancer_refuses_writes_and_is_found_by_tags(
     rig: &Rig,
 ) -> Result<()> {
     let user = &rig.cloud.user;
-    let (subnet, _) = user.subnet("k8s").await?;
+    let subnet = user.subnet("k8s").await?;
     let balancer = id(&whole(user, &subnet).await?)?;
     rig.cloud.services.set_balancer_status(&balancer, "PENDING_UPDATE")?;
     let url = user.balancer_url(&format!("loadbalancers/{balancer}"));

@@ -60,8 +60,8 @@ async fn made_by_the_other_controller(
     node_port: u16,
 ) -> Result<(Value, String)> {
     let user = &rig.cloud.user;
-    let (subnet, _) = user.subnet("k8s").await?;
-    let (_, public) = user.subnet("public").await?;
+    let subnet = user.subnet("k8s").await?;
+    let public = user.network("public").await?;
     let lb = format!("{NAME}{name}");
     let member = |number: usize| {
         json!({

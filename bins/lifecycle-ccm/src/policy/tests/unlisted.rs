@@ -9,7 +9,10 @@ fn nodes_that_no_provider_can_answer_for_do_not_hold_deletions() {
         (fleet.unlisted, fleet.about_unlisted) = ((40..50).collect(), about);
         fleet.ends = HashMap::from([(0, 0)]);
         fleet.run(300);
-        println!("10 of 50 belong to no provider: the gone node was deleted after {:?} s", fleet.deleted);
+        println!(
+            "10 of 50 belong to no provider: the gone node was deleted after {:?} s",
+            fleet.deleted
+        );
         assert!(fleet.deleted.first().is_some_and(|at| *at <= 40 + 20 + 60), "{:?}", fleet.deleted);
         assert_eq!(fleet.witnesses, 10, "each is looked up once");
     }
