@@ -163,7 +163,7 @@ func brakeAndOwners() row {
 				page:   "node-ccm.md#two-owners-of-a-field",
 			},
 			unit:  units.Short,
-			lines: []line{{some(times("field", "[30m]", of("ccm_node_contested_corrections_total"))), "{{field}}"}},
+			lines: []line{{times("field", "[30m]", of("ccm_node_contested_corrections_total")), "{{field}}"}},
 			wide:  10,
 		}.panel(),
 		graph{
@@ -176,7 +176,7 @@ func brakeAndOwners() row {
 				page:   "node-ccm.md",
 			},
 			unit:  units.Short,
-			lines: []line{{some(sum("problem", of("ccm_node_irregular_nodes"))), "{{problem}}"}},
+			lines: []line{{sum("problem", of("ccm_node_irregular_nodes")), "{{problem}}"}},
 			wide:  24,
 		}.panel(),
 	}}
