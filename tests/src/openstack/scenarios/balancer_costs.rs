@@ -38,10 +38,11 @@ async fn octavia_alone(rig: &Rig, count: usize) -> Result<Duration> {
     let subnet = user.subnet("k8s").await?;
     let member = |number: usize| json!({"address": format!("127.32.200.{number}"), "protocol_port": 30_000, "subnet_id": subnet});
     let listener = |port: u16| {
-        let monitor = json!({"type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1});
+        let monitor =
+            json!({"name": "check", "type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1});
         let members: Vec<_> = (1..=NODES).map(member).collect();
-        let pool = json!({"protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "members": members, "healthmonitor": monitor});
-        json!({"protocol": "TCP", "protocol_port": 8000 + port, "default_pool": pool})
+        let pool = json!({"name": format!("pool-{port}"), "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "members": members, "healthmonitor": monitor});
+        json!({"name": format!("listener-{port}"), "protocol": "TCP", "protocol_port": 8000 + port, "default_pool": pool})
     };
     let listeners: Vec<_> = (0..PORTS).map(listener).collect();
     let body =
