@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use ccm_sim::poll;
+use serde_json::json;
 use tokio::time::sleep;
 
 use super::access_rules;
@@ -21,49 +22,71 @@ use crate::{
 /// The ID of nothing.
 const NOTHING: &str = "0f0e0d0c-1111-4222-8333-00000000abcd";
 
+/// What becomes of a wrong value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It counts as the default, and an event says so.
+    Ignored,
+    /// Nothing is made, and a condition says why.
+    Refused,
+}
+use Fate::{Ignored, Refused};
+
 /// Each annotation with a value that cannot be.
-const WRONG: [(&str, &str); 12] = [
-    ("proxy-protocol", "v3"),
-    ("connection-limit", "many"),
-    ("timeout-client-data", "soon"),
-    ("enable-health-monitor", "perhaps"),
-    ("health-monitor-max-retries", "99"),
-    ("lb-method", "BY_CHANCE"),
-    ("node-selector", "=;="),
-    ("class", "gold"),
-    ("subnet-id", NOTHING),
-    ("floating-network-id", NOTHING),
-    ("flavor-id", NOTHING),
-    ("availability-zone", "nowhere"),
+const WRONG: [(&str, &str, Fate); 13] = [
+    ("proxy-protocol", "v3", Ignored),
+    ("connection-limit", "many", Ignored),
+    ("timeout-client-data", "soon", Ignored),
+    ("enable-health-monitor", "perhaps", Ignored),
+    ("lb-method", "BY_CHANCE", Ignored),
+    ("timeout-member-data", "-7", Refused),
+    ("health-monitor-max-retries", "99", Refused),
+    ("class", "gold", Refused),
+    ("subnet-id", NOTHING, Refused),
+    ("floating-network-id", NOTHING, Refused),
+    ("flavor-id", NOTHING, Refused),
+    ("availability-zone", "nowhere", Refused),
+    ("load-balancer-tags", "kubernetes-service-uid=1", Refused),
 ];
 
-/// A Service with this annotation.
-fn wrong(name: &str, key: &str, value: &str) -> Value {
-    annotated(service(name, 1), key, value)
+/// What the Service says of its annotation: in its condition or in an event.
+async fn told(rig: &Rig, name: &str, key: &str, fate: Fate) -> Result<String> {
+    if fate == Refused {
+        let said = says(rig, name, "InvalidConfiguration", SOON).await?;
+        ensure!(said.contains(key), "it does not name the annotation: {said}");
+        return Ok(said);
+    }
+    poll::until(&format!("an event about {key}"), SOON, || async {
+        let events = services::events(&rig.client, name).await?;
+        let mut texts = events.into_iter().map(|(_, text)| text);
+        Ok(texts.find(|text| text.contains(key)))
+    })
+    .await
 }
 
 pub(super) async fn each_wrong_annotation_is_named(rig: &Rig) -> Result<()> {
-    rig.balance().await?;
+    rig.balance_with("create-monitor = true\n").await?;
     add_nodes(rig, 2).await?;
     let program = rig.start(&quick(rig)).await?;
-    let mut names = Vec::new();
-    for (key, value) in WRONG {
-        let name = format!("wrong-{key}");
-        services::create(&rig.client, &wrong(&name, key, value)).await?;
-        names.push(name);
+    let foreign = rig.cloud.other.subnet("other").await?;
+    let all = WRONG.into_iter().chain([("subnet-id", &*foreign, Refused)]).enumerate();
+    let all: Vec<_> = all.map(|(at, wrong)| (format!("wrong-{at}"), wrong)).collect();
+    for (name, (key, value, _)) in &all {
+        services::create(&rig.client, &annotated(service(name, 1), key, value)).await?;
     }
     let mut problems = Vec::new();
-    for ((key, value), name) in WRONG.into_iter().zip(&names) {
-        match says(rig, name, "InvalidConfiguration", SOON).await {
-            Ok(said) if said.contains(key) => eprintln!("{key}={value}: {said}"),
-            Ok(said) => problems.push(format!("{key}={value}: does not name it: {said}")),
+    for (name, (key, value, fate)) in &all {
+        match told(rig, name, key, *fate).await {
+            Ok(said) => eprintln!("{key}={value}: {said}"),
             Err(error) => problems.push(format!("{key}={value}: {error:#}")),
         }
+        if *fate == Ignored {
+            services::address(&rig.client, name, SOON).await?;
+        }
     }
-    let made = rig.cloud.user.balancers().await?;
     ensure!(problems.is_empty(), "{}\n{}", problems.join("\n"), program.log());
-    ensure!(made.is_empty(), "none of them has a load balancer: {made:?}");
-    delete_all(rig, &names, SOON).await
+    let names: Vec<_> = all.into_iter().map(|(name, _)| name).collect();
+    delete_all(rig, &names, 2 * SOON).await
 }
 
 pub(super) async fn members_go_on_while_the_configuration_is_wrong(rig: &Rig) -> Result<()> {
@@ -74,8 +97,8 @@ pub(super) async fn members_go_on_while_the_configuration_is_wrong(rig: &Rig) ->
     services::address(&rig.client, "web", SOON).await?;
     provisioned(rig, "web", SOON).await?;
     let balancer = id_of(rig, "web").await?;
-    let annotation = |value: Option<&str>| json!({"metadata": {"annotations": {format!("{ANNOTATION}lb-method"): value}}});
-    services::patch(&rig.client, "web", annotation(Some("BY_CHANCE"))).await?;
+    let annotation = |value: Option<&str>| json!({"metadata": {"annotations": {format!("{ANNOTATION}class"): value}}});
+    services::patch(&rig.client, "web", annotation(Some("gold"))).await?;
     says(rig, "web", "InvalidConfiguration", SOON).await?;
     let joined = add_node(rig, 3).await?;
     have_member(rig, &[balancer], &joined, SOON).await.with_context(|| program.log())?;

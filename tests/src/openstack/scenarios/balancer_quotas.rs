@@ -48,7 +48,7 @@ pub(super) async fn each_used_up_quota_is_named(rig: &Rig) -> Result<()> {
     operator.clear_network_quota(user).await?;
     services_.push("no-address".to_owned());
 
-    // A user who has made room says so; without that it is tried again a few minutes later.
+    // A user who has made room says so; without that it is tried again within five minutes.
     for name in &services_ {
         let touch = json!({"metadata": {"annotations": {"loadbalancer.openstack.org/connection-limit": "1000"}}});
         services::patch(&rig.client, name, touch).await?;
