@@ -88,9 +88,10 @@ enum Loss {
     Late,
 }
 
-/// Loses the answers to the creations of load balancers: so many are cut off, so many with the
-/// leader killed, and so many that arrive late. Each Service has one load balancer in the end,
-/// and has shown one address.
+/// Creates Services, and the proxy loses Octavia's answers to the creations of their load
+/// balancers. `numbers`: how many Services lose the answer only, how many also have the leader
+/// killed, and how many creations reach Octavia only after the next leader has looked for them.
+/// Fails unless each Service has one load balancer in the end and has shown one address.
 pub async fn lose_answers(rig: &Rig, numbers: [usize; 3]) -> Result<()> {
     rig.balance().await?;
     add_nodes(rig, 2).await?;

@@ -130,7 +130,7 @@ pub(super) async fn used_up_quotas_are_named(rig: &Rig) -> Result<()> {
         ensure!(!is_reachable(&node), "{} has no route that works", server.name);
     }
 
-    // Somebody makes room.
+    // The operator raises the quotas.
     user.set_pairs(crowded, &pairs[1..]).await?;
     let own = (cidr(1), cidr(2));
     let mut left: Vec<_> = foreign[..foreign.len() - 1].to_vec();

@@ -294,7 +294,7 @@ async fn clients_are_restricted_by_family() {
     let done = rig.settle(&ranges(&["192.0.2.0/24", "2001:db8::/32"])).await;
     assert_eq!(cidrs(&rig), json!(["192.0.2.0/24"]));
     assert_eq!(done.notes[0].reason, "LoadBalancerSourceRangesIgnored");
-    // None of the family: nobody is let in by mistake.
+    // No range of the VIP's family is left: the listener must not be open to all clients.
     let error = rig.ensure(&ranges(&["2001:db8::/32"])).await.unwrap_err();
     assert!(error.message.contains("spec.loadBalancerSourceRanges"), "{error}");
     assert_eq!(cidrs(&rig), json!(["192.0.2.0/24"]));

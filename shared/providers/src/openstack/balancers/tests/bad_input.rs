@@ -113,7 +113,7 @@ async fn full_networks_are_named() {
     assert!(error.message.contains("free addresses"), "{error}");
 }
 
-/// A listener of somebody else has the port: it is named, and not touched.
+/// A listener of another owner has the port: the error names it, and the provider does not change it.
 #[tokio::test]
 async fn listeners_that_collide_are_named() {
     let rig = Rig::new();

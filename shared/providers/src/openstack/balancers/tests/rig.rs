@@ -279,7 +279,7 @@ impl Rig {
         all.remove(0)
     }
 
-    /// A load balancer of somebody else.
+    /// Adds a load balancer of another owner.
     pub fn stranger(&self, id: &str, name: &str, tags: &[&str]) {
         let (_, service) = name.rsplit_once('_').unwrap_or(("", name));
         let row = json!({
@@ -305,7 +305,7 @@ impl Rig {
         id
     }
 
-    /// Somebody deletes a load balancer.
+    /// Deletes a load balancer in the cloud, as an operator would, without the provider.
     pub fn remove(&self, id: &str) {
         let mut world = self.cloud.world.lock();
         let port =
