@@ -103,7 +103,8 @@ pub(super) async fn a_pending_load_balancer_refuses_writes_and_is_found_by_tags(
     let url = user.balancer_url(&format!("loadbalancers/{balancer}"));
     let body = json!({"loadbalancer": {"tags": ["b"]}});
     let answer = user.call(http::Method::PUT, &url, Some(&body)).await?;
-    let is_busy = answer.status.as_u16() == 409 && answer.text.contains("immutable");
+    let is_busy =
+        answer.status.as_u16() == 409 && answer.text.contains("Invalid state PENDING_UPDATE");
     ensure!(is_busy, "{} {}", answer.status, answer.text);
     let answer = user.call(http::Method::DELETE, &url, None).await?;
     let is_busy =

@@ -112,9 +112,14 @@ pub(super) async fn members_go_on_while_the_configuration_is_wrong(rig: &Rig) ->
         {"name": "udp", "protocol": "UDP", "port": 53, "targetPort": 53}
     ]);
     services::patch(&rig.client, "web", json!({"spec": {"ports": ports}})).await?;
-    provisioned(rig, "web", 2 * SOON).await.with_context(|| program.log())?;
-    let tree = rig.cloud.user.balancer_tree(&id_of(rig, "web").await?).await?;
-    ensure!(tree["listeners"].as_array().is_some_and(|all| all.len() == 2), "{tree}");
+    let web = id_of(rig, "web").await?;
+    poll::until("a listener each for TCP and UDP", 2 * SOON, || async {
+        let tree = rig.cloud.user.balancer_tree(&web).await?;
+        Ok(tree["listeners"].as_array().is_some_and(|all| all.len() == 2).then_some(()))
+    })
+    .await
+    .with_context(|| program.log())?;
+    provisioned(rig, "web", 2 * SOON).await?;
     delete_all(rig, &["web".to_owned()], 2 * SOON).await
 }
 

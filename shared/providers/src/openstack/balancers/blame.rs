@@ -13,6 +13,9 @@ pub(super) enum About {
 
 /// The words of Neutron for a subnet or network without free addresses.
 const FULL: [&str; 2] = ["No more IP addresses", "IpAddressGenerationFailure"];
+/// Octavia's words for an unknown flavor and zone. It does not repeat the value.
+const NO_FLAVOR: &str = "Invalid flavor_id";
+const NO_ZONE: &str = "Invalid availability zone";
 
 /// The error with the source of the value that it names.
 pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudError {
@@ -37,13 +40,16 @@ pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> Cl
         About::FloatingIp => external.into_iter().flatten().next(),
     };
     let named = places.into_iter().chain(external).chain(others).flatten().find(is_named);
+    let unknown = [(NO_FLAVOR, &settings.flavor), (NO_ZONE, &settings.zone)];
+    let unknown = unknown.into_iter().find(|(words, _)| error.message.contains(words));
+    let named = named.or_else(|| unknown.and_then(|(_, given)| given.as_ref()));
     let Some(Given { value, source }) = named.or_else(|| of_place().filter(|_| is_full)) else {
         return error;
     };
     let right = match (is_full, error.kind) {
         (true, _) => "choose one with free addresses",
         (false, ErrorKind::NotFound | ErrorKind::Invalid) => {
-            "must be the ID of one that this project may use"
+            "must be one that this project may use"
         }
         (false, _) => return error,
     };

@@ -7,7 +7,7 @@ use super::rig::{Rig, annotated, changed, members, wanted};
 use crate::openstack::scripted::uuid;
 
 /// Annotations that cannot be, with the words that the error has besides their name.
-const WRONG: [(&str, &str, &str); 14] = [
+const WRONG: [(&str, &str, &str); 16] = [
     ("class", "none", "cloud.conf has none"),
     ("connection-limit", "-5", "from -1 to"),
     ("timeout-client-data", "86400001", "from 0 to 86400000"),
@@ -22,6 +22,8 @@ const WRONG: [(&str, &str, &str); 14] = [
     ("subnet-id", "not there", "that this project may use"),
     ("port-id", "not there", "that this project may use"),
     ("floating-network-id", "not there", "that this project may use"),
+    ("flavor-id", "not there", "that this project may use"),
+    ("availability-zone", "nowhere", "that this project may use"),
 ];
 
 #[tokio::test]

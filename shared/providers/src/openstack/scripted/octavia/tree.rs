@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{Octavia, PROJECT, Reply, World, invalid};
+use super::{super::uuid, Octavia, PROJECT, Reply, World, invalid};
 
 const KNOWN: [&str; 14] = [
     "name",
@@ -40,6 +40,15 @@ impl World {
         let provider = fields.get("provider").and_then(Value::as_str).unwrap_or(first).to_owned();
         if !self.octavia.providers.contains(&provider.as_str()) {
             return Err((400, format!("Provider '{provider}' is not enabled.")));
+        }
+        let exists = |field: &str, all: &[String]| {
+            given[field].as_str().is_none_or(|value| all.iter().any(|one| one == value))
+        };
+        if !exists("flavor_id", &[uuid(1), uuid(7)]) {
+            return Err(invalid("Invalid flavor_id."));
+        }
+        if !exists("availability_zone", &["zone 1".to_owned()]) {
+            return Err(invalid("Invalid availability zone."));
         }
         let places = self.places(given)?;
         self.octavia.within_quota("Load Balancer", 1)?;
