@@ -6,40 +6,20 @@ use serde::de::IgnoredAny;
 
 use crate::{
     intern::intern,
-    store::Stored,
-    wire::{Fields, Kind, Received},
+    store::stored,
+    wire::{Fields, Kind},
 };
 
 /// The conditions that are kept.
 const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
 
-impl Stored for Node {
-    type Wire = Received<Self>;
-
-    fn key(&self) -> &Shared {
-        &self.name
-    }
-
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.resource_version = version.into();
-    }
-
+stored!(
+    Node,
+    name,
     fn share(&mut self, earlier: &Self) {
         Self::share(self, earlier);
     }
-
-    fn read(wire: Received<Self>) -> Result<Self, String> {
-        wire.into_object()
-    }
-}
+);
 
 impl Kind for Node {
     type Scope = ClusterResourceScope;

@@ -1,36 +1,14 @@
 //! How the Leases of kubelets are read.
 
-use ccm_objects::{NodeLease, Shared};
+use ccm_objects::NodeLease;
 use kube::core::NamespaceResourceScope;
 
 use crate::{
-    store::Stored,
-    wire::{Fields, Kind, Received},
+    store::stored,
+    wire::{Fields, Kind},
 };
 
-impl Stored for NodeLease {
-    type Wire = Received<Self>;
-
-    fn key(&self) -> &Shared {
-        &self.key
-    }
-
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.resource_version = version.into();
-    }
-
-    fn read(wire: Received<Self>) -> Result<Self, String> {
-        wire.into_object()
-    }
-}
+stored!(NodeLease, key);
 
 impl Kind for NodeLease {
     type Scope = NamespaceResourceScope;
@@ -55,6 +33,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{store::Stored as _, wire::Received};
 
     #[test]
     fn the_lease_of_a_kubelet_is_read_under_its_own_path() {

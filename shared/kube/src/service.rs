@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ccm_objects::{
-    IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort, Shared,
+    IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,
     service_keys,
 };
 use kube::core::NamespaceResourceScope;
@@ -12,36 +12,14 @@ use serde_json::value::to_raw_value;
 
 use crate::{
     intern::intern,
-    store::Stored,
-    wire::{Fields, Kind, Received},
+    store::stored,
+    wire::{Fields, Kind},
 };
 
 /// The affinity time-out of the API server.
 const DEFAULT_AFFINITY: u32 = 10_800;
 
-impl Stored for Service {
-    type Wire = Received<Self>;
-
-    fn key(&self) -> &Shared {
-        &self.key
-    }
-
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-
-    fn set_resource_version(&mut self, version: &str) {
-        self.resource_version = version.into();
-    }
-
-    fn read(wire: Received<Self>) -> Result<Self, String> {
-        wire.into_object()
-    }
-}
+stored!(Service, key);
 
 impl Kind for Service {
     type Scope = NamespaceResourceScope;

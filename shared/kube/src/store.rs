@@ -43,6 +43,40 @@ pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
     fn read(wire: Self::Wire) -> Result<Self, String>;
 }
 
+/// Implements [`Stored`] for a plain object that is read by its fields
+/// ([`Kind`](crate::wire::Kind)). Its field `$key` has the key; further items follow.
+macro_rules! stored {
+    ($object:ty, $key:ident $(, $more:item)*) => {
+        impl $crate::store::Stored for $object {
+            type Wire = $crate::wire::Received<Self>;
+
+            fn key(&self) -> &ccm_objects::Shared {
+                &self.$key
+            }
+
+            fn uid(&self) -> &str {
+                &self.uid
+            }
+
+            fn resource_version(&self) -> &str {
+                &self.resource_version
+            }
+
+            fn set_resource_version(&mut self, version: &str) {
+                self.resource_version = version.into();
+            }
+
+            fn read(wire: $crate::wire::Received<Self>) -> Result<Self, String> {
+                wire.into_object()
+            }
+
+            $($more)*
+        }
+    };
+}
+
+pub(crate) use stored;
+
 /// A change that a controller may react to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change<K> {

@@ -8,7 +8,7 @@ use ccm_objects::{Node, Taint, node_keys};
 use jiff::Timestamp;
 use std::{collections::BTreeMap, time::Duration};
 
-use super::*;
+use crate::{store::Stored, wire::Received};
 
 /// A node with every field that is read and many that are not.
 fn sound() -> Value {

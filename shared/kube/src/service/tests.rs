@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::wire::Received;
 
 fn read(object: &Value) -> Service {
     serde_json::from_str::<Received<Service>>(&object.to_string()).unwrap().into_object().unwrap()
