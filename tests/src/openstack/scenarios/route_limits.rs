@@ -130,14 +130,14 @@ pub(super) async fn used_up_quotas_are_named(rig: &Rig) -> Result<()> {
         ensure!(!is_reachable(&node), "{} has no route that works", server.name);
     }
 
-    // The operator raises the quotas.
+    // The operator makes room. A used-up quota is tried again every five minutes.
     user.set_pairs(crowded, &pairs[1..]).await?;
     let own = (cidr(1), cidr(2));
     let mut left: Vec<_> = foreign[..foreign.len() - 1].to_vec();
     left.extend([(own.0.as_str(), hop), (own.1.as_str(), address(second)?)]);
     user.set_routes(&router, &left).await?;
     for server in [second, third] {
-        nodes::wait_for(&rig.client, &server.name, "reachable", 4 * SOON, is_reachable)
+        nodes::wait_for(&rig.client, &server.name, "reachable", 12 * SOON, is_reachable)
             .await
             .with_context(|| program.log())?;
     }
