@@ -69,6 +69,10 @@ class PortsOnlyComputeDriver(driver.NoopComputeDriver):
 
     def delete(self, compute_id):
         super().delete(compute_id)
+        # An amphora whose creation was interrupted has no ID. Without a value
+        # Neutron lists the ports of all devices, routers included.
+        if not compute_id:
+            return
         r = self.neutron.get('/v2.0/ports', params={'device_id': compute_id})
         for port in r.json()['ports']:
             self._release(port)

@@ -106,6 +106,7 @@ pub(super) async fn a_pending_load_balancer_refuses_writes_and_is_found_by_tags(
     let is_busy =
         answer.status.as_u16() == 409 && answer.text.contains("Invalid state PENDING_UPDATE");
     ensure!(is_busy, "{} {}", answer.status, answer.text);
+    let url = format!("{url}?cascade=true");
     let answer = user.call(http::Method::DELETE, &url, None).await?;
     let is_busy =
         answer.status.as_u16() == 409 && answer.text.contains("Invalid state PENDING_UPDATE");
