@@ -51,7 +51,7 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
     let work = async {
         let mut approvals = Approvals::new(&lease, "that held members leave");
         loop {
-            if let Some(approval) = approvals.changed() {
+            if let Some(approval) = approvals.changed(handles.timeline.now()) {
                 approve(&handles, approval);
             }
             if timeout(PERIOD, handles.balancers.departed()).await.is_ok() {
