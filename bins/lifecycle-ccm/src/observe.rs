@@ -403,7 +403,9 @@ fn may_be_in(unreadable: &[String], node: &str, id: Option<&str>) -> bool {
     let tail = id.rsplit(['/', ':']).next().filter(|tail| !tail.is_empty()).unwrap_or(id);
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut words = unreadable.iter().flat_map(|line| line.split(|c| !is_word(c)));
-    words.any(|word| [tail, node].iter().any(|name| name.eq_ignore_ascii_case(word.trim_end_matches('.'))))
+    words.any(|word| {
+        [tail, node].iter().any(|name| name.eq_ignore_ascii_case(word.trim_end_matches('.')))
+    })
 }
 
 #[cfg(test)]

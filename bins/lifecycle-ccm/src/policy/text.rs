@@ -146,7 +146,9 @@ impl fmt::Display for Doubt {
             Self::Newborn => "the node is within its grace period",
             Self::Unconfirmed => "waiting for confirmation",
             Self::NoAnswer => "the latest lookup gave no usable answer",
-            Self::NoHeartbeat => "the Lease of its kubelet could not be read, or not for a confirmation period",
+            Self::NoHeartbeat => {
+                "the Lease of its kubelet could not be read, or not for a confirmation period"
+            }
             Self::NotListed => "no list of the fleet has confirmed it yet",
             Self::Listed => "but the list of the fleet contains it, so confirmation starts over",
         })
