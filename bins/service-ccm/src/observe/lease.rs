@@ -64,7 +64,7 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
         let mut approvals = Approvals::new(&lease, "that held members leave");
         let mut settled = None;
         loop {
-            if let Some(approval) = approvals.changed() {
+            if let Some(approval) = approvals.changed(handles.timeline.now()) {
                 approve(&handles, approval);
             }
             if timeout(PERIOD, handles.balancers.departed()).await.is_ok() {
