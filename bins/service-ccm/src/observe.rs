@@ -157,6 +157,7 @@ impl Handles {
         let desired = desired(service, &self.cluster, &traits);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
         let approved = self.is_approved(service, now);
+        let agreed = self.balancers.digest_of(&nodes.members);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
             if members.changes {
@@ -179,6 +180,8 @@ impl Handles {
             };
             let plan = plan(view);
             entry.held = members.held.len();
+            let agrees = entry.membership.is_known() && !members.changes && entry.held == 0;
+            entry.agrees = agreed.filter(|_| agrees);
             let is_served = service.is_load_balancer && !service.deleting && plan != Plan::NotOurs;
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
