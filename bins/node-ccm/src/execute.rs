@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ccm_base::clock;
 use ccm_controller::{
     brake::Pause,
-    writer::{Stopped, Writer},
+    writer::{self, Stopped, Writer},
 };
 use ccm_kube::write::{Patch, StatusPatch};
 use ccm_objects::Node;
@@ -45,10 +45,8 @@ async fn execute(
             }
             Step::ChangeNode(change) => writer.patch(&latest, &patch(change)).await,
         };
-        match &answer {
-            Ok(_) => metrics.written(what, Ok(())),
-            Err(Stopped::Refused(error)) => metrics.written(what, Err(error)),
-            Err(Stopped::Lost(_)) => {}
+        if let Some(answer) = writer::answer(&answer) {
+            metrics.written(what, answer);
         }
         latest = answer.map_err(|why| Unfinished { what, why })?;
         log_written(node, step, &plan.outcome);
@@ -68,10 +66,7 @@ async fn execute(
 
 /// The steps of a plan as `/plan` shows them.
 fn published(plan: &Plan, pause: Option<Pause>) -> Vec<plans::Step> {
-    let held = match pause {
-        Some(Pause::Held(hold)) => Some(hold.to_string()),
-        Some(Pause::Gathers(_)) | None => None,
-    };
+    let held = pause.and_then(Pause::held);
     let step = |step: &Step| plans::Step {
         step: step.kind(),
         changes: step.changes(),

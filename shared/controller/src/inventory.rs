@@ -11,15 +11,17 @@ mod entries;
 mod index;
 mod metrics;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use ccm_cloud::{Instance, ProviderId};
+use ccm_cloud::{Cloud, Instance, ProviderId};
+use ccm_objects::Node;
+use ccm_runtime::metrics::Metrics;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::index::Index;
-use ccm_runtime::metrics::Metrics;
+use crate::instances;
 
 /// Two or more instances claim the same ID or name. The right one cannot be determined, so
 /// none is returned.
@@ -144,9 +146,19 @@ impl Inventory {
         self.shared.snapshot.store(Arc::new(Snapshot::new(entries)));
     }
 
-    /// Removes instances that are no longer needed: otherwise every instance that a lookup found
-    /// would stay.
-    pub fn prune(&self, is_needed: impl Fn(&Instance) -> bool) {
+    /// Removes instances of none of these nodes: otherwise every instance that a lookup found would
+    /// stay.
+    pub fn keep_those_of(&self, cloud: &dyn Cloud, nodes: &[Arc<Node>]) {
+        let ids: HashSet<_> =
+            nodes.iter().filter_map(|node| instances::canonical_id(cloud, node)).collect();
+        let names: HashSet<&str> = nodes.iter().map(|node| &*node.name).collect();
+        self.prune(|instance| {
+            let mut known = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
+            names.contains(&*instance.name) || known.any(|id| ids.contains(id.as_str()))
+        });
+    }
+
+    fn prune(&self, is_needed: impl Fn(&Instance) -> bool) {
         let _changing = self.shared.changing.lock();
         let old = self.shared.snapshot.load_full();
         let kept: Vec<Known> =

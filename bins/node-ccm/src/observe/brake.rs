@@ -40,18 +40,9 @@ pub(crate) fn guard<P: Program<Settings = NodeSettings>>(
     )
 }
 
-/// Notes what the cloud's answer means for an initialised node.
-pub(crate) fn note(guard: &Guard, node: &Node, plan: &Plan) {
-    match (plan.needs_brake(), node.is_ready()) {
-        (true, _) => guard.wants(&node.uid),
-        (false, true) => guard.agrees(&node.uid),
-        (false, false) => guard.leaves(&node.uid),
-    }
-}
-
 /// Whether the plan of an initialised node may be executed now. The error is why not.
 pub(crate) fn check(guard: &Guard, node: &Node, plan: &Plan) -> Result<(), Pause> {
-    note(guard, node, plan);
+    guard.note(&node.uid, plan.needs_brake(), node.is_ready());
     if !plan.needs_brake() {
         return Ok(());
     }

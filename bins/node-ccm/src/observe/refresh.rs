@@ -1,14 +1,11 @@
 //! Keeps initialised nodes in sync with their instances: looks up all nodes once per period and
 //! queues only those that differ.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::RetryClass;
-use ccm_cloud::{
-    Call, Claim, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult, ProviderId,
-};
+use ccm_cloud::{Call, Claim, CloudError, Detail, Instance, Lookup, LookupResult, ProviderId};
 use ccm_controller::{
-    instances,
     lookups::SizedLookups,
     passes::{Next, Pass},
     queue::Priority,
@@ -17,7 +14,7 @@ use ccm_objects::Node;
 use ccm_runtime::health::Condition;
 use tokio::time::Instant;
 
-use super::{Handles, brake, census, intake::Intake};
+use super::{Handles, census, intake::Intake};
 use crate::{
     metrics::State,
     plan::{Outcome, follow},
@@ -26,8 +23,6 @@ use crate::{
 /// The most nodes in one lookup: the provider decides how many of its own requests that takes,
 /// and whether one list is cheaper.
 const MOST: usize = 10_000;
-/// After this number of calls in a row without any answer, the other nodes are not asked about.
-const MANY_UNANSWERED: u32 = 3;
 
 /// Looks up all nodes and compares them with their instances, once per period.
 pub(crate) struct Refresh {
@@ -56,7 +51,10 @@ struct Compared {
 impl Pass for Refresh {
     async fn pass(&mut self) -> Next {
         census::take(&self.handles);
-        match self.refresh().await {
+        let Handles { inventory, cloud, store, .. } = &self.handles;
+        let result = self.refresh().await;
+        inventory.keep_those_of(&**cloud, &store.list());
+        match result {
             Ok(line) => {
                 self.health.pass(line);
                 Next::Period
@@ -87,13 +85,11 @@ impl Refresh {
     async fn refresh(&self) -> Result<String, (String, RetryClass)> {
         let nodes = self.own_nodes();
         if nodes.iter().all(|node| node.is_uninitialised()) {
-            self.prune();
             return Ok("no initialised node, so none was looked up".to_owned());
         }
         let started = Instant::now();
         let answers = self.look_up(&nodes).await;
         let compared = self.compare(&nodes, answers);
-        self.prune();
         let took = started.elapsed();
         let Compared { nodes, differing, unanswered, error } = compared;
         if let Some(error) = error.as_ref().filter(|_| unanswered == nodes) {
@@ -118,24 +114,14 @@ impl Refresh {
         self.handles.store.list().into_iter().filter(ours).collect()
     }
 
-    /// Looks up all of these nodes, in as few calls as the cloud answers in time. What is found
-    /// goes into the inventory.
+    /// Looks up all of these nodes. What is found goes into the inventory.
     async fn look_up(&self, nodes: &[Arc<Node>]) -> Vec<Answer> {
-        let mut answers: Vec<Option<Answer>> = nodes.iter().map(|_| None).collect();
-        let mut open: Vec<usize> = (0..nodes.len()).rev().collect();
-        let mut late = CloudError::new(ErrorKind::Timeout, "the cloud answers too slowly");
-        let mut silent_calls = 0;
-        while !open.is_empty() && silent_calls < MANY_UNANSWERED {
-            let part = open.split_off(open.len().saturating_sub(self.sized.size()));
-            let asked: Vec<_> = part.iter().filter_map(|at| nodes.get(*at).cloned()).collect();
-            let limit = self.handles.settings.borrow().cloud_call_timeout;
-            let (call, started) = (Call::routine(limit), Instant::now());
+        let Handles { inventory, metrics, settings, .. } = &self.handles;
+        let mut answers: BTreeMap<usize, Answer> = BTreeMap::new();
+        let take = |started, part: Vec<(usize, LookupResult)>| {
             let mut found: Vec<Instance> = Vec::new();
-            let mut is_silent = true;
-            let take = |place: usize, answer: LookupResult| {
-                self.handles.metrics.answered(&answer);
-                is_silent &= answer.is_err();
-                let slot = part.get(place).and_then(|at| answers.get_mut(*at));
+            for (at, answer) in part {
+                metrics.answered(&answer);
                 let answer = match answer {
                     Ok(Lookup::Found(instance)) => {
                         let id = instance.provider_id.clone();
@@ -144,20 +130,14 @@ impl Refresh {
                     }
                     other => Answer::Other(other),
                 };
-                if let Some(slot) = slot {
-                    *slot = Some(answer);
-                }
-            };
-            let again = self.sized.ask(&asked, Detail::Everything, call, take).await;
-            self.handles.inventory.update(found, started);
-            silent_calls = if is_silent { silent_calls + 1 } else { 0 };
-            for (place, answer) in again.into_iter().rev() {
-                open.extend(part.get(place));
-                late = answer.err().unwrap_or(late);
+                answers.insert(at, answer);
             }
-        }
-        let unasked = || Answer::Other(Err(late.clone()));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(unasked)).collect()
+            inventory.update(found, started);
+        };
+        let call = || Call::routine(settings.borrow().cloud_call_timeout);
+        let late = self.sized.ask_all(nodes, Detail::Everything, call, take).await;
+        answers.extend(late.into_iter().map(|(at, answer)| (at, Answer::Other(answer))));
+        answers.into_values().collect()
     }
 
     /// Queues the nodes that differ from the cloud's answers; none if there is no answer at all.
@@ -198,45 +178,33 @@ impl Refresh {
                 return None;
             }
             Answer::Other(answer) => {
-                self.handles.ledger.remember(Arc::clone(node), answer);
+                self.handles.answers.remember(Arc::clone(node), answer);
                 return Some(Priority::Routine);
             }
         };
         let plan = follow(node, &instance, self.intake.policy());
         if !is_new {
-            brake::note(&self.handles.guard, node, &plan);
+            self.handles.guard.note(&node.uid, plan.needs_brake(), node.is_ready());
         }
         if plan.steps.is_empty() && !matches!(plan.outcome, Outcome::Unconfirmed(_)) {
             if !is_new {
-                self.handles.ledger.set_state(&node.name, State::Initialised);
+                self.handles.states.set(&node.name, State::Initialised);
                 self.handles.reports.notes(node, &plan);
                 self.handles.plans.clear("Node", &node.name);
             }
             return None;
         }
         let answer = Lookup::Found(Box::new(Instance::clone(&instance)));
-        self.handles.ledger.remember(Arc::clone(node), Ok(answer));
+        self.handles.answers.remember(Arc::clone(node), Ok(answer));
         Some(if is_new { Priority::Urgent } else { Priority::Routine })
     }
 
     /// An initialised node without an answer: it is looked up again, unless that cannot help.
     fn unanswered(&self, node: &Node, error: &CloudError) {
-        self.handles.ledger.set_state(&node.name, State::Unknown);
+        self.handles.states.set(&node.name, State::Unknown);
         if error.class() != RetryClass::Permanent {
-            self.handles.ledger.require_lookup(&node.name);
+            self.handles.answers.require(&node.name);
             self.handles.queue.retry_as(Arc::clone(&node.name), error.class());
         }
-    }
-
-    /// Drops the instances of deleted nodes from the inventory.
-    fn prune(&self) {
-        let (cloud, nodes) = (&*self.handles.cloud, self.handles.store.list());
-        let ids: HashSet<_> =
-            nodes.iter().filter_map(|node| instances::canonical_id(cloud, node)).collect();
-        let names: HashSet<&str> = nodes.iter().map(|node| &*node.name).collect();
-        self.handles.inventory.prune(|instance| {
-            let mut known = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
-            names.contains(&*instance.name) || known.any(|id| ids.contains(id.as_str()))
-        });
     }
 }
