@@ -64,12 +64,7 @@ impl Stopped {
     fn outcome(&self) -> Deletion {
         match self.refusal() {
             None | Some(ApiError::Conflict) => Deletion::NotDone,
-            Some(
-                ApiError::Timeout
-                | ApiError::Unavailable(_)
-                | ApiError::Decode(_)
-                | ApiError::Unexpected { .. },
-            ) => Deletion::Uncertain,
+            Some(error) if error.is_uncertain() => Deletion::Uncertain,
             Some(_) => Deletion::Refused,
         }
     }
@@ -77,8 +72,8 @@ impl Stopped {
     /// The error of the API server, if a request was sent.
     fn refusal(&self) -> Option<&ApiError> {
         match self {
-            Self::NotWritten(writer::Stopped::Refused(error)) => Some(error),
-            Self::NotWritten(writer::Stopped::Lost(_)) | Self::Superseded(_) => None,
+            Self::NotWritten(stopped) => stopped.refusal(),
+            Self::Superseded(_) => None,
         }
     }
 }
@@ -261,10 +256,9 @@ impl Executor {
             _ => {}
         }
         let (node, name) = (&action.node.reference(), &action.node.name);
-        let report = |event: (&'static str, String)| {
-            let line = format!("node {name}: {}", event.1);
-            let report = Report { topic: event.0, line, event: Some(event), ..Report::default() };
-            self.reports.report(node, When::Always, report);
+        let report = |(topic, text): (&'static str, String)| {
+            let line = Report::line(topic, "", format!("node {name}: {text}"));
+            self.reports.report(node, When::Always, line.with_event(topic, text));
         };
         match (result, &action.write) {
             (Err(stopped), write) => self.report_stopped(&action.node, write, stopped),
@@ -277,23 +271,20 @@ impl Executor {
     /// or this replica no longer leads: the node is looked up again.
     fn report_stopped(&self, node: &Node, write: &Write, stopped: &Stopped) {
         let name = &node.name;
-        let report = match stopped.refusal() {
-            None | Some(ApiError::Conflict | ApiError::NotFound) => {
-                tracing::info!(node = &**name, reason = %stopped, "node {name}: {write} postponed until the next lookup");
-                return;
-            }
-            Some(error) => Report {
-                topic: write.failure(),
-                state: error.reason(),
-                warning: true,
-                line: format!("node {name}: {write} failed, retrying: {error}"),
-                reason: Some(error.reason()),
-                event: matches!(write, Write::Delete(_)).then(|| {
-                    ("DeletingNodeFailed", format!("Failed deleting node {name}: {error}"))
-                }),
-                ..Report::default()
-            },
+        let Some(error) = stopped
+            .refusal()
+            .filter(|error| !matches!(error, ApiError::Conflict | ApiError::NotFound))
+        else {
+            tracing::info!(node = &**name, reason = %stopped, "node {name}: {write} postponed until the next lookup");
+            return;
         };
+        let line = format!("node {name}: {write} failed, retrying: {error}");
+        let mut report =
+            Report::warning(write.failure(), error.reason(), line).because(error.reason());
+        if matches!(write, Write::Delete(_)) {
+            let text = format!("Failed deleting node {name}: {error}");
+            report = report.with_event("DeletingNodeFailed", text);
+        }
         self.reports.report(&node.reference(), When::Changed, report);
     }
 

@@ -4,7 +4,7 @@
 mod reports;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -14,9 +14,7 @@ use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, PowerStat
 use ccm_controller::{
     approvals::Approvals,
     batch_size::{BatchCall, BatchSize},
-    brake::approval::SetApproval,
     instances,
-    inventory::Snapshot,
     reader::Reader,
 };
 use ccm_kube::store::{Change, Store};
@@ -140,7 +138,7 @@ pub(crate) struct Observer {
     /// The UIDs of nodes whose system UUID has changed: they run on another machine.
     pub(crate) replaced: Mutex<BTreeSet<Box<str>>>,
     leases: Reader<NodeLease>,
-    approval: Mutex<(Approvals, Option<SetApproval>)>,
+    approvals: Mutex<Approvals>,
     /// The number of nodes that the cloud answers in one lookup.
     batch: Mutex<BatchSize>,
     pub(crate) reports: CloudReports,
@@ -157,7 +155,7 @@ impl Observer {
             appeared: Mutex::default(),
             replaced: Mutex::default(),
             leases: Reader::new(context),
-            approval: Mutex::new((approvals, None)),
+            approvals: Mutex::new(approvals),
             batch: Mutex::new(BatchSize::new(LOOKUPS_PER_PASS)),
             reports: CloudReports::new(context, metrics),
         }
@@ -201,12 +199,10 @@ impl Observer {
     /// are omitted, because their owner is unknown.
     pub(crate) fn look(&self, settings: &LifecycleSettings) -> Nodes {
         let (wall, now, appeared) = (clock::wall(), self.now(), self.appeared.lock());
-        let (replaced, mut approval) = (self.replaced.lock(), self.approval.lock());
-        if let Some(changed) = approval.0.changed() {
-            approval.1 = changed;
-        }
+        let (replaced, mut approvals) = (self.replaced.lock(), self.approvals.lock());
+        approvals.read();
         let approves =
-            |node: &Node| approval.1.as_ref().is_some_and(|set| set.covers(now, &node.labels));
+            |node: &Node| approvals.current().is_some_and(|set| set.covers(now, &node.labels));
         let view = |node: Arc<Node>| {
             let claim = instances::claim(&*self.cloud, &node)?;
             let seen = appeared.get(&node.name).map(Instant::elapsed);
@@ -370,40 +366,10 @@ fn listing(
         Ok(fleet) => fleet,
         Err(error) => return Listing::Failed(error),
     };
-    let (instances, unreadable) = (fleet.instances.len(), fleet.malformed.clone());
-    let names = fleet.instances.iter().map(|instance| instance.name.to_lowercase()).collect();
-    let snapshot = Snapshot::of_list(fleet.instances);
-    let missing: BTreeSet<Name> = nodes
-        .iter()
-        .filter(|(view, node)| {
-            let id = node.provider_id.as_deref().map(&spell);
-            let (id, name) = (id.as_deref(), &*node.name);
-            view.in_reach()
-                && !shows((&snapshot, &names), name, id)
-                && !may_be_in(&unreadable, name, id)
-        })
-        .map(|(view, _)| Arc::clone(&view.name))
-        .collect();
-    Listing::Read { asked, answered, instances, malformed: unreadable.len(), missing }
-}
-
-/// Whether the list shows the node's instance. Two matching instances count as shown: the
-/// right one cannot be determined. Names of nodes are lower-case, those in a cloud need not be.
-fn shows((ids, names): (&Snapshot, &HashSet<String>), node: &str, id: Option<&str>) -> bool {
-    match id {
-        Some(id) => !matches!(ids.get(id), Ok(None)),
-        None => names.contains(&node.to_lowercase()),
-    }
-}
-
-/// Whether an unreadable entry of the list may be about this node.
-fn may_be_in(unreadable: &[String], node: &str, id: Option<&str>) -> bool {
-    let id = id.unwrap_or(node);
-    // The provider's own part of an ID, as some providers name an instance by it.
-    let tail = id.rsplit(['/', ':']).next().filter(|tail| !tail.is_empty()).unwrap_or(id);
-    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let mut words = unreadable.iter().flat_map(|line| line.split(|c| !is_word(c)));
-    words.any(|word| [tail, node].contains(&word.trim_end_matches('.')))
+    let in_reach = nodes.iter().filter(|(view, _)| view.in_reach()).map(|(_, node)| node);
+    let missing = instances::unlisted(&fleet, spell, in_reach);
+    let (instances, malformed) = (fleet.instances.len(), fleet.malformed.len());
+    Listing::Read { asked, answered, instances, malformed, missing }
 }
 
 #[cfg(test)]

@@ -130,8 +130,8 @@ impl Guard {
         let what = self.shared.guarded.objects;
         let mut approvals = Approvals::new(&self.shared.lease, what);
         while !token.is_cancelled() {
-            if let Some(approval) = approvals.changed() {
-                self.shared.state.lock().approval = approval;
+            if approvals.read() {
+                self.shared.state.lock().approval = approvals.current().cloned();
                 for object in store.list().iter().filter(|object| self.is_held(object.uid())) {
                     queue.add(Text::clone(object.key()), Priority::Routine);
                 }

@@ -64,21 +64,6 @@ fn another_system_uuid_is_another_machine() {
     assert!(!is_replaced(&with("u", None, id), &old), "it was not known");
 }
 
-#[test]
-fn nodes_named_in_malformed_entries_may_exist() {
-    let lines = ["instance i-7: zone is no string.".to_owned()];
-    for (name, id, expect) in [
-        ("n", Some("sim://i-7"), true),
-        ("n", Some("sim:///region/i-7"), true),
-        ("n", Some("sim://i-77"), false),
-        ("i-7", None, true),
-        ("string", Some("sim://i-9"), true),
-        ("i", None, false),
-    ] {
-        assert_eq!(may_be_in(&lines, name, id), expect, "{name} {id:?}");
-    }
-}
-
 /// The spelling of a cloud with lower-case IDs.
 fn small(id: &str) -> String {
     id.to_lowercase()

@@ -51,8 +51,8 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
     let work = async {
         let mut approvals = Approvals::new(&lease, "that held members leave");
         loop {
-            if let Some(approval) = approvals.changed() {
-                approve(&handles, approval);
+            if approvals.read() {
+                approve(&handles, approvals.current().cloned());
             }
             if timeout(PERIOD, handles.balancers.departed()).await.is_ok() {
                 sleep(TOGETHER).await;
