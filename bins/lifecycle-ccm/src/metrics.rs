@@ -39,7 +39,7 @@ enum Answer {
 /// The state of a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-enum State {
+pub(crate) enum State {
     Ready,
     Foreign,
     NotSelected,
@@ -117,17 +117,6 @@ metrics! {
     }
 }
 
-/// The states of all nodes, for the gauge.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct States {
-    pub(crate) ready: usize,
-    pub(crate) foreign: usize,
-    pub(crate) unselected: usize,
-    pub(crate) shutdown: usize,
-    pub(crate) marked: usize,
-    pub(crate) undecided: BacklogSize,
-}
-
 impl LifecycleMetrics {
     /// Records the duration of a pass.
     pub(crate) fn passed(&self, took: Duration) {
@@ -178,23 +167,26 @@ impl LifecycleMetrics {
         self.oldest_case.set(oldest_case.unwrap_or_default().as_secs_f64());
     }
 
-    /// Sets the gauges after a pass.
-    pub(crate) fn set_gauges(&self, open: bool, budget: Usage, counts: Counts, states: States) {
+    /// Sets the gauges after a pass. `states` are those that the policy does not count.
+    pub(crate) fn set_gauges(
+        &self,
+        open: bool,
+        budget: Usage,
+        counts: Counts,
+        undecided: BacklogSize,
+        states: [(State, usize); 5],
+    ) {
         self.breaker.set(open.into());
         self.budget_limit.set(level(budget.limit));
         self.budget_used.set(level(budget.used));
-        self.longest_wait.set(states.undecided.longest.as_secs_f64());
-        for (state, count) in [
-            (State::Ready, states.ready),
-            (State::Foreign, states.foreign),
-            (State::NotSelected, states.unselected),
-            (State::Shutdown, states.shutdown),
+        self.longest_wait.set(undecided.longest.as_secs_f64());
+        let counts = [
             (State::Watched, counts.watched),
             (State::Suspected, counts.suspected),
             (State::Replaced, counts.replaced),
-            (State::Marked, states.marked),
-            (State::Undecided, states.undecided.nodes),
-        ] {
+            (State::Undecided, undecided.nodes),
+        ];
+        for (state, count) in states.into_iter().chain(counts) {
             self.nodes.of(state).set(level(count));
         }
     }

@@ -71,6 +71,11 @@ pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     }
 }
 
+/// Whether the node may be this cloud's; `None` while this is unknown.
+pub fn is_ours(cloud: &dyn Cloud, node: &Node) -> Option<bool> {
+    claim(cloud, node).map(|claim| claim != Claim::Foreign)
+}
+
 /// Looks up many nodes in one call; makes no call for an empty list. Returns exactly one
 /// result per node.
 pub async fn lookup(

@@ -9,17 +9,21 @@ mod entries;
 mod index;
 mod metrics;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
-use ccm_cloud::{Cloud, Instance, ProviderId};
+use ccm_cloud::{Call, Cloud, CloudError, Detail, Instance, Lookup, LookupResult, ProviderId};
 use ccm_objects::Node;
 use ccm_runtime::metrics::Metrics;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::index::Index;
-use crate::instances;
+use crate::{instances, lookups::SizedLookups};
 
 /// One instance, and when it was last seen in this state.
 #[derive(Clone, Debug)]
@@ -33,6 +37,25 @@ pub struct Known {
 impl Known {
     fn id(&self) -> &ProviderId {
         &self.instance.provider_id
+    }
+}
+
+/// The cloud's answer about a node, without the instance, which the inventory has.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The instance of this ID.
+    Found(ProviderId),
+    /// Any other.
+    Other(LookupResult),
+}
+
+impl Answer {
+    /// Why there is no answer.
+    pub const fn error(&self) -> Option<&CloudError> {
+        match self {
+            Self::Other(Err(error)) => Some(error),
+            _ => None,
+        }
     }
 }
 
@@ -87,6 +110,37 @@ impl Inventory {
         let _changing = self.shared.changing.lock();
         let entries = entries::update(&self.shared.snapshot.load().entries, found, at);
         self.shared.snapshot.store(Arc::new(Snapshot::new(entries)));
+    }
+
+    /// Looks up all of these nodes and keeps what is found. `answered` hears each answer of the
+    /// cloud. Returns exactly one for each node.
+    pub async fn look_up(
+        &self,
+        nodes: &[Arc<Node>],
+        lookups: &SizedLookups,
+        call: impl Fn() -> Call,
+        answered: impl Fn(&LookupResult),
+    ) -> Vec<Answer> {
+        let mut answers: BTreeMap<usize, Answer> = BTreeMap::new();
+        let take = |started, part: Vec<(usize, LookupResult)>| {
+            let mut found: Vec<Instance> = Vec::new();
+            for (at, answer) in part {
+                answered(&answer);
+                let answer = match answer {
+                    Ok(Lookup::Found(instance)) => {
+                        let id = instance.provider_id.clone();
+                        found.push(*instance);
+                        Answer::Found(id)
+                    }
+                    other => Answer::Other(other),
+                };
+                answers.insert(at, answer);
+            }
+            self.update(found, started);
+        };
+        let late = lookups.ask_all(nodes, Detail::Everything, call, take).await;
+        answers.extend(late.into_iter().map(|(at, answer)| (at, Answer::Other(answer))));
+        answers.into_values().collect()
     }
 
     /// Removes instances of none of these nodes: otherwise every instance that a lookup found would

@@ -5,6 +5,8 @@
 //! | [`watch`] | watches objects of any kind on every replica |
 //! | [`writer`] | writes objects of any kind, fenced by leadership and by resource version |
 //! | [`reader`] | asks the API server itself for one object |
+//! | [`kubelets`] | the Leases of kubelets |
+//! | [`ages`] | how old objects are at least |
 //! | [`queue`] | the work queue by key |
 //! | [`batch_size`] | how many keys one call to a cloud is about; pure |
 //! | [`turns`] | spaces out the work of many keys; pure |
@@ -24,6 +26,7 @@
 //! | [`guard`] | a brake with its metrics, its line of `/readyz`, approvals and handover |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 
+pub mod ages;
 pub mod approvals;
 pub mod batch_size;
 pub mod brake;
@@ -35,6 +38,7 @@ pub mod handover;
 pub mod instances;
 pub mod inventory;
 mod kind;
+pub mod kubelets;
 pub mod lookups;
 pub mod own_node;
 pub mod passes;

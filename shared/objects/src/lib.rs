@@ -5,6 +5,7 @@ mod ip;
 pub mod label_rules;
 mod labels;
 mod node;
+pub mod node_ips;
 pub mod node_keys;
 mod node_lease;
 mod reference;

@@ -70,15 +70,6 @@ fn small(id: &str) -> String {
 }
 
 #[test]
-fn the_age_is_the_shortest_possible() {
-    let seconds = |count| Some(Duration::from_secs(count));
-    assert_eq!(age(seconds(500), None), Duration::from_mins(500 / 60) + Duration::from_secs(20));
-    assert_eq!(age(seconds(5000), seconds(3)), Duration::from_secs(3), "a clock that is ahead");
-    assert_eq!(age(seconds(2), seconds(30)), Duration::from_secs(2), "a clock that is behind");
-    assert_eq!(age(None, seconds(30)), Duration::ZERO);
-}
-
-#[test]
 fn nodes_are_matched_by_id_or_by_name_without_one() {
     let instance = |id: &str, name: &str| Instance::new(ProviderId::parse(id).unwrap(), name);
     let nodes: Vec<_> = [

@@ -87,11 +87,11 @@ impl Intake {
     /// Whether the node may be this provider's; `None` while this is unknown. Records it if the
     /// node is another provider's.
     pub(crate) fn is_ours(&self, node: &Node) -> Option<bool> {
-        let is_foreign = self.claim(node)? == Claim::Foreign;
-        if is_foreign {
+        let is_ours = instances::is_ours(&*self.handles.cloud, node)?;
+        if !is_ours {
             self.foreign(node);
         }
-        Some(!is_foreign)
+        Some(is_ours)
     }
 
     /// Records that a node is another provider's, and reports it once.

@@ -1,11 +1,13 @@
 //! Keeps initialised nodes in sync with their instances: looks up all nodes once per period and
 //! queues only those that differ.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use ccm_base::RetryClass;
-use ccm_cloud::{Call, Claim, CloudError, Detail, Instance, Lookup, LookupResult, ProviderId};
+use ccm_cloud::{Call, CloudError, Instance, Lookup};
 use ccm_controller::{
+    instances,
+    inventory::Answer,
     lookups::SizedLookups,
     passes::{Next, Pass},
     queue::Priority,
@@ -30,22 +32,6 @@ pub(crate) struct Refresh {
     intake: Arc<Intake>,
     health: Condition,
     sized: SizedLookups,
-}
-
-/// The cloud's answer about a node, without the instance, which the inventory has.
-enum Answer {
-    Found(ProviderId),
-    Other(LookupResult),
-}
-
-/// The result of a refresh.
-#[derive(Default)]
-struct Compared {
-    nodes: usize,
-    differing: usize,
-    /// How many nodes have no answer, and the first error.
-    unanswered: usize,
-    error: Option<CloudError>,
 }
 
 impl Pass for Refresh {
@@ -87,18 +73,22 @@ impl Refresh {
         if nodes.iter().all(|node| node.is_uninitialised()) {
             return Ok("no initialised node, so none was looked up".to_owned());
         }
+        let Handles { inventory, metrics, settings, .. } = &self.handles;
         let started = Instant::now();
-        let answers = self.look_up(&nodes).await;
-        let compared = self.compare(&nodes, answers);
-        let took = started.elapsed();
-        let Compared { nodes, differing, unanswered, error } = compared;
-        if let Some(error) = error.as_ref().filter(|_| unanswered == nodes) {
-            self.handles.metrics.refreshed(took, Err(error.kind));
+        let call = || Call::routine(settings.borrow().cloud_call_timeout);
+        let answers =
+            inventory.look_up(&nodes, &self.sized, call, |answer| metrics.answered(answer)).await;
+        let unanswered = answers.iter().filter_map(Answer::error).count();
+        let error = answers.iter().find_map(Answer::error).cloned();
+        if let Some(error) = error.as_ref().filter(|_| unanswered == nodes.len()) {
+            metrics.refreshed(started.elapsed(), Err(error.kind));
             tracing::warn!(%error, "cannot look up the nodes; initialised nodes are not updated until a lookup succeeds");
             return Err((format!("cannot look up the nodes: {error}"), error.class()));
         }
-        self.handles.inventory.refreshed(started);
-        self.handles.metrics.refreshed(took, Ok(differing));
+        let differing = self.compare(&nodes, answers);
+        let (took, nodes) = (started.elapsed(), nodes.len());
+        inventory.refreshed(started);
+        metrics.refreshed(took, Ok(differing));
         tracing::info!(differing, unanswered, "Update {nodes} nodes status took {took:?}.");
         let line = format!("{nodes} nodes looked up, {differing} differ");
         Ok(match error {
@@ -109,61 +99,21 @@ impl Refresh {
 
     /// All nodes that may be this provider's, initialised or not.
     fn own_nodes(&self) -> Vec<Arc<Node>> {
-        let ours =
-            |node: &Arc<Node>| self.intake.claim(node).is_some_and(|claim| claim != Claim::Foreign);
+        let ours = |node: &Arc<Node>| instances::is_ours(&*self.handles.cloud, node) == Some(true);
         self.handles.store.list().into_iter().filter(ours).collect()
     }
 
-    /// Looks up all of these nodes. What is found goes into the inventory.
-    async fn look_up(&self, nodes: &[Arc<Node>]) -> Vec<Answer> {
-        let Handles { inventory, metrics, settings, .. } = &self.handles;
-        let mut answers: BTreeMap<usize, Answer> = BTreeMap::new();
-        let take = |started, part: Vec<(usize, LookupResult)>| {
-            let mut found: Vec<Instance> = Vec::new();
-            for (at, answer) in part {
-                metrics.answered(&answer);
-                let answer = match answer {
-                    Ok(Lookup::Found(instance)) => {
-                        let id = instance.provider_id.clone();
-                        found.push(*instance);
-                        Answer::Found(id)
-                    }
-                    other => Answer::Other(other),
-                };
-                answers.insert(at, answer);
-            }
-            inventory.update(found, started);
-        };
-        let call = || Call::routine(settings.borrow().cloud_call_timeout);
-        let late = self.sized.ask_all(nodes, Detail::Everything, call, take).await;
-        answers.extend(late.into_iter().map(|(at, answer)| (at, Answer::Other(answer))));
-        answers.into_values().collect()
-    }
-
-    /// Queues the nodes that differ from the cloud's answers; none if there is no answer at all.
-    fn compare(&self, nodes: &[Arc<Node>], answers: Vec<Answer>) -> Compared {
-        let error = |answer: &Answer| match answer {
-            Answer::Other(Err(error)) => Some(error.clone()),
-            _ => None,
-        };
-        let mut compared = Compared {
-            nodes: nodes.len(),
-            differing: 0,
-            unanswered: answers.iter().filter(|answer| error(answer).is_some()).count(),
-            error: answers.iter().find_map(error),
-        };
-        if compared.unanswered == nodes.len() {
-            return compared;
-        }
+    /// Queues the nodes that differ from the cloud's answers. Returns how many of them are
+    /// initialised.
+    fn compare(&self, nodes: &[Arc<Node>], answers: Vec<Answer>) -> usize {
         let pairs = nodes.iter().zip(answers);
         // All of them are compared before the first is written.
         let differing: Vec<_> =
             pairs.filter_map(|(node, answer)| Some((node, self.differs(node, answer)?))).collect();
-        for (node, priority) in differing {
-            compared.differing += usize::from(!node.is_uninitialised());
-            self.handles.queue.add(Arc::clone(&node.name), priority);
+        for (node, priority) in &differing {
+            self.handles.queue.add(Arc::clone(&node.name), *priority);
         }
-        compared
+        differing.iter().filter(|(node, _)| !node.is_uninitialised()).count()
     }
 
     /// Whether the node differs from the cloud's answer, and how soon it is synced then.

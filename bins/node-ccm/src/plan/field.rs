@@ -1,17 +1,8 @@
+use ccm_objects::node_keys::{INSTANCE_TYPE, REGION, ZONE};
 use serde::Serialize;
 use strum::{Display, IntoStaticStr, VariantNames};
 
 use super::Step;
-
-/// Beta and GA key of the label.
-pub const INSTANCE_TYPE: (&str, &str) =
-    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type");
-/// See [`INSTANCE_TYPE`].
-pub const ZONE: (&str, &str) =
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
-/// See [`INSTANCE_TYPE`].
-pub const REGION: (&str, &str) =
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
 
 /// A property of a node that node-ccm keeps in sync: the value of a metric's label.
 #[derive(
