@@ -180,7 +180,7 @@ impl Observer {
     pub(crate) fn look(&self, settings: &LifecycleSettings) -> Nodes {
         let (wall, now) = (clock::wall(), self.now());
         let (replaced, mut approvals) = (self.replaced.lock(), self.approvals.lock());
-        approvals.read();
+        approvals.read(now);
         let approves =
             |node: &Node| approvals.current().is_some_and(|set| set.covers(now, &node.labels));
         let view = |node: Arc<Node>| {

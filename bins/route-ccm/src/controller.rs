@@ -85,7 +85,7 @@ impl Controller {
 
     /// Plans, and sends what is due. Returns when to plan again. Before the first list there is nothing to plan.
     fn plan(&mut self, now: At) -> Option<At> {
-        self.approvals.read();
+        self.approvals.read(now);
         let handles = self.handles.clone();
         let traits = handles.routes().map(|routes| routes.traits()).unwrap_or_default();
         let settings = handles.settings.borrow().clone();

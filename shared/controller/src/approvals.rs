@@ -1,5 +1,6 @@
 //! What a user approves by annotations of the Lease, as the leader follows it.
 
+use ccm_base::At;
 use ccm_runtime::leadership::LeaseAnnotations;
 
 use crate::brake::approval::{InvalidApproval, SetApproval};
@@ -20,8 +21,9 @@ impl Approvals {
     }
 
     /// Reads the Lease's annotations. Logs a change and returns whether there was one.
-    pub fn read(&mut self) -> bool {
+    pub fn read(&mut self, now: At) -> bool {
         let read = SetApproval::read(|key| self.lease.get(key));
+        let read = read.and_then(|set| set.map(|set| set.unless_over(now)).transpose());
         if read == self.last {
             return false;
         }
@@ -34,7 +36,8 @@ impl Approvals {
         true
     }
 
-    /// The approval; `None` if nothing is approved, or the annotations are invalid.
+    /// The approval; `None` if nothing is approved, or the annotations are invalid or their time is
+    /// over.
     pub fn current(&self) -> Option<&SetApproval> {
         self.last.as_ref().ok()?.as_ref()
     }

@@ -41,6 +41,12 @@ fn only_known_values_approve() {
     {
         node.annotations = [(APPROVED.into(), word.into())].into_iter().collect();
         assert_eq!(of(&node).approved, expect, "{word:?}");
+        let labelled = Node {
+            annotations: std::collections::BTreeMap::new(),
+            labels: [(APPROVED.into(), word.into())].into(),
+            ..node.clone()
+        };
+        assert_eq!(of(&labelled).approved, expect, "label {word:?}");
     }
 }
 

@@ -237,6 +237,9 @@ impl Writers {
             Outcome::Unconfirmed(_) => State::Unconfirmed,
             _ => State::Unknown,
         };
+        if !matches!(outcome, Outcome::Unanswered(_)) {
+            self.handles.guard.leaves(&node.uid);
+        }
         self.handles.reports.skipped(node, outcome);
         self.handles.states.set(name, state);
         if let Err(error) = answer

@@ -28,7 +28,9 @@ pub(crate) fn take(handles: &Handles) {
             _ => {}
         }
     }
-    for (id, nodes) in instances::duplicates(&*handles.cloud, &nodes) {
+    let (cloud, mut own) = (&*handles.cloud, nodes);
+    own.retain(|node| instances::is_ours(cloud, node) == Some(true));
+    for (id, nodes) in instances::duplicates(cloud, &own) {
         let names: Vec<_> = nodes.iter().map(|node| &*node.name).collect();
         for node in &nodes {
             count(Problem::DuplicateProviderId);

@@ -35,11 +35,14 @@ pub fn unlisted<'a>(
 /// Whether an unreadable entry of the list may be about this node.
 fn may_be_in(unreadable: &[String], node: &str, id: Option<&str>) -> bool {
     let id = id.unwrap_or(node);
-    // The provider's own part of an ID, as some providers name an instance by it.
+    // Names in a cloud need not be lower-case, as those of nodes are. The provider's own part of an
+    // ID, as some providers name an instance by it.
     let tail = id.rsplit(['/', ':']).next().filter(|tail| !tail.is_empty()).unwrap_or(id);
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut words = unreadable.iter().flat_map(|line| line.split(|c| !is_word(c)));
-    words.any(|word| [tail, node].contains(&word.trim_end_matches('.')))
+    words.any(|word| {
+        [tail, node].iter().any(|name| name.eq_ignore_ascii_case(word.trim_end_matches('.')))
+    })
 }
 
 #[cfg(test)]
