@@ -16,7 +16,7 @@ use ccm_runtime::plans;
 
 use crate::{
     observe::Handles,
-    plan::{APPROVED, NodeChange, Outcome, Plan, Step},
+    plan::{APPROVED, Outcome, Plan, Step},
 };
 
 /// Where and why the execution of a plan stopped.
@@ -44,7 +44,7 @@ async fn execute(
                 let patch = if *ends_approval { patch.without_mark(APPROVED) } else { patch };
                 writer.patch_status(&latest, &patch).await
             }
-            Step::ChangeNode(change) => writer.patch(&latest, &patch(change)).await,
+            Step::ChangeNode(change) => writer.patch(&latest, &Patch::from(change)).await,
         };
         if let Some(answer) = writer::answer(&answer) {
             metrics.written(what, answer);
@@ -88,16 +88,4 @@ fn log_written(node: &Node, step: &Step, outcome: &Outcome) {
     } else {
         tracing::debug!(node, "written: {line}");
     }
-}
-
-fn patch(change: &NodeChange) -> Patch {
-    let NodeChange { provider_id, labels, annotations, taints, why: _ } = change.clone();
-    let mut patch = Patch { labels, annotations, ..Patch::default() };
-    if let Some(id) = provider_id {
-        patch = patch.with_spec("providerID", &id);
-    }
-    if let Some(taints) = taints {
-        patch = patch.with_spec("taints", &taints);
-    }
-    patch
 }

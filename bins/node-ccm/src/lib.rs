@@ -33,9 +33,7 @@ use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
-    guard,
-    inventory::Inventory,
-    own_node,
+    guard, inventory, own_node,
     passes::Passes,
     queue::QueueMetrics,
     watch::{self, Watches},
@@ -49,7 +47,6 @@ use ccm_runtime::{
     programs,
     rights::Right,
 };
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use settings::NodeSettings;
@@ -83,10 +80,7 @@ impl Program for NodeCcm {
         waiting::specimen(metrics);
         QueueMetrics::new(metrics).specimens(QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
-        let inventory = Inventory::new();
-        inventory.register(metrics);
-        // The age is unknown before the first refresh.
-        inventory.refreshed(Instant::now());
+        inventory::specimens(metrics);
     }
 
     fn rights() -> Vec<Right> {

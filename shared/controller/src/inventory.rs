@@ -96,6 +96,14 @@ struct Shared {
     changing: Mutex<()>,
 }
 
+/// Registers `ccm_inventory_*`, for the metrics reference.
+pub fn specimens(metrics: &Metrics) {
+    let inventory = Inventory::new();
+    inventory.register(metrics);
+    // The age is unknown before the first refresh.
+    inventory.refreshed(Instant::now());
+}
+
 impl Inventory {
     /// An empty inventory.
     pub fn new() -> Self {

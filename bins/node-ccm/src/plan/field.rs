@@ -28,15 +28,10 @@ pub enum Field {
 
 impl Field {
     /// Its name in sentences.
-    pub fn words(self) -> &'static str {
+    pub fn words(self) -> String {
         match self {
-            Self::Addresses => "addresses",
-            Self::InternalIp => "first InternalIP",
-            Self::AddressFamily => "address family",
-            Self::InstanceType => "instance type",
-            Self::Zone => "zone",
-            Self::Region => "region",
-            Self::Labels => "labels",
+            Self::InternalIp => "first InternalIP".to_owned(),
+            other => other.to_string().replace('_', " "),
         }
     }
 
