@@ -70,7 +70,7 @@ impl Pass for Controller {
         } else {
             next.next.unwrap_or(now + IDLE)
         };
-        Next::At(self.observer.timeline().instant(due))
+        Next::At(self.observer.timeline.instant(due))
     }
 }
 

@@ -12,7 +12,9 @@ use ccm_metrics::{
 
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::policy::{At, Cause, Counts, Doubt, Reason, Verdict, backlog::BacklogSize};
+use crate::policy::{
+    At, Cause, Counts, Doubt, Reason, Verdict, backlog::BacklogSize, shutdown::Step,
+};
 
 /// Bounds of the time from the first answer "gone" to the deletion, in seconds.
 const TO_DELETION: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
@@ -51,16 +53,11 @@ pub(crate) enum State {
     Undecided,
 }
 
-label!(Operation, Answer, State, Cause);
+label!(Operation, Answer, State, Cause, Step);
 label! {
     /// The verdict that ended a wait.
     struct Settled { "keep", "delete" }
 }
-label! {
-    /// The change of the shutdown taint.
-    struct Action { "add", "remove" }
-}
-
 impl LabelSet for Verdict {
     fn texts(self) -> Vec<Text> {
         vec![self.as_str().into(), self.reason().into()]
@@ -90,7 +87,7 @@ metrics! {
         /// Nodes by state, on the leader; suspected, replaced and undecided nodes are also counted as watched
         [ALPHA] ccm_lifecycle_nodes { state } => nodes: Family<Gauge, State>;
         /// Requests to add or remove the shutdown taint, by result at the API server
-        [ALPHA] ccm_lifecycle_taints { action, result } => taints: Family<Counter, (Action, Answered)>,
+        [ALPHA] ccm_lifecycle_taints { action, result } => taints: Family<Counter, (Step, Answered)>,
             begin (Every, Ok(()));
         /// Decisions of the deletion policy, one per node and lookup, by verdict and reason
         [ALPHA] ccm_lifecycle_verdicts { verdict, reason } => verdicts: Family<Counter, Verdict>, begin Every;
@@ -153,8 +150,8 @@ impl LifecycleMetrics {
     }
 
     /// Records a write of the shutdown taint.
-    pub(crate) fn tainted(&self, action: &'static str, result: Result<(), &ApiError>) {
-        self.taints.of((Action(action), result.map_err(ApiReason::from))).inc();
+    pub(crate) fn tainted(&self, step: Step, result: Result<(), &ApiError>) {
+        self.taints.of((step, result.map_err(ApiReason::from))).inc();
     }
 
     /// Records that the breaker opened.

@@ -17,9 +17,7 @@ use ccm_controller::{
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::program::{Context, Program};
-use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
-use tokio::time::timeout;
 
 use self::reports::CloudReports;
 use crate::{
@@ -31,9 +29,6 @@ use crate::{
     },
     settings::LifecycleSettings,
 };
-
-/// The number of Leases of kubelets that are read at once.
-const READS: usize = 16;
 
 /// All nodes at one moment, as policy views and as objects, in the same order.
 pub(crate) struct Nodes {
@@ -120,7 +115,7 @@ pub(crate) struct Replies {
 pub(crate) struct Observer {
     pub(crate) store: Store<Node>,
     cloud: Arc<dyn Cloud>,
-    timeline: Timeline,
+    pub(crate) timeline: Timeline,
     ages: Ages,
     /// The UIDs of nodes whose system UUID has changed: they run on another machine.
     pub(crate) replaced: Mutex<BTreeSet<Box<str>>>,
@@ -145,11 +140,6 @@ impl Observer {
             sized: SizedLookups::new(Arc::clone(&context.cloud), LOOKUPS_PER_PASS),
             reports: CloudReports::new(context, metrics),
         }
-    }
-
-    /// The clock of this process.
-    pub(crate) fn timeline(&self) -> Timeline {
-        self.timeline
     }
 
     /// The current time.
@@ -240,18 +230,15 @@ impl Observer {
             let is_gone = matches!(lookup.result, Ok(Lookup::Gone(_)));
             is_gone && agenda.heartbeats.contains(&lookup.name)
         });
-        let reads = stream::iter(gone).for_each_concurrent(READS, async |lookup| {
-            lookup.heartbeat = self.heartbeat(&lookup.name).await;
-        });
+        let gone: Vec<&mut LookedUp> = gone.collect();
+        let names = gone.iter().map(|lookup| Arc::clone(&lookup.name));
         // What was not read in time keeps its node.
-        timeout(settings.cloud_call_timeout, reads).await.ok();
+        let shown = self.kubelets.heartbeats(names.collect(), settings.cloud_call_timeout).await;
+        for (lookup, shown) in gone.into_iter().zip(shown) {
+            let shown = shown.map_err(|error| self.reports.unread(&lookup.name, &error));
+            lookup.heartbeat = shown.ok().map(Heartbeat);
+        }
         Replies { lookups, witnesses, list, start }
-    }
-
-    /// What the Lease of the kubelet shows now; `None` if it cannot be read.
-    async fn heartbeat(&self, node: &str) -> Option<Heartbeat> {
-        let shown = self.kubelets.heartbeat(node).await;
-        shown.map(Heartbeat).map_err(|error| self.reports.unread(node, &error)).ok()
     }
 
     /// What the cloud can answer next.

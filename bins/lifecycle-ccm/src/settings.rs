@@ -17,7 +17,6 @@ pub struct LifecycleSettings {
     /// The parameters of the deletion policy.
     pub policy: Policy,
     /// The selector of the nodes that the policy applies to.
-    #[serde(serialize_with = "as_text")]
     pub node_selector: NodeSelector,
     /// The keys of taints that mark a node for scale-down.
     pub scale_down_taints: Vec<String>,
@@ -28,10 +27,6 @@ pub struct LifecycleSettings {
     pub cloud_call_timeout: Duration,
     /// The number of nodes that are deleted or tainted concurrently.
     pub concurrent_node_lifecycle_syncs: usize,
-}
-
-fn as_text<S: serde::Serializer>(selector: &NodeSelector, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(selector)
 }
 
 ccm_settings::settings! {

@@ -115,7 +115,7 @@ impl Controller {
         self.published.routes(&handles.plans, &plan.changes);
         if !is_observing {
             // Before the deletions: the next leader is to know of them even if this one dies.
-            self.handover.deleted(state.planner.window());
+            self.handover.change(|left| left.deleted.clone_from(state.planner.window()));
         }
         // A question changes nothing: an observer asks, too.
         let mut jobs: Vec<Job> = state.question(&plan).into_iter().collect();

@@ -1,15 +1,23 @@
 //! The Leases that the kubelets of nodes renew.
 
+use std::time::Duration;
+
 use ccm_kube::ApiError;
-use ccm_objects::{NODE_LEASES, NodeLease};
+use ccm_objects::{NODE_LEASES, NodeLease, Shared as Name};
 use ccm_runtime::{
     program::{Context, Program},
     rights::Right,
 };
 
+use futures::{StreamExt as _, stream};
+use tokio::time::{Instant, timeout_at};
+
 use crate::reader::{self, Reader};
 
-/// The right that [`Kubelets::heartbeat`] needs.
+/// The number of Leases that are read at once.
+const READS: usize = 16;
+
+/// The right that [`Kubelets::heartbeats`] needs.
 pub fn right() -> Right {
     reader::get::<NodeLease>().within(NODE_LEASES)
 }
@@ -25,16 +33,25 @@ impl Kubelets {
         Self { leases: Reader::new(context) }
     }
 
-    /// What the Lease of this node's kubelet shows now: another text after each renewal, and none
-    /// without a Lease. So no clock of a node matters.
+    /// What the Leases of the kubelets of these nodes show now, each one: another text after each
+    /// renewal, and none without a Lease. So no clock of a node matters.
     ///
     /// # Errors
     ///
-    /// See [`Reader::get`].
-    pub async fn heartbeat(&self, node: &str) -> Result<String, ApiError> {
-        let lease = self.leases.get(&format!("{NODE_LEASES}/{node}")).await?;
-        let text = lease
-            .map(|lease| format!("{} {} {}", lease.uid, lease.resource_version, lease.renewed));
-        Ok(text.unwrap_or_default())
+    /// See [`Reader::get`]. What is not read within this time is late.
+    pub async fn heartbeats(
+        &self,
+        nodes: Vec<Name>,
+        within: Duration,
+    ) -> Vec<Result<String, ApiError>> {
+        let end = Instant::now() + within;
+        let reads = nodes.into_iter().map(|node| async move {
+            let read = timeout_at(end, self.leases.get(&format!("{NODE_LEASES}/{node}"))).await;
+            let lease = read.unwrap_or(Err(ApiError::Timeout))?;
+            let text = lease
+                .map(|lease| format!("{} {} {}", lease.uid, lease.resource_version, lease.renewed));
+            Ok(text.unwrap_or_default())
+        });
+        stream::iter(reads).buffered(READS).collect().await
     }
 }

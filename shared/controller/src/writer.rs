@@ -42,6 +42,9 @@ pub enum Stopped {
     /// This replica does not lead for long enough: nothing was sent.
     #[error(transparent)]
     Lost(#[from] Lost),
+    /// The caller's decision does not hold any more: nothing was sent.
+    #[error("{0}")]
+    Superseded(&'static str),
     /// The API server refused the write, or its outcome is unknown.
     #[error(transparent)]
     Refused(#[from] ApiError),
@@ -60,7 +63,7 @@ impl Stopped {
     pub const fn refusal(&self) -> Option<&ApiError> {
         match self {
             Self::Refused(error) => Some(error),
-            Self::Lost(_) => None,
+            Self::Lost(_) | Self::Superseded(_) => None,
         }
     }
 
@@ -71,12 +74,6 @@ impl Stopped {
         K: Clone + Display + Eq + Hash + Send + Sync + 'static,
     {
         match self {
-            // A term that is only short is extended by the next renewal.
-            Self::Lost(lost) => {
-                tracing::debug!(object = %key, "not written: {lost}");
-                queue.retry(key);
-                None
-            }
             // Deleted in the meantime: the informer reports it.
             Self::Refused(ApiError::NotFound) => {
                 queue.forget(&key);
@@ -85,6 +82,12 @@ impl Stopped {
             Self::Refused(error) => {
                 let pace = queue.retry_as(key, error.class());
                 Some((error, pace))
+            }
+            // A term that is only short is extended by the next renewal.
+            nothing_sent => {
+                tracing::debug!(object = %key, "not written: {nothing_sent}");
+                queue.retry(key);
+                None
             }
         }
     }
