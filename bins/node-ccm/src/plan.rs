@@ -9,12 +9,11 @@ pub mod labels;
 pub mod node_ip;
 pub(crate) mod text;
 
-use std::collections::BTreeMap;
-
-use ccm_cloud::{AbsenceProof, Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
+use ccm_cloud::{Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
 use ccm_controller::brake::approval::is_marked;
+pub use ccm_objects::NodeChange;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
-use ccm_objects::{Address, Node, Taint};
+use ccm_objects::{Address, Node};
 use serde::Serialize;
 
 pub use self::{
@@ -128,42 +127,6 @@ pub enum Step {
     ChangeNode(NodeChange),
 }
 
-/// A change of a node's metadata and spec. Unset fields stay unchanged.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct NodeChange {
-    /// Sets `spec.providerID`.
-    pub provider_id: Option<String>,
-    /// Sets labels, or removes them (`None`).
-    pub labels: BTreeMap<String, Option<String>>,
-    /// Sets annotations, or removes them (`None`).
-    pub annotations: BTreeMap<String, Option<String>>,
-    /// Replaces `spec.taints`.
-    pub taints: Option<Vec<Taint>>,
-    /// The reasons, one line for each change above.
-    pub why: Vec<String>,
-}
-
-impl NodeChange {
-    /// The user's approval is for one change: it goes with it.
-    fn end_approval(&mut self, node: &Node) {
-        self.why.push("the approval is used up".to_owned());
-        if node.annotations.contains_key(APPROVED) {
-            self.annotations.insert(APPROVED.to_owned(), None);
-        }
-        if node.labels.contains_key(APPROVED) {
-            self.labels.insert(APPROVED.to_owned(), None);
-        }
-    }
-
-    /// Whether nothing changes.
-    pub fn is_empty(&self) -> bool {
-        self.provider_id.is_none()
-            && self.labels.is_empty()
-            && self.annotations.is_empty()
-            && self.taints.is_none()
-    }
-}
-
 /// A fact to report to the user that is not a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Note {
@@ -245,18 +208,11 @@ pub fn plan(node: &Node, claim: Claim, answer: &LookupResult, policy: Policy) ->
         Ok(Lookup::Found(instance)) => follow(node, instance, policy),
         Ok(Lookup::NotOurs(why)) => Plan::nothing(Outcome::NotOurs(why.clone())),
         Ok(Lookup::Gone(proof)) if waits => {
-            Plan::waits(WaitReason::InstanceNotFound, gone_text(proof))
+            Plan::waits(WaitReason::InstanceNotFound, proof.to_string())
         }
         Ok(Lookup::Gone(_)) => Plan::nothing(Outcome::InstanceGone),
         Err(error) if waits => Plan::waits(WaitReason::Cloud(error.kind), error.to_string()),
         Err(error) => Plan::nothing(Outcome::Unanswered(error.kind)),
-    }
-}
-
-fn gone_text(proof: &AbsenceProof) -> String {
-    match &proof.request_id {
-        Some(id) => format!("{} (request {id})", proof.evidence),
-        None => proof.evidence.clone(),
     }
 }
 
@@ -345,7 +301,8 @@ impl Plan {
     /// stays for another change, and not before, so that what is left stays approved.
     fn end_approval(&mut self, node: &Node, change: &mut NodeChange) {
         if self.changes().any(|(field, _)| !field.is_address()) {
-            change.end_approval(node);
+            change.why.push("the approval is used up".to_owned());
+            change.end_mark(node, APPROVED);
         } else if self.needs_brake()
             && let Some(Step::SetAddresses { ends_approval, .. }) = self.steps.first_mut()
         {

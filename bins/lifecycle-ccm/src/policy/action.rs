@@ -1,6 +1,6 @@
 //! Decided writes to nodes that are not executed yet.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use ccm_cloud::PowerState;
 use ccm_controller::brake::approval::is_marked;
@@ -45,45 +45,35 @@ pub(crate) struct Marks {
     pub(crate) end_approval: bool,
 }
 
-impl Write {
+/// A write in words.
+pub(crate) struct Words {
     /// Its kind, for `/plan` and the metric of its steps.
-    pub(crate) const fn kind(&self) -> &'static str {
-        match self {
-            Self::Delete(_) => "delete",
-            Self::Marks(Marks { taint: Some((shutdown::Step::Add, _)), .. }) => "shutdown-taint",
-            Self::Marks(Marks { taint: Some(_), .. }) => "shutdown-untaint",
-            Self::Marks(Marks { taint: None, .. }) => "end-approval",
-        }
-    }
-
-    /// The reason for the write.
-    pub(crate) const fn reason(&self) -> &'static str {
-        match self {
-            Self::Delete(_) => GONE,
-            Self::Marks(Marks { taint: Some((shutdown::Step::Add, _)), .. }) => {
-                "the machine is shut down"
-            }
-            Self::Marks(Marks { taint: Some((_, Some(_))), .. }) => "the machine is running",
-            Self::Marks(_) => "the node is Ready",
-        }
-    }
-
-    /// The topic of the reports about its failures.
-    pub(crate) const fn failure(&self) -> &'static str {
-        match self {
-            Self::Delete(_) => "deletion failed",
-            Self::Marks(_) => "marks failed",
-        }
-    }
+    pub(crate) kind: &'static str,
+    /// The reason for it.
+    pub(crate) reason: &'static str,
+    /// What it is, for log lines.
+    pub(crate) what: &'static str,
 }
 
-impl fmt::Display for Write {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Delete(_) => "deletion",
-            Self::Marks(Marks { taint: Some(_), .. }) => "update of the shutdown taint",
-            Self::Marks(Marks { taint: None, .. }) => "removal of the approval",
-        })
+impl Write {
+    pub(crate) const fn words(&self) -> Words {
+        let (kind, reason, what) = match self {
+            Self::Delete(_) => ("delete", GONE, "deletion"),
+            Self::Marks(Marks { taint: None, .. }) => {
+                ("end-approval", "the node is Ready", "removal of the approval")
+            }
+            Self::Marks(Marks { taint: Some((step, power)), .. }) => {
+                let (kind, reason) = match (step, power) {
+                    (shutdown::Step::Add, _) => ("shutdown-taint", "the machine is shut down"),
+                    (shutdown::Step::Remove, Some(_)) => {
+                        ("shutdown-untaint", "the machine is running")
+                    }
+                    (shutdown::Step::Remove, None) => ("shutdown-untaint", "the node is Ready"),
+                };
+                (kind, reason, "update of the shutdown taint")
+            }
+        };
+        Words { kind, reason, what }
     }
 }
 

@@ -159,15 +159,11 @@ impl fmt::Display for Step {
                 write!(f, "addresses: {} ({why})", list(addresses))?;
                 self.used_approval().map_or(Ok(()), |line| write!(f, "\n   {line}"))
             }
-            Self::ChangeNode(change) => write!(f, "{change}"),
+            Self::ChangeNode(change) => {
+                write!(f, "node: {}", change.why.join("; "))?;
+                self.changes().iter().try_for_each(|line| write!(f, "\n   {line}"))
+            }
         }
-    }
-}
-
-impl fmt::Display for NodeChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node: {}", self.why.join("; "))?;
-        self.lines().iter().try_for_each(|line| write!(f, "\n   {line}"))
     }
 }
 
@@ -188,7 +184,9 @@ impl Step {
                 let addresses = addresses.iter().map(ToString::to_string);
                 addresses.chain(self.used_approval()).collect()
             }
-            Self::ChangeNode(change) => change.lines(),
+            Self::ChangeNode(change) => {
+                change.lines().into_iter().chain(untainted(change)).collect()
+            }
         }
     }
 
@@ -206,27 +204,14 @@ impl Step {
     }
 }
 
-impl NodeChange {
-    /// The changes, one line each.
-    fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<_> =
-            self.provider_id.iter().map(|id| format!("providerID: {id}")).collect();
-        for (what, changes) in [("label", &self.labels), ("annotation", &self.annotations)] {
-            lines.extend(changes.iter().map(|(key, value)| match value {
-                Some(value) => format!("{what} {key}={value}"),
-                None => format!("{what} {key} removed"),
-            }));
-        }
-        if let Some(taints) = &self.taints {
-            let kept: Vec<_> = taints.iter().map(|taint| &*taint.key).collect();
-            let kept = match &*kept {
-                [] => String::new(),
-                kept => format!(", kept: {}", kept.join(", ")),
-            };
-            lines.push(format!("taint {UNINITIALIZED} removed{kept}"));
-        }
-        lines
-    }
+/// The removal of the taint, if it is part of this change.
+fn untainted(change: &NodeChange) -> Option<String> {
+    let kept: Vec<_> = change.taints.as_ref()?.iter().map(|taint| &*taint.key).collect();
+    let kept = match &*kept {
+        [] => String::new(),
+        kept => format!(", kept: {}", kept.join(", ")),
+    };
+    Some(format!("taint {UNINITIALIZED} removed{kept}"))
 }
 
 impl fmt::Display for Note {

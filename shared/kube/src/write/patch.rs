@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ccm_objects::Address;
+use ccm_objects::{Address, NodeChange};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -24,6 +24,16 @@ pub struct Patch {
     /// Fields of the spec and their new values. Lists without a merge key, such as taints,
     /// are replaced whole.
     pub spec: BTreeMap<&'static str, Value>,
+}
+
+impl From<&NodeChange> for Patch {
+    fn from(change: &NodeChange) -> Self {
+        let NodeChange { provider_id, labels, annotations, taints, why: _ } = change.clone();
+        let id = provider_id.map(|id| ("providerID", json!(id)));
+        let taints = taints.map(|taints| ("taints", json!(taints)));
+        let spec = id.into_iter().chain(taints).collect();
+        Self { labels, annotations, spec, ..Self::default() }
+    }
 }
 
 impl Patch {
