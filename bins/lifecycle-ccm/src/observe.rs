@@ -213,7 +213,9 @@ impl Observer {
         };
         let lookup = async {
             let late = self.sized.ask(&asked, Detail::Presence, call, &mut collect).await;
-            late.into_iter().for_each(|(place, result)| collect(place, result));
+            for (place, result) in late {
+                collect(place, result);
+            }
         };
         let list = async {
             if !agenda.list {

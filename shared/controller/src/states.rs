@@ -22,7 +22,9 @@ impl<S: Copy> States<S> {
     pub fn set(&self, name: &Name, state: S) {
         let old = self.states.lock().insert(Name::clone(name), state);
         (self.count)(state, 1);
-        old.into_iter().for_each(|old| (self.count)(old, -1));
+        if let Some(old) = old {
+            (self.count)(old, -1);
+        }
     }
 
     /// The state of the object, if it is known.
@@ -33,7 +35,9 @@ impl<S: Copy> States<S> {
     /// Forgets an object that is gone.
     pub fn forget(&self, name: &str) {
         let old = self.states.lock().remove(name);
-        old.into_iter().for_each(|old| (self.count)(old, -1));
+        if let Some(old) = old {
+            (self.count)(old, -1);
+        }
     }
 
     /// Forgets objects whose state was set when they were gone already.
@@ -62,7 +66,7 @@ mod tests {
         let text = move || {
             let counts = shown.lock();
             let present = counts.iter().filter(|(_, count)| **count != 0);
-            present.map(|(state, count)| format!("{state}{count}")).collect()
+            present.map(|(state, count)| format!("{state}{count}")).collect::<Vec<_>>().concat()
         };
         (states, text)
     }
