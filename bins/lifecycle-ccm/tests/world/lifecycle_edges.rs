@@ -74,7 +74,8 @@ pub(super) async fn a_lease_that_cannot_be_read_keeps_its_node(env: Env) -> Resu
     fleet(&env, 6).await?;
     let faults = env.cluster.simulated().context("simulated")?.faults();
     let of_node_1 = |action: Action| {
-        apiserver::Fault::new(action).verb(Verb::Get).resource("leases").name("node-1")
+        let fault = apiserver::Fault::new(action).user_agent(LIFECYCLE_AGENT);
+        fault.verb(Verb::Get).resource("leases").name("node-1")
     };
     let status = |code: u16| Action::Status { code, retry_after: None };
     faults.add(of_node_1(status(403)));

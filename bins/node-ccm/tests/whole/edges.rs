@@ -142,14 +142,17 @@ async fn an_approval_is_used_up_by_the_very_write_that_it_approves() {
 #[tokio::test(start_paused = true)]
 async fn a_held_node_whose_instance_goes_is_not_held_any_more() {
     let whole = Whole::start(&[OFTEN]).await;
-    whole.ready(0..50).await;
+    let names = whole.ready(0..50).await;
     whole.move_instances(0..6);
     sleep(Duration::from_mins(3)).await;
     assert_eq!(whole.metric("ccm_brake_held "), 6);
     whole.cloud.remove("i-00000");
     sleep(Duration::from_mins(3)).await;
     assert_eq!((whole.metric("ccm_brake_held "), whole.metric("ccm_brake_open ")), (5, 1));
-    (1..6).for_each(|number| drop(whole.cloud.remove(&SimInstance::numbered(number).id)));
+    whole.api.delete("nodes", &names[1]).unwrap();
+    sleep(Duration::from_mins(3)).await;
+    assert_eq!((whole.metric("ccm_brake_held "), whole.metric("ccm_brake_open ")), (4, 1));
+    (2..6).for_each(|number| drop(whole.cloud.remove(&SimInstance::numbered(number).id)));
     sleep(Duration::from_mins(3)).await;
     assert_eq!((whole.metric("ccm_brake_held "), whole.metric("ccm_brake_open ")), (0, 0));
     assert_eq!(whole.writes(), [""; 0]);

@@ -264,6 +264,7 @@ impl Audit {
         let all = self.list(balancers, Scope::All, Depth::Summary).await?;
         if is_first {
             report::adoptable(&all.load_balancers);
+            report::rebuilt(&all.load_balancers, &self.handles.cluster);
         }
         Ok(adoptables(&lacking, &all.load_balancers))
     }

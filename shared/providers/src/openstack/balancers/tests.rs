@@ -10,6 +10,7 @@ mod pools;
 mod progress;
 mod races;
 mod rig;
+mod rights;
 
 use std::sync::Arc;
 

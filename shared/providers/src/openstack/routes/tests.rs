@@ -1,6 +1,7 @@
 //! The contract of routes on scripted services that count.
 
 mod races;
+mod rights;
 
 use std::{sync::Arc, time::Duration};
 
@@ -277,6 +278,28 @@ async fn what_fits_is_made_where_the_refusal_names_no_maximum() {
         let writes = operations.iter().filter(|operation| **operation == "router_update").count();
         assert!(writes <= 16, "{writes} requests to find what fits");
     }
+}
+
+#[tokio::test]
+async fn pairs_for_which_a_call_has_no_time_left_are_defects_that_the_next_one_repairs() {
+    let rig = Rig::new(3);
+    rig.list().await;
+    let id = uuid(1_000_001);
+    rig.cloud.fail(move |path, _| {
+        let late = || Err(CloudError::new(ErrorKind::Throttled, "not sent: the rate limit"));
+        path.contains(&id).then(late)
+    });
+    let answers = rig.apply(&[create(1), create(2)]).await;
+    assert_eq!(kinds(&answers), [None, None]);
+    let defect = |answer: &Answer| answer.as_ref().unwrap().route.as_ref().unwrap().defect.clone();
+    assert!(defect(&answers[0]).unwrap().contains("not sent"), "{answers:?}");
+    assert_eq!(defect(&answers[1]), None);
+    rig.cloud.world.lock().fault = None;
+    rig.cloud.operations();
+    let answers = rig.apply(&[create(1)]).await;
+    assert_eq!((kinds(&answers), defect(&answers[0])), (vec![None], None));
+    // The route is added again: others may have removed it since the table was seen.
+    assert_eq!(rig.cloud.operations(), ["port_update", "router_update"]);
 }
 
 #[tokio::test]

@@ -90,13 +90,24 @@ impl NeutronRoutes {
 
     /// Adds the pairs of one port, and answers the changes that waited for them.
     pub(super) async fn finish(&self, job: Job, call: Call) -> Vec<Applied> {
-        let Job { port, pairs, waiting } = job;
+        let Job { port, pairs, mut waiting } = job;
         let id = port.id.clone();
         let outcome = match self.write_pairs(port, &pairs, &BTreeSet::new(), call).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let what = format!("the port {id} of the next hop is gone");
                 Err(CloudError::new(ErrorKind::NotFound, what).about(format!("port {id}")))
+            }
+            // The routes are there, and need this one request more in a later call.
+            Err(error) if is_left_over(&error) => {
+                let routes = waiting.iter_mut().filter_map(|(_, applied)| applied.route.as_mut());
+                routes.for_each(|route| {
+                    route.defect = Some(format!(
+                        "port {id} does not allow {} yet: {error}",
+                        route.destination
+                    ));
+                });
+                Ok(())
             }
             Err(error) => Err(error),
         };
@@ -265,6 +276,13 @@ impl NeutronRoutes {
         }
         Ok(written)
     }
+}
+
+/// Whether a write was not sent because the call had no time left: many ports take longer than one
+/// call at the rate that is allowed.
+fn is_left_over(error: &CloudError) -> bool {
+    let is_late = matches!(error.kind, ErrorKind::Throttled | ErrorKind::Timeout);
+    is_late && !error.maybe_done && error.retry_after.is_none()
 }
 
 /// The answers to the steps that succeeded or failed, and the jobs that the others wait for.
