@@ -195,6 +195,11 @@ pub fn go_provider() -> Result<PathBuf> {
     built("tests/go-provider", &[])
 }
 
+/// The folder with openstack-cloud-controller-manager; builds it if it is missing.
+pub fn openstack_controller() -> Result<PathBuf> {
+    built("tests/openstack/controller-manager", &[])
+}
+
 fn built(folder: &str, arguments: &[&str]) -> Result<PathBuf> {
     let script = repository().join(folder).join("build.sh");
     let out = std::process::Command::new(&script)

@@ -101,11 +101,6 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// An empty memory.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// An empty memory, but for what the last leader has deleted.
     pub fn resume(now: At, window: Window) -> Self {
         Self { brake: Brake::resume(now, window), ..Self::default() }

@@ -260,7 +260,7 @@ impl Program for RouteCcm {
             State::new(now, clock::wall().as_second(), Planner::resume(now, left.deleted));
         let (jobs, received) = mpsc::channel(JOBS);
         tasks.spawn("calls", execute::run(handles.clone(), received, token.clone()));
-        let controller = Controller::new(handles, jobs, lease, handover);
+        let controller = Controller::new(handles, jobs, &lease, handover);
         let passes = handles.passes.clone();
         tasks.spawn("passes", passes.run(controller, context.settings.clone(), token.clone()));
     }

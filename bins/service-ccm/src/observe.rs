@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::{At, Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
 use ccm_controller::{
-    brake::approval::{SetApproval, is_yes},
+    brake::approval::{SetApproval, is_marked},
     passes::Passes,
     queue::{QueueConfig, QueueMetrics, WorkQueue},
 };
@@ -147,8 +147,7 @@ impl Handles {
     /// Whether a user has approved that any member leaves: by a mark on the Service, or for a set.
     fn is_approved(&self, service: &Service, now: At) -> bool {
         let Some(details) = &service.details else { return false };
-        let label = details.labels.get(APPROVED).map(|value| &**value);
-        service.annotation(APPROVED).or(label).is_some_and(is_yes)
+        is_marked(service.annotation(APPROVED), details.labels.get(APPROVED))
             || self.approval.lock().as_ref().is_some_and(|set| set.covers(now, &details.labels))
     }
 

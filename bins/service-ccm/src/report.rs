@@ -41,13 +41,8 @@ impl ServiceReports {
     }
 
     fn normal(&self, service: &Service, when: When, topic: &'static str, state: &str, text: &str) {
-        let report = Report {
-            topic,
-            state,
-            line: format!("{}: {text}", service.key),
-            event: Some((topic, text.to_owned())),
-            ..Report::default()
-        };
+        let report = Report::line(topic, state, format!("{}: {text}", service.key));
+        let report = report.with_event(topic, text);
         self.report(service, when, report);
     }
 
@@ -59,14 +54,8 @@ impl ServiceReports {
         state: &str,
         text: String,
     ) {
-        let report = Report {
-            topic,
-            state,
-            warning: true,
-            line: format!("{}: {text}", service.key),
-            event: Some((event, text)),
-            ..Report::default()
-        };
+        let report = Report::warning(topic, state, format!("{}: {text}", service.key));
+        let report = report.with_event(event, text);
         self.report(service, When::Changed, report);
     }
 
@@ -161,14 +150,9 @@ impl ServiceReports {
     pub(crate) fn notes(&self, service: &Service, notes: &[Note]) {
         for Note { reason, message, warning } in notes {
             let text = format!("{reason}: {message}");
-            let report = Report {
-                topic: "LoadBalancerNote",
-                state: &text,
-                warning: *warning,
-                line: format!("{}: {text}", service.key),
-                event: Some(("LoadBalancerNote", text.clone())),
-                ..Report::default()
-            };
+            let (topic, warning) = ("LoadBalancerNote", *warning);
+            let line = Report::line(topic, &text, format!("{}: {text}", service.key));
+            let report = Report { warning, ..line.with_event(topic, &*text) };
             self.report(service, When::Once, report);
         }
     }

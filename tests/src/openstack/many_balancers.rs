@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use ccm_sim::{
     poll,
-    program::{Program, Signal},
+    program::{Launch, Program, Signal},
 };
 use http::Method;
 use tokio::time::{Instant, sleep};
@@ -16,7 +16,7 @@ use super::{
         BALANCERS, Calls, SERVICE_TAG, Shown, add_node, add_nodes, all_have_addresses, delete_all,
         have_member, id_of, of_service, provisioned, quick, service, service_ccm, tags,
     },
-    proxy::{Effect, Fault},
+    proxy::{Effect, Fault, Request, tally},
     rig::{Rig, SOON},
 };
 use crate::services;
@@ -72,9 +72,26 @@ pub async fn measure(rig: &Rig, count: usize, held_for: Duration) -> Result<()> 
     ensure!(puts == 3 * free.len() && others <= count, "{calls:?}");
     rig.cloud.services.set_balancer_status(&held, "ACTIVE")?;
     have_member(rig, &[held], &joined, 2 * SOON).await?;
+    program.terminate().await?;
+    let program = restarted(rig, &service_ccm(rig), count).await?;
     delete_all(rig, &names, limit).await?;
     program.terminate().await?;
     Ok(())
+}
+
+/// Starts a program that finds this number of load balancers as they are wanted, and fails unless
+/// it lists them and does nothing else before its audit.
+pub async fn restarted(rig: &Rig, launch: &Launch, count: usize) -> Result<Program> {
+    let mark = rig.cloud.proxy.log().mark();
+    let program = rig.start(launch).await?;
+    sleep(Duration::from_secs(8)).await;
+    let requests = rig.cloud.proxy.log().since(mark);
+    let counts = tally(&requests);
+    eprintln!("restart with {count} Services: {} calls (wanted: 3): {counts:?}", requests.len());
+    let is_write = |one: &&Request| one.method != Method::GET && one.service != Service::Identity;
+    let writes = requests.iter().filter(is_write).count();
+    ensure!(requests.len() <= 3 && writes == 0, "{counts:?}");
+    Ok(program)
 }
 
 /// How an answer to a creation is lost.

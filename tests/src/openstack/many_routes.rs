@@ -108,11 +108,14 @@ pub async fn measure(rig: &Rig, count: usize, is_secure: bool) -> Result<Figures
     let limit = SOON + Duration::from_millis(500) * u32::try_from(count)?;
     let reached = reached(rig.client.clone(), count, limit);
     let launch = rig.launch("route-ccm").arg(format!("--cluster-cidr={CLUSTER}"));
+    let reached = async { Ok(reached.await) };
     let (program, reached) = tokio::try_join!(rig.start(&launch), reached)?;
+    let reached = reached.with_context(|| program.log())?;
     let took = start.elapsed();
     tokio::time::sleep(QUIET).await;
     let requests = log.since(mark);
-    let after_pair = is_secure.then(|| after_pairs(&requests, &ports, &reached)).transpose()?;
+    let after_pair = is_secure.then(|| after_pairs(&requests, &ports, &reached)).transpose();
+    let after_pair = after_pair.with_context(|| program.log())?;
 
     let (first, second) = (ports.first().context("no port")?, ports.get(1).context("one port")?);
     let left = leaves(rig, &router, 0, first).await?;
@@ -175,7 +178,7 @@ fn after_pairs(
         let path = format!("/v2.0/ports/{}", port.id);
         let written =
             requests.iter().find(|one| one.method == http::Method::PUT && one.path == path);
-        let written = written.with_context(|| format!("no pair for {}", port.name))?;
+        let written = written.with_context(|| format!("no pair for {}: {port:?}", port.name))?;
         let reached = reached.get(&port.name).context("a node that was not reached")?;
         times.push(reached.saturating_duration_since(written.at));
     }

@@ -20,6 +20,7 @@ mod judged;
 mod long_lists;
 mod names;
 mod neutron_alone;
+mod other_controller;
 mod outages;
 mod register;
 mod route_limits;
@@ -106,8 +107,10 @@ pub fn all() -> Vec<Scenario> {
         balancer_faults::a_failed_floating_ip_is_tried_again,
         balancer_faults::one_that_is_deleted_by_others_comes_back,
         balancer_quotas::each_used_up_quota_is_named,
+        balancer_quotas::a_subnet_without_room_is_named,
         balancer_owners::two_clusters_of_one_name_share_a_project,
         balancer_owners::what_the_other_controller_made_is_adopted_and_could_go_back,
+        other_controller::it_recreates_nothing_when_it_is_started_again,
         balancer_input::each_wrong_annotation_is_named,
         balancer_input::the_rules_of_the_page_are_enough,
         balancer_input::members_go_on_while_the_configuration_is_wrong,

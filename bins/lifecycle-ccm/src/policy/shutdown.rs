@@ -7,6 +7,7 @@
 use ccm_cloud::PowerState;
 use ccm_objects::Taint;
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantNames};
 
 /// The key of the taint; its effect is [`EFFECT`], and it has no value.
 pub(crate) const KEY: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -25,19 +26,11 @@ pub enum Removal {
 }
 
 /// The change of the taint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Step {
     Add,
     Remove,
-}
-
-impl Step {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Add => "add",
-            Self::Remove => "remove",
-        }
-    }
 }
 
 /// Decides from the node and, if it was looked up, the state of its machine in the cloud.

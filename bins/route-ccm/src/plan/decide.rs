@@ -110,12 +110,12 @@ impl<'a> Decider<'a> {
             }
         }
         if self.planner.is_in_flight(destination) {
-            if right.is_empty() {
-                self.lack(
-                    destination,
-                    place,
-                    Lack::pending(format!("the route of {destination} is being made")),
-                );
+            // One that carries no traffic is being repaired.
+            let carries = right.iter().any(|route| route.defect.is_none());
+            if !carries {
+                let why = right.iter().find_map(|route| route.defect.clone());
+                let made = || format!("the route of {destination} is being made");
+                self.lack(destination, place, Lack::pending(why.unwrap_or_else(made)));
             }
             return;
         }

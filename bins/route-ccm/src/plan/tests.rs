@@ -377,6 +377,19 @@ fn a_defect_is_repaired_and_shown() {
 }
 
 #[test]
+fn a_node_lacks_its_route_while_a_defect_is_being_repaired() {
+    let broken =
+        Route { defect: Some("no address pair".to_owned()), ..route("10.120.1.0/24", instance(1)) };
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![broken]);
+    let due: Vec<Planned> = world.plan(at(0)).due().cloned().collect();
+    world.planner.sent(&due[0]);
+    let plan = world.plan(at(1));
+    assert_eq!(plan.due().count(), 0, "it is under way");
+    assert_eq!(plan.counts.nodes_complete, 0);
+    assert_eq!(why(&plan, "n1"), ("no address pair".to_owned(), Some(false)));
+}
+
+#[test]
 fn a_defect_that_stays_is_repaired_with_back_off() {
     let broken =
         Route { defect: Some("no address pair".to_owned()), ..route("10.120.1.0/24", instance(1)) };

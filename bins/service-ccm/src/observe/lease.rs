@@ -64,8 +64,8 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
         let mut approvals = Approvals::new(&lease, "that held members leave");
         let mut settled = None;
         loop {
-            if let Some(approval) = approvals.changed() {
-                approve(&handles, approval);
+            if approvals.read(handles.timeline.now()) {
+                approve(&handles, approvals.current().cloned());
             }
             if timeout(PERIOD, handles.balancers.departed()).await.is_ok() {
                 sleep(TOGETHER).await;

@@ -28,6 +28,15 @@ pub struct Port {
     pub address: String,
 }
 
+/// A network with one subnet of few addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NarrowNetwork {
+    /// The network's UUID.
+    pub network: String,
+    /// The subnet's UUID.
+    pub subnet: String,
+}
+
 impl Admin {
     /// Creates a floating IP for the server's first port.
     pub async fn add_floating_ip(&self, server: &str) -> Result<FloatingIp> {
@@ -70,8 +79,17 @@ impl Admin {
 
     /// Creates ports on the project's network, with port security or without.
     pub async fn create_ports(&self, names: &[String], is_secure: bool) -> Result<Vec<Port>> {
-        let url = format!("{}/networks", self.network);
-        let network = self.id_by_name(&url, &self.project).await?;
+        let network = self.network(&self.project).await?;
+        self.create_ports_in(&network, names, is_secure).await
+    }
+
+    /// Creates ports on a network, with port security or without.
+    pub async fn create_ports_in(
+        &self,
+        network: &str,
+        names: &[String],
+        is_secure: bool,
+    ) -> Result<Vec<Port>> {
         let port = |name: &String| json!({"name": name, "network_id": network, "port_security_enabled": is_secure});
         let mut ports = Vec::new();
         for some in names.chunks(50) {
@@ -111,6 +129,32 @@ impl Admin {
         let url = format!("{}/ports/{port}", self.network);
         self.done(Method::PUT, &url, Some(&json!({ "port": change }))).await?;
         Ok(())
+    }
+
+    /// Creates a network whose only subnet has this number of free addresses.
+    pub async fn narrow_network(
+        &self,
+        name: &str,
+        cidr: &str,
+        addresses: u8,
+    ) -> Result<NarrowNetwork> {
+        let body = json!({"network": {"name": name}});
+        let made = self.post(&format!("{}/networks", self.network), body).await?;
+        let network = text(&made, "/network/id")?;
+        let prefix = cidr.rsplit_once('.').context("not an IPv4 network")?.0;
+        let pool =
+            json!({"start": format!("{prefix}.2"), "end": format!("{prefix}.{}", 1 + addresses)});
+        let body = json!({"subnet": {
+            "name": name, "network_id": network, "cidr": cidr, "ip_version": 4,
+            "enable_dhcp": false, "gateway_ip": null, "allocation_pools": [pool]
+        }});
+        let made = self.post(&format!("{}/subnets", self.network), body).await?;
+        Ok(NarrowNetwork { network, subnet: text(&made, "/subnet/id")? })
+    }
+
+    /// Deletes a network with its subnets.
+    pub async fn delete_network(&self, id: &str) -> Result<()> {
+        self.delete(&format!("{}/networks/{id}", self.network)).await
     }
 
     /// The ID of a network.

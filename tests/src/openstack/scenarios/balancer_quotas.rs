@@ -1,11 +1,12 @@
-//! Quotas of load balancers that are used up.
+//! Quotas of load balancers that are used up, and subnets.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use crate::{
     openstack::{
-        balancing::{add_nodes, delete_all, quick, says, service},
+        admin::Port,
+        balancing::{add_nodes, annotated, delete_all, provisioned, quick, says, service},
         rig::{Rig, SOON},
     },
     services,
@@ -55,4 +56,49 @@ pub(super) async fn each_used_up_quota_is_named(rig: &Rig) -> Result<()> {
         services::address(&rig.client, name, 2 * SOON).await?;
     }
     delete_all(rig, &services_, 2 * SOON).await
+}
+
+/// Makes an internal load balancer.
+const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+
+/// The VIP and the amphora need one address each.
+pub(super) async fn a_subnet_without_room_is_named(rig: &Rig) -> Result<()> {
+    let user = &rig.cloud.user;
+    rig.balance().await?;
+    add_nodes(rig, 2).await?;
+    let narrow = user.narrow_network("narrow", "127.37.0.0/24", 2).await?;
+    let names = ["narrow-0", "narrow-1"].map(str::to_owned);
+    let ports = user.create_ports_in(&narrow.network, &names, true).await?;
+    let outcome = without_room(rig, &narrow.subnet, &ports).await;
+    user.clear_balancers().await?;
+    for port in &ports {
+        user.delete_port(&port.id).await?;
+    }
+    user.delete_network(&narrow.network).await?;
+    outcome
+}
+
+async fn without_room(rig: &Rig, subnet: &str, ports: &[Port]) -> Result<()> {
+    let program = rig.start(&quick(rig)).await?;
+    let mut crowded = annotated(service("crowded", 1), "subnet-id", subnet);
+    crowded["metadata"]["annotations"][INTERNAL] = "true".into();
+    services::create(&rig.client, &crowded).await?;
+    let said = says(rig, "crowded", "QuotaExceeded", SOON).await.with_context(|| program.log())?;
+    eprintln!("a subnet without room: {said}");
+    ensure!(said.contains("subnet-id") && said.contains(subnet), "it names the annotation: {said}");
+    // Others are served meanwhile.
+    services::create(&rig.client, &service("elsewhere", 1)).await?;
+    services::address(&rig.client, "elsewhere", SOON).await?;
+    ensure!(rig.cloud.user.balancers().await?.len() == 1, "nothing is left of the refused one");
+
+    for port in ports {
+        rig.cloud.user.delete_port(&port.id).await?;
+    }
+    let touch = json!({"metadata": {"annotations": {"loadbalancer.openstack.org/connection-limit": "1000"}}});
+    services::patch(&rig.client, "crowded", touch).await?;
+    let address = services::address(&rig.client, "crowded", 2 * SOON).await;
+    let address = address.with_context(|| program.log())?;
+    ensure!(address.starts_with("127.37.0."), "{address} is not of the subnet");
+    provisioned(rig, "crowded", SOON).await?;
+    delete_all(rig, &["crowded", "elsewhere"].map(str::to_owned), 2 * SOON).await
 }

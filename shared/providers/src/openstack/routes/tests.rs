@@ -258,6 +258,51 @@ async fn quotas_are_named_and_what_fits_is_made() {
 }
 
 #[tokio::test]
+async fn what_fits_is_made_where_the_refusal_names_no_maximum() {
+    for (quota, there) in [(100, 60), (60, 60), (60, 300)] {
+        let rig = Rig::new(900);
+        rig.change_ports(|port| port["port_security_enabled"] = json!(false));
+        let foreign = |at| json!({ "destination": format!("192.168.{}.{}/32", at / 250, at % 250), "nexthop": "10.0.0.77" });
+        rig.cloud.world.lock().router.routes = (0..there).map(foreign).collect();
+        rig.cloud.world.lock().router.route_quota = quota;
+        rig.list().await;
+        rig.cloud.operations();
+        let changes: Vec<_> = (0..450).map(create).collect();
+        let answers = rig.apply(&changes).await;
+        let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+        let room = quota.saturating_sub(there);
+        assert_eq!((rig.table().len() - there, refused.len()), (room, 450 - room));
+        assert!(refused.iter().all(|error| error.kind == ErrorKind::QuotaExceeded));
+        assert_eq!(refused[0].subject.as_deref(), Some("router_route"));
+        let operations = rig.cloud.operations();
+        let writes = operations.iter().filter(|operation| **operation == "router_update").count();
+        assert!(writes <= 16, "{writes} requests to find what fits");
+    }
+}
+
+#[tokio::test]
+async fn pairs_for_which_a_call_has_no_time_left_are_defects_that_the_next_one_repairs() {
+    let rig = Rig::new(3);
+    rig.list().await;
+    let id = uuid(1_000_001);
+    rig.cloud.fail(move |path, _| {
+        let late = || Err(CloudError::new(ErrorKind::Throttled, "not sent: the rate limit"));
+        path.contains(&id).then(late)
+    });
+    let answers = rig.apply(&[create(1), create(2)]).await;
+    assert_eq!(kinds(&answers), [None, None]);
+    let defect = |answer: &Answer| answer.as_ref().unwrap().route.as_ref().unwrap().defect.clone();
+    assert!(defect(&answers[0]).unwrap().contains("not sent"), "{answers:?}");
+    assert_eq!(defect(&answers[1]), None);
+    rig.cloud.world.lock().fault = None;
+    rig.cloud.operations();
+    let answers = rig.apply(&[create(1)]).await;
+    assert_eq!((kinds(&answers), defect(&answers[0])), (vec![None], None));
+    // The route is added again: others may have removed it since the table was seen.
+    assert_eq!(rig.cloud.operations(), ["port_update", "router_update"]);
+}
+
+#[tokio::test]
 async fn a_next_hop_without_a_port_is_an_error_until_it_has_one() {
     let rig = Rig::new(2);
     let all = rig.cloud.world.lock().ports.clone();
