@@ -13,26 +13,41 @@ use tokio::time::Instant;
 
 /// How many histories a thread takes at a time.
 const CHUNK: u64 = 1000;
-/// How many failures are printed whole.
+/// How many failures are printed.
 const SHOWN: usize = 3;
+/// How many lines of each: the last passes, and a line for each node.
+const LINES: usize = 40;
 
 /// Plays the histories of this seed alone, and prints what was wrong with them.
 pub fn replay(seed: u64) -> Result<()> {
+    let mut failed = 0;
     for variant in Variant::ALL {
         match play(seed, variant, None) {
             Ok(tally) => println!("{variant:?}, seed {seed}: {tally:?}"),
-            Err(what) => bail!("{variant:?}: {what}"),
+            Err(what) => {
+                println!("{variant:?}: {what}");
+                failed += 1;
+            }
         }
+    }
+    if failed > 0 {
+        bail!("{failed} of {} histories ended wrongly", Variant::ALL.len());
     }
     Ok(())
 }
 
-/// Plays this number of histories of each variant, with the seeds from 0.
-pub fn run(count: u64) -> Result<()> {
-    Variant::ALL.into_iter().try_for_each(|variant| run_variant(variant, count))
+/// Plays this number of histories of each variant, with the seeds from `first`.
+pub fn run(first: u64, count: u64) -> Result<()> {
+    let failed: usize =
+        Variant::ALL.into_iter().map(|variant| run_variant(variant, first, count)).sum();
+    if failed > 0 {
+        bail!("{failed} histories ended wrongly");
+    }
+    Ok(())
 }
 
-fn run_variant(variant: Variant, count: u64) -> Result<()> {
+/// Returns the number of failures.
+fn run_variant(variant: Variant, first: u64, count: u64) -> usize {
     let about = match variant {
         Variant::Listed => "lookups and lists do not lie together about few nodes",
         Variant::Living => {
@@ -41,16 +56,16 @@ fn run_variant(variant: Variant, count: u64) -> Result<()> {
         Variant::Listless => "a cloud without a list",
     };
     println!("\n-- {count} random histories before the deletion court: {about}");
-    let (start, next) = (Instant::now(), AtomicU64::new(0));
+    let (start, next, end) = (Instant::now(), AtomicU64::new(first), first + count);
     let (total, failures) = (Mutex::new(Tally::default()), Mutex::new(Vec::new()));
     let work = || {
         loop {
             let from = next.fetch_add(CHUNK, Ordering::Relaxed);
-            if from >= count {
+            if from >= end {
                 return;
             }
             let mut chunk = Tally::default();
-            for seed in from..count.min(from + CHUNK) {
+            for seed in from..end.min(from + CHUNK) {
                 match play(seed, variant, None) {
                     Ok(tally) => chunk.add(&tally),
                     Err(what) => failures.lock().push((seed, what)),
@@ -77,10 +92,19 @@ fn run_variant(variant: Variant, count: u64) -> Result<()> {
         failures.len()
     );
     for (seed, what) in failures.iter().take(SHOWN) {
-        println!("replay with --seed {seed}: {variant:?}: {what}");
+        println!("replay with --seed {seed}: {variant:?}: {}", shortened(what));
     }
-    if !failures.is_empty() {
-        bail!("{} of {count} histories ended wrongly", failures.len());
+    failures.len()
+}
+
+/// The headline and the end of a report.
+fn shortened(report: &str) -> String {
+    let lines: Vec<&str> = report.lines().collect();
+    match lines.as_slice() {
+        [headline, rest @ ..] if rest.len() > LINES => {
+            let end = rest.get(rest.len() - LINES..).unwrap_or_default().join("\n");
+            format!("{headline}\n... {} lines ...\n{end}", rest.len() - LINES)
+        }
+        _ => report.to_owned(),
     }
-    Ok(())
 }

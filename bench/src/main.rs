@@ -38,6 +38,9 @@ struct Arguments {
     /// How many random histories the deletion policy decides.
     #[arg(long, default_value_t = 1_000_000)]
     histories: u64,
+    /// The seed of the first of them.
+    #[arg(long, default_value_t = 0)]
+    first_history: u64,
     /// What the race draws its faults from; without it a new one, which is printed. Of the
     /// histories: the one to replay.
     #[arg(long)]
@@ -108,7 +111,7 @@ async fn main() -> Result<()> {
     if wants(What::Histories) {
         match arguments.seed.filter(|_| arguments.what == What::Histories) {
             Some(seed) => histories::replay(seed)?,
-            None => histories::run(arguments.histories)?,
+            None => histories::run(arguments.first_history, arguments.histories)?,
         }
     }
     match arguments.what {

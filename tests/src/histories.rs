@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use ccm_cloud::{AbsenceProof, Instance, Lookup, ProofMethod, ProviderId};
 use lifecycle_ccm::policy::{
-    Abilities, Agenda, Answers, At, Decider, Decision, Heartbeat, Limit, Listing, LookedUp,
+    Abilities, Agenda, Answers, At, Decider, Decision, Ghosts, Heartbeat, Limit, Listing, LookedUp,
     NodeView, Policy, Reason, Replaced, Verdict,
 };
 
@@ -83,7 +83,13 @@ pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<T
             .pick(&[Limit::Percent(10), Limit::Count(1), Limit::Count(2), Limit::Percent(0)])
             .unwrap_or(Limit::Percent(10)),
         replaced: dice.pick(&[Replaced::Report, Replaced::Delete]).unwrap_or_default(),
-        ..Policy::default()
+        confirmation_period: Duration::from_secs(20),
+        grace_period: Duration::from_mins(2),
+        monitor_period: Duration::from_secs(5),
+        budget_window: Duration::from_mins(10),
+        shrink_threshold: 50,
+        ghosts: Ghosts::default(),
+        evidence_age: Duration::from_secs(30),
     };
     let mut told = policy.clone();
     match sabotage {
@@ -105,7 +111,7 @@ pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<T
         schedule,
         policy,
         told,
-        decider: Decider::new(),
+        decider: Decider::default(),
         instance: Instance::new(
             ProviderId::parse("sim://i-1").map_err(|error| error.to_string())?,
             "found",
@@ -131,7 +137,7 @@ impl Run {
         let mut now = START;
         while now < self.world.end {
             if self.dice.percent(1) {
-                self.decider = Decider::new();
+                self.decider = Decider::default();
                 self.spent.clear();
                 self.healthy.fill(None);
                 self.tally.leaders += 1;
@@ -266,15 +272,13 @@ impl Run {
         (asked, answered): (u64, u64),
         mode: AnswerMode,
     ) -> LookedUp {
-        let node = self.index(&view.uid).and_then(|index| self.world.nodes.get(index));
-        let is_stranger = node.is_some_and(|node| node.kind == Kind::Stranger);
         let seen = self
             .index(&view.uid)
             .is_some_and(|index| faults::sees(&self.world, &self.schedule, index, asked, mode));
         let method = if view.has_id { ProofMethod::ById } else { ProofMethod::ByName };
         let result = match mode {
             AnswerMode::Error(kind) => Err(faults::error(kind)),
-            _ if is_stranger => Ok(Lookup::NotOurs("another region".to_owned())),
+            _ if self.is_stranger(view) => Ok(Lookup::NotOurs("another region".to_owned())),
             _ if seen => Ok(Lookup::Found(Box::new(self.instance.clone()))),
             _ => Ok(Lookup::Gone(AbsenceProof {
                 method,
@@ -309,7 +313,9 @@ impl Run {
             .filter(|view| self.index(&view.uid).is_none_or(|index| !shown.contains(&index)))
             .map(|view| Arc::clone(&view.name))
             .collect();
-        if world::within(self.schedule.zone, asked) && !self.is_mass(&views, &missing) {
+        let is_hidden = world::within(self.schedule.zone, asked) && !self.is_mass(&views, &missing);
+        let lies = matches!(mode, AnswerMode::Wrong | AnswerMode::Empty);
+        if is_hidden || (lies && !self.lacks_a_witness(&views, &missing)) {
             return (Some(Listing::Failed(faults::error(ccm_cloud::ErrorKind::Unavailable))), mode);
         }
         let instances = shown.len();
@@ -319,18 +325,39 @@ impl Run {
     }
 
     /// True if the list lacks too many nodes to be credible: an invisible zone of only one or
-    /// two nodes looks the same as deleted machines. Counted as the breaker counts: without
-    /// nodes that the policy never deletes, because their instances may be gone for long.
+    /// two nodes looks the same as deleted machines.
     fn is_mass(&self, views: &[NodeView], missing: &BTreeSet<Arc<str>>) -> bool {
-        let known = views.iter().filter(|node| {
-            node.in_reach()
-                && !node.approved
-                && !node.protected
-                && !node.marked
-                && node.age >= self.policy.grace_period
-        });
+        let known = views.iter().filter(|node| self.is_counted(node));
         let lacking = known.clone().filter(|node| missing.contains(&node.name)).count();
         lacking >= 3 && lacking * 2 > known.count()
+    }
+
+    /// True if a list of another project is noticed, because it lacks a node that should be in it.
+    /// If an autoscaler removes all nodes, another project looks the same as a fleet of size zero,
+    /// and such a fleet has to go without anyone's approval.
+    fn lacks_a_witness(&self, views: &[NodeView], missing: &BTreeSet<Arc<str>>) -> bool {
+        views.iter().filter(|node| missing.contains(&node.name)).any(|node| {
+            let runs = node.in_reach() && node.has_id && node.is_well() && !node.marked;
+            self.is_counted(node) || (runs && !self.is_stranger(node))
+        })
+    }
+
+    /// Counted as the breaker counts: without nodes that the policy never deletes, because their
+    /// instances may be gone for long, those that an autoscaler removes, and those that the cloud
+    /// cannot answer for. (Of the last the policy may not know yet. Then it counts one more that
+    /// is missing, so it doubts whatever is doubtful here.)
+    fn is_counted(&self, node: &NodeView) -> bool {
+        node.in_reach()
+            && !node.approved
+            && !node.protected
+            && !node.marked
+            && node.age >= self.policy.grace_period
+            && !self.is_stranger(node)
+    }
+
+    fn is_stranger(&self, view: &NodeView) -> bool {
+        let node = self.index(&view.uid).and_then(|index| self.world.nodes.get(index));
+        node.is_some_and(|node| node.kind == Kind::Stranger)
     }
 
     fn judge(
@@ -437,6 +464,7 @@ impl Run {
     }
 
     fn fail(&self, now: u64, what: &str) -> String {
-        format!("at {now}: {what}\n{}\n{:#?}\n{:?}", self.timeline, self.world.nodes, self.schedule)
+        let nodes = self.world.nodes.iter().map(|node| format!("{node}\n")).collect::<String>();
+        format!("at {now}: {what}\n{}\n{nodes}{:?}", self.timeline, self.schedule)
     }
 }

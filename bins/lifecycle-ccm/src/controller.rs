@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::{
     execute::{Executor, Left},
-    metrics::{LifecycleMetrics, States},
-    observe::{self, Nodes, Observer, Replies},
+    metrics::LifecycleMetrics,
+    observe::{Nodes, Observer, Replies},
     policy::{
         Agenda, At, Decider, Decision, Policy,
         action::{self, Action},
@@ -70,7 +70,7 @@ impl Pass for Controller {
         } else {
             next.next.unwrap_or(now + IDLE)
         };
-        Next::At(self.observer.timeline().instant(due))
+        Next::At(self.observer.timeline.instant(due))
     }
 }
 
@@ -104,7 +104,7 @@ impl Controller {
     fn decide(&mut self, answers: Replies, settings: &LifecycleSettings) -> (Nodes, Vec<Action>) {
         let nodes = self.observer.look(settings);
         let answers = self.observer.answers(answers, &nodes);
-        let mut actions = nodes.marks_of_watched(&observe::powers(&answers.lookups), settings);
+        let mut actions = nodes.marks_of_watched(&answers, settings);
         let (before, now) = (*self.decider.breaker(), self.observer.now());
         let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
         self.observer.reports.breaker(before, *self.decider.breaker());
@@ -132,9 +132,9 @@ impl Controller {
 
     fn update_gauges(&self, nodes: &Nodes) {
         let (now, counts) = (self.observer.now(), self.decider.counts());
-        let states = States { undecided: self.backlog.size(now), ..nodes.states() };
         let budget = self.decider.budget(now, &nodes.views, &self.executor.settings().policy);
         self.metrics.set_oldest_case(self.decider.oldest_case(now));
-        self.metrics.set_gauges(self.decider.breaker().is_open(), budget, counts, states);
+        let (open, undecided) = (self.decider.breaker().is_open(), self.backlog.size(now));
+        self.metrics.set_gauges(open, budget, counts, undecided, nodes.states());
     }
 }

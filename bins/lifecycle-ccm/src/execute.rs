@@ -11,10 +11,10 @@ use ccm_controller::{
     brake::Window,
     handover,
     reports::{Report, Reports, When},
-    writer::{self, Writer},
+    writer::{self, Stopped, Writer},
 };
 use ccm_kube::{ApiError, store::Store, write::Patch};
-use ccm_objects::Node;
+use ccm_objects::{Node, NodeChange};
 use ccm_runtime::{
     leadership::LeaseAnnotations,
     plans::{Plans, Step},
@@ -30,7 +30,7 @@ use crate::{
     observe::Observer,
     policy::{
         At, Decider, Decision, Deletion, Verdict,
-        action::{APPROVED, Action, GONE, Marks, Write},
+        action::{APPROVED, Action, GONE, Marks, Words, Write},
         shutdown, text,
     },
     settings::LifecycleSettings,
@@ -47,39 +47,13 @@ pub(crate) struct Left {
     pub(crate) replaced: BTreeSet<Box<str>>,
 }
 
-/// Why an action was not executed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Stopped {
-    /// The state has changed since the decision.
-    #[error("{0}")]
-    Superseded(&'static str),
-    /// The write failed.
-    #[error(transparent)]
-    NotWritten(#[from] writer::Stopped),
-}
-
-impl Stopped {
-    /// The result of a deletion: a rejected request had no effect; without a response, the
-    /// effect is unknown.
-    fn outcome(&self) -> Deletion {
-        match self.refusal() {
-            None | Some(ApiError::Conflict) => Deletion::NotDone,
-            Some(
-                ApiError::Timeout
-                | ApiError::Unavailable(_)
-                | ApiError::Decode(_)
-                | ApiError::Unexpected { .. },
-            ) => Deletion::Uncertain,
-            Some(_) => Deletion::Refused,
-        }
-    }
-
-    /// The error of the API server, if a request was sent.
-    fn refusal(&self) -> Option<&ApiError> {
-        match self {
-            Self::NotWritten(writer::Stopped::Refused(error)) => Some(error),
-            Self::NotWritten(writer::Stopped::Lost(_)) | Self::Superseded(_) => None,
-        }
+/// The result of a deletion: a rejected request had no effect; without a response, the effect is
+/// unknown.
+fn outcome(stopped: &Stopped) -> Deletion {
+    match stopped.refusal() {
+        None | Some(ApiError::Conflict) => Deletion::NotDone,
+        Some(error) if error.is_uncertain() => Deletion::Uncertain,
+        Some(_) => Deletion::Refused,
     }
 }
 
@@ -89,8 +63,8 @@ fn published(action: &Action) -> Step {
         Write::Marks(Marks { end_approval: true, .. }) => vec![format!("{APPROVED} removed")],
         _ => Vec::new(),
     };
-    let (step, reason) = (action.write.kind(), action.write.reason().to_owned());
-    Step { step, changes, reason, held: None }
+    let Words { kind: step, reason, .. } = action.write.words();
+    Step { step, changes, reason: reason.to_owned(), held: None }
 }
 
 /// A deletion, due or held, in `/plan`.
@@ -129,7 +103,7 @@ impl Executor {
             closing,
             reports,
             metrics,
-            timeline: observer.timeline(),
+            timeline: observer.timeline,
             plans: context.plans.clone(),
             store: observer.store.clone(),
             lease: context.leadership.annotations().clone(),
@@ -171,14 +145,11 @@ impl Executor {
             by_name.entry(&decision.name).or_default().extend(deletion(decision));
         }
         for node in nodes {
-            let steps = by_name.remove(&*node.name).filter(|steps| !steps.is_empty());
-            let has_steps = steps.is_some();
-            if let Some(steps) = steps {
-                self.plans.set(&node.reference(), steps);
-            }
+            let steps = by_name.remove(&*node.name).unwrap_or_default();
+            self.plans.set(&node.reference(), steps);
             // Checked afterwards: a node that is deleted in the meantime must not stay on the
             // page.
-            if !has_steps || self.store.get(&node.name).is_none() {
+            if self.store.get(&node.name).is_none() {
                 self.plans.clear("Node", &node.name);
             }
         }
@@ -219,8 +190,7 @@ impl Executor {
             }
             match &action.write {
                 Write::Delete(decision) => {
-                    let outcome =
-                        result.as_ref().map_or_else(Stopped::outcome, |()| Deletion::Done);
+                    let outcome = result.as_ref().map_or_else(outcome, |()| Deletion::Done);
                     decider.deleted(now, decision, outcome, &by.policy);
                 }
                 Write::Marks(_) => is_done &= result.is_ok(),
@@ -247,24 +217,19 @@ impl Executor {
 
     /// Reports the result of an action.
     fn report(&self, action: &Action, result: &Result<(), Stopped>, now: At) {
-        let answer = match result {
-            Ok(()) => Some(Ok(())),
-            Err(stopped) => stopped.refusal().map(Err),
-        };
-        match (&action.write, answer) {
+        match (&action.write, writer::answer(result)) {
             (Write::Delete(decision), Some(answer)) => {
                 self.metrics.deleted(answer, now.since(decision.since.unwrap_or(now)));
             }
             (Write::Marks(Marks { taint: Some((step, _)), .. }), Some(answer)) => {
-                self.metrics.tainted(step.as_str(), answer);
+                self.metrics.tainted(*step, answer);
             }
             _ => {}
         }
         let (node, name) = (&action.node.reference(), &action.node.name);
-        let report = |event: (&'static str, String)| {
-            let line = format!("node {name}: {}", event.1);
-            let report = Report { topic: event.0, line, event: Some(event), ..Report::default() };
-            self.reports.report(node, When::Always, report);
+        let report = |(topic, text): (&'static str, String)| {
+            let line = Report::line(topic, "", format!("node {name}: {text}"));
+            self.reports.report(node, When::Always, line.with_event(topic, text));
         };
         match (result, &action.write) {
             (Err(stopped), write) => self.report_stopped(&action.node, write, stopped),
@@ -276,24 +241,20 @@ impl Executor {
     /// A decision that was not executed is no failure if the node has changed in the meantime
     /// or this replica no longer leads: the node is looked up again.
     fn report_stopped(&self, node: &Node, write: &Write, stopped: &Stopped) {
-        let name = &node.name;
-        let report = match stopped.refusal() {
-            None | Some(ApiError::Conflict | ApiError::NotFound) => {
-                tracing::info!(node = &**name, reason = %stopped, "node {name}: {write} postponed until the next lookup");
-                return;
-            }
-            Some(error) => Report {
-                topic: write.failure(),
-                state: error.reason(),
-                warning: true,
-                line: format!("node {name}: {write} failed, retrying: {error}"),
-                reason: Some(error.reason()),
-                event: matches!(write, Write::Delete(_)).then(|| {
-                    ("DeletingNodeFailed", format!("Failed deleting node {name}: {error}"))
-                }),
-                ..Report::default()
-            },
+        let (name, what) = (&node.name, write.words().what);
+        let Some(error) = stopped
+            .refusal()
+            .filter(|error| !matches!(error, ApiError::Conflict | ApiError::NotFound))
+        else {
+            tracing::info!(node = &**name, reason = %stopped, "node {name}: {what} postponed until the next lookup");
+            return;
         };
+        let line = format!("node {name}: {what} failed, retrying: {error}");
+        let mut report = Report::warning(what, error.reason(), line).because(error.reason());
+        if matches!(write, Write::Delete(_)) {
+            let text = format!("Failed deleting node {name}: {error}");
+            report = report.with_event("DeletingNodeFailed", text);
+        }
         self.reports.report(&node.reference(), When::Changed, report);
     }
 
@@ -306,18 +267,13 @@ impl Executor {
         if !Arc::ptr_eq(by, &self.settings.borrow()) {
             return Err(Stopped::Superseded("the settings have changed since the decision"));
         }
-        Ok(self.writer.delete(node).await?)
+        self.writer.delete(node).await
     }
 
     async fn mark(&self, node: &Node, marks: Marks) -> Result<(), Stopped> {
-        let mut patch = Patch::default();
-        if let Some((step, _)) = marks.taint {
-            patch = patch.with_spec("taints", &shutdown::apply(&node.taints, step));
-        }
-        if marks.end_approval {
-            patch.annotations.insert(APPROVED.to_owned(), None);
-        }
-        self.writer.patch(node, &patch).await?;
-        Ok(())
+        let taints = marks.taint.map(|(step, _)| shutdown::apply(&node.taints, step));
+        let patch = Patch::from(&NodeChange { taints, ..NodeChange::default() });
+        let patch = if marks.end_approval { patch.without_mark(APPROVED) } else { patch };
+        self.writer.patch(node, &patch).await.map(drop)
     }
 }

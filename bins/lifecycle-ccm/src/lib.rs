@@ -31,15 +31,14 @@ use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
-    own_node,
+    kubelets, own_node,
     passes::Passes,
-    reader,
     reports::Reports,
     watch::{self, Watches},
     writer,
 };
 use ccm_kube::store::Change;
-use ccm_objects::{NODE_LEASES, Node, NodeLease};
+use ccm_objects::Node;
 use ccm_runtime::{
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
@@ -75,8 +74,7 @@ impl Program for LifecycleCcm {
     }
 
     fn rights() -> Vec<Right> {
-        let lease = reader::get::<NodeLease>().within(NODE_LEASES);
-        let own = [writer::patch::<Node>(), writer::delete::<Node>(), lease];
+        let own = [writer::patch::<Node>(), writer::delete::<Node>(), kubelets::right()];
         [watch::rights::<Node>().as_slice(), &own].concat()
     }
 

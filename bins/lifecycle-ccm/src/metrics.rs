@@ -12,7 +12,9 @@ use ccm_metrics::{
 
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::policy::{At, Cause, Counts, Doubt, Reason, Verdict, backlog::BacklogSize};
+use crate::policy::{
+    At, Cause, Counts, Doubt, Reason, Verdict, backlog::BacklogSize, shutdown::Step,
+};
 
 /// Bounds of the time from the first answer "gone" to the deletion, in seconds.
 const TO_DELETION: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
@@ -39,7 +41,7 @@ enum Answer {
 /// The state of a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-enum State {
+pub(crate) enum State {
     Ready,
     Foreign,
     NotSelected,
@@ -51,16 +53,11 @@ enum State {
     Undecided,
 }
 
-label!(Operation, Answer, State, Cause);
+label!(Operation, Answer, State, Cause, Step);
 label! {
     /// The verdict that ended a wait.
     struct Settled { "keep", "delete" }
 }
-label! {
-    /// The change of the shutdown taint.
-    struct Action { "add", "remove" }
-}
-
 impl LabelSet for Verdict {
     fn texts(self) -> Vec<Text> {
         vec![self.as_str().into(), self.reason().into()]
@@ -90,7 +87,7 @@ metrics! {
         /// Nodes by state, on the leader; suspected, replaced and undecided nodes are also counted as watched
         [ALPHA] ccm_lifecycle_nodes { state } => nodes: Family<Gauge, State>;
         /// Requests to add or remove the shutdown taint, by result at the API server
-        [ALPHA] ccm_lifecycle_taints { action, result } => taints: Family<Counter, (Action, Answered)>,
+        [ALPHA] ccm_lifecycle_taints { action, result } => taints: Family<Counter, (Step, Answered)>,
             begin (Every, Ok(()));
         /// Decisions of the deletion policy, one per node and lookup, by verdict and reason
         [ALPHA] ccm_lifecycle_verdicts { verdict, reason } => verdicts: Family<Counter, Verdict>, begin Every;
@@ -115,17 +112,6 @@ metrics! {
         /// Age of the oldest open case: a node that is neither deleted nor kept since the cloud reported its instance as gone; 0 without one
         [ALPHA] ccm_lifecycle_oldest_case_seconds => oldest_case: FloatGauge;
     }
-}
-
-/// The states of all nodes, for the gauge.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct States {
-    pub(crate) ready: usize,
-    pub(crate) foreign: usize,
-    pub(crate) unselected: usize,
-    pub(crate) shutdown: usize,
-    pub(crate) marked: usize,
-    pub(crate) undecided: BacklogSize,
 }
 
 impl LifecycleMetrics {
@@ -164,8 +150,8 @@ impl LifecycleMetrics {
     }
 
     /// Records a write of the shutdown taint.
-    pub(crate) fn tainted(&self, action: &'static str, result: Result<(), &ApiError>) {
-        self.taints.of((Action(action), result.map_err(ApiReason::from))).inc();
+    pub(crate) fn tainted(&self, step: Step, result: Result<(), &ApiError>) {
+        self.taints.of((step, result.map_err(ApiReason::from))).inc();
     }
 
     /// Records that the breaker opened.
@@ -178,23 +164,26 @@ impl LifecycleMetrics {
         self.oldest_case.set(oldest_case.unwrap_or_default().as_secs_f64());
     }
 
-    /// Sets the gauges after a pass.
-    pub(crate) fn set_gauges(&self, open: bool, budget: Usage, counts: Counts, states: States) {
+    /// Sets the gauges after a pass. `states` are those that the policy does not count.
+    pub(crate) fn set_gauges(
+        &self,
+        open: bool,
+        budget: Usage,
+        counts: Counts,
+        undecided: BacklogSize,
+        states: [(State, usize); 5],
+    ) {
         self.breaker.set(open.into());
         self.budget_limit.set(level(budget.limit));
         self.budget_used.set(level(budget.used));
-        self.longest_wait.set(states.undecided.longest.as_secs_f64());
-        for (state, count) in [
-            (State::Ready, states.ready),
-            (State::Foreign, states.foreign),
-            (State::NotSelected, states.unselected),
-            (State::Shutdown, states.shutdown),
+        self.longest_wait.set(undecided.longest.as_secs_f64());
+        let counts = [
             (State::Watched, counts.watched),
             (State::Suspected, counts.suspected),
             (State::Replaced, counts.replaced),
-            (State::Marked, states.marked),
-            (State::Undecided, states.undecided.nodes),
-        ] {
+            (State::Undecided, undecided.nodes),
+        ];
+        for (state, count) in states.into_iter().chain(counts) {
             self.nodes.of(state).set(level(count));
         }
     }

@@ -4,31 +4,24 @@
 mod reports;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
 
 use ccm_base::clock::{self, Timeline};
-use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup, PowerState};
+use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup};
 use ccm_controller::{
-    approvals::Approvals,
-    batch_size::{BatchCall, BatchSize},
-    brake::approval::SetApproval,
-    instances,
-    inventory::Snapshot,
-    reader::Reader,
+    ages::Ages, approvals::Approvals, instances, kubelets::Kubelets, lookups::SizedLookups,
 };
 use ccm_kube::store::{Change, Store};
-use ccm_objects::{NODE_LEASES, Node, NodeLease, Shared as Name};
+use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::program::{Context, Program};
-use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout};
 
 use self::reports::CloudReports;
 use crate::{
-    metrics::{LifecycleMetrics, States},
+    metrics::{LifecycleMetrics, State},
     policy::{
         Abilities, Agenda, Answers, At, Heartbeat, LOOKUPS_PER_PASS, Listing, LookedUp, NodeView,
         action::{self, Action, PROTECTED, is_approved},
@@ -36,9 +29,6 @@ use crate::{
     },
     settings::LifecycleSettings,
 };
-
-/// The number of Leases of kubelets that are read at once.
-const READS: usize = 16;
 
 /// All nodes at one moment, as policy views and as objects, in the same order.
 pub(crate) struct Nodes {
@@ -53,17 +43,17 @@ impl Nodes {
     }
 
     /// The counts by state, without the policy's own.
-    pub(crate) fn states(&self) -> States {
+    pub(crate) fn states(&self) -> [(State, usize); 5] {
         let count =
             |test: fn(&NodeView) -> bool| self.views.iter().filter(|view| test(view)).count();
-        States {
-            ready: count(|view| view.ready),
-            foreign: count(|view| view.claim == Claim::Foreign),
-            unselected: count(|view| !view.selected),
-            marked: count(|view| view.marked),
-            shutdown: self.nodes.iter().filter(|node| node.taint(shutdown::KEY).is_some()).count(),
-            ..States::default()
-        }
+        let shutdown = self.nodes.iter().filter(|node| node.taint(shutdown::KEY).is_some());
+        [
+            (State::Ready, count(|view| view.ready)),
+            (State::Foreign, count(|view| view.claim == Claim::Foreign)),
+            (State::NotSelected, count(|view| !view.selected)),
+            (State::Marked, count(|view| view.marked)),
+            (State::Shutdown, shutdown.count()),
+        ]
     }
 
     /// The nodes by their names.
@@ -86,31 +76,20 @@ impl Nodes {
     /// The new marks of nodes that are not Ready, from the cloud's answers.
     pub(crate) fn marks_of_watched(
         &self,
-        powers: &Powers,
+        answers: &Answers,
         settings: &LifecycleSettings,
     ) -> Vec<Action> {
-        let removal = settings.shutdown_taint_removal;
-        let watched = self.iter().filter(|(view, _)| view.is_watched());
-        let marks = watched.filter_map(|(view, node)| {
-            let power = *powers.get(&(Arc::clone(&view.name), view.uid.clone()))?;
-            action::marks(view, node, Some(power), removal)
+        let views = self.iter().map(|(view, node)| (&*view.name, (view, node)));
+        let (views, removal): (HashMap<_, _>, _) =
+            (views.collect(), settings.shutdown_taint_removal);
+        let marks = answers.lookups.iter().filter_map(|lookup| {
+            let Ok(Lookup::Found(instance)) = &lookup.result else { return None };
+            let (view, node) = views.get(&*lookup.name)?;
+            let is_meant = view.uid == lookup.uid && view.is_watched();
+            is_meant.then(|| action::marks(view, node, Some(instance.power), removal))?
         });
         marks.collect()
     }
-}
-
-/// The states of the machines in the cloud, by name and UID of the node.
-pub(crate) type Powers = HashMap<(Name, Box<str>), PowerState>;
-
-/// The states of the machines.
-pub(crate) fn powers(lookups: &[LookedUp]) -> Powers {
-    let found = lookups.iter().filter_map(|lookup| match &lookup.result {
-        Ok(Lookup::Found(instance)) => {
-            Some(((Arc::clone(&lookup.name), lookup.uid.clone()), instance.power))
-        }
-        _ => None,
-    });
-    found.collect()
 }
 
 /// What shows the fleet.
@@ -134,15 +113,13 @@ pub(crate) struct Replies {
 pub(crate) struct Observer {
     pub(crate) store: Store<Node>,
     cloud: Arc<dyn Cloud>,
-    timeline: Timeline,
-    /// Nodes that were created while this process was watching, and when.
-    appeared: Mutex<HashMap<Name, Instant>>,
+    pub(crate) timeline: Timeline,
+    ages: Ages,
     /// The UIDs of nodes whose system UUID has changed: they run on another machine.
     pub(crate) replaced: Mutex<BTreeSet<Box<str>>>,
-    leases: Reader<NodeLease>,
-    approval: Mutex<(Approvals, Option<SetApproval>)>,
-    /// The number of nodes that the cloud answers in one lookup.
-    batch: Mutex<BatchSize>,
+    kubelets: Kubelets,
+    approvals: Mutex<Approvals>,
+    sized: SizedLookups,
     pub(crate) reports: CloudReports,
 }
 
@@ -154,18 +131,13 @@ impl Observer {
             store: Store::new(),
             cloud: Arc::clone(&context.cloud),
             timeline: Timeline::begin(),
-            appeared: Mutex::default(),
+            ages: Ages::default(),
             replaced: Mutex::default(),
-            leases: Reader::new(context),
-            approval: Mutex::new((approvals, None)),
-            batch: Mutex::new(BatchSize::new(LOOKUPS_PER_PASS)),
+            kubelets: Kubelets::new(context),
+            approvals: Mutex::new(approvals),
+            sized: SizedLookups::new(Arc::clone(&context.cloud), LOOKUPS_PER_PASS),
             reports: CloudReports::new(context, metrics),
         }
-    }
-
-    /// The clock of this process.
-    pub(crate) fn timeline(&self) -> Timeline {
-        self.timeline
     }
 
     /// The current time.
@@ -175,14 +147,9 @@ impl Observer {
 
     /// Handles a node event; returns whether it needs a pass now. Never blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) -> bool {
+        self.ages.changed(&self.store, change);
         match change {
-            Change::Added(node) => {
-                // Nodes of the initial list may be older than this process.
-                if self.store.is_synced() {
-                    self.appeared.lock().insert(Arc::clone(&node.name), Instant::now());
-                }
-                !node.is_ready()
-            }
+            Change::Added(node) => !node.is_ready(),
             Change::Updated { old, new } => {
                 if is_replaced(old, new) {
                     self.replaced.lock().insert(new.uid.clone());
@@ -190,7 +157,6 @@ impl Observer {
                 wakes(old, new)
             }
             Change::Deleted(node) => {
-                self.appeared.lock().remove(&node.name);
                 self.replaced.lock().remove(&node.uid);
                 false
             }
@@ -200,17 +166,14 @@ impl Observer {
     /// The current nodes. Until the provider has reported its schemes, nodes with a provider ID
     /// are omitted, because their owner is unknown.
     pub(crate) fn look(&self, settings: &LifecycleSettings) -> Nodes {
-        let (wall, now, appeared) = (clock::wall(), self.now(), self.appeared.lock());
-        let (replaced, mut approval) = (self.replaced.lock(), self.approval.lock());
-        if let Some(changed) = approval.0.changed() {
-            approval.1 = changed;
-        }
+        let (wall, now) = (clock::wall(), self.now());
+        let (replaced, mut approvals) = (self.replaced.lock(), self.approvals.lock());
+        approvals.read(now);
         let approves =
-            |node: &Node| approval.1.as_ref().is_some_and(|set| set.covers(now, &node.labels));
+            |node: &Node| approvals.current().is_some_and(|set| set.covers(now, &node.labels));
         let view = |node: Arc<Node>| {
             let claim = instances::claim(&*self.cloud, &node)?;
-            let seen = appeared.get(&node.name).map(Instant::elapsed);
-            let mut view = view(&node, claim, age(node.age(wall), seen));
+            let mut view = view(&node, claim, self.ages.of(&node.name, node.age(wall)));
             view.selected = settings.node_selector.matches(&node);
             view.marked = node.has_taint_of(&settings.scale_down_taints);
             view.replaced = view.has_id && replaced.contains(&node.uid);
@@ -239,14 +202,17 @@ impl Observer {
         let start = self.now();
         let (mut lookups, mut witnesses) = (Vec::with_capacity(watched.len()), Vec::new());
         // Each answer has its own time: one slow node must not void the answers of the others.
-        let collect = |place: usize, result| {
+        let mut collect = |place: usize, result| {
             if let Some(node) = asked.get(place) {
                 let (name, uid) = (Arc::clone(&node.name), node.uid.clone());
                 let answers = if place < watched.len() { &mut lookups } else { &mut witnesses };
                 answers.push(LookedUp { name, uid, answered: self.now(), result, heartbeat: None });
             }
         };
-        let lookup = instances::lookup_each(&*self.cloud, &asked, Detail::Presence, call, collect);
+        let lookup = async {
+            let late = self.sized.ask(&asked, Detail::Presence, call, &mut collect).await;
+            late.into_iter().for_each(|(place, result)| collect(place, result));
+        };
         let list = async {
             if !agenda.list {
                 return None;
@@ -258,41 +224,25 @@ impl Observer {
             Some(List::Of(fleet, self.now()))
         };
         let ((), list) = tokio::join!(lookup, list);
-        self.learn(&lookups, start, settings.cloud_call_timeout);
         let gone = lookups.iter_mut().filter(|lookup| {
             let is_gone = matches!(lookup.result, Ok(Lookup::Gone(_)));
             is_gone && agenda.heartbeats.contains(&lookup.name)
         });
-        let reads = stream::iter(gone).for_each_concurrent(READS, async |lookup| {
-            lookup.heartbeat = self.heartbeat(&lookup.name).await;
-        });
+        let gone: Vec<&mut LookedUp> = gone.collect();
+        let names = gone.iter().map(|lookup| Arc::clone(&lookup.name));
         // What was not read in time keeps its node.
-        timeout(settings.cloud_call_timeout, reads).await.ok();
+        let shown = self.kubelets.heartbeats(names.collect(), settings.cloud_call_timeout).await;
+        for (lookup, shown) in gone.into_iter().zip(shown) {
+            let shown = shown.map_err(|error| self.reports.unread(&lookup.name, &error));
+            lookup.heartbeat = shown.ok().map(Heartbeat);
+        }
         Replies { lookups, witnesses, list, start }
-    }
-
-    /// What the Lease of the kubelet shows now; `None` if it cannot be read.
-    async fn heartbeat(&self, node: &str) -> Option<Heartbeat> {
-        let lease = self.leases.get(&format!("{NODE_LEASES}/{node}")).await;
-        let lease = lease.map_err(|error| self.reports.unread(node, &error)).ok()?;
-        let text = lease
-            .map(|lease| format!("{} {} {}", lease.uid, lease.resource_version, lease.renewed));
-        Some(Heartbeat(text.unwrap_or_default()))
     }
 
     /// What the cloud can answer next.
     pub(crate) fn abilities(&self) -> Abilities {
         let lists = instances::traits(&*self.cloud).lists;
-        Abilities { most_lookups: self.batch.lock().get(), lists, seed: rand::random() }
-    }
-
-    /// Adapts the number of nodes in a lookup to what the cloud answers in time.
-    fn learn(&self, lookups: &[LookedUp], start: At, limit: Duration) {
-        let took = lookups.iter().map(|lookup| lookup.answered.since(start)).max();
-        let results = lookups.iter().map(|lookup| &lookup.result);
-        if let Some(call) = BatchCall::with_answers(results, took.unwrap_or_default(), limit) {
-            self.batch.lock().learn(&call);
-        }
+        Abilities { most_lookups: self.sized.size(), lists, seed: rand::random() }
     }
 
     /// The cloud's answers, with the list compared with these nodes. Reports unusable answers.
@@ -334,13 +284,6 @@ fn view(node: &Node, claim: Claim, age: Duration) -> NodeView {
     }
 }
 
-/// The shortest possible age: by the wall clock, which may be wrong, and by the time since
-/// this process saw the node's creation.
-fn age(created: Option<Duration>, seen_for: Option<Duration>) -> Duration {
-    let by_clock = created.unwrap_or_default();
-    seen_for.map_or(by_clock, |seen| seen.min(by_clock))
-}
-
 /// Whether a change of a node needs a pass now.
 fn wakes(old: &Node, new: &Node) -> bool {
     old.is_ready() != new.is_ready()
@@ -370,40 +313,10 @@ fn listing(
         Ok(fleet) => fleet,
         Err(error) => return Listing::Failed(error),
     };
-    let (instances, unreadable) = (fleet.instances.len(), fleet.malformed.clone());
-    let names = fleet.instances.iter().map(|instance| instance.name.to_lowercase()).collect();
-    let snapshot = Snapshot::of_list(fleet.instances);
-    let missing: BTreeSet<Name> = nodes
-        .iter()
-        .filter(|(view, node)| {
-            let id = node.provider_id.as_deref().map(&spell);
-            let (id, name) = (id.as_deref(), &*node.name);
-            view.in_reach()
-                && !shows((&snapshot, &names), name, id)
-                && !may_be_in(&unreadable, name, id)
-        })
-        .map(|(view, _)| Arc::clone(&view.name))
-        .collect();
-    Listing::Read { asked, answered, instances, malformed: unreadable.len(), missing }
-}
-
-/// Whether the list shows the node's instance. Two matching instances count as shown: the
-/// right one cannot be determined. Names of nodes are lower-case, those in a cloud need not be.
-fn shows((ids, names): (&Snapshot, &HashSet<String>), node: &str, id: Option<&str>) -> bool {
-    match id {
-        Some(id) => !matches!(ids.get(id), Ok(None)),
-        None => names.contains(&node.to_lowercase()),
-    }
-}
-
-/// Whether an unreadable entry of the list may be about this node.
-fn may_be_in(unreadable: &[String], node: &str, id: Option<&str>) -> bool {
-    let id = id.unwrap_or(node);
-    // The provider's own part of an ID, as some providers name an instance by it.
-    let tail = id.rsplit(['/', ':']).next().filter(|tail| !tail.is_empty()).unwrap_or(id);
-    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let mut words = unreadable.iter().flat_map(|line| line.split(|c| !is_word(c)));
-    words.any(|word| [tail, node].contains(&word.trim_end_matches('.')))
+    let in_reach = nodes.iter().filter(|(view, _)| view.in_reach()).map(|(_, node)| node);
+    let missing = instances::unlisted(&fleet, spell, in_reach);
+    let (instances, malformed) = (fleet.instances.len(), fleet.malformed.len());
+    Listing::Read { asked, answered, instances, malformed, missing }
 }
 
 #[cfg(test)]

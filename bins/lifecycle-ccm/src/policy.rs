@@ -101,11 +101,6 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// An empty memory.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// An empty memory, but for what the last leader has deleted.
     pub fn resume(now: At, window: Window) -> Self {
         Self { brake: Brake::resume(now, window), ..Self::default() }
@@ -181,6 +176,7 @@ impl Decider {
                     verdict: Verdict::Keep(reason),
                     since: Some(case.opened()),
                     evidence: case.evidence(None),
+                    approved: false,
                 });
             }
             reason.is_none()

@@ -46,15 +46,14 @@ pub(crate) fn decided(
         Some(_) => format!("{}; {evidence}", message.text),
         None => message.text.clone(),
     };
+    let state = format!("{} {}", verdict.as_str(), verdict.reason());
     let report = Report {
-        topic: VERDICT,
-        state: &format!("{} {}", verdict.as_str(), verdict.reason()),
         warning: message.warning,
-        line: format!("node {name}: {}", message.text),
         verdict: Some(verdict.as_str()),
-        reason: Some(verdict.reason()),
         proof: Some(serde_json::to_value(evidence).unwrap_or_default().to_string()),
         event: message.event.map(|event| (event, text)),
+        ..Report::line(VERDICT, &state, format!("node {name}: {}", message.text))
+            .because(verdict.reason())
     };
     reports.report(&node.reference(), When::Changed, report);
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_controller::brake::{InvalidLimit, Limit};
-use ccm_kube::selector::{InvalidSelector, NodeSelector};
-use ccm_runtime::settings::cloud_call_timeout;
-use ccm_settings::{checked, one_of, within};
+use ccm_controller::brake::Limit;
+use ccm_kube::selector::NodeSelector;
+use ccm_runtime::settings::{cloud_call_timeout, taint_keys};
+use ccm_settings::{at_least, one_of, parsed, within};
 use serde::Serialize;
 
 use crate::policy::{Ghosts, Policy, Replaced, shutdown::Removal};
@@ -17,7 +17,6 @@ pub struct LifecycleSettings {
     /// The parameters of the deletion policy.
     pub policy: Policy,
     /// The selector of the nodes that the policy applies to.
-    #[serde(serialize_with = "as_text")]
     pub node_selector: NodeSelector,
     /// The keys of taints that mark a node for scale-down.
     pub scale_down_taints: Vec<String>,
@@ -30,22 +29,18 @@ pub struct LifecycleSettings {
     pub concurrent_node_lifecycle_syncs: usize,
 }
 
-fn as_text<S: serde::Serializer>(selector: &NodeSelector, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(selector)
-}
-
 ccm_settings::settings! {
     impl LifecycleSettings {
         /// Interval between cloud lookups of nodes that are not Ready: 500 nodes per call, at most 1000 per pass. A
         /// node that stops being Ready is looked up at once; a node that may not be deleted because it has no
         /// provider ID is looked up every sixth interval. At least 1s.
-        monitor_period: Duration = live(Duration, "node-monitor-period", "5s"), a_second_at_least;
+        monitor_period: Duration = live(Duration, "node-monitor-period", "5s"), at_least("1s");
         /// Time after which the cloud must confirm its first answer that an instance is gone, by another lookup and
         /// by a list of the fleet without the instance, before the node is deleted. Keep it far below the five
         /// minutes after which pods are evicted from the node, and above the 10 s between two renewals of a kubelet's
         /// Lease: a node whose kubelet renews it meanwhile is kept. At least 1s.
         confirmation_period: Duration = live(Duration, "node-deletion-confirmation-period", "20s"),
-            a_second_at_least;
+            at_least("1s");
         /// Minimum age of a node before an answer that its instance is gone counts. Must be longer than the cloud
         /// takes to show a new instance in all its APIs.
         grace_period: Duration = live(Duration, "node-grace-period", "2m0s");
@@ -53,11 +48,9 @@ ccm_settings::settings! {
         /// of all nodes of this cloud, rounded up and at least 3. 0 deletes none, also after it disappears from the
         /// file, until the file names another value. Nodes with the annotation quartet.dev/deletion-approved are
         /// exempt. A new leader goes on with the window of the last one.
-        budget: Limit = live(Limit, "node-deletion-budget", "10%"), |text: &str, _: &str| {
-            text.parse().map_err(|error: InvalidLimit| error.to_string())
-        };
+        budget: Limit = live(Limit, "node-deletion-budget", "10%"), parsed;
         /// Sliding window of --node-deletion-budget. At least 1s.
-        budget_window: Duration = live(Duration, "node-deletion-budget-window", "10m0s"), a_second_at_least;
+        budget_window: Duration = live(Duration, "node-deletion-budget-window", "10m0s"), at_least("1s");
         /// If a list of the fleet lacks more than this percentage of the nodes (and at least 3 nodes), or contains
         /// none of them, no node is deleted until a list contains them again or the nodes are approved. From 1% to
         /// 100%.
@@ -75,12 +68,12 @@ ccm_settings::settings! {
         /// Keys of taints that mark a node for scale-down, separated by commas. The deletion of a marked node needs
         /// proof and confirmation, but does not count for --node-deletion-budget and --fleet-shrink-threshold.
         scale_down_taints: Vec<String> = live(
-            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted");
+            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
         /// Only nodes with these labels are looked up, tainted and deleted, for instance
         /// pool=workers,!protected. Empty selects all nodes.
-        node_selector: NodeSelector = live(Text, "node-selector", ""), |text: &str, _: &str| match text {
+        node_selector: NodeSelector = live(Text, "node-selector", ""), |text: &str, default: &str| match text {
             "" => Ok(NodeSelector::default()),
-            text => text.parse().map_err(|error: InvalidSelector| error.to_string()),
+            text => parsed(text, default),
         };
         /// When the taint node.cloudprovider.kubernetes.io/shutdown is removed: cloud, when the cloud reports that the
         /// machine is running; ready, when the node is Ready, as cloud-controller-manager does.
@@ -114,11 +107,6 @@ ccm_settings::settings! {
             concurrent_node_lifecycle_syncs,
         })
     }
-}
-
-fn a_second_at_least(text: &str, default: &str) -> Result<Duration, String> {
-    let second = Duration::from_secs(1);
-    checked("must be at least 1s", |period| *period >= second)(text, default)
 }
 
 fn percent(text: &str, _: &str) -> Result<u8, String> {

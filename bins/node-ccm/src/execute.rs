@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ccm_base::clock;
 use ccm_controller::{
     brake::Pause,
-    writer::{Stopped, Writer},
+    writer::{self, Stopped, Writer},
 };
 use ccm_kube::write::{Patch, StatusPatch};
 use ccm_objects::Node;
@@ -16,7 +16,7 @@ use ccm_runtime::plans;
 
 use crate::{
     observe::Handles,
-    plan::{NodeChange, Outcome, Plan, Step},
+    plan::{APPROVED, Outcome, Plan, Step},
 };
 
 /// Where and why the execution of a plan stopped.
@@ -39,16 +39,15 @@ async fn execute(
     for step in &plan.steps {
         let what = step.kind();
         let answer = match step {
-            Step::SetAddresses { addresses, .. } => {
+            Step::SetAddresses { addresses, ends_approval, .. } => {
                 let patch = StatusPatch::default().with_addresses(addresses);
+                let patch = if *ends_approval { patch.without_mark(APPROVED) } else { patch };
                 writer.patch_status(&latest, &patch).await
             }
-            Step::ChangeNode(change) => writer.patch(&latest, &patch(change)).await,
+            Step::ChangeNode(change) => writer.patch(&latest, &Patch::from(change)).await,
         };
-        match &answer {
-            Ok(_) => metrics.written(what, Ok(())),
-            Err(Stopped::Refused(error)) => metrics.written(what, Err(error)),
-            Err(Stopped::Lost(_)) => {}
+        if let Some(answer) = writer::answer(&answer) {
+            metrics.written(what, answer);
         }
         latest = answer.map_err(|why| Unfinished { what, why })?;
         log_written(node, step, &plan.outcome);
@@ -68,10 +67,7 @@ async fn execute(
 
 /// The steps of a plan as `/plan` shows them.
 fn published(plan: &Plan, pause: Option<Pause>) -> Vec<plans::Step> {
-    let held = match pause {
-        Some(Pause::Held(hold)) => Some(hold.to_string()),
-        Some(Pause::Gathers(_)) | None => None,
-    };
+    let held = pause.and_then(Pause::held);
     let step = |step: &Step| plans::Step {
         step: step.kind(),
         changes: step.changes(),
@@ -92,16 +88,4 @@ fn log_written(node: &Node, step: &Step, outcome: &Outcome) {
     } else {
         tracing::debug!(node, "written: {line}");
     }
-}
-
-fn patch(change: &NodeChange) -> Patch {
-    let NodeChange { provider_id, labels, annotations, taints, why: _ } = change.clone();
-    let mut patch = Patch { labels, annotations, ..Patch::default() };
-    if let Some(id) = provider_id {
-        patch = patch.with_spec("providerID", &id);
-    }
-    if let Some(taints) = taints {
-        patch = patch.with_spec("taints", &taints);
-    }
-    patch
 }

@@ -12,11 +12,10 @@
 //! |---|---|
 //! | [`plan`] | the steps for one node, and its retry interval: pure |
 //! | `observe::intake` | receives node events, queues the nodes that need work |
-//! | `observe::lookups` | first stage: takes batches from the queue, one cloud call per batch |
+//! | `observe::lookups` | first stage: which nodes of the queue are looked up, one cloud call per batch |
 //! | `observe::brake` | holds changes of too many Ready nodes |
 //! | `observe::census` | counts and reports nodes that no write can mend |
 //! | `observe::refresh` | looks up all nodes once per period, queues those that differ |
-//! | `observe::ledger` | per node: its state and the cloud's last answer |
 //! | `observe::waiting` | metric: age of the oldest uninitialised node |
 //! | `execute::writers` | second stage: plans and writes, many nodes concurrently |
 //! | `execute` | sends one API request per step of a plan |
@@ -34,9 +33,7 @@ use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
-    guard::{self, Guard},
-    inventory::Inventory,
-    own_node,
+    guard, inventory, own_node,
     passes::Passes,
     queue::QueueMetrics,
     watch::{self, Watches},
@@ -50,7 +47,6 @@ use ccm_runtime::{
     programs,
     rights::Right,
 };
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use settings::NodeSettings;
@@ -58,7 +54,7 @@ pub use settings::NodeSettings;
 use crate::{
     execute::writers::Writers,
     metrics::NodeMetrics,
-    observe::{Handles, QUEUE, intake::Intake, lookups::Lookups, refresh::Refresh, waiting},
+    observe::{Handles, QUEUE, intake::Intake, lookups, refresh::Refresh, waiting},
 };
 
 /// The program.
@@ -84,10 +80,7 @@ impl Program for NodeCcm {
         waiting::specimen(metrics);
         QueueMetrics::new(metrics).specimens(QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
-        let inventory = Inventory::new();
-        inventory.register(metrics);
-        // The age is unknown before the first refresh.
-        inventory.refreshed(Instant::now());
+        inventory::specimens(metrics);
     }
 
     fn rights() -> Vec<Right> {
@@ -111,13 +104,12 @@ impl Program for NodeCcm {
         let (intake, tasks) = (|| Arc::clone(&self.intake), &context.supervisor);
         let writer = Writer::new(context, &self.handles.store);
         let senders = Writers::new(&self.handles, intake(), writer).start(tasks);
-        let lookups = Lookups::new(&self.handles, intake(), senders, self.closing.clone());
-        tasks.spawn("lookups", lookups.run(context.token.clone()));
-        self.handles.guard.take_over();
-        let (guard, handles) = (self.handles.guard.clone(), self.handles.clone());
-        let queue_held = move |guard: &Guard| handles.queue_held(guard);
-        let approvals = guard.follow_approvals(queue_held, context.token.clone());
-        tasks.spawn("approvals", approvals);
+        let (closing, token) = (self.closing.clone(), context.token.clone());
+        let lookups = lookups::run(self.handles.clone(), intake(), senders, closing, token);
+        tasks.spawn("lookups", lookups);
+        let Handles { guard, store, queue, .. } = self.handles.clone();
+        guard.take_over();
+        tasks.spawn("approvals", guard.follow_approvals(store, queue, context.token.clone()));
         self.intake.start_leading();
         self.fleet.pass("not looked up yet");
         let refresh = Refresh::new(&self.handles, intake(), self.fleet.clone());

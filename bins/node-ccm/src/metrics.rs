@@ -6,7 +6,7 @@ use ccm_cloud::{ErrorKind, LookupResult};
 use ccm_controller::instances::Answer;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, level, metrics};
-use strum::{IntoStaticStr, VariantNames};
+use strum::{IntoStaticStr, VariantArray, VariantNames};
 
 use crate::plan::{Field, Note, WaitReason};
 
@@ -57,7 +57,7 @@ impl State {
 }
 
 /// What is wrong with an initialised node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantNames)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Problem {
     /// Another node has the same provider ID.
@@ -68,11 +68,6 @@ pub(crate) enum Problem {
     Unconfirmed,
     /// It is Ready, and its instance is gone.
     InstanceGone,
-}
-
-impl Problem {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::DuplicateProviderId, Self::NoAddress, Self::Unconfirmed, Self::InstanceGone];
 }
 
 /// What a waiting node needs, unless the lookup itself failed.
@@ -221,7 +216,7 @@ impl NodeMetrics {
 
     /// Records how many nodes have each problem.
     pub(crate) fn irregular(&self, counts: &HashMap<Problem, usize>) {
-        for problem in Problem::ALL {
+        for &problem in <Problem as VariantArray>::VARIANTS {
             self.irregular
                 .of(problem)
                 .set(level(counts.get(&problem).copied().unwrap_or_default()));

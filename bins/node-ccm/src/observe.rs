@@ -3,7 +3,6 @@
 pub(crate) mod brake;
 pub(crate) mod census;
 pub(crate) mod intake;
-pub(crate) mod ledger;
 pub(crate) mod lookups;
 pub(crate) mod refresh;
 pub(crate) mod waiting;
@@ -13,9 +12,12 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::Backoff;
 use ccm_cloud::Cloud;
 use ccm_controller::{
+    corrector::Corrector,
     guard::Guard,
     inventory::Inventory,
+    lookups::Answers,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
+    states::States,
 };
 use ccm_kube::store::Store;
 use ccm_objects::{Node, Shared as Name};
@@ -25,8 +27,11 @@ use ccm_runtime::{
 };
 use tokio::sync::watch;
 
-use self::ledger::Ledger;
-use crate::{metrics::NodeMetrics, report::NodeReports, settings::NodeSettings};
+use crate::{
+    metrics::{NodeMetrics, State},
+    report::NodeReports,
+    settings::NodeSettings,
+};
 
 /// Upstream's name of the queue: the label of its metrics.
 pub(crate) const QUEUE: &str = "Nodes";
@@ -38,7 +43,10 @@ pub(crate) struct Handles {
     pub(crate) store: Store<Node>,
     pub(crate) queue: WorkQueue<Name>,
     pub(crate) inventory: Inventory,
-    pub(crate) ledger: Ledger,
+    pub(crate) answers: Answers,
+    pub(crate) states: Arc<States<State>>,
+    /// Lets initialised nodes be written.
+    pub(crate) corrector: Arc<Corrector>,
     pub(crate) guard: Guard,
     pub(crate) reports: NodeReports,
     pub(crate) plans: Plans,
@@ -53,27 +61,21 @@ impl Handles {
         inventory.register(&context.metrics);
         let queue_metrics = QueueMetrics::new(&context.metrics);
         let store = Store::new();
-        let corrections = context.settings.borrow().node_correction_qps;
+        let (counts, waits) = (metrics.clone(), metrics.clone());
+        let rate = context.settings.borrow().node_correction_qps;
         Self {
             cloud: Arc::clone(&context.cloud),
             guard: brake::guard(context, &store),
             store,
             queue: WorkQueue::new(QUEUE, queue_config(), &queue_metrics),
             inventory,
-            ledger: Ledger::new(metrics.clone(), corrections),
+            answers: Answers::default(),
+            states: Arc::new(States::new(move |state, by| counts.count(state, by))),
+            corrector: Arc::new(Corrector::new(rate, move |nodes| waits.corrections_wait(nodes))),
             reports: NodeReports::new(context.events.clone(), metrics.clone()),
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics,
-        }
-    }
-}
-
-impl Handles {
-    /// Queues the nodes whose changes are held.
-    pub(crate) fn queue_held(&self, guard: &Guard) {
-        for node in self.store.list().iter().filter(|node| guard.is_held(&node.uid)) {
-            self.queue.add(Name::clone(&node.name), Priority::Routine);
         }
     }
 }
@@ -85,11 +87,6 @@ const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duratio
 /// How the queue spaces its retries.
 fn queue_config() -> QueueConfig {
     QueueConfig { waits: RETRY, ..QueueConfig::default() }
-}
-
-/// How soon to sync a node that needs it: someone waits for a new one.
-pub(crate) fn priority(node: &Node) -> Priority {
-    if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine }
 }
 
 /// How soon to sync a node after this change; `None` if the plan reads none of the changed

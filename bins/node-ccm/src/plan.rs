@@ -9,12 +9,11 @@ pub mod labels;
 pub mod node_ip;
 pub(crate) mod text;
 
-use std::collections::BTreeMap;
-
-use ccm_cloud::{AbsenceProof, Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
-use ccm_controller::brake::approval::is_yes;
+use ccm_cloud::{Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
+use ccm_controller::brake::approval::is_marked;
+pub use ccm_objects::NodeChange;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
-use ccm_objects::{Address, Node, Taint};
+use ccm_objects::{Address, Node};
 use serde::Serialize;
 
 pub use self::{
@@ -28,8 +27,7 @@ pub const APPROVED: &str = "quartet.dev/change-approved";
 
 /// Whether a user has approved the changes of this node.
 pub fn is_approved(node: &Node) -> bool {
-    let label = node.labels.get(APPROVED).map(|value| &**value);
-    node.annotation(APPROVED).or(label).is_some_and(is_yes)
+    is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
 /// How to handle a change of the first InternalIP of a Ready node in the cloud. Pods, probes
@@ -122,45 +120,11 @@ pub enum Step {
         addresses: Vec<Address>,
         /// Why.
         why: String,
+        /// The user's approval goes with this write: it is for one change.
+        ends_approval: bool,
     },
     /// Change metadata and spec in one request.
     ChangeNode(NodeChange),
-}
-
-/// A change of a node's metadata and spec. Unset fields stay unchanged.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct NodeChange {
-    /// Sets `spec.providerID`.
-    pub provider_id: Option<String>,
-    /// Sets labels, or removes them (`None`).
-    pub labels: BTreeMap<String, Option<String>>,
-    /// Sets annotations, or removes them (`None`).
-    pub annotations: BTreeMap<String, Option<String>>,
-    /// Replaces `spec.taints`.
-    pub taints: Option<Vec<Taint>>,
-    /// The reasons, one line for each change above.
-    pub why: Vec<String>,
-}
-
-impl NodeChange {
-    /// An approval is for one change: it goes with it.
-    fn end_approval(&mut self, node: &Node) {
-        self.why.push("the approval is used up".to_owned());
-        if node.annotations.contains_key(APPROVED) {
-            self.annotations.insert(APPROVED.to_owned(), None);
-        }
-        if node.labels.contains_key(APPROVED) {
-            self.labels.insert(APPROVED.to_owned(), None);
-        }
-    }
-
-    /// Whether nothing changes.
-    pub fn is_empty(&self) -> bool {
-        self.provider_id.is_none()
-            && self.labels.is_empty()
-            && self.annotations.is_empty()
-            && self.taints.is_none()
-    }
 }
 
 /// A fact to report to the user that is not a step.
@@ -244,18 +208,11 @@ pub fn plan(node: &Node, claim: Claim, answer: &LookupResult, policy: Policy) ->
         Ok(Lookup::Found(instance)) => follow(node, instance, policy),
         Ok(Lookup::NotOurs(why)) => Plan::nothing(Outcome::NotOurs(why.clone())),
         Ok(Lookup::Gone(proof)) if waits => {
-            Plan::waits(WaitReason::InstanceNotFound, gone_text(proof))
+            Plan::waits(WaitReason::InstanceNotFound, proof.to_string())
         }
         Ok(Lookup::Gone(_)) => Plan::nothing(Outcome::InstanceGone),
         Err(error) if waits => Plan::waits(WaitReason::Cloud(error.kind), error.to_string()),
         Err(error) => Plan::nothing(Outcome::Unanswered(error.kind)),
-    }
-}
-
-fn gone_text(proof: &AbsenceProof) -> String {
-    match &proof.request_id {
-        Some(id) => format!("{} (request {id})", proof.evidence),
-        None => proof.evidence.clone(),
     }
 }
 
@@ -304,8 +261,8 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
         change.why.push("remove the uninitialized taint".to_owned());
         change.taints = Some(others.cloned().collect());
     }
-    if plan.needs_brake() && is_approved(node) {
-        change.end_approval(node);
+    if is_approved(node) {
+        plan.end_approval(node, &mut change);
     }
     if !change.is_empty() {
         plan.steps.push(Step::ChangeNode(change));
@@ -340,6 +297,19 @@ impl Plan {
         self.changes().next().is_some()
     }
 
+    /// Removes the approval with the last write that it approves: not later, so that it never
+    /// stays for another change, and not before, so that what is left stays approved.
+    fn end_approval(&mut self, node: &Node, change: &mut NodeChange) {
+        if self.changes().any(|(field, _)| !field.is_address()) {
+            change.why.push("the approval is used up".to_owned());
+            change.end_mark(node, APPROVED);
+        } else if self.needs_brake()
+            && let Some(Step::SetAddresses { ends_approval, .. }) = self.steps.first_mut()
+        {
+            *ends_approval = true;
+        }
+    }
+
     /// The fields that it sets, with their values; an empty value removes the field.
     pub fn fields(&self) -> Vec<(String, String)> {
         let mut fields = Vec::new();
@@ -349,7 +319,7 @@ impl Plan {
                     fields.push((Field::Addresses.to_string(), text::list(addresses)));
                 }
                 Step::ChangeNode(NodeChange { labels, annotations, .. }) => {
-                    let all = labels.iter().chain(annotations);
+                    let all = labels.iter().chain(annotations).filter(|(key, _)| *key != APPROVED);
                     let value = |value: &Option<String>| value.clone().unwrap_or_default();
                     fields.extend(all.map(|(key, set)| (key.clone(), value(set))));
                 }
@@ -383,7 +353,7 @@ impl Plan {
             [] => "the node has no addresses".to_owned(),
             present => format!("the node has {}", text::list(present)),
         };
-        self.steps.push(Step::SetAddresses { addresses: list, why });
+        self.steps.push(Step::SetAddresses { addresses: list, why, ends_approval: false });
     }
 }
 

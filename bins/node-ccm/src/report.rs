@@ -48,35 +48,21 @@ impl NodeReports {
             WaitReason::Cloud(kind) => kind.reason(),
             _ => &**message,
         };
-        let report = Report {
-            topic: event,
-            state,
-            warning: true,
-            line: format!("error syncing '{}': {message}, requeuing", node.name),
-            reason: Some(reason.as_str()),
-            event: Some((
-                event,
-                format!("The node stays tainted {what}: {message}; retrying {pace}"),
-            )),
-            ..Report::default()
-        };
+        let line = format!("error syncing '{}': {message}, requeuing", node.name);
+        let text = format!("The node stays tainted {what}: {message}; retrying {pace}");
+        let report = Report::warning(event, state, line).because(reason.as_str());
+        let report = report.with_event(event, text);
         self.report(node, When::Changed, report);
     }
 
     /// Reports that the API server rejects a write.
     pub(crate) fn refused(&self, node: &Node, what: &str, error: &ApiError, pace: Pace) {
-        let (name, event) = (&node.name, "WriteFailed");
-        let report = Report {
-            topic: event,
-            state: error.reason(),
-            warning: true,
-            line: format!(
-                "error syncing '{name}': failed to write {what}: {error}, requeuing; retrying {pace}"
-            ),
-            reason: Some(error.reason()),
-            event: Some((event, format!("Failed to write {what} of the node: {error}"))),
-            ..Report::default()
-        };
+        let (name, event, state) = (&node.name, "WriteFailed", error.reason());
+        let line = format!(
+            "error syncing '{name}': failed to write {what}: {error}, requeuing; retrying {pace}"
+        );
+        let text = format!("Failed to write {what} of the node: {error}");
+        let report = Report::warning(event, state, line).because(state).with_event(event, text);
         self.report(node, When::Changed, report);
     }
 
@@ -88,13 +74,10 @@ impl NodeReports {
             node.provider_id.as_deref().unwrap_or_default(),
             schemes.join(", ")
         );
-        let waits = node.is_uninitialised();
-        let report = Report {
-            topic: if waits { "ForeignNode" } else { "Foreign" },
-            state: &text,
-            line: format!("Skip sync node {}: {text}", node.name),
-            event: waits.then(|| ("ForeignNode", text.clone())),
-            ..Report::default()
+        let line = format!("Skip sync node {}: {text}", node.name);
+        let report = match node.is_uninitialised() {
+            true => Report::line("ForeignNode", &text, line).with_event("ForeignNode", &*text),
+            false => Report::line("Foreign", &text, line),
         };
         self.report(node, When::Once, report);
     }
@@ -106,8 +89,7 @@ impl NodeReports {
         let line = format!("Skip sync node {}: {text}", node.name);
         let event = outcome.event(node.is_ready());
         let warning = event.is_some();
-        let report =
-            Report { topic: "LeftAlone", state: &text, warning, line, event, ..Report::default() };
+        let report = Report { warning, event, ..Report::line("LeftAlone", &text, line) };
         self.report(node, When::Changed, report);
     }
 
@@ -133,9 +115,7 @@ impl NodeReports {
 
     /// A warning about a lasting state.
     fn warn(&self, node: &Node, topic: &'static str, state: &str, text: &str) {
-        let (line, event) = (format!("node {}: {text}", node.name), Some((topic, text.to_owned())));
-        let report = Report { topic, state, warning: true, line, event, ..Report::default() };
-        self.report(node, When::Changed, report);
+        self.report(node, When::Changed, Report::of_node(node, topic, state, text));
     }
 
     /// Reports the plan's notes, each one once. A note about a write is reported after it.
@@ -155,14 +135,8 @@ impl NodeReports {
     fn note(&self, node: &Node, when: When, about: &Note) {
         let text = about.to_string();
         let (topic, is_event) = about.event();
-        let report = Report {
-            topic,
-            state: &text,
-            warning: true,
-            line: text.clone(),
-            event: is_event.then(|| (topic, text.clone())),
-            ..Report::default()
-        };
+        let event = is_event.then(|| (topic, text.clone()));
+        let report = Report { event, ..Report::warning(topic, &text, &*text) };
         if self.report(node, when, report) {
             self.metrics.noted(about);
         }
@@ -170,11 +144,8 @@ impl NodeReports {
 
     /// Reports that a node is initialised.
     pub(crate) fn initialised(&self, node: &Node) {
-        let report = Report {
-            line: format!("Successfully initialized node {} with cloud provider", node.name),
-            event: Some(("Synced", "Node synced successfully".to_owned())),
-            ..Report::default()
-        };
+        let line = format!("Successfully initialized node {} with cloud provider", node.name);
+        let report = Report::line("", "", line).with_event("Synced", "Node synced successfully");
         self.report(node, When::Always, report);
     }
 }

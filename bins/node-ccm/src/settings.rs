@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_controller::brake::{Budget, InvalidLimit, Limit};
+use ccm_controller::brake::{Budget, Limit};
 use ccm_runtime::settings::{cloud_call_timeout, per_second};
-use ccm_settings::{checked, one_of, within};
+use ccm_settings::{at_least, one_of, parsed, within};
 use serde::Serialize;
 
 use crate::plan::{InternalIpChange, LabelPolicy, Policy};
@@ -55,13 +55,11 @@ ccm_settings::settings! {
         /// all InternalIPs of a family, within --node-change-budget-window: a number, or a percentage of the Ready
         /// nodes of this cloud, rounded up and at least 3. If the cloud returns more than that at once, none of them
         /// is changed. New nodes, nodes that are not Ready and approved ones are exempt. 0 changes none, 100% all.
-        pub node_change_budget: Limit = live(Limit, "node-change-budget", "10%"), |text: &str, _: &str| {
-            text.parse().map_err(|error: InvalidLimit| error.to_string())
-        };
+        pub node_change_budget: Limit = live(Limit, "node-change-budget", "10%"), parsed;
         /// Sliding window of --node-change-budget. At least 1m.
         #[serde(serialize_with = "duration::serialize")]
         pub node_change_budget_window: Duration = live(Duration, "node-change-budget-window", "1h0m0s"),
-            checked("must be at least 1m", |window| *window >= Duration::from_mins(1));
+            at_least("1m");
         /// When the labels of a node follow its instance: follow, always, so that a manual change is reverted; once,
         /// only when it is initialised; off, never. The annotation quartet.dev/node-label-policy of a node takes
         /// precedence.

@@ -34,7 +34,6 @@ use std::{
 use ccm_base::{At, Backoff, clock::Timeline};
 use ccm_cloud::Cloud;
 use ccm_controller::{
-    lookups::SizedLookups,
     passes::Passes,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
     writer::Writer,
@@ -94,7 +93,6 @@ pub(crate) struct Cidrs {
     routes: Option<(Arc<Observer>, Passes)>,
     /// The nodes whose condition may have to be written.
     conditions: WorkQueue<Name>,
-    lookups: SizedLookups,
     reports: Arc<RouteReports>,
     plans: Plans,
     settings: watch::Receiver<Arc<RouteSettings>>,
@@ -157,7 +155,6 @@ impl Cidrs {
             left: Notify::new(),
             routes,
             conditions,
-            lookups: SizedLookups::new(Arc::clone(&context.cloud), lookups::BATCH),
             reports,
             plans: context.plans.clone(),
             settings: context.settings.clone(),

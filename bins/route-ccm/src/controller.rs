@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_controller::{
-    brake::approval::SetApproval,
+    approvals::Approvals,
     passes::{Next, Pass},
 };
 use ccm_runtime::leadership::LeaseAnnotations;
@@ -14,9 +14,9 @@ use crate::{
     Handles,
     execute::page::Published,
     lease::Handover,
+    observe::state::Job,
     plan::{Held, Plan, View},
     report,
-    state::Job,
 };
 
 /// How long to sleep when nothing is due; any change wakes the loop.
@@ -28,11 +28,8 @@ const APPROVALS: Duration = Duration::from_secs(2);
 pub(crate) struct Controller {
     handles: Handles,
     jobs: mpsc::Sender<Job>,
-    lease: LeaseAnnotations,
     handover: Arc<Handover>,
-    approval: Option<SetApproval>,
-    /// The last text of an approval that cannot be read.
-    invalid: Option<String>,
+    approvals: Approvals,
     published: Published,
 }
 
@@ -67,16 +64,14 @@ impl Controller {
     pub(crate) fn new(
         handles: &Handles,
         jobs: mpsc::Sender<Job>,
-        lease: LeaseAnnotations,
+        lease: &LeaseAnnotations,
         handover: Arc<Handover>,
     ) -> Self {
         Self {
             handles: handles.clone(),
             jobs,
-            lease,
             handover,
-            approval: None,
-            invalid: None,
+            approvals: Approvals::new(lease, "that held changes of routes are made"),
             published: Published::default(),
         }
     }
@@ -90,7 +85,7 @@ impl Controller {
 
     /// Plans, and sends what is due. Returns when to plan again. Before the first list there is nothing to plan.
     fn plan(&mut self, now: At) -> Option<At> {
-        self.read_approval();
+        self.approvals.read(now);
         let handles = self.handles.clone();
         let traits = handles.routes().map(|routes| routes.traits()).unwrap_or_default();
         let settings = handles.settings.borrow().clone();
@@ -111,7 +106,7 @@ impl Controller {
                 cluster_cidrs: &settings.cluster_cidrs(),
                 former,
                 budget: settings.budget(),
-                approval: self.approval.as_ref(),
+                approval: self.approvals.current(),
                 sendable: if is_observing { usize::MAX } else { state.planner.sendable(&traits) },
             };
             state.planner.plan(now, &view)
@@ -120,7 +115,7 @@ impl Controller {
         self.published.routes(&handles.plans, &plan.changes);
         if !is_observing {
             // Before the deletions: the next leader is to know of them even if this one dies.
-            self.handover.deleted(state.planner.window());
+            self.handover.change(|left| left.deleted.clone_from(state.planner.window()));
         }
         // A question changes nothing: an observer asks, too.
         let mut jobs: Vec<Job> = state.question(&plan).into_iter().collect();
@@ -157,18 +152,5 @@ impl Controller {
             format!("{} ({}): {why}", planned.words(), planned.why)
         });
         handles.reports.held(plan.counts.held, example.as_deref().unwrap_or_default());
-    }
-
-    fn read_approval(&mut self) {
-        match SetApproval::read(|key| self.lease.get(key)) {
-            Ok(approval) => (self.approval, self.invalid) = (approval, None),
-            Err(error) => {
-                let text = error.to_string();
-                if self.invalid.as_ref() != Some(&text) {
-                    tracing::warn!("the Lease approves nothing: {text}");
-                }
-                (self.approval, self.invalid) = (None, Some(text));
-            }
-        }
     }
 }

@@ -6,9 +6,7 @@ pub(crate) mod page;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::clock;
-use ccm_cloud::{
-    AppliedChange, Call, CloudError, ErrorKind, RouteChange, RouteTarget, Routes, TargetState,
-};
+use ccm_cloud::{AppliedChange, Call, CloudError, RouteChange, RouteTarget, Routes, TargetState};
 use ccm_controller::{queue::Priority, workers};
 use ccm_objects::Shared as Name;
 use futures::StreamExt as _;
@@ -17,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Handles,
+    observe::state::Job,
     plan::{Planned, failures::is_conflict},
     report,
-    state::Job,
 };
 
 /// How many calls may be under way at once: one that hangs holds up no other.
@@ -73,7 +71,7 @@ impl Handles {
             Ok(routes) => {
                 let call = self.call(false);
                 let listed = timeout_at(call.end + GRACE, routes.list(&self.cluster, call));
-                listed.await.unwrap_or_else(|_| Err(late(call)))
+                listed.await.unwrap_or_else(|_| Err(call.late()))
             }
             Err(error) => Err(error),
         };
@@ -130,7 +128,7 @@ impl Handles {
             Err(error) => answers.extend((0..asked.len()).map(|place| (place, Err(error.clone())))),
         }
         let answers = asked.into_iter().enumerate().map(|(place, target)| {
-            (target, answers.remove(&place).unwrap_or_else(|| Err(late(call))))
+            (target, answers.remove(&place).unwrap_or_else(|| Err(call.late())))
         });
         let answers: Vec<_> = answers.collect();
         let now = self.timeline.now();
@@ -173,7 +171,7 @@ impl Handles {
         }
         for planned in open.into_iter().flatten() {
             failures += 1;
-            self.applied(&planned, &Err(late(call).that_may_be_done()), replaces);
+            self.applied(&planned, &Err(call.late().that_may_be_done()), replaces);
         }
         self.metrics.synced(failures);
     }
@@ -231,9 +229,4 @@ impl Handles {
             self.metrics.completed(age);
         }
     }
-}
-
-fn late(call: Call) -> CloudError {
-    let what = format!("no answer within {} s", call.timeout.as_secs_f64());
-    CloudError::new(ErrorKind::Timeout, what)
 }

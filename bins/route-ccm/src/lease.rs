@@ -2,8 +2,6 @@
 //! that count for the limit, and the blocks of nodes that are gone.
 
 use ccm_controller::{brake::Window, handover};
-use ccm_runtime::leadership::LeaseAnnotations;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::ipam::Held;
@@ -19,39 +17,8 @@ pub(crate) struct Left {
     pub(crate) held: Vec<Held>,
 }
 
-/// Both parts, each kept up to date by its own task.
-#[derive(Debug)]
-pub(crate) struct Handover {
-    lease: LeaseAnnotations,
-    left: Mutex<Left>,
-}
-
-impl Handover {
-    /// Begins with what the last leader has left.
-    pub(crate) fn take_over(lease: &LeaseAnnotations) -> (Self, Left) {
-        let left: Left = handover::found(lease);
-        (Self { lease: lease.clone(), left: Mutex::new(left.clone()) }, left)
-    }
-
-    /// The deletions of late.
-    pub(crate) fn deleted(&self, window: &Window) {
-        self.change(|left| left.deleted.clone_from(window));
-    }
-
-    /// The blocks that are held.
-    pub(crate) fn held(&self, held: Vec<Held>) {
-        self.change(|left| left.held = held);
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Left)) {
-        let mut left = self.left.lock();
-        let before = left.clone();
-        change(&mut left);
-        if *left != before {
-            handover::keep(&self.lease, &*left);
-        }
-    }
-}
+/// Both parts.
+pub(crate) type Handover = handover::Handover<Left>;
 
 #[cfg(test)]
 mod tests {
@@ -69,13 +36,13 @@ mod tests {
         let (handover, found) = Handover::take_over(first.annotations());
         assert_eq!(found, Left::default());
         let deleted = Window::from_iter([(at, "10.0.1.0/24".into())]);
-        handover.deleted(&deleted);
+        handover.change(|left| left.deleted.clone_from(&deleted));
         let held = vec![Held {
             uid: "u".into(),
             cidrs: vec!["10.0.1.0/24".parse().expect("a network")],
             since: at,
         }];
-        handover.held(held.clone());
+        handover.change(|left| left.held.clone_from(&held));
         let next = Leadership::for_a_term(Duration::from_secs(1)).after(&first);
         let (_, found) = Handover::take_over(next.annotations());
         assert_eq!(found, Left { deleted, held });

@@ -13,7 +13,7 @@
 //! | `cidrs` | node IPAM: gives nodes what the allocator says |
 //! | [`ipam`] | which blocks of the cluster CIDRs nodes get: pure |
 //! | `observe` | the nodes, and which targets were theirs |
-//! | `state` | what the leader knows of the route table, and which calls follow |
+//! | `observe::state` | what the leader knows of the route table, and which calls follow |
 //! | `controller` | the loop: plans and sends calls; waits for none |
 //! | `execute` | the calls to the cloud and their answers |
 //! | `execute::conditions` | writes the condition `NetworkUnavailable` |
@@ -32,7 +32,6 @@ mod observe;
 pub mod plan;
 mod report;
 mod settings;
-mod state;
 
 use std::sync::Arc;
 
@@ -71,10 +70,9 @@ use crate::{
     controller::Controller,
     lease::Handover,
     metrics::{Look, RouteMetrics},
-    observe::Observer,
+    observe::{Observer, state::State},
     plan::Planner,
     report::RouteReports,
-    state::State,
 };
 
 /// How many calls may wait for a lane.
@@ -260,7 +258,7 @@ impl Program for RouteCcm {
             State::new(now, clock::wall().as_second(), Planner::resume(now, left.deleted));
         let (jobs, received) = mpsc::channel(JOBS);
         tasks.spawn("calls", execute::run(handles.clone(), received, token.clone()));
-        let controller = Controller::new(handles, jobs, lease, handover);
+        let controller = Controller::new(handles, jobs, &lease, handover);
         let passes = handles.passes.clone();
         tasks.spawn("passes", passes.run(controller, context.settings.clone(), token.clone()));
     }

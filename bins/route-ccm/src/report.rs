@@ -53,42 +53,24 @@ impl RouteReports {
         let text = format!(
             "Could not create route {destination} for node {name}, retrying with back-off: {error}"
         );
-        let report = Report {
-            topic: "FailedToCreateRoute",
-            state: error.kind.reason(),
-            warning: true,
-            line: format!("{words} failed, retrying with back-off: {error}"),
-            event: Some(("FailedToCreateRoute", text)),
-            ..Report::default()
-        };
+        let (topic, state) = ("FailedToCreateRoute", error.kind.reason());
+        let line = format!("{words} failed, retrying with back-off: {error}");
+        let report = Report::warning(topic, state, line).with_event(topic, text);
         self.routes.report(&node.reference(), When::Changed, report);
     }
 
     /// Reports a pod CIDR that gets no route.
     pub(crate) fn problem(&self, node: &Node, problem: &Problem) {
         let text = problem.to_string();
-        let report = Report {
-            topic: "PodCIDRWithoutRoute",
-            state: &text,
-            warning: true,
-            line: format!("node {}: {text}", node.name),
-            event: Some(("PodCIDRWithoutRoute", text.clone())),
-            ..Report::default()
-        };
+        let report = Report::of_node(node, "PodCIDRWithoutRoute", &text, &text);
         self.routes.report(&node.reference(), When::Changed, report);
     }
 
     /// Reports that a node gets no pod CIDRs now. `state` does not change while the reason is the same.
     pub(crate) fn no_cidrs(&self, node: &Node, state: &str, why: &str) {
         let text = format!("Node {} status is now: {NO_CIDRS}: {why}", node.name);
-        let report = Report {
-            topic: NO_CIDRS,
-            state,
-            warning: true,
-            line: format!("node {} gets no pod CIDRs: {why}", node.name),
-            event: Some((NO_CIDRS, text)),
-            ..Report::default()
-        };
+        let line = format!("node {} gets no pod CIDRs: {why}", node.name);
+        let report = Report::warning(NO_CIDRS, state, line).with_event(NO_CIDRS, text);
         self.cidrs.report(&node.reference(), When::Changed, report);
     }
 
@@ -107,54 +89,31 @@ impl RouteReports {
         let name = &node.name;
         let why = format!("cannot write podCIDRs, retrying {pace}: {error}");
         let text = format!("Node {name} status is now: {NOT_WRITTEN}: {why}");
-        let report = Report {
-            topic: NOT_WRITTEN,
-            state: error.reason(),
-            warning: true,
-            line: format!("node {name}: {why}"),
-            event: Some((NOT_WRITTEN, text)),
-            ..Report::default()
-        };
+        let report = Report::warning(NOT_WRITTEN, error.reason(), format!("node {name}: {why}"));
+        let report = report.with_event(NOT_WRITTEN, text);
         self.cidrs.report(&node.reference(), When::Changed, report);
     }
 
     /// Reports what is wrong with the pod CIDRs of a node, once.
     pub(crate) fn strange_cidrs(&self, node: &Node, problem: &ipam::Problem) {
         let text = problem.to_string();
-        let report = Report {
-            topic: "InvalidPodCIDR",
-            state: &text,
-            warning: true,
-            line: format!("node {}: {text}", node.name),
-            event: Some(("InvalidPodCIDR", text.clone())),
-            ..Report::default()
-        };
+        let report = Report::of_node(node, "InvalidPodCIDR", &text, &text);
         self.cidrs.report(&node.reference(), When::Once, report);
     }
 
     /// Reports that another program gives nodes their pod CIDRs.
     pub(crate) fn rival(&self, node: &Node, rival: &Rival) {
         let text = rival.to_string();
-        let report = Report {
-            topic: "AnotherCIDRAllocator",
-            state: &text,
-            warning: true,
-            line: text.clone(),
-            event: Some(("AnotherCIDRAllocator", text.clone())),
-            ..Report::default()
-        };
+        let topic = "AnotherCIDRAllocator";
+        let report = Report::warning(topic, &text, &*text).with_event(topic, &*text);
         self.cidrs.report(&node.reference(), When::Once, report);
     }
 
     /// Reports that the API server refuses the condition of a node.
     pub(crate) fn refused(&self, node: &Node, error: &ApiError) {
-        let report = Report {
-            topic: "ConditionNotWritten",
-            state: error.reason(),
-            warning: true,
-            line: format!("node {}: cannot write NetworkUnavailable, retrying: {error}", node.name),
-            ..Report::default()
-        };
+        let (name, state) = (&node.name, error.reason());
+        let line = format!("node {name}: cannot write NetworkUnavailable, retrying: {error}");
+        let report = Report::warning("ConditionNotWritten", state, line);
         self.routes.report(&node.reference(), When::Changed, report);
     }
 
@@ -171,8 +130,7 @@ impl RouteReports {
         let line = format!(
             "{count} changes of routes are held, first: {example}; annotation quartet.dev/approved-selector of the Lease approves them"
         );
-        let report = Report { topic: "held", state, warning: true, line, ..Report::default() };
-        self.routes.report(&table, When::Changed, report);
+        self.routes.report(&table, When::Changed, Report::warning("held", state, line));
     }
 }
 

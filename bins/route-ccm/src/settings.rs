@@ -4,20 +4,18 @@ use std::time::Duration;
 
 use ccm_base::duration;
 use ccm_cloud::Capability;
-use ccm_controller::brake::{Budget, InvalidLimit, Limit};
+use ccm_controller::brake::{Budget, Limit};
 use ccm_runtime::{
     program::{Controller, Need},
     programs::{NODE_IPAM, ROUTE_CCM},
-    settings::{cloud_call_timeout, enables},
+    settings::{cloud_call_timeout, enables, taint_keys},
 };
-use ccm_settings::{Origin, Problems, RawSettings, checked, one_of, within};
+use ccm_settings::{Origin, Problems, RawSettings, at_least, one_of, parsed, within};
 use ipnet::IpNet;
 use serde::Serialize;
 
 use crate::ipam::{self, AllocatorType, Remark};
 
-/// The shortest period.
-const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 /// A shorter period is upstream's, for which there is no need here.
 const POLLING: Duration = Duration::from_mins(1);
 const CLUSTER: &str = "cluster-cidr";
@@ -56,21 +54,19 @@ ccm_settings::settings! {
         /// between. At least 10s.
         #[serde(serialize_with = "duration::serialize")]
         pub route_reconciliation_period: Duration = live(Duration, "route-reconciliation-period", "10m0s"),
-            checked("must be at least 10s", |period| *period >= SHORTEST_PERIOD);
+            at_least("10s");
         /// Maximum number of routes that are deleted within --route-loss-window, or moved to another address of their
         /// node, unless their nodes were marked for scale-down: a number, or a percentage rounded up and at least 3.
         /// The others are held and reported.
-        pub route_loss: Limit = live(Limit, "route-loss", "10%"), |text: &str, _: &str| {
-            text.parse().map_err(|error: InvalidLimit| error.to_string())
-        };
+        pub route_loss: Limit = live(Limit, "route-loss", "10%"), parsed;
         /// Sliding window of --route-loss. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub route_loss_window: Duration = live(Duration, "route-loss-window", "10m0s"),
-            checked("must be at least 1s", |window| *window >= Duration::from_secs(1));
+            at_least("1s");
         /// Keys of taints that mark a node for scale-down, separated by commas. The routes of a marked node that goes
         /// count for no limit.
         pub scale_down_taints: Vec<String> = live(
-            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted");
+            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
         /// Time limit of one call to the cloud, including retries, all pages and waiting for the rate limit. From 1s
         /// to 10m0s.
         #[serde(serialize_with = "duration::serialize")]

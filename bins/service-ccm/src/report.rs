@@ -1,8 +1,8 @@
 //! User-visible reports: events on the Service, and log lines. The reasons are upstream's.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, LoadBalancer, Note, Title};
+use ccm_cloud::{CloudError, ClusterId, LoadBalancer, Note, Title};
 use ccm_controller::{
     queue::Pace,
     reports::{Report, Reports, When},
@@ -41,13 +41,8 @@ impl ServiceReports {
     }
 
     fn normal(&self, service: &Service, when: When, topic: &'static str, state: &str, text: &str) {
-        let report = Report {
-            topic,
-            state,
-            line: format!("{}: {text}", service.key),
-            event: Some((topic, text.to_owned())),
-            ..Report::default()
-        };
+        let report = Report::line(topic, state, format!("{}: {text}", service.key));
+        let report = report.with_event(topic, text);
         self.report(service, when, report);
     }
 
@@ -59,14 +54,8 @@ impl ServiceReports {
         state: &str,
         text: String,
     ) {
-        let report = Report {
-            topic,
-            state,
-            warning: true,
-            line: format!("{}: {text}", service.key),
-            event: Some((event, text)),
-            ..Report::default()
-        };
+        let report = Report::warning(topic, state, format!("{}: {text}", service.key));
+        let report = report.with_event(event, text);
         self.report(service, When::Changed, report);
     }
 
@@ -161,14 +150,9 @@ impl ServiceReports {
     pub(crate) fn notes(&self, service: &Service, notes: &[Note]) {
         for Note { reason, message, warning } in notes {
             let text = format!("{reason}: {message}");
-            let report = Report {
-                topic: "LoadBalancerNote",
-                state: &text,
-                warning: *warning,
-                line: format!("{}: {text}", service.key),
-                event: Some(("LoadBalancerNote", text.clone())),
-                ..Report::default()
-            };
+            let (topic, warning) = ("LoadBalancerNote", *warning);
+            let line = Report::line(topic, &text, format!("{}: {text}", service.key));
+            let report = Report { warning, ..line.with_event(topic, &*text) };
             self.report(service, When::Once, report);
         }
     }
@@ -265,10 +249,69 @@ pub(crate) fn adoptable(all: &[LoadBalancer]) {
     }
 }
 
+/// Load balancers of other clusters with the name of this one, by the UID of the cluster.
+fn namesakes<'a>(all: &'a [LoadBalancer], cluster: &ClusterId) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let mut by_uid: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for balancer in all.iter().filter(|one| one.title == Title::Foreign) {
+        let Some(owner) = &balancer.owner else { continue };
+        if owner.cluster.name == cluster.name && owner.cluster.uid != cluster.uid {
+            by_uid.entry(&owner.cluster.uid).or_default().push(&balancer.id);
+        }
+    }
+    by_uid
+}
+
+/// Logs load balancers of other clusters with the name of this one: of a neighbour, or of this
+/// cluster before it was rebuilt.
+pub(crate) fn rebuilt(all: &[LoadBalancer], cluster: &ClusterId) {
+    for (uid, ids) in namesakes(all, cluster) {
+        let first: Vec<&str> = ids.iter().take(NAMES).copied().collect();
+        tracing::warn!(
+            cluster_uid = uid,
+            load_balancers = first.join(" "),
+            "{} load balancers of a cluster named {} with another UID are left alone; if that is this cluster before it was rebuilt, they have to be adopted or deleted: docs/service-ccm.md",
+            ids.len(),
+            cluster.name
+        );
+    }
+}
+
 fn in_brackets(members: &Decision) -> String {
     let present = &members.members.present;
     let names: Vec<&str> = present.iter().take(NAMES).map(|member| &*member.node).collect();
     let more = present.len().saturating_sub(NAMES);
     let rest = if more > 0 { format!(" <{more} more>") } else { String::new() };
     format!("[{}{rest}]", names.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::Owner;
+
+    use super::*;
+
+    #[test]
+    fn load_balancers_of_another_uid_are_told_by_cluster() {
+        let named = |name: &str, uid: &str| ClusterId { name: name.into(), uid: uid.into() };
+        let balancer = |id: &str, cluster: Option<ClusterId>, title: Title| {
+            let owner = |cluster| Owner {
+                cluster,
+                uid: "u".into(),
+                namespace: "default".into(),
+                name: "web".into(),
+            };
+            LoadBalancer { title, ..LoadBalancer::new(id, "", cluster.map(owner)) }
+        };
+        let all = [
+            balancer("a", Some(named("prod", "old")), Title::Foreign),
+            balancer("b", Some(named("prod", "own")), Title::Ours),
+            balancer("c", Some(named("other", "x")), Title::Foreign),
+            balancer("d", None, Title::Foreign),
+            balancer("e", Some(named("prod", "older")), Title::Foreign),
+            balancer("f", Some(named("prod", "old")), Title::Foreign),
+            balancer("g", Some(named("prod", "")), Title::Adoptable { why: "names".into() }),
+        ];
+        let expect = [("old", vec!["a", "f"]), ("older", vec!["e"])];
+        assert_eq!(namesakes(&all, &named("prod", "own")), expect.into());
+    }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_controller::brake::{Budget, InvalidLimit, Limit};
-use ccm_runtime::settings::cloud_call_timeout;
-use ccm_settings::{checked, one_of, within};
+use ccm_controller::brake::{Budget, Limit};
+use ccm_runtime::settings::{cloud_call_timeout, taint_keys};
+use ccm_settings::{at_least, checked, one_of, parsed, within};
 use serde::Serialize;
 
 use crate::plan::{
@@ -32,26 +32,24 @@ ccm_settings::settings! {
         /// Shortest interval between two changes of the members of load balancers. The first change after a quiet time
         /// goes out after 1s. A node that leaves does not wait for one that joins. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
-        pub member_update_interval: Duration = live(Duration, "member-update-interval", "10s"), a_second_at_least;
+        pub member_update_interval: Duration = live(Duration, "member-update-interval", "10s"), at_least("1s");
         /// Maximum number of members that leave one load balancer, or are replaced, within
         /// --load-balancer-member-loss-window, unless their nodes are marked for scale-down: a number, or a percentage
         /// rounded up and at least 3. The others are held and reported. The last member never leaves.
-        pub load_balancer_member_loss: Limit = live(Limit, "load-balancer-member-loss", "10%"), |text: &str, _: &str| {
-            text.parse().map_err(|error: InvalidLimit| error.to_string())
-        };
+        pub load_balancer_member_loss: Limit = live(Limit, "load-balancer-member-loss", "10%"), parsed;
         /// Sliding window of --load-balancer-member-loss. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub load_balancer_member_loss_window: Duration =
-            live(Duration, "load-balancer-member-loss-window", "10m0s"), a_second_at_least;
+            live(Duration, "load-balancer-member-loss-window", "10m0s"), at_least("1s");
         /// Keys of taints that mark a node for scale-down, separated by commas. A marked node leaves its load balancers
         /// at once, and counts for no limit.
         pub scale_down_taints: Vec<String> = live(
-            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted");
+            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
         /// Interval between two lists of the cluster's load balancers, which find what was changed or deleted in the
         /// cloud, and load balancers without a Service. At least 10s.
         #[serde(serialize_with = "duration::serialize")]
         pub load_balancer_audit_period: Duration =
-            live(Duration, "load-balancer-audit-period", "5m0s"), ten_seconds_at_least;
+            live(Duration, "load-balancer-audit-period", "5m0s"), at_least("10s");
         /// Interval between two looks at each load balancer of a provider without a list: a look is a whole call, so
         /// these are spread out. 0s looks at none; otherwise at least 1h0m0s.
         #[serde(serialize_with = "duration::serialize")]
@@ -66,7 +64,7 @@ ccm_settings::settings! {
         /// before it is deleted. It begins again with a change of leader. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub orphan_confirmation_period: Duration =
-            live(Duration, "orphan-confirmation-period", "15m0s"), a_second_at_least;
+            live(Duration, "orphan-confirmation-period", "15m0s"), at_least("1s");
         /// Whether load balancers that another controller made for the cluster's Services are adopted without a
         /// request. If not, the page /plan shows them, and an annotation on the Service adopts one.
         pub adopt_load_balancers: bool = live(Switch, "adopt-load-balancers", "false");
@@ -104,16 +102,6 @@ impl ServiceSettings {
             window: self.load_balancer_member_loss_window,
         }
     }
-}
-
-fn a_second_at_least(text: &str, default: &str) -> Result<Duration, String> {
-    let least = Duration::from_secs(1);
-    checked("must be at least 1s", |period| *period >= least)(text, default)
-}
-
-fn ten_seconds_at_least(text: &str, default: &str) -> Result<Duration, String> {
-    let least = Duration::from_secs(10);
-    checked("must be at least 10s", |period| *period >= least)(text, default)
 }
 
 fn none_or_an_hour(text: &str, default: &str) -> Result<Duration, String> {

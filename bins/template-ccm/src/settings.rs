@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use ccm_base::duration;
 use ccm_runtime::settings::cloud_call_timeout;
-use ccm_settings::checked;
+use ccm_settings::at_least;
 use serde::Serialize;
-
-/// The shortest period: each node costs one call to the cloud.
-const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 
 ccm_settings::settings! {
     /// The settings, checked.
@@ -18,7 +15,7 @@ ccm_settings::settings! {
         /// Interval between cloud lookups of the instance name of each node. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub instance_name_period: Duration = live(Duration, "instance-name-period", "10m0s"),
-            checked("must be at least 1s", |period| *period >= SHORTEST_PERIOD);
+            at_least("1s");
         /// Time limit of one lookup, including retries and waiting for the rate limit. From 1s to 10m0s.
         #[serde(serialize_with = "duration::serialize")]
         pub cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;

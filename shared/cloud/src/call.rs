@@ -59,6 +59,12 @@ impl Call {
         self
     }
 
+    /// The error of what was not answered in its time.
+    pub fn late(&self) -> CloudError {
+        let what = format!("no answer within {} s", self.timeout.as_secs_f64());
+        CloudError::new(ErrorKind::Timeout, what)
+    }
+
     /// The time that is left.
     pub fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())

@@ -1,6 +1,6 @@
 //! The instances capability: the machines behind the nodes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
@@ -102,6 +102,13 @@ pub struct AbsenceProof {
     pub evidence: String,
     /// The cloud's request ID.
     pub request_id: Option<String>,
+}
+
+impl fmt::Display for AbsenceProof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.evidence)?;
+        self.request_id.as_ref().map_or(Ok(()), |id| write!(f, " (request {id})"))
+    }
 }
 
 /// The cloud's answer about one node's instance.

@@ -1,5 +1,6 @@
 //! What a user approves by annotations of the Lease, as the leader follows it.
 
+use ccm_base::At;
 use ccm_runtime::leadership::LeaseAnnotations;
 
 use crate::brake::approval::{InvalidApproval, SetApproval};
@@ -19,27 +20,25 @@ impl Approvals {
         Self { lease: lease.clone(), what, last: Ok(None) }
     }
 
-    /// The approval, if it has changed since the last call; logs it. The inner value is `None` if
-    /// nothing is approved any more, or the annotations are invalid.
-    pub fn changed(&mut self) -> Option<Option<SetApproval>> {
+    /// Reads the Lease's annotations. Logs a change and returns whether there was one.
+    pub fn read(&mut self, now: At) -> bool {
         let read = SetApproval::read(|key| self.lease.get(key));
+        let read = read.and_then(|set| set.map(|set| set.unless_over(now)).transpose());
         if read == self.last {
-            return None;
+            return false;
         }
-        self.last.clone_from(&read);
-        Some(match read {
-            Ok(Some(approval)) => {
-                tracing::info!("the Lease approves {}: {approval}", self.what);
-                Some(approval)
-            }
-            Ok(None) => {
-                tracing::info!("the Lease approves nothing any more");
-                None
-            }
-            Err(error) => {
-                tracing::warn!("the Lease approves nothing: {error}");
-                None
-            }
-        })
+        match &read {
+            Ok(Some(approval)) => tracing::info!("the Lease approves {}: {approval}", self.what),
+            Ok(None) => tracing::info!("the Lease approves nothing any more"),
+            Err(error) => tracing::warn!("the Lease approves nothing: {error}"),
+        }
+        self.last = read;
+        true
+    }
+
+    /// The approval; `None` if nothing is approved, or the annotations are invalid or their time is
+    /// over.
+    pub fn current(&self) -> Option<&SetApproval> {
+        self.last.as_ref().ok()?.as_ref()
     }
 }

@@ -35,23 +35,6 @@ pub fn may_concern_all(answer: &LookupResult) -> bool {
 }
 
 impl BatchCall {
-    /// A call with these answers, one per key. `None` if it shows nothing about the size, for
-    /// instance because the connection was refused.
-    pub fn with_answers<'a>(
-        answers: impl IntoIterator<Item = &'a LookupResult>,
-        took: Duration,
-        limit: Duration,
-    ) -> Option<Self> {
-        let (mut asked, mut succeeded, mut unanswered) = (0, 0, 0);
-        for answer in answers {
-            asked += 1;
-            succeeded += usize::from(answer.is_ok());
-            unanswered += usize::from(may_concern_all(answer));
-        }
-        let call = Self { asked, answered: asked - unanswered, took, limit };
-        (succeeded + unanswered > 0).then_some(call)
-    }
-
     /// Whether most keys got no answer, so that fewer keys may get more answers.
     pub const fn is_too_large(&self) -> bool {
         self.asked > 1 && self.answered < self.asked.div_ceil(2)
@@ -109,25 +92,6 @@ mod tests {
             size.learn(call);
         }
         size.get()
-    }
-
-    #[test]
-    fn errors_of_the_connection_show_nothing() {
-        use ccm_cloud::{CloudError, Lookup};
-        let ok = || Ok(Lookup::NotOurs("odd".to_owned()));
-        let error = |kind| Err(CloudError::new(kind, "odd"));
-        let (late, refused) = (error(ErrorKind::Timeout), error(ErrorKind::Unavailable));
-        for (answers, expect) in [
-            (vec![], None),
-            (vec![refused.clone(); 3], None),
-            (vec![ok(), refused.clone()], Some((2, 2))),
-            (vec![ok(), late.clone(), error(ErrorKind::Invalid)], Some((3, 1))),
-            (vec![refused, late], Some((2, 1))),
-            (vec![error(ErrorKind::Malformed)], Some((1, 0))),
-        ] {
-            let call = BatchCall::with_answers(&answers, LIMIT, LIMIT);
-            assert_eq!(call.map(|call| (call.asked, call.answered)), expect, "{answers:?}");
-        }
     }
 
     #[test]

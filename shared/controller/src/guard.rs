@@ -9,6 +9,7 @@ use std::{
 };
 
 use ccm_base::{At, clock::Timeline};
+use ccm_kube::store::{Store, Stored};
 use ccm_metrics::{Counter, Gauge, level, metrics};
 use ccm_objects::Shared as Text;
 use ccm_runtime::{
@@ -25,6 +26,7 @@ use crate::{
     approvals::Approvals,
     brake::{Budget, Gathered, Pause, TooMany, Transition, approval::SetApproval},
     handover,
+    queue::{Priority, WorkQueue},
 };
 
 /// The time between two looks at the approvals on the Lease: that between two renewals.
@@ -117,32 +119,47 @@ impl Guard {
         self.shared.state.lock().gathered = Gathered::resume(self.shared.timeline.now(), window);
     }
 
-    /// Follows the approvals on the Lease until the token is cancelled. `approved` is called when another set is approved: what
-    /// is held may change now.
-    pub async fn follow_approvals(self, approved: impl Fn(&Self), token: CancellationToken) {
+    /// Follows the approvals on the Lease until the token is cancelled. When another set is approved,
+    /// the objects of this store whose change is held are queued: they may change now.
+    pub async fn follow_approvals<K: Stored>(
+        self,
+        store: Store<K>,
+        queue: WorkQueue<Text>,
+        token: CancellationToken,
+    ) {
         let what = self.shared.guarded.objects;
         let mut approvals = Approvals::new(&self.shared.lease, what);
         while !token.is_cancelled() {
-            if let Some(approval) = approvals.changed() {
-                self.shared.state.lock().approval = approval;
-                approved(&self);
+            if approvals.read(self.shared.timeline.now()) {
+                self.shared.state.lock().approval = approvals.current().cloned();
+                for object in store.list().iter().filter(|object| self.is_held(object.uid())) {
+                    queue.add(Text::clone(object.key()), Priority::Routine);
+                }
             }
             token.run_until_cancelled(sleep(PERIOD)).await;
         }
     }
 
-    /// Whether a change of this object is held.
-    pub fn is_held(&self, uid: &str) -> bool {
+    fn is_held(&self, uid: &str) -> bool {
         self.shared.state.lock().gathered.is_held(uid)
     }
 
+    /// What is known of the object: whether it is to be changed, and whether it is guarded still.
+    pub fn note(&self, uid: &str, is_to_change: bool, is_guarded: bool) {
+        match (is_to_change, is_guarded) {
+            (true, _) => self.wants(uid),
+            (false, true) => self.agrees(uid),
+            (false, false) => self.leaves(uid),
+        }
+    }
+
     /// The object is to be changed.
-    pub fn wants(&self, uid: &str) {
+    fn wants(&self, uid: &str) {
         self.change(|gathered, now| gathered.wants(now, uid));
     }
 
     /// The object is right as it is.
-    pub fn agrees(&self, uid: &str) {
+    fn agrees(&self, uid: &str) {
         if self.is_wanted(uid) {
             self.change(|gathered, _| gathered.agrees(uid));
         }
@@ -179,7 +196,8 @@ impl Guard {
         let is_approved = is_marked || approval.is_some_and(|set| set.covers(now, labels));
         let (population, budget) = (self.population(now), (self.shared.guarded.budget)());
         self.change(|gathered, now| gathered.request(now, uid, population, budget, is_approved))?;
-        // Before the change: the next leader is to know of it even if this one dies meanwhile.
+        // Before the change: the next leader is to know of it even if this one dies after the next
+        // renewal of the Lease, with the change under way.
         self.leave();
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! leader must not renew.
 
 use ccm_runtime::leadership::{HANDOVER, LeaseAnnotations};
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// What the last leader has left; the default if there is nothing that can be read.
@@ -26,5 +27,30 @@ pub fn keep<T: Serialize + Default + PartialEq>(lease: &LeaseAnnotations, value:
     let length = text.len();
     if !lease.leave(text) {
         tracing::warn!("too long to be left to the next leader: {length} bytes");
+    }
+}
+
+/// What a leader leaves in parts, each kept up to date by its own task.
+#[derive(Debug)]
+pub struct Handover<T> {
+    lease: LeaseAnnotations,
+    left: Mutex<T>,
+}
+
+impl<T: Serialize + DeserializeOwned + Default + PartialEq + Clone> Handover<T> {
+    /// Begins with what the last leader has left.
+    pub fn take_over(lease: &LeaseAnnotations) -> (Self, T) {
+        let left: T = found(lease);
+        (Self { lease: lease.clone(), left: Mutex::new(left.clone()) }, left)
+    }
+
+    /// Changes a part.
+    pub fn change(&self, change: impl FnOnce(&mut T)) {
+        let mut left = self.left.lock();
+        let before = left.clone();
+        change(&mut left);
+        if *left != before {
+            keep(&self.lease, &*left);
+        }
     }
 }

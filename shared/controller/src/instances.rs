@@ -3,6 +3,7 @@
 //! whatever the provider does.
 
 mod answer;
+mod listing;
 
 use std::{
     borrow::Cow,
@@ -19,7 +20,7 @@ use ccm_objects::Node;
 use futures::StreamExt as _;
 use tokio::time::timeout_at;
 
-pub use self::answer::Answer;
+pub use self::{answer::Answer, listing::unlisted};
 
 /// How far a call may exceed its own time before it is cut off, for providers that ignore
 /// their deadline.
@@ -70,6 +71,11 @@ pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     }
 }
 
+/// Whether the node may be this cloud's; `None` while this is unknown.
+pub fn is_ours(cloud: &dyn Cloud, node: &Node) -> Option<bool> {
+    claim(cloud, node).map(|claim| claim != Claim::Foreign)
+}
+
 /// Looks up many nodes in one call; makes no call for an empty list. Returns exactly one
 /// result per node.
 pub async fn lookup(
@@ -78,7 +84,7 @@ pub async fn lookup(
     detail: Detail,
     call: Call,
 ) -> Vec<LookupResult> {
-    let mut answers = vec![Err(late(call)); nodes.len()];
+    let mut answers = vec![Err(call.late()); nodes.len()];
     let collect = |place: usize, answer| {
         if let Some(slot) = answers.get_mut(place) {
             *slot = answer;
@@ -116,7 +122,7 @@ pub async fn lookup_each(
         Err(CloudError::new(ErrorKind::Malformed, "the provider returned no answer for this node"))
     };
     let ended = timeout_at(call.end + GRACE, ask).await;
-    let missing = ended.unwrap_or_else(|_| Err::<(), _>(late(call)));
+    let missing = ended.unwrap_or_else(|_| Err::<(), _>(call.late()));
     if let Err(error) = missing {
         for place in left {
             answered(place, Err(error.clone()));
@@ -165,7 +171,7 @@ pub async fn list(cloud: &dyn Cloud, call: Call) -> Result<Fleet, CloudError> {
         return Err(CloudError::new(ErrorKind::Unsupported, what));
     }
     let listed = timeout_at(call.end + GRACE, instances.list(call)).await;
-    let fleet = listed.map_err(|_| late(call))??;
+    let fleet = listed.map_err(|_| call.late())??;
     if let Some(first) = fleet.malformed.first() {
         tracing::warn!(
             entries = fleet.malformed.len(),
@@ -180,13 +186,6 @@ fn offered(cloud: &dyn Cloud) -> Result<Arc<dyn Instances>, CloudError> {
     cloud.instances()?.ok_or_else(|| {
         CloudError::new(ErrorKind::Unsupported, "the provider does not offer instances")
     })
-}
-
-fn late(call: Call) -> CloudError {
-    CloudError::new(
-        ErrorKind::Timeout,
-        format!("no answer within {} s", call.timeout.as_secs_f64()),
-    )
 }
 
 #[cfg(test)]
@@ -348,7 +347,7 @@ mod tests {
         ) -> Answers<'a, Lookup> {
             let known = (0..nodes.len()).rev().filter(|place| *place != 1);
             let answers = known.map(|place| (place, Ok(Lookup::NotOurs("stuck".to_owned()))));
-            stream::iter(answers.chain([(7, Err(late(Call::routine(GRACE))))]))
+            stream::iter(answers.chain([(7, Err(Call::routine(GRACE).late()))]))
                 .chain(stream::pending())
                 .boxed()
         }

@@ -1,9 +1,7 @@
-//! What the last lookups have found, so that routine work costs no further ones; and the index
-//! of a list of the fleet.
+//! What the last lookups have found, so that routine work costs no further ones.
 //!
-//! Neither proves absence: an instance can be missing because the cloud failed briefly, a page
-//! was shifted, an entry was malformed, or the instance is younger. Only a lookup can prove that
-//! an instance is gone.
+//! It never proves absence: an instance can be missing because the cloud failed briefly, an entry
+//! was malformed, or the instance is younger. Only a lookup can prove that an instance is gone.
 //!
 //! Readers get an immutable snapshot without a lock; every change replaces it.
 
@@ -11,32 +9,21 @@ mod entries;
 mod index;
 mod metrics;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
-use ccm_cloud::{Instance, ProviderId};
+use ccm_cloud::{Call, Cloud, CloudError, Detail, Instance, Lookup, LookupResult, ProviderId};
+use ccm_objects::Node;
+use ccm_runtime::metrics::Metrics;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::index::Index;
-use ccm_runtime::metrics::Metrics;
-
-/// Two or more instances claim the same ID or name. The right one cannot be determined, so
-/// none is returned.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {text:?} is used by {} instances of the cloud: {}", claimed_by.len(), join(claimed_by))]
-pub struct Ambiguous {
-    /// `provider ID` or `instance name`.
-    pub what: &'static str,
-    /// The ID or name.
-    pub text: String,
-    /// The provider IDs of the instances that claim it.
-    pub claimed_by: Vec<ProviderId>,
-}
-
-fn join(ids: &[ProviderId]) -> String {
-    ids.iter().map(ProviderId::as_str).collect::<Vec<_>>().join(", ")
-}
+use crate::{instances, lookups::SizedLookups};
 
 /// One instance, and when it was last seen in this state.
 #[derive(Clone, Debug)]
@@ -53,64 +40,45 @@ impl Known {
     }
 }
 
-/// An immutable set of instances.
+/// The cloud's answer about a node, without the instance, which the inventory has.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The instance of this ID.
+    Found(ProviderId),
+    /// Any other.
+    Other(LookupResult),
+}
+
+impl Answer {
+    /// Why there is no answer.
+    pub const fn error(&self) -> Option<&CloudError> {
+        match self {
+            Self::Other(Err(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// An immutable set of instances, sorted by provider ID.
 #[derive(Debug, Default)]
-pub struct Snapshot {
-    /// Sorted by provider ID. An ID occurs twice if the cloud's list had two different
-    /// entries for it.
+struct Snapshot {
     entries: Vec<Known>,
     ids: Index,
-    names: Index,
 }
 
 impl Snapshot {
-    /// The index of a list of the fleet. Entries that a list repeats count once, unless they
-    /// differ.
-    pub fn of_list(instances: Vec<Instance>) -> Self {
-        Self::new(entries::listed(instances, Instant::now()))
-    }
-
     fn new(mut entries: Vec<Known>) -> Self {
         entries.sort_by(|a, b| a.id().cmp(b.id()));
-        let ids = Index::new(&entries, index::spellings);
-        let names = Index::new(&entries, index::names);
-        Self { entries, ids, names }
+        let ids = Index::new(&entries);
+        Self { entries, ids }
     }
 
-    /// The instance with this provider ID, in any of its spellings.
-    pub fn get(&self, id: &str) -> Result<Option<&Known>, Ambiguous> {
-        one("provider ID", id, self.ids.find(&self.entries, index::spellings, id))
+    /// The instance with this provider ID, in any of its spellings; `None` also if several claim
+    /// it: the right one cannot be determined.
+    fn get(&self, id: &str) -> Option<&Known> {
+        let mut found = self.ids.find(&self.entries, id);
+        found.next().filter(|_| found.next().is_none())
     }
-
-    /// The instance with exactly this name.
-    pub fn by_name(&self, name: &str) -> Result<Option<&Known>, Ambiguous> {
-        one("instance name", name, self.names.find(&self.entries, index::names, name))
-    }
-
-    /// The number of instances.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there is no instance.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-}
-
-/// The entry that was found; an error if there are several.
-fn one<'a>(
-    what: &'static str,
-    text: &str,
-    mut found: impl Iterator<Item = &'a Known>,
-) -> Result<Option<&'a Known>, Ambiguous> {
-    let Some(first) = found.next() else { return Ok(None) };
-    let claimed_by: Vec<ProviderId> =
-        std::iter::once(first).chain(found).map(|entry| entry.id().clone()).collect();
-    if claimed_by.len() > 1 {
-        return Err(Ambiguous { what, text: text.to_owned(), claimed_by });
-    }
-    Ok(Some(first))
 }
 
 /// The instances that lookups have found. Clones share the inventory.
@@ -126,6 +94,14 @@ struct Shared {
     refreshed: Mutex<Option<Instant>>,
     /// Held while a new snapshot is built from the old one.
     changing: Mutex<()>,
+}
+
+/// Registers `ccm_inventory_*`, for the metrics reference.
+pub fn specimens(metrics: &Metrics) {
+    let inventory = Inventory::new();
+    inventory.register(metrics);
+    // The age is unknown before the first refresh.
+    inventory.refreshed(Instant::now());
 }
 
 impl Inventory {
@@ -144,14 +120,55 @@ impl Inventory {
         self.shared.snapshot.store(Arc::new(Snapshot::new(entries)));
     }
 
-    /// Removes instances that are no longer needed: otherwise every instance that a lookup found
-    /// would stay.
-    pub fn prune(&self, is_needed: impl Fn(&Instance) -> bool) {
+    /// Looks up all of these nodes and keeps what is found. `answered` hears each answer of the
+    /// cloud. Returns exactly one for each node.
+    pub async fn look_up(
+        &self,
+        nodes: &[Arc<Node>],
+        lookups: &SizedLookups,
+        call: impl Fn() -> Call,
+        answered: impl Fn(&LookupResult),
+    ) -> Vec<Answer> {
+        let mut answers: BTreeMap<usize, Answer> = BTreeMap::new();
+        let take = |started, part: Vec<(usize, LookupResult)>| {
+            let mut found: Vec<Instance> = Vec::new();
+            for (at, answer) in part {
+                answered(&answer);
+                let answer = match answer {
+                    Ok(Lookup::Found(instance)) => {
+                        let id = instance.provider_id.clone();
+                        found.push(*instance);
+                        Answer::Found(id)
+                    }
+                    other => Answer::Other(other),
+                };
+                answers.insert(at, answer);
+            }
+            self.update(found, started);
+        };
+        let late = lookups.ask_all(nodes, Detail::Everything, call, take).await;
+        answers.extend(late.into_iter().map(|(at, answer)| (at, Answer::Other(answer))));
+        answers.into_values().collect()
+    }
+
+    /// Removes instances of none of these nodes: otherwise every instance that a lookup found would
+    /// stay.
+    pub fn keep_those_of(&self, cloud: &dyn Cloud, nodes: &[Arc<Node>]) {
+        let ids: HashSet<_> =
+            nodes.iter().filter_map(|node| instances::canonical_id(cloud, node)).collect();
+        let names: HashSet<&str> = nodes.iter().map(|node| &*node.name).collect();
+        self.prune(|instance| {
+            let mut known = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
+            names.contains(&*instance.name) || known.any(|id| ids.contains(id.as_str()))
+        });
+    }
+
+    fn prune(&self, is_needed: impl Fn(&Instance) -> bool) {
         let _changing = self.shared.changing.lock();
         let old = self.shared.snapshot.load_full();
         let kept: Vec<Known> =
             old.entries.iter().filter(|entry| is_needed(&entry.instance)).cloned().collect();
-        if kept.len() < old.len() {
+        if kept.len() < old.entries.len() {
             self.shared.snapshot.store(Arc::new(Snapshot::new(kept)));
         }
     }
@@ -164,7 +181,7 @@ impl Inventory {
     /// The instance with this provider ID, in any of its spellings; `None` also if two instances
     /// claim it.
     pub fn get(&self, id: &str) -> Option<Known> {
-        self.shared.snapshot.load().get(id).ok().flatten().cloned()
+        self.shared.snapshot.load().get(id).cloned()
     }
 
     /// The instance of this main ID, whatever other instances claim it.
@@ -176,7 +193,7 @@ impl Inventory {
 
     /// The number of known instances.
     pub fn len(&self) -> usize {
-        self.shared.snapshot.load().len()
+        self.shared.snapshot.load().entries.len()
     }
 
     /// Whether no instance is known.

@@ -5,39 +5,47 @@
 //! | [`watch`] | watches objects of any kind on every replica |
 //! | [`writer`] | writes objects of any kind, fenced by leadership and by resource version |
 //! | [`reader`] | asks the API server itself for one object |
+//! | [`kubelets`] | the Leases of kubelets |
+//! | [`ages`] | how old objects are at least |
 //! | [`queue`] | the work queue by key |
 //! | [`batch_size`] | how many keys one call to a cloud is about; pure |
 //! | [`turns`] | spaces out the work of many keys; pure |
 //! | [`workers`] | concurrent workers; a panic ends the process |
 //! | [`passes`] | runs passes by period, wake-up and back-off |
 //! | [`reports`] | deduplicated events and log lines |
-//! | [`lookups`] | lookups in calls as large as the cloud answers in time |
+//! | [`lookups`] | lookups in calls as large as the cloud answers in time; the stage that looks up the nodes of a queue |
 //! | [`inventory`] | the last list of the fleet |
 //! | [`instances`] | batched queries to the cloud, with checked answers |
 //! | [`cluster`] | the identity of the cluster |
 //! | [`own_node`] | what holds up the node that runs this program |
 //! | [`handover`] | what a leader leaves to the next one |
 //! | [`corrections`] | damps corrections that another writer undoes; pure |
+//! | [`corrector`] | the corrections of many objects, each in its turn |
+//! | [`states`] | the state of each object, counted |
 //! | [`approvals`] | what a user approves by annotations of the Lease |
 //! | [`guard`] | a brake with its metrics, its line of `/readyz`, approvals and handover |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 
+pub mod ages;
 pub mod approvals;
 pub mod batch_size;
 pub mod brake;
 pub mod cluster;
 pub mod corrections;
+pub mod corrector;
 pub mod guard;
 pub mod handover;
 pub mod instances;
 pub mod inventory;
 mod kind;
+pub mod kubelets;
 pub mod lookups;
 pub mod own_node;
 pub mod passes;
 pub mod queue;
 pub mod reader;
 pub mod reports;
+pub mod states;
 pub mod turns;
 pub mod watch;
 pub mod workers;

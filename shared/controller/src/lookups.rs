@@ -1,8 +1,12 @@
-//! Lookups of nodes in calls that are as large as the cloud answers in time.
+//! Lookups of nodes in calls that are as large as the cloud answers in time: of some nodes, of all,
+//! or of those in a queue.
+
+mod answers;
+mod stage;
 
 use std::sync::Arc;
 
-use ccm_cloud::{Call, Cloud, Detail, LookupResult};
+use ccm_cloud::{Call, Cloud, CloudError, Detail, ErrorKind, LookupResult};
 use ccm_objects::Node;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -11,6 +15,14 @@ use crate::{
     batch_size::{BatchCall, BatchSize, may_concern_all},
     instances,
 };
+
+pub use self::{
+    answers::Answers,
+    stage::{Asker, BATCH, Next, Stage, Work, priority},
+};
+
+/// After this number of calls in a row without any answer, the other nodes are not asked about.
+const MANY_UNANSWERED: u32 = 3;
 
 /// Lookups whose number of nodes per call adapts to the cloud.
 pub struct SizedLookups {
@@ -65,6 +77,38 @@ impl SizedLookups {
             answered(place, answer);
         }
         Vec::new()
+    }
+
+    /// Looks up all of these nodes, in as few calls as the cloud answers in time. `answered` gets
+    /// the results of each call at its end, with the indices of their nodes and the beginning of the
+    /// call. Returned are those that are not to be had, with their errors.
+    pub async fn ask_all(
+        &self,
+        nodes: &[Arc<Node>],
+        detail: Detail,
+        call: impl Fn() -> Call,
+        mut answered: impl FnMut(Instant, Vec<(usize, LookupResult)>),
+    ) -> Vec<(usize, LookupResult)> {
+        let mut open: Vec<usize> = (0..nodes.len()).rev().collect();
+        let mut late = CloudError::new(ErrorKind::Timeout, "the cloud answers too slowly");
+        let mut silent_calls = 0;
+        while !open.is_empty() && silent_calls < MANY_UNANSWERED {
+            let part = open.split_off(open.len().saturating_sub(self.size()));
+            let asked: Vec<_> = part.iter().filter_map(|at| nodes.get(*at).cloned()).collect();
+            let (started, mut answers) = (Instant::now(), Vec::with_capacity(part.len()));
+            let take = |place: usize, answer| {
+                answers.extend(part.get(place).map(|at| (*at, answer)));
+            };
+            let again = self.ask(&asked, detail, call(), take).await;
+            let is_silent = answers.iter().all(|(_, answer)| answer.is_err());
+            silent_calls = if is_silent { silent_calls + 1 } else { 0 };
+            answered(started, answers);
+            for (place, answer) in again.into_iter().rev() {
+                open.extend(part.get(place));
+                late = answer.err().unwrap_or(late);
+            }
+        }
+        open.into_iter().map(|at| (at, Err(late.clone()))).collect()
     }
 
     /// Adapts the size of the next calls.

@@ -9,7 +9,7 @@ use std::{
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_kube::events::{EventKind, EventRecorder};
-use ccm_objects::{ObjectRef, Shared as Name};
+use ccm_objects::{Node, ObjectRef, Shared as Name};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -49,6 +49,35 @@ pub struct Report<'a> {
     pub proof: Option<String>,
     /// Reason and text of the event, if there is one.
     pub event: Option<(&'static str, String)>,
+}
+
+impl<'a> Report<'a> {
+    /// A line about this state of the topic.
+    pub fn line(topic: &'static str, state: &'a str, line: impl Into<String>) -> Self {
+        Self { topic, state, line: line.into(), ..Self::default() }
+    }
+
+    /// A warning about this state of the topic.
+    pub fn warning(topic: &'static str, state: &'a str, line: impl Into<String>) -> Self {
+        Self { warning: true, ..Self::line(topic, state, line) }
+    }
+
+    /// A warning about this state of a node, with an event whose reason is the topic.
+    pub fn of_node(node: &Node, topic: &'static str, state: &'a str, text: &str) -> Self {
+        Self::warning(topic, state, format!("node {}: {text}", node.name)).with_event(topic, text)
+    }
+
+    /// With this reason as a field of the line.
+    #[must_use]
+    pub fn because(self, reason: &'a str) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// With an event of this reason and text.
+    #[must_use]
+    pub fn with_event(self, reason: &'static str, text: impl Into<String>) -> Self {
+        Self { event: Some((reason, text.into())), ..self }
+    }
 }
 
 /// Reports about objects, and the memory of past reports.

@@ -64,6 +64,21 @@ pub fn received<T>(mut channel: mpsc::Receiver<T>) -> impl Stream<Item = T> {
     stream::poll_fn(move |context| channel.poll_recv(context))
 }
 
+/// A channel to workers, of whom at most `limit` work at once: its sender, and the stage, which
+/// runs until the token is cancelled.
+pub fn channel<T: Send, F>(
+    capacity: usize,
+    limit: impl Fn() -> usize + Send,
+    token: CancellationToken,
+    work: impl Fn(T) -> F + Send,
+) -> (mpsc::Sender<T>, impl Future<Output = ()> + Send)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (sender, receiver) = mpsc::channel(capacity);
+    (sender, pool(received(receiver), limit, token, work))
+}
+
 /// Processes the items of a stream, at most `limit` at once, until the token is cancelled.
 /// When the stream has ended, running items are finished.
 pub async fn pool<T, F>(
@@ -74,7 +89,7 @@ pub async fn pool<T, F>(
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    let stage = async {
+    let stage = async move {
         let mut items = pin!(items);
         let mut tasks = Tasks::default();
         while let Some(item) = tasks.until(items.next()).await {

@@ -3,7 +3,7 @@
 //!
 //! Controllers write objects only through this module.
 
-use std::sync::Arc;
+use std::{fmt::Display, hash::Hash, sync::Arc};
 
 use ccm_kube::{
     ApiError,
@@ -16,7 +16,10 @@ use ccm_runtime::{
     rights::Right,
 };
 
-use crate::kind::right;
+use crate::{
+    kind::right,
+    queue::{Pace, WorkQueue},
+};
 
 /// The right that [`Writer::patch`] needs for this kind.
 pub fn patch<K: Stored>() -> Right {
@@ -39,6 +42,9 @@ pub enum Stopped {
     /// This replica does not lead for long enough: nothing was sent.
     #[error(transparent)]
     Lost(#[from] Lost),
+    /// The caller's decision does not hold any more: nothing was sent.
+    #[error("{0}")]
+    Superseded(&'static str),
     /// The API server refused the write, or its outcome is unknown.
     #[error(transparent)]
     Refused(#[from] ApiError),
@@ -50,6 +56,49 @@ pub struct Writer<K> {
     api: ObjectApi<K>,
     leadership: Leadership,
     store: Store<K>,
+}
+
+impl Stopped {
+    /// The error of the API server, if a request was sent.
+    pub const fn refusal(&self) -> Option<&ApiError> {
+        match self {
+            Self::Refused(error) => Some(error),
+            Self::Lost(_) | Self::Superseded(_) => None,
+        }
+    }
+
+    /// Queues the key of an object again that was not written. Returns what the user should learn:
+    /// the error, and when the write is tried again.
+    pub fn queue_again<K>(self, queue: &WorkQueue<K>, key: K) -> Option<(ApiError, Pace)>
+    where
+        K: Clone + Display + Eq + Hash + Send + Sync + 'static,
+    {
+        match self {
+            // Deleted in the meantime: the informer reports it.
+            Self::Refused(ApiError::NotFound) => {
+                queue.forget(&key);
+                None
+            }
+            Self::Refused(error) => {
+                let pace = queue.retry_as(key, error.class());
+                Some((error, pace))
+            }
+            // A term that is only short is extended by the next renewal.
+            nothing_sent => {
+                tracing::debug!(object = %key, "not written: {nothing_sent}");
+                queue.retry(key);
+                None
+            }
+        }
+    }
+}
+
+/// What the API server answered; `None` if no request was sent.
+pub fn answer<T>(result: &Result<T, Stopped>) -> Option<Result<(), &ApiError>> {
+    match result {
+        Ok(_) => Some(Ok(())),
+        Err(stopped) => stopped.refusal().map(Err),
+    }
 }
 
 impl<K: Stored> Writer<K> {

@@ -101,6 +101,14 @@ impl ApiError {
         }
     }
 
+    /// Whether the request may have been carried out. What the API server refuses has no effect.
+    pub const fn is_uncertain(&self) -> bool {
+        matches!(
+            self,
+            Self::Timeout | Self::Unavailable(_) | Self::Decode(_) | Self::Unexpected { .. }
+        )
+    }
+
     /// A short, stable name for metric labels and log fields.
     pub fn reason(&self) -> &'static str {
         ApiReason::from(self).into()

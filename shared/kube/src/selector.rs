@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use kube::core::{Expression, Selector, SelectorExt as _};
-
 use ccm_objects::{Node, Shared, label_rules};
+use kube::core::{Expression, Selector, SelectorExt as _};
+use serde::{Serialize, Serializer};
 
 /// Selects nodes by their labels. The default selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,12 @@ impl NodeSelector {
 impl fmt::Display for NodeSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.selector.fmt(f)
+    }
+}
+
+impl Serialize for NodeSelector {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

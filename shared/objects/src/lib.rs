@@ -5,6 +5,8 @@ mod ip;
 pub mod label_rules;
 mod labels;
 mod node;
+mod node_change;
+pub mod node_ips;
 pub mod node_keys;
 mod node_lease;
 mod reference;
@@ -14,6 +16,7 @@ pub mod service_keys;
 pub use ip::parse_ip;
 pub use labels::{Labels, Shared};
 pub use node::{Address, Condition, Node, OWN_ANNOTATIONS, Taint};
+pub use node_change::NodeChange;
 pub use node_lease::{NODE_LEASES, NodeLease};
 pub use reference::ObjectRef;
 pub use service::{

@@ -1,4 +1,4 @@
-//! Taint and annotation keys shared by the kubelet and all cloud controllers.
+//! Taint, annotation and label keys shared by the kubelet and all cloud controllers.
 
 /// The taint that the kubelet sets with `--cloud-provider=external`. Only the key matters;
 /// value and effect may be anything.
@@ -6,3 +6,13 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 
 /// The annotation that carries the kubelet's `--node-ip` to the cloud controller.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
+/// Beta and GA key of the label with the type of the machine.
+pub const INSTANCE_TYPE: (&str, &str) =
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type");
+/// Likewise with its zone.
+pub const ZONE: (&str, &str) =
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
+/// Likewise with its region.
+pub const REGION: (&str, &str) =
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");

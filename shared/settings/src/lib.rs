@@ -33,5 +33,5 @@ pub use page::{keys, markdown};
 pub use problem::{Problem, Problems};
 pub use raw::{Origin, RawSettings, RawValue};
 pub use setting::{Kind, Setting};
-pub use value::{SettingValue, checked, one_of, positive, redact, within};
+pub use value::{SettingValue, at_least, checked, one_of, parsed, positive, redact, within};
 pub use yaml::{YamlError, check_yaml};

@@ -1,6 +1,8 @@
 //! Parses values from text.
 
-use std::{net::IpAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{
+    fmt::Display, net::IpAddr, ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration,
+};
 
 use ccm_base::duration;
 
@@ -93,6 +95,20 @@ pub fn checked<T: SettingValue>(
     test: impl Fn(&T) -> bool,
 ) -> impl Fn(&str, &str) -> Result<T, String> {
     move |text, _| T::parse(text).and_then(|read| test(&read).then_some(read).ok_or(rule.into()))
+}
+
+/// Parses what reads itself from text, with its own error.
+pub fn parsed<T: FromStr<Err: Display>>(text: &str, _: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// Parses a duration of at least this, for instance `1s`.
+pub fn at_least(least: &'static str) -> impl Fn(&str, &str) -> Result<Duration, String> {
+    move |text, _| {
+        let read = Duration::parse(text)?;
+        let is_right = Duration::parse(least).is_ok_and(|least| read >= least);
+        is_right.then_some(read).ok_or_else(|| format!("must be at least {least}"))
+    }
 }
 
 /// Parses a duration above zero.

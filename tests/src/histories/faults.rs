@@ -1,9 +1,10 @@
 //! How the cloud answers: truthfully or in one of the ways clouds are known to fail.
 //!
-//! One case is ruled out, because no policy could distinguish it from the truth: the lookups
+//! Two cases are ruled out, because no policy could distinguish them from the truth: the lookups
 //! lie about a node for longer than the confirmation period *and* the list shows most of the
-//! fleet, but not this node. With [`Variant::Living`] that is not ruled out: there every
-//! kubelet renews its Lease as long as its machine runs.
+//! fleet, but not this node; or lookups and list deny a fleet whose nodes are all marked for
+//! scale-down. With [`Variant::Living`] neither is ruled out: there every kubelet
+//! renews its Lease as long as its machine runs.
 
 use std::collections::BTreeSet;
 

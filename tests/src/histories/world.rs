@@ -2,7 +2,7 @@
 //! Everything is a function of time, in milliseconds. Time starts at [`START`], so that some
 //! nodes are older than the process.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use ccm_cloud::Claim;
 use lifecycle_ccm::policy::{Heartbeat, NodeView};
@@ -142,6 +142,35 @@ impl Node {
         let others = [self.taken_over, self.marked_from].into_iter().filter(|at| *at < u64::MAX);
         let own = [self.created, self.removed, self.ready_from, self.ready_until];
         own.into_iter().chain(others).chain(outages)
+    }
+}
+
+/// In one line, without what never happens.
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?} created {}", self.uid, self.kind, self.created)?;
+        for (what, at) in [
+            ("died", self.died),
+            ("removed", self.removed),
+            ("taken over", self.taken_over),
+            ("marked", self.marked_from),
+            ("approved", self.approved_from),
+        ] {
+            if at < u64::MAX {
+                write!(f, ", {what} {at}")?;
+            }
+        }
+        let spans = |f: &mut fmt::Formatter<'_>, what: &str, spans: &[(u64, u64)]| {
+            spans
+                .iter()
+                .filter(|(from, to)| from < to)
+                .try_for_each(|(from, to)| write!(f, ", {what} {from}..{to}"))
+        };
+        spans(f, "ready", &[(self.ready_from, self.ready_until)])?;
+        spans(f, "not ready", &self.outages)?;
+        spans(f, "silent", &self.silences)?;
+        spans(f, "protected", &[self.protected])?;
+        spans(f, "invisible", &[self.blink])
     }
 }
 

@@ -39,13 +39,30 @@ impl CloudReports {
         self.condition.pass("closed; no list of the fleet has been needed yet");
     }
 
-    /// Reports failed lookups and an unusable list.
+    /// Reports failed lookups, once for each kind of error, and an unusable list.
     pub(crate) fn answers<'a>(
         &self,
         lookups: impl Iterator<Item = &'a LookedUp>,
         list: Option<&Listing>,
     ) {
-        self.errors(lookups);
+        let mut kinds: HashMap<&'static str, (usize, &LookedUp, &CloudError)> = HashMap::new();
+        for lookup in lookups {
+            self.metrics.answered(&lookup.result);
+            if let Err(error) = &lookup.result {
+                kinds.entry(error.kind.reason()).or_insert((0, lookup, error)).0 += 1;
+            }
+        }
+        for (kind, (count, lookup, error)) in kinds {
+            if self.kinds.changed("", kind, "") {
+                let name = &*lookup.name;
+                tracing::warn!(
+                    kind,
+                    nodes = count,
+                    %error,
+                    "cloud lookups of {count} nodes failed, including {name}: {error}; failed lookups are no evidence"
+                );
+            }
+        }
         list.into_iter().for_each(unusable_list);
     }
 
@@ -78,28 +95,6 @@ impl CloudReports {
                 self.condition.fail(format!("open, no node is deleted unless approved: {cause}"));
             }
             Breaker::Closed => self.condition.pass("closed"),
-        }
-    }
-
-    /// Logs failed lookups, once for each kind of error.
-    fn errors<'a>(&self, lookups: impl Iterator<Item = &'a LookedUp>) {
-        let mut kinds: HashMap<&'static str, (usize, &LookedUp, &CloudError)> = HashMap::new();
-        for lookup in lookups {
-            self.metrics.answered(&lookup.result);
-            if let Err(error) = &lookup.result {
-                kinds.entry(error.kind.reason()).or_insert((0, lookup, error)).0 += 1;
-            }
-        }
-        for (kind, (count, lookup, error)) in kinds {
-            if self.kinds.changed("", kind, "") {
-                let name = &*lookup.name;
-                tracing::warn!(
-                    kind,
-                    nodes = count,
-                    %error,
-                    "cloud lookups of {count} nodes failed, including {name}: {error}; failed lookups are no evidence"
-                );
-            }
         }
     }
 }

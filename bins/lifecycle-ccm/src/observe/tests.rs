@@ -41,6 +41,12 @@ fn only_known_values_approve() {
     {
         node.annotations = [(APPROVED.into(), word.into())].into_iter().collect();
         assert_eq!(of(&node).approved, expect, "{word:?}");
+        let labelled = Node {
+            annotations: std::collections::BTreeMap::new(),
+            labels: [(APPROVED.into(), word.into())].into(),
+            ..node.clone()
+        };
+        assert_eq!(of(&labelled).approved, expect, "label {word:?}");
     }
 }
 
@@ -64,33 +70,9 @@ fn another_system_uuid_is_another_machine() {
     assert!(!is_replaced(&with("u", None, id), &old), "it was not known");
 }
 
-#[test]
-fn nodes_named_in_malformed_entries_may_exist() {
-    let lines = ["instance i-7: zone is no string.".to_owned()];
-    for (name, id, expect) in [
-        ("n", Some("sim://i-7"), true),
-        ("n", Some("sim:///region/i-7"), true),
-        ("n", Some("sim://i-77"), false),
-        ("i-7", None, true),
-        ("string", Some("sim://i-9"), true),
-        ("i", None, false),
-    ] {
-        assert_eq!(may_be_in(&lines, name, id), expect, "{name} {id:?}");
-    }
-}
-
 /// The spelling of a cloud with lower-case IDs.
 fn small(id: &str) -> String {
     id.to_lowercase()
-}
-
-#[test]
-fn the_age_is_the_shortest_possible() {
-    let seconds = |count| Some(Duration::from_secs(count));
-    assert_eq!(age(seconds(500), None), Duration::from_mins(500 / 60) + Duration::from_secs(20));
-    assert_eq!(age(seconds(5000), seconds(3)), Duration::from_secs(3), "a clock that is ahead");
-    assert_eq!(age(seconds(2), seconds(30)), Duration::from_secs(2), "a clock that is behind");
-    assert_eq!(age(None, seconds(30)), Duration::ZERO);
 }
 
 #[test]

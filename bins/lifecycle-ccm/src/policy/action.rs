@@ -1,9 +1,9 @@
 //! Decided writes to nodes that are not executed yet.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use ccm_cloud::PowerState;
-use ccm_controller::brake::approval::is_yes;
+use ccm_controller::brake::approval::is_marked;
 use ccm_objects::Node;
 
 use super::{
@@ -13,8 +13,8 @@ use super::{
 
 /// The annotation with which an operator protects a node from deletion.
 pub(crate) const PROTECTED: &str = "quartet.dev/deletion-protected";
-/// The annotation with which an operator approves the deletion of a node, so that breaker and budget do
-/// not hold it, until the node is Ready again.
+/// The annotation or label with which an operator approves the deletion of a node, so that breaker and
+/// budget do not hold it, until the node is Ready again.
 pub(crate) const APPROVED: &str = "quartet.dev/deletion-approved";
 
 /// Why a node is deleted.
@@ -45,51 +45,41 @@ pub(crate) struct Marks {
     pub(crate) end_approval: bool,
 }
 
-impl Write {
+/// A write in words.
+pub(crate) struct Words {
     /// Its kind, for `/plan` and the metric of its steps.
-    pub(crate) const fn kind(&self) -> &'static str {
-        match self {
-            Self::Delete(_) => "delete",
-            Self::Marks(Marks { taint: Some((shutdown::Step::Add, _)), .. }) => "shutdown-taint",
-            Self::Marks(Marks { taint: Some(_), .. }) => "shutdown-untaint",
-            Self::Marks(Marks { taint: None, .. }) => "end-approval",
-        }
-    }
-
-    /// The reason for the write.
-    pub(crate) const fn reason(&self) -> &'static str {
-        match self {
-            Self::Delete(_) => GONE,
-            Self::Marks(Marks { taint: Some((shutdown::Step::Add, _)), .. }) => {
-                "the machine is shut down"
-            }
-            Self::Marks(Marks { taint: Some((_, Some(_))), .. }) => "the machine is running",
-            Self::Marks(_) => "the node is Ready",
-        }
-    }
-
-    /// The topic of the reports about its failures.
-    pub(crate) const fn failure(&self) -> &'static str {
-        match self {
-            Self::Delete(_) => "deletion failed",
-            Self::Marks(_) => "marks failed",
-        }
-    }
+    pub(crate) kind: &'static str,
+    /// The reason for it.
+    pub(crate) reason: &'static str,
+    /// What it is, for log lines.
+    pub(crate) what: &'static str,
 }
 
-impl fmt::Display for Write {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Delete(_) => "deletion",
-            Self::Marks(Marks { taint: Some(_), .. }) => "update of the shutdown taint",
-            Self::Marks(Marks { taint: None, .. }) => "removal of the approval",
-        })
+impl Write {
+    pub(crate) const fn words(&self) -> Words {
+        let (kind, reason, what) = match self {
+            Self::Delete(_) => ("delete", GONE, "deletion"),
+            Self::Marks(Marks { taint: None, .. }) => {
+                ("end-approval", "the node is Ready", "removal of the approval")
+            }
+            Self::Marks(Marks { taint: Some((step, power)), .. }) => {
+                let (kind, reason) = match (step, power) {
+                    (shutdown::Step::Add, _) => ("shutdown-taint", "the machine is shut down"),
+                    (shutdown::Step::Remove, Some(_)) => {
+                        ("shutdown-untaint", "the machine is running")
+                    }
+                    (shutdown::Step::Remove, None) => ("shutdown-untaint", "the node is Ready"),
+                };
+                (kind, reason, "update of the shutdown taint")
+            }
+        };
+        Words { kind, reason, what }
     }
 }
 
 /// Whether an operator has approved the node's deletion. Unknown values are ignored.
 pub(crate) fn is_approved(node: &Node) -> bool {
-    node.annotations.get(APPROVED).is_some_and(|value| is_yes(value))
+    is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
 /// The deletion of this node, if it was decided.
@@ -109,7 +99,8 @@ pub(crate) fn marks(
     let step = shutdown::plan(view.ready, &node.taints, power, removal);
     let marks = Marks {
         taint: step.map(|step| (step, power)),
-        end_approval: view.is_well() && node.annotations.contains_key(APPROVED),
+        end_approval: view.is_well()
+            && (node.annotations.contains_key(APPROVED) || node.labels.contains_key(APPROVED)),
     };
     let changes = view.in_reach() && marks != Marks::default();
     changes.then(|| Action { node: Arc::clone(node), write: Write::Marks(marks) })

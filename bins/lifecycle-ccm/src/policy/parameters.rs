@@ -58,19 +58,3 @@ impl Policy {
         Budget { limit: self.budget, window: self.budget_window }
     }
 }
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            confirmation_period: Duration::from_secs(20),
-            grace_period: Duration::from_secs(120),
-            monitor_period: Duration::from_secs(5),
-            budget: Limit::Percent(10),
-            budget_window: Duration::from_secs(600),
-            shrink_threshold: 50,
-            ghosts: Ghosts::default(),
-            replaced: Replaced::default(),
-            evidence_age: Duration::from_secs(30),
-        }
-    }
-}

@@ -54,16 +54,16 @@ impl Record {
     }
 
     /// Updates the record from the current node. A new mark of the operator takes effect at
-    /// once; once the provider ID is set, the case starts again.
+    /// once, and so does a change of the condition Ready, which changes the proof that is needed;
+    /// once the provider ID is set, the case starts again.
     pub fn update(&mut self, node: &NodeView) {
         if self.has_id != node.has_id {
             *self = Self::new(node);
         }
-        self.replaced = node.ready;
-        if self.operator_marks != operator_marks(node) {
-            self.operator_marks = operator_marks(node);
+        if self.operator_marks != operator_marks(node) || self.replaced != node.ready {
             self.look_again = At::default();
         }
+        (self.operator_marks, self.replaced) = (operator_marks(node), node.ready);
     }
 }
 

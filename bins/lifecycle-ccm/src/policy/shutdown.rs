@@ -7,6 +7,7 @@
 use ccm_cloud::PowerState;
 use ccm_objects::Taint;
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantNames};
 
 /// The key of the taint; its effect is [`EFFECT`], and it has no value.
 pub(crate) const KEY: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -25,19 +26,11 @@ pub enum Removal {
 }
 
 /// The change of the taint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Step {
     Add,
     Remove,
-}
-
-impl Step {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Add => "add",
-            Self::Remove => "remove",
-        }
-    }
 }
 
 /// Decides from the node and, if it was looked up, the state of its machine in the cloud.
@@ -47,7 +40,7 @@ pub(crate) fn plan(
     power: Option<PowerState>,
     removal: Removal,
 ) -> Option<Step> {
-    let tainted = taints.iter().any(is_shutdown);
+    let tainted = taints.iter().any(|taint| taint.is(KEY, EFFECT));
     match (tainted, ready, power) {
         (true, true, _) => Some(Step::Remove),
         (true, false, Some(PowerState::Running)) if removal == Removal::Cloud => Some(Step::Remove),
@@ -58,16 +51,7 @@ pub(crate) fn plan(
 
 /// The complete new list of taints.
 pub(crate) fn apply(taints: &[Taint], step: Step) -> Vec<Taint> {
-    let mut new: Vec<Taint> = taints.iter().filter(|taint| !is_shutdown(taint)).cloned().collect();
-    if step == Step::Add {
-        new.push(Taint { key: KEY.into(), effect: EFFECT.into(), ..Taint::default() });
-    }
-    new
-}
-
-/// Kubernetes identifies a taint by key and effect.
-fn is_shutdown(taint: &Taint) -> bool {
-    &*taint.key == KEY && &*taint.effect == EFFECT
+    Taint::set(taints, KEY, EFFECT, step == Step::Add)
 }
 
 #[cfg(test)]

@@ -15,6 +15,29 @@ use ccm_cloud::{
 
 use super::*;
 
+/// The defaults of the settings.
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            confirmation_period: Duration::from_secs(20),
+            grace_period: Duration::from_secs(120),
+            monitor_period: Duration::from_secs(5),
+            budget: Limit::Percent(10),
+            budget_window: Duration::from_secs(600),
+            shrink_threshold: 50,
+            ghosts: Ghosts::default(),
+            replaced: Replaced::default(),
+            evidence_age: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Decider {
+    fn new() -> Self {
+        Self::default()
+    }
+}
+
 /// A node that is not Ready, old enough, and ours.
 fn view(name: &str) -> NodeView {
     NodeView {
@@ -103,6 +126,7 @@ fn decision(name: &str) -> Decision {
         verdict: Verdict::Delete,
         since: None,
         evidence: Evidence::default(),
+        approved: false,
     }
 }
 

@@ -10,25 +10,20 @@ use ccm_base::RetryClass;
 use ccm_cloud::{Claim, LookupResult};
 use ccm_controller::{
     brake::Pause,
+    corrector::Later,
+    lookups::{Work, priority},
     queue::{LONG_RETRY, Priority},
     workers,
     writer::{Stopped, Writer},
 };
 use ccm_kube::ApiError;
-use ccm_objects::Node;
+use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::supervisor::Supervisor;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use super::{Unfinished, execute, published};
 use crate::{
     metrics::State,
-    observe::{
-        Handles, brake,
-        intake::Intake,
-        lookups::{Work, WorkSenders},
-        priority,
-    },
+    observe::{Handles, brake, intake::Intake, lookups::WorkSenders},
     plan::{Outcome, Plan, Wait, WaitReason, plan},
     settings::NodeSettings,
 };
@@ -39,8 +34,6 @@ const CHANNEL_CAPACITY: usize = 64;
 /// Retry interval for a provided-node-ip annotation that does not match: the cloud may attach
 /// the address later. A change of the node triggers a sync at once.
 const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
-/// Delay after a conflict, so that the informer receives the other writer's change.
-const AFTER_CONFLICT: Duration = Duration::from_millis(20);
 /// How often an initialised node without an answer is looked up again, within half a minute.
 /// Then it waits for the next refresh.
 const LOOKUPS_BEFORE_REFRESH: u32 = 5;
@@ -63,44 +56,28 @@ impl Writers {
 
     /// Starts both pools. Returns their channels.
     pub(crate) fn start(self: &Arc<Self>, tasks: &Supervisor) -> WorkSenders {
-        let (new, new_work) = mpsc::channel(CHANNEL_CAPACITY);
-        let (settled, settled_work) = mpsc::channel(CHANNEL_CAPACITY);
-        let pool = |work, limit| Arc::clone(self).pool(work, limit, tasks.token().clone());
-        tasks.spawn("new-nodes", pool(new_work, |settings| settings.concurrent_node_syncs));
-        let updates: fn(&NodeSettings) -> usize =
-            |settings| settings.concurrent_node_status_updates;
-        tasks.spawn("settled-nodes", pool(settled_work, updates));
-        tasks.spawn("correction-rate", Arc::clone(self).follow_rate(tasks.token().clone()));
-        WorkSenders { new, settled }
-    }
-
-    /// Applies changes of the rate of corrections, also to the nodes that wait for their turn.
-    async fn follow_rate(self: Arc<Self>, token: CancellationToken) {
-        let mut settings = self.handles.settings.clone();
-        while let Some(Ok(())) = token.run_until_cancelled(settings.changed()).await {
-            let rate = settings.borrow_and_update().node_correction_qps;
-            for name in self.handles.ledger.set_correction_rate(rate) {
-                self.handles.queue.add(name, Priority::Routine);
-            }
-        }
-        token.cancelled().await;
-    }
-
-    async fn pool(
-        self: Arc<Self>,
-        work: mpsc::Receiver<Work>,
-        limit: fn(&NodeSettings) -> usize,
-        token: CancellationToken,
-    ) {
-        let limit = || limit(&self.handles.settings.borrow());
-        let sync = |work: Work| {
-            let this = Arc::clone(&self);
-            async move {
-                this.sync(&work).await;
-                this.intake.done(&work.node.name);
-            }
+        let pool = |name: &'static str, limit: fn(&NodeSettings) -> usize| {
+            let (this, settings) = (Arc::clone(self), self.handles.settings.clone());
+            let sync = move |work: Work| {
+                let this = Arc::clone(&this);
+                async move {
+                    this.sync(&work).await;
+                    this.intake.done(&work.node.name);
+                }
+            };
+            let (limit, token) = (move || limit(&settings.borrow()), tasks.token().clone());
+            let (sender, pool) = workers::channel(CHANNEL_CAPACITY, limit, token, sync);
+            tasks.spawn(name, pool);
+            sender
         };
-        workers::pool(workers::received(work), limit, token, sync).await;
+        let Handles { corrector, settings, queue, .. } = self.handles.clone();
+        let rate = |settings: &Arc<NodeSettings>| settings.node_correction_qps;
+        let follow = corrector.follow(settings, rate, queue, tasks.token().clone());
+        tasks.spawn("correction-rate", follow);
+        WorkSenders {
+            new: pool("new-nodes", |settings| settings.concurrent_node_syncs),
+            settled: pool("settled-nodes", |settings| settings.concurrent_node_status_updates),
+        }
     }
 
     /// Plans from the current state of the node, and executes the plan.
@@ -125,14 +102,10 @@ impl Writers {
                 self.observed(&node, &plan);
             }
             Outcome::Initialised => {
-                self.handles.ledger.new_node();
+                self.handles.corrector.step_aside();
                 self.apply(&node, &plan).await;
             }
-            Outcome::InSync => {
-                if self.is_uncontested(&node, &plan) && self.has_turn(&node, &plan) {
-                    self.apply(&node, &plan).await;
-                }
-            }
+            Outcome::InSync => self.correct(&node, &plan).await,
             Outcome::Waits(wait) => self.wait(&node, wait, answer),
             outcome => self.skip(&node, outcome, answer),
         }
@@ -143,25 +116,33 @@ impl Writers {
     fn observed(&self, node: &Node, plan: &Plan) {
         self.handles.reports.notes(node, plan);
         let name = &node.name;
-        self.handles.ledger.settled(name);
-        self.handles.queue.forget(name);
+        self.settled(name);
         if plan.outcome == Outcome::Initialised {
-            self.handles.ledger.set_state(name, State::Pending);
+            self.handles.states.set(name, State::Pending);
             self.handles.queue.retry_every(Arc::clone(name), LONG_RETRY);
         } else {
-            self.handles.ledger.set_state(name, State::Initialised);
+            self.handles.states.set(name, State::Initialised);
         }
     }
 
-    /// Whether an initialised node may be written now. If not, it is queued for its turn.
-    fn has_turn(&self, node: &Node, plan: &Plan) -> bool {
-        let (name, writes) = (&node.name, plan.steps.len());
-        if writes == 0 {
-            return true;
+    /// Writes an initialised node if it is its turn and no other writer undoes what the plan
+    /// corrects. If not, it is queued for later.
+    async fn correct(&self, node: &Arc<Node>, plan: &Plan) {
+        let allowed = self.handles.corrector.check(&node.name, plan.steps.len(), &plan.fields());
+        let Err(Later { wait, contested }) = allowed else {
+            return self.apply(node, plan).await;
+        };
+        if let Some(contested) = contested {
+            self.handles.reports.contested(node, plan, &contested);
         }
-        let Err(wait) = self.handles.ledger.take_turn(name, writes) else { return true };
         self.later(node, wait);
-        false
+    }
+
+    /// The node is up to date.
+    fn settled(&self, name: &Name) {
+        self.handles.answers.settled(name);
+        self.handles.corrector.settled(name);
+        self.handles.queue.forget(name);
     }
 
     /// Plans this initialised node again after this time.
@@ -169,7 +150,7 @@ impl Writers {
         let name = &node.name;
         if node.provider_id.is_none() {
             // The inventory finds instances by ID only.
-            self.handles.ledger.require_lookup(name);
+            self.handles.answers.require(name);
         }
         self.handles.queue.add_after(Arc::clone(name), wait, Priority::Routine);
     }
@@ -179,21 +160,11 @@ impl Writers {
         match pause {
             Pause::Gathers(until) => self.later(node, self.handles.guard.until(until)),
             Pause::Held(hold) => {
-                self.handles.ledger.set_state(&node.name, State::Initialised);
+                self.handles.states.set(&node.name, State::Initialised);
                 self.handles.reports.held(node, plan, hold);
                 self.handles.queue.forget(&node.name);
             }
         }
-    }
-
-    /// Whether no other writer undoes what the plan corrects. If one does, it is queued for later.
-    fn is_uncontested(&self, node: &Node, plan: &Plan) -> bool {
-        let allowed = self.handles.ledger.may_correct(&node.name, &plan.fields());
-        if let Err(contested) = &allowed {
-            self.handles.reports.contested(node, plan, contested);
-            self.later(node, contested.wait);
-        }
-        allowed.is_ok()
     }
 
     async fn apply(&self, node: &Arc<Node>, plan: &Plan) {
@@ -205,61 +176,37 @@ impl Writers {
         match execute(&self.writer, &self.handles, node, plan).await {
             Ok(()) => {
                 if plan.outcome == Outcome::InSync {
-                    for field in self.handles.ledger.corrected(name, &plan.fields()) {
+                    for field in self.handles.corrector.made(name, &plan.fields()) {
                         self.handles.metrics.contested(&field);
                     }
                 }
-                self.handles.ledger.set_state(name, State::Initialised);
-                self.handles.ledger.settled(name);
+                self.handles.states.set(name, State::Initialised);
                 self.handles.plans.clear("Node", name);
-                self.handles.queue.forget(name);
+                self.settled(name);
             }
-            Err(Unfinished { why: Stopped::Lost(lost), .. }) => {
-                // A term that is only short is extended by the next renewal.
-                tracing::debug!(node = &**name, "not written: {lost}");
-                self.handles.queue.retry(Arc::clone(name));
-            }
-            Err(Unfinished { what, why: Stopped::Refused(error) }) => {
-                self.refused(node, what, &error);
-            }
+            Err(unfinished) => self.not_written(node, unfinished),
         }
     }
 
-    fn refused(&self, node: &Node, what: &'static str, error: &ApiError) {
-        let name = &node.name;
-        match error {
-            // Deleted in the meantime: the informer reports it.
-            ApiError::NotFound => return,
-            ApiError::Conflict => {
-                let conflicts = self.handles.ledger.conflict(name);
-                let is_new = node.is_uninitialised();
-                if conflicts <= if is_new { MANY_CONFLICTS } else { MANY_CONFLICTS_SETTLED } {
-                    tracing::debug!(
-                        node = &**name,
-                        conflicts,
-                        "the node has changed, planning again"
-                    );
-                    self.handles.queue.add_after(
-                        Arc::clone(name),
-                        AFTER_CONFLICT * conflicts,
-                        priority(node),
-                    );
-                    return;
-                }
-            }
-            _ => {}
+    fn not_written(&self, node: &Node, Unfinished { what, why }: Unfinished) {
+        let (name, queue, is_new) = (&node.name, &self.handles.queue, node.is_uninitialised());
+        let most = if is_new { MANY_CONFLICTS } else { MANY_CONFLICTS_SETTLED };
+        if matches!(why, Stopped::Refused(ApiError::Conflict))
+            && queue.again_after_conflict(Arc::clone(name), most, priority(node))
+        {
+            return;
         }
-        let pace = self.handles.queue.retry_as(Arc::clone(name), error.class());
-        if node.is_uninitialised() {
-            self.handles.ledger.set_state(name, State::WriteFailing);
+        let Some((error, pace)) = why.queue_again(queue, Arc::clone(name)) else { return };
+        if is_new {
+            self.handles.states.set(name, State::WriteFailing);
         }
-        self.handles.reports.refused(node, what, error, pace);
+        self.handles.reports.refused(node, what, &error, pace);
     }
 
     /// The node keeps its taint.
     fn wait(&self, node: &Node, wait: &Wait, answer: &LookupResult) {
         let name = &node.name;
-        self.handles.ledger.set_state(name, State::Waiting(wait.reason));
+        self.handles.states.set(name, State::Waiting(wait.reason));
         let key = Arc::clone(name);
         let pace = match answer {
             Err(error) => self.handles.queue.retry_as(key, error.class()),
@@ -290,13 +237,16 @@ impl Writers {
             Outcome::Unconfirmed(_) => State::Unconfirmed,
             _ => State::Unknown,
         };
+        if !matches!(outcome, Outcome::Unanswered(_)) {
+            self.handles.guard.leaves(&node.uid);
+        }
         self.handles.reports.skipped(node, outcome);
-        self.handles.ledger.set_state(name, state);
+        self.handles.states.set(name, state);
         if let Err(error) = answer
             && error.class() != RetryClass::Permanent
             && self.handles.queue.failures(name) < LOOKUPS_BEFORE_REFRESH
         {
-            self.handles.ledger.require_lookup(name);
+            self.handles.answers.require(name);
             self.handles.queue.retry_as(Arc::clone(name), error.class());
             return;
         }

@@ -1,3 +1,6 @@
+use std::sync::Arc;
+
+use ccm_controller::states::States;
 use ccm_runtime::metrics::Metrics;
 
 use super::*;
@@ -14,5 +17,57 @@ fn counters_start_at_zero() {
         r#"ccm_node_refreshes_total{result="ok"} 0"#,
     ] {
         assert!(text.lines().any(|line| line == series), "{series} in\n{text}");
+    }
+}
+
+/// The sample of `/metrics` that begins with this.
+fn sample(metrics: &Metrics, begin: &str) -> Option<String> {
+    let text = metrics.encode().unwrap();
+    text.lines().find_map(|line| line.strip_prefix(begin)).map(|rest| rest.trim().to_owned())
+}
+
+#[test]
+fn gauges_follow_the_states() {
+    let metrics = Metrics::new();
+    let nodes = NodeMetrics::new(&metrics);
+    let states = States::new(move |state, by| nodes.count(state, by));
+    let (name, other): (Arc<str>, Arc<str>) = ("node-1".into(), "node-2".into());
+    states.set(&name, State::Pending);
+    states.set(&other, State::Foreign);
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"pending\"}").as_deref(), Some("1"));
+    assert_eq!(sample(&metrics, "ccm_node_foreign_nodes").as_deref(), Some("1"));
+    states.set(&name, State::Waiting(WaitReason::Cloud(ErrorKind::Throttled)));
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"pending\"}").as_deref(), Some("0"));
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"waiting\"}").as_deref(), Some("1"));
+    assert_eq!(sample(&metrics, "ccm_node_waiting{reason=\"throttled\"}").as_deref(), Some("1"));
+    states.set(&name, State::Initialised);
+    assert_eq!(sample(&metrics, "ccm_node_waiting{reason=\"throttled\"}").as_deref(), Some("0"));
+    states.forget(&name);
+    states.forget(&other);
+    assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"initialised\"}").as_deref(), Some("0"));
+    assert_eq!(sample(&metrics, "ccm_node_foreign_nodes").as_deref(), Some("0"));
+}
+
+/// Dashboards of upstream select on these bounds.
+#[test]
+fn the_histograms_of_upstream_keep_their_bounds() {
+    let metrics = Metrics::new();
+    NodeMetrics::new(&metrics).initialised(Duration::from_secs(17));
+    for name in [
+        "node_controller_initial_node_sync_delay_seconds",
+        "node_controller_cloud_provider_taint_removal_delay_seconds",
+    ] {
+        for (bound, count) in [
+            ("1.0", "0"),
+            ("4.0", "0"),
+            ("16.0", "0"),
+            ("64.0", "1"),
+            ("256.0", "1"),
+            ("1024.0", "1"),
+            ("+Inf", "1"),
+        ] {
+            let line = format!("{name}_bucket{{le=\"{bound}\"}}");
+            assert_eq!(sample(&metrics, &line).as_deref(), Some(count), "{line}");
+        }
     }
 }

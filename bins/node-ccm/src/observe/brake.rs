@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use ccm_cloud::{Claim, Cloud};
 use ccm_controller::{
     brake::Pause,
     guard::{Guard, Guarded},
@@ -25,10 +24,9 @@ pub(crate) fn guard<P: Program<Settings = NodeSettings>>(
 ) -> Guard {
     let (store, cloud, settings) =
         (store.clone(), Arc::clone(&context.cloud), context.settings.clone());
-    let is_ours = |cloud: &dyn Cloud, node: &Node| {
-        instances::claim(cloud, node).is_some_and(|claim| claim != Claim::Foreign)
+    let counts = move |node: &&Arc<Node>| {
+        is_protected(node) && instances::is_ours(&*cloud, node) == Some(true)
     };
-    let counts = move |node: &&Arc<Node>| is_protected(node) && is_ours(&*cloud, node);
     Guard::new(
         context,
         Guarded {
@@ -40,18 +38,9 @@ pub(crate) fn guard<P: Program<Settings = NodeSettings>>(
     )
 }
 
-/// Notes what the cloud's answer means for an initialised node.
-pub(crate) fn note(guard: &Guard, node: &Node, plan: &Plan) {
-    match (plan.needs_brake(), node.is_ready()) {
-        (true, _) => guard.wants(&node.uid),
-        (false, true) => guard.agrees(&node.uid),
-        (false, false) => guard.leaves(&node.uid),
-    }
-}
-
 /// Whether the plan of an initialised node may be executed now. The error is why not.
 pub(crate) fn check(guard: &Guard, node: &Node, plan: &Plan) -> Result<(), Pause> {
-    note(guard, node, plan);
+    guard.note(&node.uid, plan.needs_brake(), node.is_ready());
     if !plan.needs_brake() {
         return Ok(());
     }

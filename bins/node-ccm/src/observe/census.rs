@@ -14,11 +14,11 @@ use crate::{
 /// Counts and reports them, and forgets nodes that are gone.
 pub(crate) fn take(handles: &Handles) {
     let nodes = handles.store.list();
-    handles.ledger.retain(|name| handles.store.get(name).is_some());
+    handles.states.retain(|name| handles.store.get(name).is_some());
     let mut counts: HashMap<Problem, usize> = HashMap::new();
     let mut count = |problem: Problem| *counts.entry(problem).or_default() += 1;
     for node in &nodes {
-        match handles.ledger.state(&node.name) {
+        match handles.states.get(&node.name) {
             Some(State::Unconfirmed) => count(Problem::Unconfirmed),
             Some(State::InstanceGone) if node.is_ready() => count(Problem::InstanceGone),
             Some(State::Foreign | State::NotOurs) => {}
@@ -28,7 +28,9 @@ pub(crate) fn take(handles: &Handles) {
             _ => {}
         }
     }
-    for (id, nodes) in instances::duplicates(&*handles.cloud, &nodes) {
+    let (cloud, mut own) = (&*handles.cloud, nodes);
+    own.retain(|node| instances::is_ours(cloud, node) == Some(true));
+    for (id, nodes) in instances::duplicates(cloud, &own) {
         let names: Vec<_> = nodes.iter().map(|node| &*node.name).collect();
         for node in &nodes {
             count(Problem::DuplicateProviderId);

@@ -50,15 +50,15 @@ impl Intake {
         if !self.leads() {
             return;
         }
-        let Handles { queue, ledger, .. } = &self.handles;
+        let Handles { queue, answers, corrector, .. } = &self.handles;
         match change {
             Change::Added(node) => {
                 self.classify(node);
                 if node.is_uninitialised() {
-                    ledger.new_node();
+                    corrector.step_aside();
                     queue.add(Arc::clone(&node.name), Priority::Urgent);
                 } else if self.claim(node) != Some(Claim::Foreign) {
-                    ledger.require_lookup(&node.name);
+                    answers.require(&node.name);
                     queue.add(Arc::clone(&node.name), Priority::Routine);
                 }
             }
@@ -87,17 +87,17 @@ impl Intake {
     /// Whether the node may be this provider's; `None` while this is unknown. Records it if the
     /// node is another provider's.
     pub(crate) fn is_ours(&self, node: &Node) -> Option<bool> {
-        let is_foreign = self.claim(node)? == Claim::Foreign;
-        if is_foreign {
+        let is_ours = instances::is_ours(&*self.handles.cloud, node)?;
+        if !is_ours {
             self.foreign(node);
         }
-        Some(!is_foreign)
+        Some(is_ours)
     }
 
     /// Records that a node is another provider's, and reports it once.
     pub(crate) fn foreign(&self, node: &Node) {
-        let Handles { cloud, ledger, plans, reports, .. } = &self.handles;
-        ledger.set_state(&node.name, State::Foreign);
+        let Handles { cloud, states, plans, reports, .. } = &self.handles;
+        states.set(&node.name, State::Foreign);
         plans.clear("Node", &node.name);
         reports.foreign(node, &cloud.schemes());
     }
@@ -111,17 +111,20 @@ impl Intake {
     }
 
     fn forget(&self, name: &Name) {
-        self.handles.ledger.forget(name);
-        self.handles.reports.forget(name);
-        self.handles.plans.clear("Node", name);
-        self.handles.queue.remove(name);
+        let Handles { answers, states, corrector, reports, plans, queue, .. } = &self.handles;
+        answers.forget(name);
+        states.forget(name);
+        corrector.forget(name);
+        reports.forget(name);
+        plans.clear("Node", name);
+        queue.remove(name);
     }
 
     /// Records the state of a node that is new to this leader.
     fn classify(&self, node: &Node) {
         if self.is_ours(node) != Some(false) {
             let state = if node.is_uninitialised() { State::Pending } else { State::Unknown };
-            self.handles.ledger.set_state(&node.name, state);
+            self.handles.states.set(&node.name, state);
         }
     }
 }

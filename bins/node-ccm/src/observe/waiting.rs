@@ -7,11 +7,12 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::clock;
+use ccm_controller::states::States;
 use ccm_metrics::computed;
 use ccm_objects::Node;
 use ccm_runtime::metrics::Metrics;
 
-use super::{Handles, intake::Intake, ledger::Ledger};
+use super::{Handles, intake::Intake};
 use crate::metrics::State;
 
 computed! {
@@ -27,7 +28,7 @@ pub(crate) fn collect(metrics: &Metrics, intake: Arc<Intake>, handles: Handles) 
     metrics.collect(WAITING.collector(move || {
         let oldest = if intake.leads() {
             let now = clock::wall();
-            oldest(&handles.store.list(), &handles.ledger, |node| node.age(now))
+            oldest(&handles.store.list(), &handles.states, |node| node.age(now))
         } else {
             Duration::ZERO
         };
@@ -42,11 +43,11 @@ pub(crate) fn specimen(metrics: &Metrics) {
 
 fn oldest(
     nodes: &[Arc<Node>],
-    ledger: &Ledger,
+    states: &States<State>,
     age: impl Fn(&Node) -> Option<Duration>,
 ) -> Duration {
     let ours =
-        |node: &Node| !matches!(ledger.state(&node.name), Some(State::Foreign | State::NotOurs));
+        |node: &Node| !matches!(states.get(&node.name), Some(State::Foreign | State::NotOurs));
     nodes
         .iter()
         .filter(|node| node.is_uninitialised() && !node.deleting && ours(node))

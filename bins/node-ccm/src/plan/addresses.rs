@@ -1,7 +1,7 @@
 //! The addresses of a node.
 
 use ccm_cloud::{AddressKind, Instance, NodeAddress};
-use ccm_objects::{Address, Node, parse_ip};
+use ccm_objects::{Address, Node, node_ips, parse_ip};
 
 use super::{
     PROVIDED_NODE_IP,
@@ -16,7 +16,7 @@ use super::{
 pub fn desired(node: &Node, instance: &Instance) -> Result<Option<Vec<Address>>, NodeIpError> {
     let list = with_hostname(node, instance);
     if let Some(annotation) = node.annotation(PROVIDED_NODE_IP) {
-        let wanted = node_ip::parse(annotation)?;
+        let wanted = node_ips::parse(annotation).map_err(NodeIpError::Invalid)?;
         return node_ip::select(&list, &wanted).map(Some);
     }
     Ok(instance.addresses.iter().any(is_valid).then_some(list))

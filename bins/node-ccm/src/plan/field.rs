@@ -1,17 +1,8 @@
+use ccm_objects::node_keys::{INSTANCE_TYPE, REGION, ZONE};
 use serde::Serialize;
 use strum::{Display, IntoStaticStr, VariantNames};
 
 use super::Step;
-
-/// Beta and GA key of the label.
-pub const INSTANCE_TYPE: (&str, &str) =
-    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type");
-/// See [`INSTANCE_TYPE`].
-pub const ZONE: (&str, &str) =
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
-/// See [`INSTANCE_TYPE`].
-pub const REGION: (&str, &str) =
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
 
 /// A property of a node that node-ccm keeps in sync: the value of a metric's label.
 #[derive(
@@ -37,22 +28,21 @@ pub enum Field {
 
 impl Field {
     /// Its name in sentences.
-    pub fn words(self) -> &'static str {
+    pub fn words(self) -> String {
         match self {
-            Self::Addresses => "addresses",
-            Self::InternalIp => "first InternalIP",
-            Self::AddressFamily => "address family",
-            Self::InstanceType => "instance type",
-            Self::Zone => "zone",
-            Self::Region => "region",
-            Self::Labels => "labels",
+            Self::InternalIp => "first InternalIP".to_owned(),
+            other => other.to_string().replace('_', " "),
         }
+    }
+
+    /// Whether it is one of the addresses, which are part of the node's status.
+    pub fn is_address(self) -> bool {
+        matches!(self, Self::Addresses | Self::InternalIp | Self::AddressFamily)
     }
 
     /// Whether this step changes it.
     pub fn is_written_by(self, step: &Step) -> bool {
-        let is_address = matches!(self, Self::Addresses | Self::InternalIp | Self::AddressFamily);
-        is_address == matches!(step, Step::SetAddresses { .. })
+        self.is_address() == matches!(step, Step::SetAddresses { .. })
     }
 
     /// The field with this name in [`Plan::fields`](super::Plan::fields).

@@ -12,15 +12,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cloud::Instance;
-use ccm_objects::{Node, label_rules};
+use ccm_objects::{
+    Node, label_rules,
+    node_keys::{INSTANCE_TYPE, REGION, ZONE},
+};
 
 use serde::Serialize;
 
-use super::{
-    Field, Note, Policy,
-    field::{INSTANCE_TYPE, REGION, ZONE},
-    is_protected,
-};
+use super::{Field, Note, Policy, is_protected};
 
 /// The annotation that records the additional labels that node-ccm has set: their keys,
 /// sorted, separated by commas. node-ccm updates and removes only these.

@@ -26,13 +26,13 @@ fn name(number: usize) -> String {
     format!("node-{number:02}")
 }
 
-fn launch(env: &Env) -> Launch {
-    quick(env).arg("--node-status-update-frequency=10s")
+fn launch(env: &Env, period: &str) -> Launch {
+    quick(env).arg(format!("--node-status-update-frequency={period}"))
 }
 
 /// 50 Ready nodes that are as their instances say; the first ten have a label of their own.
 async fn fleet(env: &mut Env) -> Result<Program> {
-    let program = env.start(&launch(env)).await?;
+    let program = env.start(&launch(env, "10s")).await?;
     for number in 0..NODES {
         env.cloud().add(nodes::instance(&name(number)));
     }
@@ -115,7 +115,8 @@ pub(super) async fn another_address_for_all_ready_nodes_is_held_until_approved(
     approve_set(&env, "pool=batch").await?;
     all_written(&env, 11).await?;
     drop(program);
-    let program = env.start(&launch(&env)).await?;
+    // An approval has an effect at once, long before the next refresh.
+    let program = env.start(&launch(&env, "5m")).await?;
     held(&program, 39.0).await?;
     sleep(A_WHILE).await;
     ensure!(written(&env).await?.len() == 11, "written: {:?}", written(&env).await?);
@@ -156,7 +157,7 @@ pub(super) async fn the_sixth_within_the_hour_is_held_by_the_next_leader_as_well
     move_instances(&env, 5..10);
     held(&program, 5.0).await?;
     drop(program);
-    let program = env.start(&launch(&env)).await?;
+    let program = env.start(&launch(&env, "10s")).await?;
     held(&program, 5.0).await?;
     sleep(A_WHILE).await;
     ensure!(written(&env).await?.len() == 5, "written: {:?}", written(&env).await?);

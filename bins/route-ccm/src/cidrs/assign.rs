@@ -6,7 +6,7 @@ use ccm_base::clock;
 use ccm_controller::{
     queue::Priority,
     workers,
-    writer::{Stopped, Writer},
+    writer::{self, Writer},
 };
 use ccm_kube::{ApiError, write::Patch};
 use ccm_objects::{Node, Shared as Name};
@@ -79,29 +79,24 @@ impl Cidrs {
         let patch = Patch::default().with_spec("podCIDRs", cidrs);
         let patch = patch.with_spec("podCIDR", &cidrs.first());
         let name = &node.name;
-        match writer.patch(node, &patch).await {
+        let written = writer.patch(node, &patch).await;
+        if let Some(answer) = writer::answer(&written) {
+            self.metrics.written(answer);
+        }
+        match written {
             Ok(written) => {
-                self.metrics.written(Ok(()));
                 self.answered(node, Written::Yes);
                 self.given(&written);
             }
-            // A term that is only short is extended by the next renewal.
-            Err(Stopped::Lost(lost)) => {
-                tracing::debug!(node = &**name, "pod CIDRs not written: {lost}");
-                self.answered(node, Written::No);
-                self.queue.retry(Name::clone(name));
-            }
-            Err(Stopped::Refused(error)) => {
-                self.metrics.written(Err(&error));
-                self.answered(node, outcome(&error));
-                match error {
-                    // The informer tells its end.
-                    ApiError::NotFound => self.queue.forget(name),
-                    ApiError::Conflict => self.queue.retry(Name::clone(name)),
-                    error => {
-                        let pace = self.queue.retry_as(Name::clone(name), error.class());
-                        self.reports.cidrs_not_written(node, &error, pace);
-                    }
+            Err(why) => {
+                // What the API server refuses is not carried out; of all else nothing is known.
+                let is_uncertain = why.refusal().is_some_and(ApiError::is_uncertain);
+                self.answered(node, if is_uncertain { Written::Unknown } else { Written::No });
+                let failed = why.queue_again(&self.queue, Name::clone(name));
+                // After a conflict the node is only looked at again.
+                let failed = failed.filter(|(error, _)| *error != ApiError::Conflict);
+                if let Some((error, pace)) = failed {
+                    self.reports.cidrs_not_written(node, &error, pace);
                 }
             }
         }
@@ -176,26 +171,5 @@ impl Cidrs {
         let changes = cidrs.iter().map(|cidr| format!("podCIDRs += {cidr}")).collect();
         let step = Step { step: STEP, changes, reason: reason.to_owned(), held };
         self.plans.set(&node.reference(), vec![step]);
-    }
-}
-
-/// What became of a write that got this answer. What the API server refuses is not carried out; of
-/// all else nothing is known.
-fn outcome(error: &ApiError) -> Written {
-    match error {
-        ApiError::NotFound
-        | ApiError::NoSuchPath(_)
-        | ApiError::Conflict
-        | ApiError::AlreadyExists
-        | ApiError::Expired(_)
-        | ApiError::Throttled { .. }
-        | ApiError::Invalid(_)
-        | ApiError::Forbidden(_)
-        | ApiError::Unauthorized
-        | ApiError::Credentials(_) => Written::No,
-        ApiError::Timeout
-        | ApiError::Unavailable(_)
-        | ApiError::Decode(_)
-        | ApiError::Unexpected { .. } => Written::Unknown,
     }
 }

@@ -30,7 +30,7 @@ impl Cidrs {
             });
             let (next, held) = released.unwrap_or_default();
             if !self.is_observing() {
-                handover.held(held);
+                handover.change(|left| left.held = held);
             }
             let due = self.timeline.instant(next.unwrap_or(now + IDLE).min(now + IDLE));
             tokio::select! {

@@ -6,7 +6,7 @@ use ccm_base::clock;
 use ccm_controller::{
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
     workers,
-    writer::{Stopped, Writer},
+    writer::{self, Writer},
 };
 use ccm_kube::{
     ApiError,
@@ -91,27 +91,21 @@ impl Handles {
             last_transition_time: clock::wall(),
         };
         let patch = StatusPatch::default().with_condition(&condition);
-        match writer.patch_status(&node, &patch).await {
+        let written = writer.patch_status(&node, &patch).await;
+        if let Some(answer) = writer::answer(&written) {
+            self.metrics.written(answer);
+        }
+        match written {
             Ok(_) => {
-                self.metrics.written(Ok(()));
                 self.conditions.forget(&name);
                 let (name, status) = (&node.name, change.status);
                 tracing::info!(node = &**name, "node {name}: {NETWORK_UNAVAILABLE}={status}");
             }
-            // A term that is only short is extended by the next renewal.
-            Err(Stopped::Lost(lost)) => {
-                tracing::debug!(node = &*name, "not written: {lost}");
-                self.conditions.retry(name);
-            }
-            Err(Stopped::Refused(error)) => {
-                self.metrics.written(Err(&error));
-                match error {
-                    ApiError::NotFound => self.conditions.forget(&name),
-                    ApiError::Conflict => self.conditions.retry(name),
-                    error => {
-                        self.reports.refused(&node, &error);
-                        self.conditions.retry_as(name, error.class());
-                    }
+            Err(why) => {
+                let failed = why.queue_again(&self.conditions, name);
+                // After a conflict the node is only looked at again.
+                if let Some((error, _)) = failed.filter(|(error, _)| *error != ApiError::Conflict) {
+                    self.reports.refused(&node, &error);
                 }
             }
         }

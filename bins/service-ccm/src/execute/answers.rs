@@ -174,7 +174,7 @@ impl Lanes {
         });
         let now = self.handles.timeline.now();
         let pace = pace(&error);
-        let wait = self.handles.balancers.with(service, |entry| {
+        let (wait, may_pass) = self.handles.balancers.with(service, |entry| {
             let times =
                 entry.state.failure(call).map_or(0, |failed| failed.times).saturating_add(1);
             let wait = match pace {
@@ -183,18 +183,19 @@ impl Lanes {
             };
             entry.state.pending = None;
             entry.state.failed.retain(|failed| failed.call != call);
-            entry.state.failed.push(Failed {
+            let failed = Failed {
                 call,
                 digest: asked.digest,
                 named: named(service).map(|id| id.map(Into::into)),
                 error: error.clone(),
                 times,
                 retry_at: now + wait,
-            });
-            wait
+            };
+            let may_pass = failed.may_pass();
+            entry.state.failed.push(failed);
+            (wait, may_pass)
         });
-        // Another client's change is no failure.
-        if error.kind != ErrorKind::Busy {
+        if !may_pass {
             self.handles.reports.failed(service, call, &asked.due.members, &error, pace);
         }
         self.queue(lane).add_after(Name::clone(&service.key), wait, Priority::Routine);

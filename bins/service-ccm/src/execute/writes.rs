@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use ccm_base::clock;
-use ccm_controller::{queue::Priority, writer::Stopped};
+use ccm_controller::{
+    queue::Priority,
+    writer::{self, Stopped},
+};
 use ccm_kube::{
     ApiError,
     write::{ConditionChange, StatusPatch},
@@ -34,10 +37,8 @@ impl Lanes {
             _ => return true,
         };
         let answer = self.writer.patch_status(service, &patch).await;
-        match &answer {
-            Ok(_) => self.handles.metrics.written(kind, Ok(())),
-            Err(Stopped::Refused(error)) => self.handles.metrics.written(kind, Err(error)),
-            Err(Stopped::Lost(_)) => {}
+        if let Some(answer) = writer::answer(&answer) {
+            self.handles.metrics.written(kind, answer);
         }
         match answer {
             Ok(_) => {
@@ -94,20 +95,14 @@ impl Lanes {
     fn refused(&self, lane: Lane, service: &Service, kind: &str, why: Stopped) {
         let (queue, name) = (self.queue(lane), Name::clone(&service.key));
         match why {
-            // A term that is only short is extended by the next renewal.
-            Stopped::Lost(lost) => {
-                tracing::debug!(service = &*name, "not written: {lost}");
-                queue.retry(name);
-            }
-            // Deleted in the meantime: the informer reports it.
-            Stopped::Refused(ApiError::NotFound) => {}
             // The plan was made for an older version of the Service.
             Stopped::Refused(ApiError::Conflict) => {
                 queue.add_after(name, AFTER_CONFLICT, Priority::Urgent);
             }
-            Stopped::Refused(error) => {
-                let pace = queue.retry_as(name, error.class());
-                self.handles.reports.refused(service, kind, &error, pace);
+            why => {
+                if let Some((error, pace)) = why.queue_again(queue, name) {
+                    self.handles.reports.refused(service, kind, &error, pace);
+                }
             }
         }
     }

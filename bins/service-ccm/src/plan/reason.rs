@@ -42,7 +42,8 @@ macro_rules! reasons {
 reasons! {
     /// The load balancer is being created. The condition is written before the first call to the cloud.
     Creating: PROVISIONING "True";
-    /// The cloud has worked on the load balancer for more than a minute. The message says on what.
+    /// The cloud has worked on the load balancer for more than a minute, or has refused a change for as long
+    /// because of another one. The message says more.
     WaitingForCloud: PROVISIONING "True";
     /// A field or an annotation of the Service is wrong: the message names it and says what is right. The
     /// configuration stays as it is until the Service changes; members follow the nodes.
@@ -96,6 +97,7 @@ impl Reason {
             ErrorKind::QuotaExceeded => Self::QuotaExceeded,
             ErrorKind::Invalid | ErrorKind::Unsupported => Self::InvalidConfiguration,
             ErrorKind::Conflict => Self::Conflict,
+            ErrorKind::Busy => Self::WaitingForCloud,
             _ => Self::CloudUnavailable,
         }
     }

@@ -59,6 +59,10 @@ pub struct Pending {
     pub since: At,
 }
 
+/// How often the cloud may refuse a call because of another change before that is told: after 5, 10,
+/// 20 and 40 s.
+const PASSES: u32 = 5;
+
 /// A call that failed, and was not made with success since.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failed {
@@ -77,6 +81,12 @@ pub struct Failed {
 }
 
 impl Failed {
+    /// Whether another client's change in passing is the reason, which is no failure. One that does
+    /// not pass within a minute is.
+    pub fn may_pass(&self) -> bool {
+        self.error.kind == ErrorKind::Busy && self.times < PASSES
+    }
+
     /// Whether it is not made again until the Service changes.
     pub fn is_final(&self) -> bool {
         self.call == CallKind::Ensure

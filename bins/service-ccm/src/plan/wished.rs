@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ccm_cloud::{Cure, ErrorKind, FrontEnd, IngressAddress, LoadBalancer, Phase};
+use ccm_cloud::{Cure, FrontEnd, IngressAddress, LoadBalancer, Phase};
 
 use super::{
     ADOPT, APPROVED, CallKind, Known, PATIENCE, View,
@@ -76,8 +76,7 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     if let Some(failed) = [CallKind::Ensure, CallKind::Members]
         .into_iter()
         .find_map(|call| view.state.failure(call))
-        // Another client changes it at the moment, which is no error.
-        .filter(|failed| failed.error.kind != ErrorKind::Busy)
+        .filter(|failed| !failed.may_pass())
     {
         return Some((Reason::of(failed.error.kind), failed.error.to_string()));
     }
@@ -132,8 +131,11 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
 
 #[cfg(test)]
 mod tests {
+    use ccm_base::At;
+    use ccm_cloud::{CloudError, ErrorKind};
+
     use super::super::{
-        Known, Plan, Step,
+        CallKind, Failed, Known, Plan, State, Step,
         reason::{Reason, SERVING},
         status::shows,
         tests::{service, step, there, written},
@@ -158,5 +160,27 @@ mod tests {
         assert_eq!(step(&shown, &state), Plan::Settled, "what is there stays");
         let without = written(&bare, &step(&bare, &state));
         assert!(shows(without.condition(SERVING), Reason::NoAddress));
+    }
+
+    #[test]
+    fn a_cloud_that_stays_busy_is_told() {
+        let service = service();
+        for (times, is_told) in [(4, false), (5, true)] {
+            let there = there(&service);
+            let failed = Failed {
+                call: CallKind::Ensure,
+                digest: there.configured,
+                named: [None, None],
+                error: CloudError::new(ErrorKind::Busy, "it is immutable"),
+                times,
+                retry_at: At(std::time::Duration::MAX),
+            };
+            let state = State { failed: vec![failed], configured: None, ..there };
+            let Plan::Next(Step::Write(change)) = step(&service, &state) else {
+                panic!("no write")
+            };
+            let reasons = change.conditions.iter().map(|condition| condition.reason);
+            assert_eq!(reasons.filter(|it| *it == Reason::WaitingForCloud).count() > 0, is_told);
+        }
     }
 }

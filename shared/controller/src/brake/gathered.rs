@@ -31,6 +31,16 @@ pub enum Pause {
     Held(Hold),
 }
 
+impl Pause {
+    /// Why it is held, if it is.
+    pub fn held(self) -> Option<String> {
+        match self {
+            Self::Held(hold) => Some(hold.to_string()),
+            Self::Gathers(_) => None,
+        }
+    }
+}
+
 /// A change that is wanted and not made.
 #[derive(Clone, Debug)]
 struct Wanted {

@@ -1,4 +1,4 @@
-//! The entries after a list or a lookup: pure functions over entries sorted by provider ID.
+//! The entries after a lookup: a pure function over entries sorted by provider ID.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,22 +6,6 @@ use ccm_cloud::{Instance, ProviderId};
 use tokio::time::Instant;
 
 use super::Known;
-
-/// The instances of each provider ID; more than one if the cloud contradicts itself.
-type Groups = BTreeMap<ProviderId, Vec<Instance>>;
-
-/// The entries of a list that was requested at `at`.
-pub(super) fn listed(listed: Vec<Instance>, at: Instant) -> Vec<Known> {
-    let mut groups = Groups::new();
-    for instance in listed {
-        let group = groups.entry(instance.provider_id.clone()).or_default();
-        // Overlapping pages repeat an instance; only a difference is a contradiction.
-        if !group.contains(&instance) {
-            group.push(instance);
-        }
-    }
-    groups.into_values().flatten().map(|instance| known(instance, at)).collect()
-}
 
 /// The entries after a lookup that began at `at`.
 pub(super) fn update(

@@ -26,10 +26,10 @@ impl Instances for Small {
     }
 }
 
-struct SmallCloud(Arc<Small>);
+struct FakeCloud(Arc<dyn Instances>);
 
 #[async_trait]
-impl Cloud for SmallCloud {
+impl Cloud for FakeCloud {
     fn name(&self) -> &'static str {
         "small"
     }
@@ -39,7 +39,7 @@ impl Cloud for SmallCloud {
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        Ok(Some(Arc::clone(&self.0) as Arc<dyn Instances>))
+        Ok(Some(Arc::clone(&self.0)))
     }
 
     async fn health(&self, _: Call) -> Result<(), CloudError> {
@@ -48,7 +48,7 @@ impl Cloud for SmallCloud {
 }
 
 fn lookups(most: usize, error: ErrorKind) -> SizedLookups {
-    SizedLookups::new(Arc::new(SmallCloud(Arc::new(Small { most, error }))), 64)
+    SizedLookups::new(Arc::new(FakeCloud(Arc::new(Small { most, error }))), 64)
 }
 
 /// Asks about this many nodes: how many were answered, by an error or not, and how many are to
@@ -83,4 +83,38 @@ async fn the_error_of_a_single_node_is_its_answer() {
 async fn a_refused_connection_shows_nothing_about_the_size() {
     let lookups = lookups(0, ErrorKind::Unavailable);
     assert_eq!((ask(&lookups, 64).await, lookups.size()), ((0, 64, 0), 64));
+}
+
+/// Answers each call with these.
+struct Scripted(Vec<LookupResult>);
+
+#[async_trait]
+impl Instances for Scripted {
+    async fn lookup(&self, _: &[NodeIdentity], _: Detail, _: Call) -> Vec<LookupResult> {
+        self.0.clone()
+    }
+
+    async fn list(&self, _: Call) -> Result<Fleet, CloudError> {
+        Ok(Fleet::default())
+    }
+}
+
+#[tokio::test]
+async fn only_answers_and_late_errors_show_something_about_the_size() {
+    let ok = || Ok(Lookup::NotOurs("odd".to_owned()));
+    let error = |kind| Err(CloudError::new(kind, "odd"));
+    let (late, refused) = (error(ErrorKind::Timeout), error(ErrorKind::Unavailable));
+    for (answers, delivered, size) in [
+        (vec![], (0, 0, 0), 64),
+        (vec![refused.clone(); 3], (0, 3, 0), 64),
+        (vec![ok(), refused.clone()], (1, 1, 0), 64),
+        (vec![ok(), late.clone(), error(ErrorKind::Invalid)], (1, 0, 2), 1),
+        (vec![refused, late], (0, 2, 0), 64),
+        (vec![error(ErrorKind::Malformed)], (0, 1, 0), 64),
+    ] {
+        let lookups =
+            SizedLookups::new(Arc::new(FakeCloud(Arc::new(Scripted(answers.clone())))), 64);
+        let got = ask(&lookups, answers.len()).await;
+        assert_eq!((got, lookups.size()), (delivered, size), "{answers:?}");
+    }
 }

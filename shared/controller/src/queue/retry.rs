@@ -9,6 +9,9 @@ use super::{Priority, WorkQueue};
 /// Retry interval for errors that an operator has to fix.
 pub const LONG_RETRY: Duration = Duration::from_mins(5);
 
+/// Delay after a conflict, so that the informer receives the other writer's change.
+const AFTER_CONFLICT: Duration = Duration::from_millis(20);
+
 /// When a key is retried while nothing changes. Its text completes "retrying" and does not
 /// depend on the current attempt, because an event stays visible for many attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,17 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
             RetryClass::RetryAfter(after) => Pace::RetryAfter(self.retry_after(key, after)),
             RetryClass::Permanent => self.retry_every(key, LONG_RETRY),
         }
+    }
+
+    /// The object of this key has changed since it was read: adds the key again soon, later each
+    /// time. `false` after `most` conflicts in a row: this one is a failure.
+    pub fn again_after_conflict(&self, key: K, most: u32, priority: Priority) -> bool {
+        let conflicts = self.change(|core, _| core.conflict(key.clone()));
+        let is_usual = conflicts <= most;
+        if is_usual {
+            self.add_after(key, AFTER_CONFLICT * conflicts, priority);
+        }
+        is_usual
     }
 
     /// Adds the key after this time; a change of its object comes first.

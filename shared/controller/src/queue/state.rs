@@ -27,6 +27,7 @@ struct Entry {
     hold: Option<Hold>,
     delayed: Option<Delayed>,
     failures: u32,
+    conflicts: u32,
 }
 
 impl Entry {
@@ -188,9 +189,16 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     pub(super) fn forget(&mut self, key: &K) {
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.failures = 0;
+            (entry.failures, entry.conflicts) = (0, 0);
             self.prune(key);
         }
+    }
+
+    /// Counts a conflict: how many there were since the last [`Core::forget`].
+    pub(super) fn conflict(&mut self, key: K) -> u32 {
+        let entry = self.entries.entry(key).or_default();
+        entry.conflicts = entry.conflicts.saturating_add(1);
+        entry.conflicts
     }
 
     /// Forgets all about the key, unless a worker has it: then only what would follow.
@@ -433,6 +441,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 && entry.hold.is_none()
                 && entry.delayed.is_none()
                 && entry.failures == 0
+                && entry.conflicts == 0
         };
         if self.entries.get(key).is_some_and(idle) {
             self.entries.remove(key);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ccm_objects::Address;
+use ccm_objects::{Address, NodeChange};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -26,11 +26,29 @@ pub struct Patch {
     pub spec: BTreeMap<&'static str, Value>,
 }
 
+impl From<&NodeChange> for Patch {
+    fn from(change: &NodeChange) -> Self {
+        let NodeChange { provider_id, labels, annotations, taints, why: _ } = change.clone();
+        let id = provider_id.map(|id| ("providerID", json!(id)));
+        let taints = taints.map(|taints| ("taints", json!(taints)));
+        let spec = id.into_iter().chain(taints).collect();
+        Self { labels, annotations, spec, ..Self::default() }
+    }
+}
+
 impl Patch {
     /// Sets this field of the spec, too.
     #[must_use]
     pub fn with_spec(mut self, field: &'static str, value: &impl Serialize) -> Self {
         self.spec.insert(field, json!(value));
+        self
+    }
+
+    /// Removes the label and the annotation with this key, if the object has them.
+    #[must_use]
+    pub fn without_mark(mut self, key: &str) -> Self {
+        self.labels.insert(key.to_owned(), None);
+        self.annotations.insert(key.to_owned(), None);
         self
     }
 
@@ -66,8 +84,8 @@ impl Patch {
     }
 }
 
-/// A change of an object's status, and with it of annotations and finalizers. Fields that are
-/// not set stay.
+/// A change of an object's status, and with it of labels, annotations and finalizers. Fields that
+/// are not set stay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusPatch {
     fields: Map<String, Value>,
@@ -112,6 +130,12 @@ impl StatusPatch {
     pub fn with_annotation(mut self, key: impl Into<String>, value: Option<String>) -> Self {
         self.metadata.annotations.insert(key.into(), value);
         self
+    }
+
+    /// Removes the label and the annotation with this key, if the object has them.
+    #[must_use]
+    pub fn without_mark(self, key: &str) -> Self {
+        Self { metadata: self.metadata.without_mark(key), ..self }
     }
 
     /// Adds (`true`) or removes a finalizer. Others stay.

@@ -11,6 +11,7 @@
 //! | `seen` | what was read of one load balancer |
 //! | `diff` | the changes, one line each |
 //! | `floating` | what is to be done about the floating IP |
+//! | `kept` | addresses of before, which a new load balancer is to have |
 //! | `ingress` | addresses, state, what is waited for |
 //! | `blame` | which annotation or option an error is about |
 //! | `memory` | what saves requests |
@@ -31,6 +32,7 @@ mod find;
 mod floating;
 mod ingress;
 mod inputs;
+mod kept;
 mod list;
 mod members;
 mod memory;
@@ -57,7 +59,7 @@ use parking_lot::Mutex;
 pub(super) use self::annotations::Options;
 use self::{
     features::{Features, TAGS},
-    find::Rows,
+    find::{Look, Rows},
     memory::Memory,
 };
 use super::{
@@ -135,7 +137,7 @@ impl OctaviaBalancers {
         &'a self,
         items: &'a [Q],
         refused: BTreeMap<usize, CloudError>,
-        ids: Vec<String>,
+        look: Look<'a>,
         call: Call,
         work: impl Fn(&'a Q, Arc<Rows>) -> F + Send + 'a,
     ) -> Answers<'a, T>
@@ -143,7 +145,7 @@ impl OctaviaBalancers {
         F: Future<Output = Result<T, CloudError>> + Send + 'a,
     {
         let answers = async move {
-            let rows = self.rows(&ids, call).await.map(Arc::new);
+            let rows = self.rows(&look, call).await.map(Arc::new);
             let work = items.iter().enumerate().map(move |(at, item)| {
                 let early = refused.get(&at).cloned().map_or_else(|| rows.clone(), Err);
                 match early {
@@ -188,7 +190,7 @@ impl LoadBalancers for OctaviaBalancers {
         call: Call,
     ) -> Answers<'a, Progress<LoadBalancer>> {
         let refused = repeated(wanted.iter().map(|one| &one.front_end.owner));
-        self.each(wanted, refused, named(wanted), call, move |one, rows| async move {
+        self.each(wanted, refused, looked_for(wanted), call, move |one, rows| async move {
             self.ensure_one(one, &rows, call).await
         })
     }
@@ -196,7 +198,7 @@ impl LoadBalancers for OctaviaBalancers {
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>> {
         let work =
             move |one, rows: Arc<Rows>| async move { self.preview_one(one, &rows, call).await };
-        self.each(wanted, BTreeMap::new(), named(wanted), call, work)
+        self.each(wanted, BTreeMap::new(), looked_for(wanted), call, work)
     }
 
     fn set_members<'a>(
@@ -206,7 +208,8 @@ impl LoadBalancers for OctaviaBalancers {
     ) -> Answers<'a, Progress<Option<String>>> {
         let refused = repeated(changes.iter().map(|one| &one.owner));
         let ids = changes.iter().map(|one| one.id.clone()).collect();
-        self.each(changes, refused, ids, call, move |one, rows| async move {
+        let look = Look { ids, owners: Vec::new() };
+        self.each(changes, refused, look, call, move |one, rows| async move {
             self.set_members_of(one, &rows, call).await
         })
     }
@@ -218,17 +221,20 @@ impl LoadBalancers for OctaviaBalancers {
     ) -> Answers<'a, Progress<AbsenceProof>> {
         let refused = repeated(unwanted.iter().map(|one| &one.owner));
         let ids = unwanted.iter().filter_map(|one| one.known.clone()).collect();
-        self.each(unwanted, refused, ids, call, move |one, rows| async move {
+        let look = Look { ids, owners: Vec::new() };
+        self.each(unwanted, refused, look, call, move |one, rows| async move {
             self.delete_one(one, &rows, call).await
         })
     }
 }
 
-/// The IDs of load balancers that are named.
-fn named(wanted: &[Wanted]) -> Vec<String> {
+/// The load balancers that are named, and the owners of those that are not.
+fn looked_for(wanted: &[Wanted]) -> Look<'_> {
     let ids = wanted.iter().flat_map(|one| [&one.known, &one.adopt]).flatten().cloned();
     let ids: std::collections::BTreeSet<String> = ids.collect();
-    ids.into_iter().collect()
+    let unnamed = wanted.iter().filter(|one| one.known.is_none());
+    let owners = unnamed.map(|one| &one.front_end.owner).collect();
+    Look { ids: ids.into_iter().collect(), owners }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod tree;
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 pub(super) use requests::Deletion;
@@ -52,11 +52,11 @@ pub(super) enum Provisioning {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct BalancerRow {
     pub(super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
     #[serde(default)]
     pub(super) description: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) tags: Vec<String>,
     pub(super) provisioning_status: Provisioning,
     #[serde(default)]
@@ -69,7 +69,7 @@ pub(super) struct BalancerRow {
     pub(super) vip_subnet_id: Option<String>,
     pub(super) vip_network_id: Option<String>,
     /// The addresses of other subnets, since version 2.26.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) additional_vips: Vec<AdditionalVip>,
     #[serde(default)]
     pub(super) flavor_id: Option<String>,
@@ -97,9 +97,9 @@ pub(super) struct AdditionalVip {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct ListenerRow {
     pub(super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) tags: Vec<String>,
     pub(super) protocol: String,
     pub(super) protocol_port: u16,
@@ -128,9 +128,9 @@ pub(super) struct ListenerRow {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct PoolRow {
     pub(super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) tags: Vec<String>,
     pub(super) protocol: String,
     #[serde(default)]
@@ -138,7 +138,7 @@ pub(super) struct PoolRow {
     #[serde(default)]
     pub(super) session_persistence: Option<Value>,
     /// The listeners whose default pool it is.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) listeners: Vec<Reference>,
     #[serde(default)]
     pub(super) healthmonitor_id: Option<String>,
@@ -155,7 +155,7 @@ pub(super) struct Reference {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct MemberRow {
     pub(super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
     pub(super) address: IpAddr,
     pub(super) protocol_port: u16,
@@ -172,7 +172,7 @@ pub(super) struct MemberRow {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct MonitorRow {
     pub(super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
     #[serde(rename = "type")]
     pub(super) kind: String,
@@ -187,7 +187,7 @@ pub(super) struct MonitorRow {
     pub(super) http_method: Option<String>,
     #[serde(default)]
     pub(super) expected_codes: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) pools: Vec<Reference>,
 }
 
@@ -206,8 +206,19 @@ pub(super) enum Filter<'a> {
     All,
     /// Those with all of these tags.
     Tags(&'a [&'a str]),
+    /// Those with the first tag and any of the others.
+    AnyTag(&'a str, &'a [&'a str]),
     /// Those with one of these IDs.
     Ids(&'a [String]),
+}
+
+/// A null is as good as a member that is not there.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 impl From<String> for Provisioning {

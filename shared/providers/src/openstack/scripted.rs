@@ -5,7 +5,10 @@ pub(super) mod floating;
 pub(super) mod octavia;
 mod routers;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -50,6 +53,8 @@ pub(super) struct World {
     loss: Option<Hook<bool>>,
     /// The operations and paths of all requests.
     pub(super) calls: Vec<(&'static str, String)>,
+    /// Service, method and path of each request, without its query.
+    pub(super) seen: HashSet<(Service, Method, String)>,
     /// How many requests are under way, and how many were at most.
     pub(super) under_way: (usize, usize),
     /// How long each answer takes.
@@ -208,6 +213,8 @@ impl Api for Scripted {
         let delay = {
             let mut world = self.world.lock();
             world.calls.push((get.operation, get.path.to_owned()));
+            let path = get.path.split('?').next().unwrap_or_default().to_owned();
+            world.seen.insert((get.service, get.method.clone(), path));
             world.under_way.0 += 1;
             world.under_way.1 = world.under_way.1.max(world.under_way.0);
             let is_list = get.operation == "server_list";

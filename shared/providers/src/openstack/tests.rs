@@ -1,5 +1,6 @@
 //! The client against a cloud that is played in memory, with paused time.
 
+pub mod access_rules;
 mod answers;
 mod calls;
 pub mod cloud;

@@ -51,6 +51,12 @@ impl Fleet {
             .collect();
     }
 
+    /// The same fleet again, with a new leader.
+    pub fn again(self) -> Self {
+        let Self { views, ends, unlisted, about_unlisted, lists, policy, .. } = self;
+        Self { views, ends, unlisted, about_unlisted, lists, policy, ..Self::of(0) }
+    }
+
     fn is_gone(&self, number: usize, now: u64) -> bool {
         self.ends.get(&number).is_some_and(|end| *end <= now)
     }

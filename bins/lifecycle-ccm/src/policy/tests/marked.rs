@@ -39,6 +39,25 @@ fn a_fleet_that_goes_without_a_mark_is_held() {
     assert_eq!((fleet.deleted.len(), fleet.held.is_empty()), (0, false));
 }
 
+/// Another project's nodes are left out of what a list should show, also those that the policy
+/// does not judge.
+#[test]
+fn protected_nodes_of_another_project_do_not_hold_a_scale_down_to_zero() {
+    let mut fleet = Fleet::of(10);
+    fleet.views[..6].iter_mut().for_each(|view| view.marked = true);
+    fleet.views[6..].iter_mut().for_each(|view| view.protected = true);
+    fleet.unlisted = (6..10).collect();
+    fleet.lose(6);
+    fleet.run(300);
+    assert_eq!(fleet.deleted.len(), 6, "held at {:?}", fleet.held);
+    assert!(fleet.deleted.iter().all(|at| *at <= 59 + 20 + 60), "{:?}", fleet.deleted);
+    // If they are ours, they are missing in a list of another project.
+    let mut fleet = fleet.again();
+    fleet.about_unlisted = running();
+    fleet.run(300);
+    assert_eq!((fleet.deleted.len(), fleet.held.is_empty()), (0, false));
+}
+
 #[test]
 fn a_mark_does_not_pass_an_open_breaker() {
     let views = among_ready(NodeView { marked: true, ..view("a") });

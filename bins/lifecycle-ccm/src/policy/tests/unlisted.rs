@@ -171,3 +171,28 @@ fn a_ready_node_on_a_replaced_machine_goes_if_that_is_wanted() {
         assert_eq!(decider.counts().replaced, usize::from(replaced));
     }
 }
+
+#[test]
+fn a_held_node_on_a_replaced_machine_that_stops_being_ready_is_looked_up_at_once() {
+    let node = NodeView { replaced: true, ..ready("a") };
+    let policy =
+        Policy { replaced: Replaced::Delete, budget: Limit::Count(0), ..Policy::default() };
+    let mut decider = Decider::new();
+    for now in [0.0, 31.0] {
+        let views = among_ready(node.clone());
+        decider.agenda(at(now), &views, &policy);
+        let (name, uid, answered) = ("a".into(), "uid-a".into(), at(now));
+        let lookup = LookedUp { name, uid, answered, result: gone(), heartbeat: None };
+        let (lookups, witnesses) = (vec![lookup], Vec::new());
+        let answers =
+            Answers { asked: at(now), lookups, witnesses, list: Some(lacks(at(now), &["a"])) };
+        let verdict = decider.decide(at(now), &views, answers, &policy)[0].verdict;
+        let expect = if now > 30.0 { "over_budget" } else { "suspect" };
+        assert_eq!(verdict.as_str(), expect);
+    }
+    assert!(decider.agenda(at(32.0), &among_ready(node.clone()), &policy).is_empty(), "held");
+    // The new machine is silent, too: the proof of life begins now.
+    let views = among_ready(NodeView { ready: false, ..node });
+    let agenda = decider.agenda(at(33.0), &views, &policy);
+    assert_eq!((agenda.look_up.len(), agenda.heartbeats.len()), (1, 1));
+}

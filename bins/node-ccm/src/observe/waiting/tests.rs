@@ -2,7 +2,6 @@ use ccm_objects::Taint;
 use ccm_objects::node_keys;
 
 use super::*;
-use crate::metrics::NodeMetrics;
 
 /// A tainted node that is this many minutes old at 12:00.
 fn tainted(name: &str, minutes: u32) -> Node {
@@ -23,15 +22,15 @@ fn tainted(name: &str, minutes: u32) -> Node {
 
 #[test]
 fn only_nodes_of_this_provider_count() {
-    let ledger = Ledger::new(NodeMetrics::new(&Metrics::new()), None);
-    ledger.set_state(&"waits".into(), State::Pending);
-    ledger.set_state(&"foreign".into(), State::Foreign);
-    ledger.set_state(&"elsewhere".into(), State::NotOurs);
+    let states = States::new(|_, _| {});
+    states.set(&"waits".into(), State::Pending);
+    states.set(&"foreign".into(), State::Foreign);
+    states.set(&"elsewhere".into(), State::NotOurs);
     let check = |nodes: &[Node], minutes: u64| {
         let nodes: Vec<_> = nodes.iter().cloned().map(Arc::new).collect();
         let age = |node: &Node| node.age("2026-01-01T12:00:00Z".parse().unwrap());
         let expect = Duration::from_mins(minutes);
-        assert_eq!(oldest(&nodes, &ledger, age), expect, "{nodes:?}");
+        assert_eq!(oldest(&nodes, &states, age), expect, "{nodes:?}");
     };
     check(&[], 0);
     check(&[tainted("waits", 3), tainted("unheard-of", 5), tainted("waits-2", 4)], 5);

@@ -90,6 +90,26 @@ async fn failures_delay_a_key_until_it_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_comes_back_soon_after_a_conflict_until_there_are_many_in_a_row() {
+    let queue = queue();
+    queue.add("a", Priority::Routine);
+    assert_eq!(queue.get().await, Some("a"));
+    for _ in 0..2 {
+        for wait in [20, 40, 60] {
+            assert!(queue.again_after_conflict("a", 3, Priority::Urgent));
+            queue.done(&"a");
+            let began = Instant::now();
+            assert_eq!((queue.get().await, began.elapsed()), (Some("a"), ms(wait)));
+        }
+        assert!(!queue.again_after_conflict("a", 3, Priority::Urgent));
+        assert_eq!(queue.failures(&"a"), 0);
+        queue.forget(&"a");
+    }
+    queue.done(&"a");
+    assert!(timeout(ms(1000), queue.get()).await.is_err(), "the last conflict is a failure");
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_urgent_adds_shorten_a_backoff_and_none_a_retry_after() {
     for (strict, priority, expect) in [
         (false, Priority::Routine, 60_000),

@@ -130,6 +130,12 @@ pub(super) struct Settings {
     pub(super) notes: Vec<Note>,
 }
 
+/// The annotations below the prefix that have a meaning.
+#[cfg(test)]
+pub(super) fn known() -> &'static [&'static str] {
+    &reading::KNOWN
+}
+
 /// Reads the annotations. Fails with [`ErrorKind::Invalid`](ccm_cloud::ErrorKind::Invalid), which
 /// names all that is wrong.
 pub(super) fn read(
@@ -144,7 +150,7 @@ pub(super) fn read(
     let unmanaged = unmanaged(&mut reading, options, class.as_ref());
     let settings = Settings {
         internal,
-        hostname: reading.text("hostname").filter(|name| !name.is_empty()).map(str::to_owned),
+        hostname: reading.hostname(),
         networks,
         keep_floating: reading.flag("keep-floatingip", false),
         connection_limit: reading.number("connection-limit", -1, -1..=i64::from(i32::MAX)),
@@ -165,6 +171,7 @@ pub(super) fn read(
         unmanaged,
         notes: Vec::new(),
     };
+    reading.selector();
     if settings.proxy.is_some() && settings.forwarded_for {
         let what = "excludes x-forwarded-for: choose one of the two".to_owned();
         reading.problem("proxy-protocol", what);
@@ -174,9 +181,11 @@ pub(super) fn read(
     Ok(Settings { notes, ..settings })
 }
 
-/// The nodes that may be members; also read while other annotations are wrong.
+/// The nodes that may be members; also read while other annotations are wrong. An annotation that
+/// selects by no labels is ignored: it would leave no member.
 pub(super) fn selector(annotations: &BTreeMap<String, String>, options: &Options) -> Selector {
     let annotation = annotations.get(&format!("{PREFIX}node-selector"));
+    let annotation = annotation.filter(|text| selector::is_valid(text));
     let text = annotation.or(options.balancer.node_selector.as_ref());
     Selector::parse(text.map_or("", String::as_str))
 }
@@ -186,11 +195,11 @@ pub(super) fn selector(annotations: &BTreeMap<String, String>, options: &Options
 pub(super) fn member_subnet(
     annotations: &BTreeMap<String, String>,
     options: &Options,
-) -> Option<String> {
+) -> Option<Given> {
     let mut reading = Reading::new(annotations);
     let class = reading.class(options);
     let networks = reading.networks(options, class.as_ref(), false);
-    Networks::members(&networks, options).map(|given| given.value)
+    Networks::members(&networks, options)
 }
 
 /// Whether the floating IP outlives its load balancer.

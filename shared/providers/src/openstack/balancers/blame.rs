@@ -1,8 +1,15 @@
 //! Which annotation or option an error of the cloud is about. Pure.
 
+use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind};
 
-use super::annotations::{FloatingNetwork, Given, Settings};
+use super::{
+    super::text::MAX_VALUE,
+    annotations::{FloatingNetwork, Given, PREFIX, Settings},
+};
+
+/// How much of a value an error must repeat: messages are cut.
+const COMPARED: usize = 60;
 
 /// What was asked of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,12 +20,47 @@ pub(super) enum About {
 
 /// The words of Neutron for a subnet or network without free addresses.
 const FULL: [&str; 2] = ["No more IP addresses", "IpAddressGenerationFailure"];
+/// Octavia's words for a time between two checks of UDP members that is too short.
+const SHORT_DELAY: &str = "The request delay value ";
 /// Octavia's words for an unknown flavor and zone. It does not repeat the value.
 const NO_FLAVOR: &str = "Invalid flavor_id";
 const NO_ZONE: &str = "Invalid availability zone";
 
+/// Whether the cloud has refused this value.
+pub(super) fn is_about(error: &CloudError, given: &Given) -> bool {
+    let is_refusal = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Invalid);
+    is_refusal && !error.maybe_done && names(error, &given.value)
+}
+
+/// Whether an error repeats a value, which it does in one line and perhaps cut.
+fn names(error: &CloudError, value: &str) -> bool {
+    let line: String = one_line(value, COMPARED + 1).chars().take(COMPARED).collect();
+    error.message.contains(&line)
+}
+
+/// An address that the project does not have and cannot create.
+pub(super) fn wished(error: CloudError, address: &str) -> CloudError {
+    let is_refusal =
+        matches!(error.kind, ErrorKind::Forbidden | ErrorKind::Conflict | ErrorKind::Invalid);
+    if !is_refusal {
+        return error;
+    }
+    let message = format!(
+        "spec.loadBalancerIP: the project has no floating IP {address} and cannot create it: \
+         choose one that it has, or none: {}",
+        error.message
+    );
+    CloudError { message, kind: ErrorKind::Conflict, ..error }.about(format!("address {address}"))
+}
+
 /// The error with the source of the value that it names.
 pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudError {
+    if error.message.contains(SHORT_DELAY) {
+        let source =
+            format!("annotation {PREFIX}health-monitor-delay, or [LoadBalancer] monitor-delay");
+        let message = format!("{source}: too short for members of UDP ports: {}", error.message);
+        return CloudError { message, subject: Some(source), ..error };
+    }
     let networks = &settings.networks;
     let floating = match &networks.floating {
         FloatingNetwork::Named(given) => Some(given),
@@ -33,7 +75,7 @@ pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> Cl
         settings.tls.as_ref(),
         Some(&settings.method),
     ];
-    let is_named = |given: &&Given| error.message.contains(&*given.value);
+    let is_named = |given: &&Given| names(&error, &given.value);
     let is_full = FULL.iter().any(|words| error.message.contains(words));
     let of_place = || match about {
         About::LoadBalancer => places.into_iter().flatten().next(),
@@ -56,6 +98,7 @@ pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> Cl
     // What an annotation names does not come into being: the Service is to be changed.
     let is_final = error.kind == ErrorKind::NotFound && source.starts_with("annotation");
     let kind = if is_final { ErrorKind::Invalid } else { error.kind };
+    let value = one_line(value, MAX_VALUE);
     let message = format!("{source}: {value}: {right}: {}", error.message);
     CloudError { kind, message, subject: Some(source.clone()), ..error }
 }

@@ -1,6 +1,6 @@
 //! Brings a load balancer up to date, by one change per call.
 
-use ccm_base::clock;
+use ccm_base::{clock, message::one_line};
 use ccm_cloud::{Call, CloudError, IpFamily, LoadBalancer, Note, Progress, Waiting, Wanted};
 use serde_json::json;
 
@@ -8,6 +8,7 @@ use super::{
     super::{
         lbaas::{BalancerRow, Provisioning},
         network::FloatingIp,
+        text::MAX_VALUE,
     },
     OctaviaBalancers,
     annotations::remark,
@@ -91,6 +92,7 @@ impl OctaviaBalancers {
     ) -> Result<(Job<'a>, Found), CloudError> {
         let features = self.features(&self.options.balancer.provider, call).await?;
         let mut job = self.job(wanted, features)?;
+        self.check_member_subnet(&job, call).await?;
         let found = self.find(wanted, rows, call).await?;
         if let Found::Own(row) | Found::Adoptable(row) = &found {
             job.features = job.features.with(row.provider.as_deref());
@@ -220,6 +222,7 @@ fn differences(row: &BalancerRow, job: &Job<'_>, families: &[IpFamily]) -> Vec<N
     let settings = &job.settings;
     let mut notes = Vec::new();
     let mut differs = |source: &str, wanted: &str, seen: &str| {
+        let wanted = one_line(wanted, MAX_VALUE);
         let what = format!(
             "{source}: {wanted} has no effect on this load balancer, which has {seen}: only a new \
              one can have it; delete and create the Service to get one"

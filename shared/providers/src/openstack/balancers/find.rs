@@ -6,14 +6,24 @@ use ccm_cloud::{Call, CloudError, ErrorKind, Owner, Wanted};
 
 use super::{
     super::lbaas::{BalancerRow, Filter, Provisioning},
-    OctaviaBalancers, names, title,
+    AT_ONCE, OctaviaBalancers, names, title,
 };
+
+/// What the items of a call look for together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Look<'a> {
+    pub(super) ids: Vec<String>,
+    /// The owners whose load balancers are not named.
+    pub(super) owners: Vec<&'a Owner>,
+}
 
 /// Load balancers by ID, and the lines about those that cannot be parsed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
     by_id: BTreeMap<String, BalancerRow>,
     malformed: Vec<String>,
+    /// Those of owners that were looked for together, by the UID of the Service.
+    tagged: BTreeMap<String, Vec<BalancerRow>>,
 }
 
 /// What there is of an owner.
@@ -38,6 +48,13 @@ impl Rows {
     }
 }
 
+/// Those that exist, the oldest first.
+fn oldest_first(mut rows: Vec<BalancerRow>) -> Vec<BalancerRow> {
+    rows.retain(exists);
+    rows.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
+    rows
+}
+
 fn exists(row: &BalancerRow) -> bool {
     row.provisioning_status != Provisioning::Deleted
 }
@@ -50,11 +67,42 @@ pub(super) fn not_ours(row: &BalancerRow, owner: &Owner) -> CloudError {
 }
 
 impl OctaviaBalancers {
-    /// The load balancers of these IDs, by one request.
-    pub(super) async fn rows(&self, ids: &[String], call: Call) -> Result<Rows, CloudError> {
-        let listed = self.octavia.balancers(Filter::Ids(ids), call).await?;
+    /// What a call looks for first, for all its items together: the load balancers of these IDs by
+    /// one request, and by another one those of these owners.
+    pub(super) async fn rows(&self, look: &Look<'_>, call: Call) -> Result<Rows, CloudError> {
+        let by_id = self.octavia.balancers(Filter::Ids(&look.ids), call);
+        let (listed, tagged) = tokio::try_join!(by_id, self.tagged_of(&look.owners, call))?;
         let by_id = listed.rows.into_iter().map(|row| (row.id.clone(), row)).collect();
-        Ok(Rows { by_id, malformed: listed.malformed })
+        Ok(Rows { by_id, malformed: listed.malformed, tagged })
+    }
+
+    /// The load balancers of each of some owners by their tags. None of an owner for whom this saves
+    /// nothing, or may not be complete: [`Self::tagged`] looks for his.
+    async fn tagged_of(
+        &self,
+        owners: &[&Owner],
+        call: Call,
+    ) -> Result<BTreeMap<String, Vec<BalancerRow>>, CloudError> {
+        let mut tagged = BTreeMap::new();
+        // Of more owners, the last ones would be created long after this look.
+        let Some(first) = owners.first().filter(|_| (2..=AT_ONCE).contains(&owners.len())) else {
+            return Ok(tagged);
+        };
+        if owners.iter().any(|owner| owner.cluster != first.cluster) {
+            return Ok(tagged);
+        }
+        let [cluster, _] = names::owner_tags(first);
+        let services: Vec<String> =
+            owners.iter().map(|owner| names::owner_tags(owner)).map(|[_, uid]| uid).collect();
+        let services: Vec<&str> = services.iter().map(String::as_str).collect();
+        let listed = self.octavia.balancers(Filter::AnyTag(&cluster, &services), call).await?;
+        for owner in owners.iter().filter(|_| listed.malformed.is_empty()) {
+            let own = names::owner_tags(owner);
+            let is_own = |row: &&BalancerRow| own.iter().all(|tag| row.tags.contains(tag));
+            let found = listed.rows.iter().filter(is_own).cloned().collect();
+            tagged.insert(owner.uid.clone(), oldest_first(found));
+        }
+        Ok(tagged)
     }
 
     /// The load balancers of an owner by their tags, the oldest first.
@@ -71,10 +119,7 @@ impl OctaviaBalancers {
             let error = CloudError::new(ErrorKind::Malformed, what);
             return Err(CloudError { request_id: listed.request_id, ..error });
         }
-        let mut rows = listed.rows;
-        rows.retain(exists);
-        rows.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
-        Ok(rows)
+        Ok(oldest_first(listed.rows))
     }
 
     /// What there is of an owner. `rows` are those that the item names.
@@ -91,11 +136,17 @@ impl OctaviaBalancers {
             Some(row) if wanted.adopt.as_ref() != Some(&row.id) => {
                 return Err(not_ours(row, owner));
             }
-            _ => match self.tagged(owner, call).await?.into_iter().next() {
-                Some(row) if title::is_ours(&row, owner) => Some(row),
-                Some(row) => return Err(not_ours(&row, owner)),
-                None => None,
-            },
+            _ => {
+                let tagged = match rows.tagged.get(&owner.uid) {
+                    Some(tagged) => tagged.clone(),
+                    None => self.tagged(owner, call).await?,
+                };
+                match tagged.into_iter().next() {
+                    Some(row) if title::is_ours(&row, owner) => Some(row),
+                    Some(row) => return Err(not_ours(&row, owner)),
+                    None => None,
+                }
+            }
         };
         let Some(id) = &wanted.adopt else {
             return Ok(own.map_or(Found::Nothing, |row| Found::Own(Box::new(row))));

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, Note, Protocol, Wanted};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use super::{
     super::{
         lbaas::AdditionalVip,
         network::{FloatingIp, Subnet},
+        text::MAX_VALUE,
     },
     OctaviaBalancers,
     annotations::{self, FloatingNetwork, Given, PREFIX, Settings, remark},
@@ -124,6 +126,30 @@ impl OctaviaBalancers {
             self.second_family(job, &mut place, call).await?;
         }
         Ok(place)
+    }
+
+    /// Refuses a members' subnet of an annotation that does not exist: Octavia looks for it only when
+    /// a member is added later.
+    pub(super) async fn check_member_subnet(
+        &self,
+        job: &Job<'_>,
+        call: Call,
+    ) -> Result<(), CloudError> {
+        let of_annotation = |given: &&Given| given.source.starts_with("annotation");
+        let Some(Given { value, source }) =
+            job.settings.networks.member_subnet.as_ref().filter(of_annotation)
+        else {
+            return Ok(());
+        };
+        match self.neutron.subnet(value, call).await? {
+            Some(_) => Ok(()),
+            None => {
+                let (value, right) =
+                    (one_line(value, MAX_VALUE), "must be one that this project may use");
+                let what = format!("{source}: {value}: {right}: Neutron has no such subnet");
+                Err(invalid(source.clone(), what))
+            }
+        }
     }
 
     /// The subnet of the first node's address.

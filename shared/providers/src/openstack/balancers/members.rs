@@ -6,6 +6,7 @@ use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, Progress};
 use super::{
     super::lbaas::{BalancerRow, Child, Provisioning},
     OctaviaBalancers, annotations,
+    blame::is_about,
     diff::unchanged,
     ensure::waiting,
     find::{Rows, not_ours},
@@ -74,17 +75,17 @@ impl OctaviaBalancers {
     ) -> Result<Option<String>, CloudError> {
         let selector = annotations::selector(&change.settings, &self.options);
         let given = annotations::member_subnet(&change.settings, &self.options);
-        let subnet = given.or_else(|| row.vip_subnet_id.clone());
+        let own = row.vip_subnet_id.as_deref();
+        let subnet = given.as_ref().map(|given| &*given.value).or(own);
         let family = row.vip_address.map_or(IpFamily::V4, IpFamily::of);
-        let differing = |members: &[SeenMember]| {
+        let differing = |members: &[SeenMember], subnet: Option<&str>| {
             let (port, monitor_port) = (usual_port(members)?, usual_check(members));
-            let subnet = subnet.as_deref();
             let shape = Shape { port, family, selector: &selector, subnet, monitor_port };
             changed(members, &change.members, shape)
         };
         let Some(pool) = pools.get_mut(id) else { return Ok(None) };
         // A pool without members does not show their port: the next full look finds it.
-        let Some(mut wanted) = differing(&pool.members) else { return Ok(None) };
+        let Some(mut wanted) = differing(&pool.members, subnet) else { return Ok(None) };
         if pool.is_left_pending {
             pool.is_left_pending = false;
             self.octavia.update_child(Child::Pool, id, unchanged(&pool.name), call).await?;
@@ -93,12 +94,20 @@ impl OctaviaBalancers {
         }
         if needs_details(&pool.members, &change.members, pool.is_http) {
             pool.members = self.details(id, call).await?;
-            let Some(again) = differing(&pool.members) else { return Ok(None) };
+            let Some(again) = differing(&pool.members, subnet) else { return Ok(None) };
             wanted = again;
         }
         let after: Option<Vec<SeenMember>> = wanted.iter().map(written).collect();
         self.memory.forget_pools(&row.id);
-        self.octavia.set_members(id, wanted, call).await?;
+        let mut set = self.octavia.set_members(id, wanted, call).await;
+        if let (Err(error), Some(given)) = (&set, &given)
+            && is_about(error, given)
+            && let Some(wanted) = differing(&pool.members, own)
+        {
+            // The Service is told of its mistake by the next look; its members go on.
+            set = self.octavia.set_members(id, wanted, call).await;
+        }
+        set?;
         if let Some(after) = after {
             pool.members = after;
             self.memory.keep_pools(&row.id, pools.clone());

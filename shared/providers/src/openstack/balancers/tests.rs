@@ -5,11 +5,13 @@ mod annotated;
 mod bad_input;
 mod budgets;
 mod deletion;
+mod odd;
 mod ownership;
 mod pools;
 mod progress;
 mod races;
 mod rig;
+mod rights;
 
 use std::sync::Arc;
 

@@ -10,7 +10,8 @@ use super::{super::lbaas::BalancerRow, names};
 ///
 /// The tags with the UIDs decide. Without them a load balancer is adoptable if name and
 /// description say that it was made for a Service of a cluster of this name. With the UID of
-/// another cluster it is that cluster's: two clusters of one project may have the same name.
+/// another cluster it is that cluster's: two clusters of one project may have the same name. Or
+/// this one was rebuilt, which nothing shows.
 pub(super) fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
     let description = row.description.as_deref().unwrap_or_default();
     let made_for = names::named(&row.name, &cluster.name).or_else(|| {
@@ -39,6 +40,11 @@ pub(super) fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Titl
             Some(owner) if others == 0 && clusters.len() == 1 => (Some(owner), Title::Ours),
             owner => (owner, shared()),
         };
+    }
+    if let (Some(cluster), Some(service), true) =
+        (clusters.first(), services.first(), made_for.is_some() && others == 0)
+    {
+        return (Some(owner(cluster, service)), Title::Foreign);
     }
     if !clusters.is_empty() || !services.is_empty() || made_for.is_none() {
         return (None, Title::Foreign);
@@ -81,6 +87,14 @@ pub(super) fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
             format!("it was made for Service {made_for} by another controller, and is not adopted")
         }
         (Title::Shared { others }, _) => format!("{} Services share it", others + 1),
+        (_, Some(owner)) => {
+            let [cluster, service] = names::owner_tags(&owner);
+            format!(
+                "it belongs to Service {owner} of another cluster of this name; if that cluster \
+                 does not exist any more, remove the tags {cluster} and {service} from the load \
+                 balancer, and it can be adopted"
+            )
+        }
         _ => "its tags do not say that it belongs to this cluster".to_owned(),
     }
 }
@@ -118,11 +132,16 @@ mod tests {
         let made_for =
             Owner { cluster: ClusterId { uid: String::new(), ..cluster() }, ..owner("", "web") };
         let full = Some(owner("web", "web"));
+        // That of a cluster of this name with another UID: of this one before it was rebuilt, or
+        // of a neighbour.
+        let other_uid = ClusterId { uid: "c-2".to_owned(), ..cluster() };
+        let before = Some(Owner { cluster: other_uid, ..owner("web", "web") });
         let shared = |others| Title::Shared { others };
         for (row, owner, expect) in [
             (row(NAME, TEXT, &[NAME, ours, web]), full.clone(), Some(Title::Ours)),
             (row("renamed", TEXT, &[ours, web]), full.clone(), Some(Title::Ours)),
-            (row(NAME, TEXT, &[NAME, theirs, web]), None, Some(Title::Foreign)),
+            (row(NAME, TEXT, &[NAME, theirs, web]), before.clone(), Some(Title::Foreign)),
+            (row("mine", TEXT, &[theirs, web]), None, Some(Title::Foreign)),
             (row(NAME, TEXT, &[NAME, web]), None, Some(Title::Foreign)),
             (row(NAME, TEXT, &[NAME]), Some(made_for.clone()), None),
             (row(NAME, TEXT, &[]), Some(made_for.clone()), None),

@@ -5,7 +5,7 @@ use ccm_cloud::{Call, CloudError, ErrorKind, Owner};
 use super::{
     super::{lbaas::BalancerRow, network::FloatingIp},
     OctaviaBalancers,
-    blame::{About, blamed},
+    blame::{About, blamed, wished},
     diff::{Act, Step},
     floating,
     inputs::Job,
@@ -69,7 +69,12 @@ impl OctaviaBalancers {
                 if let Some(port) = port {
                     body["port_id"] = port.into();
                 }
-                let made = neutron.create_floating_ip(body, call).await?;
+                let address = body["floating_ip_address"].as_str().map(str::to_owned);
+                let made = neutron.create_floating_ip(body, call).await;
+                let made = made.map_err(|error| match &address {
+                    Some(address) => wished(error, address),
+                    None => error,
+                })?;
                 let tags = floating::tags(&made.tags, owner);
                 neutron.tag_floating_ip(&made.id, &tags, call).await?;
                 Ok(Some(made))

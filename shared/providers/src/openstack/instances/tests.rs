@@ -6,6 +6,7 @@ mod lists;
 mod lookups;
 mod ports;
 mod presence;
+mod rights;
 mod slow;
 
 use std::{sync::Arc, time::Duration};

@@ -137,6 +137,9 @@ impl Octavia {
             Filter::All | Filter::Ids(_) => base,
             // Octavia takes the tags that must all be there in one value.
             Filter::Tags(tags) => format!("{base}&tags={}", query(&tags.join(","))),
+            Filter::AnyTag(tag, any) => {
+                format!("{base}&tags={}&tags-any={}", query(tag), query(&any.join(",")))
+            }
         };
         let wanted = |id: &str| match filter {
             Filter::Ids(ids) => ids.iter().any(|wanted| wanted == id),

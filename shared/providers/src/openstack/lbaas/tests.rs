@@ -130,6 +130,11 @@ async fn lists_are_filtered_by_one_request() {
             format!("{base}&tags=a%2Ckubernetes-service-uid%3D1"),
         ),
         (Filter::Tags(&["a", "b"]), &[], format!("{base}&tags=a%2Cb")),
+        (
+            Filter::AnyTag("a", &["kubernetes-service-uid=1", "c"]),
+            &["one"],
+            format!("{base}&tags=a&tags-any=kubernetes-service-uid%3D1%2Cc"),
+        ),
         (Filter::Ids(&ids[..1]), &["one"], format!("{base}&id={}", one.id)),
         (Filter::Ids(&ids), &["one", "two"], base.to_owned()),
     ] {

@@ -4,17 +4,17 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use super::Provisioning;
+use super::{Provisioning, or_default};
 
 /// A load balancer's status tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(in super::super) struct Tree {
     pub(in super::super) id: String,
     pub(in super::super) provisioning_status: Provisioning,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) listeners: Vec<TreeListener>,
     /// All pools, where Octavia shows them apart from the listeners.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) pools: Vec<TreePool>,
 }
 
@@ -22,10 +22,10 @@ pub(in super::super) struct Tree {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(in super::super) struct TreeListener {
     pub(in super::super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) name: String,
     pub(in super::super) provisioning_status: Provisioning,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) pools: Vec<TreePool>,
 }
 
@@ -33,14 +33,14 @@ pub(in super::super) struct TreeListener {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(in super::super) struct TreePool {
     pub(in super::super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) name: String,
     /// After the creation of a whole tree, version 2.26 leaves it `PENDING_CREATE` for good though
     /// the load balancer is `ACTIVE` (version 2.30 does not). The members and the monitor of such
     /// a pool cannot be changed, Octavia says 409, until the pool itself was changed: so change
     /// it first, to what it is.
     pub(in super::super) provisioning_status: Provisioning,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) members: Vec<TreeMember>,
     #[serde(default)]
     pub(in super::super) health_monitor: Option<TreeMonitor>,
@@ -49,7 +49,7 @@ pub(in super::super) struct TreePool {
 /// A health monitor in the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(in super::super) struct TreeMonitor {
-    #[serde(default, rename = "type")]
+    #[serde(default, rename = "type", deserialize_with = "or_default")]
     pub(in super::super) kind: String,
 }
 
@@ -57,7 +57,7 @@ pub(in super::super) struct TreeMonitor {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(in super::super) struct TreeMember {
     pub(in super::super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) name: String,
     pub(in super::super) address: IpAddr,
     pub(in super::super) protocol_port: u16,

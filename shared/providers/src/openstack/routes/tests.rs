@@ -1,6 +1,7 @@
 //! The contract of routes on scripted services that count.
 
 mod races;
+mod rights;
 
 use std::{sync::Arc, time::Duration};
 

@@ -144,6 +144,7 @@ impl World {
                 self.delete_balancer(id, cascade)
             }
             (_, ["pools", pool, "members", rest @ ..]) => {
+                self.check_subnets(body)?;
                 self.octavia.members_of(method, pool, rest, body)
             }
             ("GET", [kind]) => self.octavia.list_children(kind, query),
@@ -152,6 +153,17 @@ impl World {
             ("DELETE", [kind, id]) => self.octavia.delete_child(kind, id),
             _ => Err((404, String::new())),
         }
+    }
+
+    /// Octavia looks for the subnets of members that are set, and not of those that a creation nests.
+    fn check_subnets(&self, body: &Value) -> Result<(), (u16, String)> {
+        let members = body["members"].as_array().into_iter().flatten();
+        for id in members.filter_map(|member| member["subnet_id"].as_str()) {
+            if !self.subnets.iter().any(|subnet| subnet["id"] == *id) {
+                return Err((400, format!("Subnet {id} not found.")));
+            }
+        }
+        Ok(())
     }
 
     fn list_balancers(&mut self, query: &[(String, String)]) -> Reply {

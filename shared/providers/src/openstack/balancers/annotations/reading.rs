@@ -1,18 +1,20 @@
 //! Reads single annotations and collects what is wrong with them.
 
-use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
+use std::{cell::RefCell, collections::BTreeMap, net::IpAddr, ops::RangeInclusive};
 
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Note};
 
-use super::{Checks, FloatingNetwork, Given, Networks, Options, PREFIX, Proxy, Timeouts};
+use super::{
+    Checks, FloatingNetwork, Given, Networks, Options, PREFIX, Proxy, Timeouts, selector::is_valid,
+};
 use crate::openstack::{
     config::{LoadBalancer, LoadBalancerClass},
     text::MAX_VALUE,
 };
 
 /// The annotations below the prefix that have a meaning.
-const KNOWN: [&str; 33] = [
+pub(super) const KNOWN: [&str; 33] = [
     "availability-zone",
     "class",
     "connection-limit",
@@ -241,6 +243,34 @@ impl<'a> Reading<'a> {
         };
         self.lacks_floating_subnet = networks.floating_subnet.is_none();
         networks
+    }
+
+    /// The host name for the status. Kubernetes accepts no others there.
+    pub(super) fn hostname(&mut self) -> Option<String> {
+        let name = self.text("hostname").filter(|name| !name.is_empty())?;
+        let is_label = |label: &str| {
+            let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+            label.len() <= 63
+                && label.starts_with(legal)
+                && label.ends_with(legal)
+                && label.chars().all(|c| legal(c) || c == '-')
+        };
+        let is_name = name.len() <= 253 && name.split('.').all(is_label);
+        if !is_name || name.parse::<IpAddr>().is_ok() {
+            let name = one_line(name, MAX_VALUE);
+            let right = "must be a DNS name in lower case, such as web.example.com";
+            self.problem("hostname", format!("{name:?} is no host name; {right}"));
+            return None;
+        }
+        Some(name.to_owned())
+    }
+
+    /// A remark on a selector that is none.
+    pub(super) fn selector(&self) {
+        if let Some(text) = self.text("node-selector").filter(|text| !is_valid(text)) {
+            let right = "labels of nodes: key=value,key2";
+            self.ignored(&format!("{PREFIX}node-selector"), text, right);
+        }
     }
 
     pub(super) fn proxy(&self) -> Option<Proxy> {

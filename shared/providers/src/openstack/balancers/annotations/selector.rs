@@ -6,6 +6,19 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Selector(Vec<(String, Option<String>)>);
 
+/// Whether each term can be a label of a node.
+pub(super) fn is_valid(text: &str) -> bool {
+    let is_name = |text: &str| {
+        text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+    };
+    let Selector(terms) = Selector::parse(text);
+    terms.iter().all(|(key, value)| {
+        let (prefix, name) = key.rsplit_once('/').unwrap_or(("", key));
+        let is_key = is_name(prefix) && !name.is_empty() && is_name(name);
+        is_key && value.as_deref().is_none_or(is_name)
+    })
+}
+
 impl Selector {
     /// Reads `key=value,key2`. The empty text is every node.
     pub(in super::super) fn parse(text: &str) -> Self {

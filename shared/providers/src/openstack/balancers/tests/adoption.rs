@@ -121,6 +121,48 @@ async fn only_what_was_made_for_the_service_is_adopted() {
     assert_eq!(second.kind, ErrorKind::Conflict, "{second}");
 }
 
+/// A cluster that was rebuilt has another UID. Nothing shows that it is not a neighbour of the same
+/// name, so what it had is left alone until an operator takes off the tags of before.
+#[tokio::test]
+async fn what_a_rebuilt_cluster_had_is_adopted_after_its_tags_were_removed() {
+    let rig = Rig::new();
+    let mut before = wanted("web");
+    let front_end = std::sync::Arc::make_mut(&mut before.front_end);
+    front_end.owner.cluster.uid = "c-0".to_owned();
+    front_end.owner.uid = "uid-before".to_owned();
+    let old = rig.settle(&before).await;
+    let rig = rig.restarted();
+    rig.writes();
+    let list = rig.list(Scope::All, Depth::Summary).await.load_balancers;
+    assert_eq!(list[0].title, Title::Foreign);
+    assert_eq!(list[0].owner.as_ref(), Some(&before.front_end.owner), "it says whose it is");
+    let adopting = Wanted { adopt: Some(old.id.clone()), ..wanted("web") };
+    let error = rig.ensure(&adopting).await.unwrap_err();
+    assert_eq!((error.kind, rig.writes().len()), (ErrorKind::Conflict, 0));
+    let tags = ["kubernetes-cluster-id=c-0", "kubernetes-service-uid=uid-before"];
+    for words in ["can be adopted", "does not exist any more", tags[0], tags[1]] {
+        assert!(error.message.contains(words), "{error}");
+    }
+    // With the client of OpenStack, of the load balancer alone.
+    {
+        let mut world = rig.cloud.world.lock();
+        let own = world.octavia.balancers[0]["tags"].as_array_mut().unwrap();
+        own.retain(|tag| !tags.contains(&tag.as_str().unwrap()));
+    }
+    let adopted = rig.settle(&adopting).await;
+    assert_eq!((&adopted.id, &adopted.ingress), (&old.id, &old.ingress));
+    assert_eq!((adopted.title, adopted.owner), (Title::Ours, Some(owner("web"))));
+    let ip = rig.cloud.world.lock().floating.ips[0]["tags"].clone();
+    assert_eq!(ip, json!(["kubernetes-cluster-id=c-1", "kubernetes-service-uid=uid-web"]));
+    // From now on it is like any other, to its end.
+    let more = changed(&wanted("web"), |it| {
+        it.ports.push(super::port(8080, ccm_cloud::Protocol::Tcp));
+    });
+    assert_eq!(rig.settle(&more).await.id, old.id);
+    rig.deleted(&rig.unwanted(&more)).await;
+    assert!(rig.rows("balancers").is_empty() && rig.cloud.world.lock().floating.ips.is_empty());
+}
+
 /// Of what comes later an adopted one keeps what it has.
 #[tokio::test]
 async fn what_is_not_managed_yet_goes_on() {

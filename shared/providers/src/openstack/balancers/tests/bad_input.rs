@@ -7,7 +7,7 @@ use super::rig::{Rig, annotated, changed, members, wanted};
 use crate::openstack::scripted::uuid;
 
 /// Annotations that cannot be, with the words that the error has besides their name.
-const WRONG: [(&str, &str, &str); 16] = [
+const WRONG: [(&str, &str, &str); 20] = [
     ("class", "none", "cloud.conf has none"),
     ("connection-limit", "-5", "from -1 to"),
     ("timeout-client-data", "86400001", "from 0 to 86400000"),
@@ -20,6 +20,10 @@ const WRONG: [(&str, &str, &str); 16] = [
     ("floating-subnet", "public-*", "floating-subnet-id"),
     ("floating-subnet-tags", "a,b", "floating-subnet-id"),
     ("subnet-id", "not there", "that this project may use"),
+    ("member-subnet-id", "not there", "that this project may use"),
+    ("floating-subnet-id", "not there", "that this project may use"),
+    ("hostname", "10.0.0.1", "DNS name in lower case"),
+    ("hostname", "My_Host", "DNS name in lower case"),
     ("port-id", "not there", "that this project may use"),
     ("floating-network-id", "not there", "that this project may use"),
     ("flavor-id", "not there", "that this project may use"),
@@ -59,6 +63,8 @@ async fn what_counts_as_its_default_is_a_remark() {
         ("enable-health-monitor", "", "true or false"),
         ("proxy-protocol", "v3", "true, v1, v2 or false"),
         ("lb-method", "RANDOM", "one of ROUND_ROBIN"),
+        ("node-selector", "zone in (a, b)", "key=value,key2"),
+        ("node-selector", "=", "key=value,key2"),
         ("conection-limit", "5", "none of this name"),
     ] {
         let rig = Rig::new();
@@ -99,6 +105,108 @@ async fn members_go_on_whatever_is_wrong() {
         }
         assert_eq!(rig.nodes(), joined, "{key}");
     }
+}
+
+/// No value of an annotation breaks anything: what is wrong with it is said, and nothing of another
+/// Service is touched.
+#[tokio::test]
+async fn odd_values_are_said_or_taken() {
+    let long = "x".repeat(5_000);
+    let odd = [
+        "",
+        " ",
+        ",",
+        " , ,",
+        "a, ,b,,",
+        "-1",
+        "0",
+        "-0",
+        "+5",
+        "1e9",
+        "0x10",
+        "3.5",
+        "true,false",
+        "TRUE",
+        "99999999999999999999",
+        "-9223372036854775809",
+        "2147483648",
+        "null",
+        "{}",
+        "[]",
+        "\"",
+        "\\",
+        "\n\t",
+        "\u{0}",
+        "\u{feff}true",
+        "ü☃𝕏",
+        "../../x",
+        "%00%2f?a=b&c#d",
+        "a=b=c",
+        long.as_str(),
+    ];
+    for key in super::super::annotations::known() {
+        for value in odd {
+            let rig = Rig::new();
+            let web = annotated(&wanted("web"), key, value);
+            if !ccm_cloud::LoadBalancers::traits(&rig.balancers)
+                .configures(&format!("loadbalancer.openstack.org/{key}"))
+            {
+                continue;
+            }
+            let mut answer = rig.ensure(&web).await;
+            for _ in 0..4 {
+                if !matches!(answer, Ok(Progress::InProgress(_))) {
+                    break;
+                }
+                answer = rig.ensure(&web).await;
+            }
+            match answer {
+                Ok(Progress::Done(done)) => {
+                    let about = |note: &ccm_cloud::Note| note.message.contains(key);
+                    let others = done.notes.iter().filter(|note| !about(note)).count();
+                    assert_eq!(others, 0, "{key}={value:?}: {:?}", done.notes);
+                }
+                Ok(other) => panic!("{key}={value:?}: {other:?}"),
+                Err(error) => {
+                    assert_eq!(error.kind, ErrorKind::Invalid, "{key}={value:?}: {error}");
+                    assert!(error.message.contains(key), "{key}={value:?}: {error}");
+                    let lines = error.message.lines().count();
+                    assert!(lines == 1 && error.message.len() < 1_500, "{key}={value:?}: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// Octavia has a shortest time between two checks of UDP members.
+#[tokio::test]
+async fn checks_that_come_too_often_are_named() {
+    let rig = Rig::new();
+    let web = annotated(&wanted("web"), "enable-health-monitor", "true");
+    let web = annotated(&web, "health-monitor-delay", "1");
+    let web = changed(&web, |it| it.ports.push(super::port(53, ccm_cloud::Protocol::Udp)));
+    let error = rig.ensure(&web).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    for words in ["health-monitor-delay", "monitor-delay", "larger than 3"] {
+        assert!(error.message.contains(words), "{error}");
+    }
+}
+
+/// A floating IP of another project is one that this one does not see.
+#[tokio::test]
+async fn an_address_that_cannot_be_had_is_named() {
+    let rig = Rig::new();
+    let web = changed(&wanted("web"), |it| it.address = "172.24.200.1".parse().ok());
+    let mut error = None;
+    for _ in 0..4 {
+        error = rig.ensure(&web).await.err().or(error);
+    }
+    let error = error.unwrap();
+    assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+    assert!(error.message.contains("spec.loadBalancerIP"), "{error}");
+    let id = rig.rows("balancers")[0]["id"].as_str().unwrap().to_owned();
+    rig.members_with(&web, &id, members(&[7], &[])).await;
+    assert_eq!(rig.nodes(), [1, 2, 3, 7]);
 }
 
 #[tokio::test]

@@ -6,7 +6,10 @@ use http::Method;
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
-use super::{Octavia, PROJECT, Reply, found, invalid, rows::check};
+use super::{
+    Octavia, PROJECT, Reply, found, invalid,
+    rows::{check, check_monitor},
+};
 
 type Done<T> = Result<T, (u16, String)>;
 
@@ -441,8 +444,7 @@ impl Octavia {
         }
         let (kind, protocol) = (given["type"].as_str().unwrap_or_default(), &row["protocol"]);
         let is_connectionless = protocol == "UDP" || protocol == "SCTP";
-        let kinds = ["TCP", "HTTP", "HTTPS", "PING", "TLS-HELLO", "UDP-CONNECT", "SCTP"];
-        check("type", Some(&given["type"]), |_| kinds.contains(&kind))?;
+        check_monitor(given)?;
         if matches!(kind, "UDP-CONNECT" | "SCTP") && !is_connectionless {
             let why = format!("The {kind} type is only supported for pools of type UDP/SCTP.");
             return Err(invalid(&why));

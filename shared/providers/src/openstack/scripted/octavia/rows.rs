@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Octavia, Reply};
+use super::{Octavia, Reply, invalid};
 use crate::openstack::scripted::paged;
 
 /// Fields, and the minor version since which they exist.
@@ -165,4 +165,20 @@ pub(super) fn check(
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses a health monitor of no kind, and one that checks UDP members too often.
+pub(super) fn check_monitor(given: &Value) -> Result<(), (u16, String)> {
+    let kinds = ["TCP", "HTTP", "HTTPS", "PING", "TLS-HELLO", "UDP-CONNECT", "SCTP"];
+    let kind = given["type"].as_str().unwrap_or_default();
+    check("type", Some(&given["type"]), |_| kinds.contains(&kind))?;
+    let delay = &given["delay"];
+    if kind == "UDP-CONNECT" && delay.as_u64().is_some_and(|delay| delay < 3) {
+        let why = format!(
+            "The request delay value {delay} should be larger than 3 for UDP-CONNECT health \
+             monitor type."
+        );
+        return Err(invalid(&why));
+    }
+    Ok(())
 }

@@ -1,0 +1,57 @@
+//! The Leases that the kubelets of nodes renew.
+
+use std::time::Duration;
+
+use ccm_kube::ApiError;
+use ccm_objects::{NODE_LEASES, NodeLease, Shared as Name};
+use ccm_runtime::{
+    program::{Context, Program},
+    rights::Right,
+};
+
+use futures::{StreamExt as _, stream};
+use tokio::time::{Instant, timeout_at};
+
+use crate::reader::{self, Reader};
+
+/// The number of Leases that are read at once.
+const READS: usize = 16;
+
+/// The right that [`Kubelets::heartbeats`] needs.
+pub fn right() -> Right {
+    reader::get::<NodeLease>().within(NODE_LEASES)
+}
+
+/// Reads these Leases.
+pub struct Kubelets {
+    leases: Reader<NodeLease>,
+}
+
+impl Kubelets {
+    /// Reads with the program's client.
+    pub fn new<P: Program>(context: &Context<P>) -> Self {
+        Self { leases: Reader::new(context) }
+    }
+
+    /// What the Leases of the kubelets of these nodes show now, each one: another text after each
+    /// renewal, and none without a Lease. So no clock of a node matters.
+    ///
+    /// # Errors
+    ///
+    /// See [`Reader::get`]. What is not read within this time is late.
+    pub async fn heartbeats(
+        &self,
+        nodes: Vec<Name>,
+        within: Duration,
+    ) -> Vec<Result<String, ApiError>> {
+        let end = Instant::now() + within;
+        let reads = nodes.into_iter().map(|node| async move {
+            let read = timeout_at(end, self.leases.get(&format!("{NODE_LEASES}/{node}"))).await;
+            let lease = read.unwrap_or(Err(ApiError::Timeout))?;
+            let text = lease
+                .map(|lease| format!("{} {} {}", lease.uid, lease.resource_version, lease.renewed));
+            Ok(text.unwrap_or_default())
+        });
+        stream::iter(reads).buffered(READS).collect().await
+    }
+}
