@@ -176,6 +176,7 @@ impl Decider {
                     verdict: Verdict::Keep(reason),
                     since: Some(case.opened()),
                     evidence: case.evidence(None),
+                    approved: false,
                 });
             }
             reason.is_none()

@@ -130,6 +130,7 @@ mod tests {
             verdict,
             since: None,
             evidence: Evidence::default(),
+            approved: false,
         }
     }
 

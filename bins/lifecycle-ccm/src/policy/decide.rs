@@ -66,6 +66,7 @@ impl Decider {
         proven.sort_by_cached_key(|(a, _)| (refused(&a.name), a.since, Arc::clone(&a.name)));
         let known = self.known(views, policy).count();
         for (mut decision, view) in proven {
+            decision.approved = view.approved;
             decision.verdict = self.verdict(now, view, known, policy);
             self.hold(now, &decision, policy);
             decisions.push(decision);
@@ -210,6 +211,7 @@ impl PassInput<'_> {
             verdict: Verdict::Keep(reason),
             since: None,
             evidence: Evidence::default(),
+            approved: false,
         };
         let Some(view) = view.filter(|view| view.uid == uid) else {
             return Evaluation::Decided(bare(Reason::AnotherNode));

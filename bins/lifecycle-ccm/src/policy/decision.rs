@@ -208,4 +208,6 @@ pub struct Decision {
     pub since: Option<At>,
     /// The evidence against the node.
     pub evidence: Evidence,
+    /// Whether an approval exempts the deletion from breaker and budget.
+    pub approved: bool,
 }

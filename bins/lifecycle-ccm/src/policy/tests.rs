@@ -126,6 +126,7 @@ fn decision(name: &str) -> Decision {
         verdict: Verdict::Delete,
         since: None,
         evidence: Evidence::default(),
+        approved: false,
     }
 }
 

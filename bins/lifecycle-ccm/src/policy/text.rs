@@ -118,8 +118,9 @@ pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String
     let (name, evidence) = (&node.name, &decision.evidence);
     let mut text =
         format!("Deleting node {name} because it does not exist in the cloud provider; {evidence}");
-    if is_approved(node) {
-        write!(text, "; exempt from breaker and budget by {APPROVED}").ok();
+    if decision.approved {
+        let by = if is_approved(node) { APPROVED } else { "the approval on the Lease" };
+        write!(text, "; exempt from breaker and budget by {by}").ok();
     }
     ("DeletingNode", text)
 }

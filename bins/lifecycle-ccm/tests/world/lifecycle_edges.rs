@@ -142,6 +142,7 @@ pub(super) async fn one_annotation_of_the_lease_approves_a_set(env: Env) -> Resu
         .await?;
     for name in ["node-0", "node-1"] {
         nodes::gone(&env.client, name, 2 * SOON).await?;
+        nodes::event(&env.client, name, "by the approval on the Lease", SOON).await?;
     }
     nodes::stay(&env.client, &["node-2"], DELETION).await
 }
