@@ -103,7 +103,9 @@ async fn nulls_and_unknown_fields_are_read() {
         ];
         for (rows, keys) in nulls {
             for row in rows {
-                keys.iter().for_each(|key| row[*key] = Value::Null);
+                for key in keys {
+                    row[*key] = Value::Null;
+                }
                 row["of_a_later_version"] = json!({ "some": ["thing"] });
             }
         }
