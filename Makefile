@@ -75,6 +75,7 @@ test-kubelets: tools ## real kubelets without containers and the real node lifec
 
 test-openstack: tools ## the scenarios with real Keystone, Nova, Neutron and Octavia on loopback, and a real kube-apiserver (root on Debian 12; FLAVOUR=debian|pypi; SCENARIOS=names or --skip names)
 	$(KUBERNETES)
+	case "$(SCENARIOS)" in *"--skip other_controller"*) ;; *) tests/openstack/controller-manager/build.sh >/dev/null ;; esac
 	$(PROGRAMS)
 	trap 'tests/openstack/down --flavour=$(FLAVOUR)' EXIT INT TERM; \
 	  tests/openstack/up --flavour=$(FLAVOUR) >/dev/null && \

@@ -31,7 +31,7 @@ APART = {
 TESTS = "tests in the crates"
 # The parts of a controller that are particular to it, by the first name below src.
 PARTS = {
-    "plan": ("plan", "policy", "court"),
+    "plan": ("plan", "policy", "court", "ipam"),
     "observe": ("observe",),
     "execute": ("execute",),
     "settings": ("settings",),

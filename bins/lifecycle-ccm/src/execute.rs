@@ -14,7 +14,7 @@ use ccm_controller::{
     writer::{self, Stopped, Writer},
 };
 use ccm_kube::{ApiError, store::Store, write::Patch};
-use ccm_objects::Node;
+use ccm_objects::{Node, NodeChange};
 use ccm_runtime::{
     leadership::LeaseAnnotations,
     plans::{Plans, Step},
@@ -271,14 +271,9 @@ impl Executor {
     }
 
     async fn mark(&self, node: &Node, marks: Marks) -> Result<(), Stopped> {
-        let mut patch = Patch::default();
-        if let Some((step, _)) = marks.taint {
-            patch = patch.with_spec("taints", &shutdown::apply(&node.taints, step));
-        }
-        if marks.end_approval {
-            patch = patch.without_mark(APPROVED);
-        }
-        self.writer.patch(node, &patch).await?;
-        Ok(())
+        let taints = marks.taint.map(|(step, _)| shutdown::apply(&node.taints, step));
+        let patch = Patch::from(&NodeChange { taints, ..NodeChange::default() });
+        let patch = if marks.end_approval { patch.without_mark(APPROVED) } else { patch };
+        self.writer.patch(node, &patch).await.map(drop)
     }
 }

@@ -79,16 +79,14 @@ impl Nodes {
         answers: &Answers,
         settings: &LifecycleSettings,
     ) -> Vec<Action> {
-        let found = answers.lookups.iter().filter_map(|lookup| match &lookup.result {
-            Ok(Lookup::Found(instance)) => Some(((&*lookup.name, &*lookup.uid), instance.power)),
-            _ => None,
-        });
-        let (powers, removal): (HashMap<_, _>, _) =
-            (found.collect(), settings.shutdown_taint_removal);
-        let watched = self.iter().filter(|(view, _)| view.is_watched());
-        let marks = watched.filter_map(|(view, node)| {
-            let power = *powers.get(&(&*view.name, &*view.uid))?;
-            action::marks(view, node, Some(power), removal)
+        let views = self.iter().map(|(view, node)| (&*view.name, (view, node)));
+        let (views, removal): (HashMap<_, _>, _) =
+            (views.collect(), settings.shutdown_taint_removal);
+        let marks = answers.lookups.iter().filter_map(|lookup| {
+            let Ok(Lookup::Found(instance)) = &lookup.result else { return None };
+            let (view, node) = views.get(&*lookup.name)?;
+            let is_meant = view.uid == lookup.uid && view.is_watched();
+            is_meant.then(|| action::marks(view, node, Some(instance.power), removal))?
         });
         marks.collect()
     }

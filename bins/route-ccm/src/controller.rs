@@ -14,9 +14,9 @@ use crate::{
     Handles,
     execute::page::Published,
     lease::Handover,
+    observe::state::Job,
     plan::{Held, Plan, View},
     report,
-    state::Job,
 };
 
 /// How long to sleep when nothing is due; any change wakes the loop.

@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Handles,
+    observe::state::Job,
     plan::{Planned, failures::is_conflict},
     report,
-    state::Job,
 };
 
 /// How many calls may be under way at once: one that hangs holds up no other.

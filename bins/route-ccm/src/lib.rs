@@ -13,7 +13,7 @@
 //! | `cidrs` | node IPAM: gives nodes what the allocator says |
 //! | [`ipam`] | which blocks of the cluster CIDRs nodes get: pure |
 //! | `observe` | the nodes, and which targets were theirs |
-//! | `state` | what the leader knows of the route table, and which calls follow |
+//! | `observe::state` | what the leader knows of the route table, and which calls follow |
 //! | `controller` | the loop: plans and sends calls; waits for none |
 //! | `execute` | the calls to the cloud and their answers |
 //! | `execute::conditions` | writes the condition `NetworkUnavailable` |
@@ -32,7 +32,6 @@ mod observe;
 pub mod plan;
 mod report;
 mod settings;
-mod state;
 
 use std::sync::Arc;
 
@@ -71,10 +70,9 @@ use crate::{
     controller::Controller,
     lease::Handover,
     metrics::{Look, RouteMetrics},
-    observe::Observer,
+    observe::{Observer, state::State},
     plan::Planner,
     report::RouteReports,
-    state::State,
 };
 
 /// How many calls may wait for a lane.

@@ -1,5 +1,7 @@
 //! What is known of the nodes, as the plan sees them.
 
+pub(crate) mod state;
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use ccm_cloud::{Cloud, ProviderId};

@@ -64,6 +64,20 @@ pub struct Taint {
     pub time_added: Option<Shared>,
 }
 
+impl Taint {
+    /// Whether it is this taint: key and effect identify one.
+    pub fn is(&self, key: &str, effect: &str) -> bool {
+        *self.key == *key && *self.effect == *effect
+    }
+
+    /// The whole new list of taints, with this one at its end or without it.
+    pub fn set(taints: &[Self], key: &str, effect: &str, is_set: bool) -> Vec<Self> {
+        let new = Self { key: key.into(), effect: effect.into(), ..Self::default() };
+        let others = taints.iter().filter(|taint| !taint.is(key, effect)).cloned();
+        others.chain(is_set.then_some(new)).collect()
+    }
+}
+
 /// An address of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {

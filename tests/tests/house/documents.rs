@@ -39,7 +39,7 @@ const FOREIGN: [(&str, &[&str]); 9] = [
     ("the kubelet", &["node-ip", "provider-id"]),
     ("openstack", &["access-rules", "role"]),
     ("etcdutl", &["bump-revision"]),
-    ("the benchmarks", &["seed"]),
+    ("the benchmarks", &["first-history", "seed"]),
     ("tests/openstack/up", &["flavour", "fresh", "state"]),
     ("openstack", &["os-cloud"]),
 ];

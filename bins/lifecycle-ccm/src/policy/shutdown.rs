@@ -40,7 +40,7 @@ pub(crate) fn plan(
     power: Option<PowerState>,
     removal: Removal,
 ) -> Option<Step> {
-    let tainted = taints.iter().any(is_shutdown);
+    let tainted = taints.iter().any(|taint| taint.is(KEY, EFFECT));
     match (tainted, ready, power) {
         (true, true, _) => Some(Step::Remove),
         (true, false, Some(PowerState::Running)) if removal == Removal::Cloud => Some(Step::Remove),
@@ -51,16 +51,7 @@ pub(crate) fn plan(
 
 /// The complete new list of taints.
 pub(crate) fn apply(taints: &[Taint], step: Step) -> Vec<Taint> {
-    let mut new: Vec<Taint> = taints.iter().filter(|taint| !is_shutdown(taint)).cloned().collect();
-    if step == Step::Add {
-        new.push(Taint { key: KEY.into(), effect: EFFECT.into(), ..Taint::default() });
-    }
-    new
-}
-
-/// Kubernetes identifies a taint by key and effect.
-fn is_shutdown(taint: &Taint) -> bool {
-    &*taint.key == KEY && &*taint.effect == EFFECT
+    Taint::set(taints, KEY, EFFECT, step == Step::Add)
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 mod properties;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use ccm_cloud::{AddressKind, CloudError, NodeAddress, ProofMethod, ProviderId};
-use ccm_objects::{Condition, Labels};
+use ccm_cloud::{AbsenceProof, AddressKind, CloudError, NodeAddress, ProofMethod, ProviderId};
+use ccm_objects::{Condition, Labels, Taint};
 use insta::assert_snapshot;
 
 use super::*;

@@ -59,9 +59,14 @@ pub fn digest(members: &[Member]) -> Digest {
         add(node);
         add(&provider_id.as_ref().map(ToString::to_string).unwrap_or_default());
         add(&addresses.len().to_string());
-        addresses.iter().for_each(|one| add(&one.address));
+        for one in addresses {
+            add(&one.address);
+        }
         add(&labels.len().to_string());
-        labels.iter().for_each(|(key, value)| [key, value].into_iter().for_each(|one| add(one)));
+        for (key, value) in &**labels {
+            add(key);
+            add(value);
+        }
     }
     let hash = hash.finalize().first_chunk().copied().unwrap_or_default();
     Digest { version: DIGEST_VERSION, hash: u128::from_be_bytes(hash) }

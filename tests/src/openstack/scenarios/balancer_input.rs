@@ -56,7 +56,8 @@ async fn told(rig: &Rig, name: &str, key: &str, fate: Fate) -> Result<String> {
         ensure!(said.contains(key), "it does not name the annotation: {said}");
         return Ok(said);
     }
-    poll::until(&format!("an event about {key}"), SOON, || async {
+    // It is made together with five others, and said when it is there.
+    poll::until(&format!("an event about {key}"), 3 * SOON, || async {
         let events = services::events(&rig.client, name).await?;
         let mut texts = events.into_iter().map(|(_, text)| text);
         Ok(texts.find(|text| text.contains(key)))
@@ -140,7 +141,7 @@ pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
     let ports = json!({"spec": {"ports": ports.as_array().map(|all| &all[1..])}});
     services::patch(&rig.client, "ruled", ports).await?;
     let joined = add_node(rig, 3).await?;
-    have_member(rig, &[balancer], &joined, SOON).await?;
+    have_member(rig, &[balancer], &joined, 3 * SOON).await.with_context(|| program.log())?;
     for (key, value) in [
         ("loadbalancer.openstack.org/health-monitor-delay", "7"),
         ("loadbalancer.openstack.org/enable-health-monitor", "false"),

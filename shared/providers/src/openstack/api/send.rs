@@ -19,7 +19,11 @@ use super::{
     retry::Repeat,
     transport::{Broken, Raw, Transport},
 };
-use crate::openstack::{config::Secret, metrics::OpenStackMetrics, text::MAX_MESSAGE};
+use crate::openstack::{
+    config::Secret,
+    metrics::OpenStackMetrics,
+    text::{MAX_MESSAGE, MAX_VALUE},
+};
 
 /// The header that holds the token.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -118,7 +122,7 @@ impl Wire {
         let sent = Sent { wire: self, class, at: Instant::now(), reported: false };
         let end = self.longest.map_or(call.end, |longest| call.end.min(sent.at + longest));
         let outcome = match timeout_at(end, self.transport.exchange(request)).await {
-            Ok(Ok(raw)) => read(service, hidden.answer(raw)),
+            Ok(Ok(raw)) => read(service, class, hidden.answer(raw)),
             Ok(Err(broken)) => Err(unanswered(broken)),
             Err(_elapsed) => {
                 let why = format!("no answer within {:.3} s", (end - sent.at).as_secs_f64());
@@ -144,7 +148,19 @@ impl Wire {
 }
 
 /// The answer, with the service's word that the object does not exist if it is that.
-fn read(service: Service, raw: Raw) -> Result<(Answer, Option<CloudError>), Failure> {
+fn read(
+    service: Service,
+    class: CallClass,
+    raw: Raw,
+) -> Result<(Answer, Option<CloudError>), Failure> {
+    if class.write && raw.status.is_success() && !is_document(&raw.body) {
+        let what = format!(
+            "the answer (HTTP {}) is no JSON, so it is not the service's: {:?}",
+            raw.status.as_u16(),
+            one_line(&String::from_utf8_lossy(&raw.body), MAX_VALUE)
+        );
+        return Err(CloudError::new(ErrorKind::Malformed, what).that_may_be_done().into());
+    }
     let fault = fault::of(service, raw.status, &raw.headers, &raw.body, clock::wall());
     match fault {
         Some(mut error) if error.kind != ErrorKind::NotFound => {
@@ -169,6 +185,12 @@ fn read(service: Service, raw: Raw) -> Result<(Answer, Option<CloudError>), Fail
     }
 }
 
+/// Whether a body is one of OpenStack's: JSON, or none.
+fn is_document(body: &[u8]) -> bool {
+    let body = body.trim_ascii();
+    body.is_empty() || serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok()
+}
+
 /// What a client makes of an answer, for services that tests script.
 #[cfg(test)]
 pub(crate) fn scripted_answer(
@@ -180,7 +202,7 @@ pub(crate) fn scripted_answer(
     headers.insert("x-openstack-request-id", HeaderValue::from_static("req-1"));
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     let (class, raw) = (request.class(), Raw { status, headers, body });
-    match read(request.service, raw) {
+    match read(request.service, class, raw) {
         Ok((answer, _)) => Ok(answer),
         Err(Failure { mut error, .. }) => {
             error.maybe_done &= class.write;

@@ -1,5 +1,7 @@
 //! Creates a load balancer: the whole tree by one request, then its floating IP.
 
+use std::time::Duration;
+
 use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, LoadBalancer, Progress};
 use serde_json::{Value, json};
 
@@ -20,6 +22,9 @@ use super::{
     names,
     wanted::Tree,
 };
+
+/// When it is worth to look at a creation first: amphorae are never ready before.
+const CREATION: Duration = Duration::from_secs(2);
 
 impl OctaviaBalancers {
     /// Creates what an owner does not have. `may_be_left` says that it had one before.
@@ -64,7 +69,11 @@ impl OctaviaBalancers {
         if is_whole && row.vip_address.is_some() {
             self.memory.verify(&row.id, self.verified(&row, &attached, &job, &tree, notes));
         }
-        Ok(Progress::InProgress(super::ingress::waiting(&row, None, ccm_base::clock::wall())))
+        let mut waiting = super::ingress::waiting(&row, None, ccm_base::clock::wall());
+        if !job.features.ovn {
+            waiting.check_after = CREATION;
+        }
+        Ok(Progress::InProgress(waiting))
     }
 
     /// The changes of a creation, one line each.

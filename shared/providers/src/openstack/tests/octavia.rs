@@ -66,6 +66,7 @@ async fn a_creation_is_not_repeated_when_its_outcome_is_unknown() {
         (Move::Hang, 1, Some(true)),
         (Move::text(502, "<html>"), 1, Some(true)),
         (Move::text(503, ""), 1, Some(true)),
+        (Move::text(200, "<html>"), 1, Some(true)),
         (faultstring(500, "It broke"), 1, Some(true)),
         (faultstring(503, "Project busy.  Unable to lock the project."), 1, Some(false)),
         (
@@ -109,6 +110,10 @@ async fn a_deletion_is_repeated_and_only_octavia_says_that_it_is_done() {
         (vec![Move::Cut, faultstring(404, "Load Balancer 5 not found.")], Ok(404)),
         (vec![faultstring(404, "Load Balancer 5 not found.")], Ok(404)),
         (vec![Move::text(404, "<html>")], Err(ErrorKind::Malformed)),
+        // A page of something in between is no deletion.
+        (vec![Move::text(200, "<html>")], Err(ErrorKind::Malformed)),
+        (vec![Move::text(202, "{\"a")], Err(ErrorKind::Malformed)),
+        (vec![Move::text(204, "")], Ok(204)),
         (
             vec![Move::text(404, r#"{"faultstring": "Load Balancer 5 not found."}"#)],
             Err(ErrorKind::Malformed),

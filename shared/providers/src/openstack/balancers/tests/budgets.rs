@@ -27,7 +27,8 @@ fn counted(rig: &Rig) -> Vec<&'static str> {
 async fn a_creation_is_a_lookup_a_post_a_floating_ip_and_its_tags() {
     let rig = Rig::new();
     let web = large("web");
-    assert!(matches!(rig.ensure(&web).await, Ok(Progress::InProgress(_))));
+    let Ok(Progress::InProgress(waiting)) = rig.ensure(&web).await else { panic!("done") };
+    assert_eq!(waiting.check_after.as_secs(), 2, "it is not ready before");
     assert_eq!(
         counted(&rig),
         [
