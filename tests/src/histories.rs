@@ -464,7 +464,8 @@ impl Run {
     }
 
     fn fail(&self, now: u64, what: &str) -> String {
-        let nodes = self.world.nodes.iter().map(|node| format!("{node}\n")).collect::<String>();
+        let nodes = self.world.nodes.iter().map(|node| format!("{node}\n"));
+        let nodes = nodes.collect::<Vec<_>>().concat();
         format!("at {now}: {what}\n{}\n{nodes}{:?}", self.timeline, self.schedule)
     }
 }

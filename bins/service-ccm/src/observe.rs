@@ -180,8 +180,8 @@ impl Handles {
             };
             let plan = plan(view);
             entry.held = members.held.len();
-            let agrees = entry.membership.is_known() && !members.changes && entry.held == 0;
-            entry.agrees = agreed.filter(|_| agrees);
+            let is_settled = entry.membership.is_known() && !members.changes && entry.held == 0;
+            entry.agrees = agreed.filter(|_| is_settled);
             let is_served = service.is_load_balancer && !service.deleting && plan != Plan::NotOurs;
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);

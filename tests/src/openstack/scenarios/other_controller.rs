@@ -142,8 +142,8 @@ pub(super) async fn it_recreates_nothing_when_it_is_started_again(rig: &Rig) -> 
         .filter(|one| one.method != Method::GET && !one.path.ends_with("/auth/tokens"))
         .collect();
     eprintln!("started again it writes: {:?}", tally(&writes));
-    let recreates = |one: &&Request| matches!(one.method, Method::POST | Method::DELETE);
-    let recreated: Vec<_> = writes.iter().filter(recreates).collect();
+    let makes_or_deletes = |one: &&Request| matches!(one.method, Method::POST | Method::DELETE);
+    let recreated: Vec<_> = writes.iter().filter(makes_or_deletes).collect();
     ensure!(recreated.is_empty(), "{recreated:?}");
     let now = [parts(rig, &theirs).await?, parts(rig, &ours).await?];
     ensure!(now == made, "were {made:?}\nare {now:?}");
