@@ -6,7 +6,7 @@ use ccm_runtime::leadership::LeaseAnnotations;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::ipam::Held;
+use crate::ipam::HeldBlocks;
 
 /// What a leader leaves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub(crate) struct Left {
     pub(crate) deleted: Window,
     /// The nodes that are gone and hold their blocks, those that went last.
     #[serde(default)]
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldBlocks>,
 }
 
 /// Both parts, each kept up to date by its own task.
@@ -39,7 +39,7 @@ impl Handover {
     }
 
     /// The blocks that are held.
-    pub(crate) fn held(&self, held: Vec<Held>) {
+    pub(crate) fn held(&self, held: Vec<HeldBlocks>) {
         self.change(|left| left.held = held);
     }
 
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(found, Left::default());
         let deleted = Window::from_iter([(at, "10.0.1.0/24".into())]);
         handover.deleted(&deleted);
-        let held = vec![Held {
+        let held = vec![HeldBlocks {
             uid: "u".into(),
             cidrs: vec!["10.0.1.0/24".parse().expect("a network")],
             since: at,

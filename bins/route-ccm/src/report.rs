@@ -53,42 +53,34 @@ impl RouteReports {
         let text = format!(
             "Could not create route {destination} for node {name}, retrying with back-off: {error}"
         );
-        let report = Report {
-            topic: "FailedToCreateRoute",
-            state: error.kind.reason(),
-            warning: true,
-            line: format!("{words} failed, retrying with back-off: {error}"),
-            event: Some(("FailedToCreateRoute", text)),
-            ..Report::default()
-        };
+        let line = format!("{words} failed, retrying with back-off: {error}");
+        let report = warning("FailedToCreateRoute", error.kind.reason(), line, text);
         self.routes.report(&node.reference(), When::Changed, report);
     }
 
     /// Reports a pod CIDR that gets no route.
     pub(crate) fn problem(&self, node: &Node, problem: &Problem) {
         let text = problem.to_string();
-        let report = Report {
-            topic: "PodCIDRWithoutRoute",
-            state: &text,
-            warning: true,
-            line: format!("node {}: {text}", node.name),
-            event: Some(("PodCIDRWithoutRoute", text.clone())),
-            ..Report::default()
-        };
+        let line = format!("node {}: {text}", node.name);
+        let report = warning("PodCIDRWithoutRoute", &text, line, text.clone());
         self.routes.report(&node.reference(), When::Changed, report);
+    }
+
+    /// Reports a node without pod CIDRs that this program does not give any, once.
+    pub(crate) fn bare(&self, node: &Node) {
+        let text = format!(
+            "node {} has no podCIDRs, so it gets no route: set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program assigns none",
+            node.name
+        );
+        let report = warning("NoPodCIDR", "none", text.clone(), text);
+        self.routes.report(&node.reference(), When::Once, report);
     }
 
     /// Reports that a node gets no pod CIDRs now. `state` does not change while the reason is the same.
     pub(crate) fn no_cidrs(&self, node: &Node, state: &str, why: &str) {
+        let line = format!("node {} gets no pod CIDRs: {why}", node.name);
         let text = format!("Node {} status is now: {NO_CIDRS}: {why}", node.name);
-        let report = Report {
-            topic: NO_CIDRS,
-            state,
-            warning: true,
-            line: format!("node {} gets no pod CIDRs: {why}", node.name),
-            event: Some((NO_CIDRS, text)),
-            ..Report::default()
-        };
+        let report = warning(NO_CIDRS, state, line, text);
         self.cidrs.report(&node.reference(), When::Changed, report);
     }
 
@@ -107,42 +99,22 @@ impl RouteReports {
         let name = &node.name;
         let why = format!("cannot write podCIDRs, retrying {pace}: {error}");
         let text = format!("Node {name} status is now: {NOT_WRITTEN}: {why}");
-        let report = Report {
-            topic: NOT_WRITTEN,
-            state: error.reason(),
-            warning: true,
-            line: format!("node {name}: {why}"),
-            event: Some((NOT_WRITTEN, text)),
-            ..Report::default()
-        };
+        let report = warning(NOT_WRITTEN, error.reason(), format!("node {name}: {why}"), text);
         self.cidrs.report(&node.reference(), When::Changed, report);
     }
 
     /// Reports what is wrong with the pod CIDRs of a node, once.
     pub(crate) fn strange_cidrs(&self, node: &Node, problem: &ipam::Problem) {
         let text = problem.to_string();
-        let report = Report {
-            topic: "InvalidPodCIDR",
-            state: &text,
-            warning: true,
-            line: format!("node {}: {text}", node.name),
-            event: Some(("InvalidPodCIDR", text.clone())),
-            ..Report::default()
-        };
+        let line = format!("node {}: {text}", node.name);
+        let report = warning("InvalidPodCIDR", &text, line, text.clone());
         self.cidrs.report(&node.reference(), When::Once, report);
     }
 
     /// Reports that another program gives nodes their pod CIDRs.
     pub(crate) fn rival(&self, node: &Node, rival: &Rival) {
         let text = rival.to_string();
-        let report = Report {
-            topic: "AnotherCIDRAllocator",
-            state: &text,
-            warning: true,
-            line: text.clone(),
-            event: Some(("AnotherCIDRAllocator", text.clone())),
-            ..Report::default()
-        };
+        let report = warning("AnotherCIDRAllocator", &text, text.clone(), text.clone());
         self.cidrs.report(&node.reference(), When::Once, report);
     }
 
@@ -174,6 +146,12 @@ impl RouteReports {
         let report = Report { topic: "held", state, warning: true, line, ..Report::default() };
         self.routes.report(&table, When::Changed, report);
     }
+}
+
+/// A warning about a node: a line of the log, and an event whose reason is the topic.
+fn warning<'a>(reason: &'static str, state: &'a str, line: String, event: String) -> Report<'a> {
+    let event = Some((reason, event));
+    Report { topic: reason, state, warning: true, line, event, ..Report::default() }
 }
 
 /// Reports that a change is done.
