@@ -28,9 +28,11 @@ pub(super) async fn measure(arena: &Arena) -> Result<()> {
         super::calls(arena).total()
     );
     println!(
-        "resident memory: {}; node-ccm with --controllers=-cloud-node: {} (wanted: no more than that)",
+        "resident memory: {}, {:.2} MB of it private; node-ccm with --controllers=-cloud-node: {}, {:.2} MB (wanted: no more than that)",
         megabytes(&program)?,
-        megabytes(&other)?
+        program.private_bytes()? as f64 / 1e6,
+        megabytes(&other)?,
+        other.private_bytes()? as f64 / 1e6
     );
     program.terminate().await?;
     other.terminate().await?;

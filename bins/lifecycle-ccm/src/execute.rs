@@ -315,7 +315,7 @@ impl Executor {
             patch = patch.with_spec("taints", &shutdown::apply(&node.taints, step));
         }
         if marks.end_approval {
-            patch.annotations.insert(APPROVED.to_owned(), None);
+            patch = patch.without_mark(APPROVED);
         }
         self.writer.patch(node, &patch).await?;
         Ok(())

@@ -202,7 +202,7 @@ impl Observer {
     pub(crate) fn look(&self, settings: &LifecycleSettings) -> Nodes {
         let (wall, now, appeared) = (clock::wall(), self.now(), self.appeared.lock());
         let (replaced, mut approval) = (self.replaced.lock(), self.approval.lock());
-        if let Some(changed) = approval.0.changed() {
+        if let Some(changed) = approval.0.changed(now) {
             approval.1 = changed;
         }
         let approves =
@@ -399,11 +399,13 @@ fn shows((ids, names): (&Snapshot, &HashSet<String>), node: &str, id: Option<&st
 /// Whether an unreadable entry of the list may be about this node.
 fn may_be_in(unreadable: &[String], node: &str, id: Option<&str>) -> bool {
     let id = id.unwrap_or(node);
-    // The provider's own part of an ID, as some providers name an instance by it.
+    // Names in a cloud need not be lower-case, as those of nodes are. The provider's own part of an ID, as some providers name an instance by it.
     let tail = id.rsplit(['/', ':']).next().filter(|tail| !tail.is_empty()).unwrap_or(id);
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut words = unreadable.iter().flat_map(|line| line.split(|c| !is_word(c)));
-    words.any(|word| [tail, node].contains(&word.trim_end_matches('.')))
+    words.any(|word| {
+        [tail, node].iter().any(|name| name.eq_ignore_ascii_case(word.trim_end_matches('.')))
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_base::duration;
 use ccm_controller::brake::{InvalidLimit, Limit};
 use ccm_kube::selector::{InvalidSelector, NodeSelector};
-use ccm_runtime::settings::cloud_call_timeout;
+use ccm_runtime::settings::{cloud_call_timeout, taint_keys};
 use ccm_settings::{checked, one_of, within};
 use serde::Serialize;
 
@@ -75,7 +75,7 @@ ccm_settings::settings! {
         /// Keys of taints that mark a node for scale-down, separated by commas. The deletion of a marked node needs
         /// proof and confirmation, but does not count for --node-deletion-budget and --fleet-shrink-threshold.
         scale_down_taints: Vec<String> = live(
-            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted");
+            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
         /// Only nodes with these labels are looked up, tainted and deleted, for instance
         /// pool=workers,!protected. Empty selects all nodes.
         node_selector: NodeSelector = live(Text, "node-selector", ""), |text: &str, _: &str| match text {

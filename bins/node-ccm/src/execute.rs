@@ -16,7 +16,7 @@ use ccm_runtime::plans;
 
 use crate::{
     observe::Handles,
-    plan::{NodeChange, Outcome, Plan, Step},
+    plan::{APPROVED, NodeChange, Outcome, Plan, Step},
 };
 
 /// Where and why the execution of a plan stopped.
@@ -39,8 +39,9 @@ async fn execute(
     for step in &plan.steps {
         let what = step.kind();
         let answer = match step {
-            Step::SetAddresses { addresses, .. } => {
+            Step::SetAddresses { addresses, ends_approval, .. } => {
                 let patch = StatusPatch::default().with_addresses(addresses);
+                let patch = if *ends_approval { patch.without_mark(APPROVED) } else { patch };
                 writer.patch_status(&latest, &patch).await
             }
             Step::ChangeNode(change) => writer.patch(&latest, &patch(change)).await,

@@ -12,7 +12,7 @@ pub(crate) mod text;
 use std::collections::BTreeMap;
 
 use ccm_cloud::{AbsenceProof, Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
-use ccm_controller::brake::approval::is_yes;
+use ccm_controller::brake::approval::is_marked;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use ccm_objects::{Address, Node, Taint};
 use serde::Serialize;
@@ -28,8 +28,7 @@ pub const APPROVED: &str = "quartet.dev/change-approved";
 
 /// Whether a user has approved the changes of this node.
 pub fn is_approved(node: &Node) -> bool {
-    let label = node.labels.get(APPROVED).map(|value| &**value);
-    node.annotation(APPROVED).or(label).is_some_and(is_yes)
+    is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
 /// How to handle a change of the first InternalIP of a Ready node in the cloud. Pods, probes
@@ -122,6 +121,8 @@ pub enum Step {
         addresses: Vec<Address>,
         /// Why.
         why: String,
+        /// The user's approval goes with this write: it is for one change.
+        ends_approval: bool,
     },
     /// Change metadata and spec in one request.
     ChangeNode(NodeChange),
@@ -143,7 +144,7 @@ pub struct NodeChange {
 }
 
 impl NodeChange {
-    /// An approval is for one change: it goes with it.
+    /// The user's approval is for one change: it goes with it.
     fn end_approval(&mut self, node: &Node) {
         self.why.push("the approval is used up".to_owned());
         if node.annotations.contains_key(APPROVED) {
@@ -304,8 +305,8 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
         change.why.push("remove the uninitialized taint".to_owned());
         change.taints = Some(others.cloned().collect());
     }
-    if plan.needs_brake() && is_approved(node) {
-        change.end_approval(node);
+    if is_approved(node) {
+        plan.end_approval(node, &mut change);
     }
     if !change.is_empty() {
         plan.steps.push(Step::ChangeNode(change));
@@ -340,6 +341,18 @@ impl Plan {
         self.changes().next().is_some()
     }
 
+    /// Removes the approval with the last write that it approves: not later, so that it never
+    /// stays for another change, and not before, so that what is left stays approved.
+    fn end_approval(&mut self, node: &Node, change: &mut NodeChange) {
+        if self.changes().any(|(field, _)| !field.is_address()) {
+            change.end_approval(node);
+        } else if self.needs_brake()
+            && let Some(Step::SetAddresses { ends_approval, .. }) = self.steps.first_mut()
+        {
+            *ends_approval = true;
+        }
+    }
+
     /// The fields that it sets, with their values; an empty value removes the field.
     pub fn fields(&self) -> Vec<(String, String)> {
         let mut fields = Vec::new();
@@ -349,7 +362,7 @@ impl Plan {
                     fields.push((Field::Addresses.to_string(), text::list(addresses)));
                 }
                 Step::ChangeNode(NodeChange { labels, annotations, .. }) => {
-                    let all = labels.iter().chain(annotations);
+                    let all = labels.iter().chain(annotations).filter(|(key, _)| *key != APPROVED);
                     let value = |value: &Option<String>| value.clone().unwrap_or_default();
                     fields.extend(all.map(|(key, set)| (key.clone(), value(set))));
                 }
@@ -383,7 +396,7 @@ impl Plan {
             [] => "the node has no addresses".to_owned(),
             present => format!("the node has {}", text::list(present)),
         };
-        self.steps.push(Step::SetAddresses { addresses: list, why });
+        self.steps.push(Step::SetAddresses { addresses: list, why, ends_approval: false });
     }
 }
 

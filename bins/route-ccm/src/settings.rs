@@ -8,7 +8,7 @@ use ccm_controller::brake::{Budget, InvalidLimit, Limit};
 use ccm_runtime::{
     program::{Controller, Need},
     programs::{NODE_IPAM, ROUTE_CCM},
-    settings::{cloud_call_timeout, enables},
+    settings::{cloud_call_timeout, enables, taint_keys},
 };
 use ccm_settings::{Origin, Problems, RawSettings, checked, one_of, within};
 use ipnet::IpNet;
@@ -70,7 +70,7 @@ ccm_settings::settings! {
         /// Keys of taints that mark a node for scale-down, separated by commas. The routes of a marked node that goes
         /// count for no limit.
         pub scale_down_taints: Vec<String> = live(
-            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted");
+            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
         /// Time limit of one call to the cloud, including retries, all pages and waiting for the rate limit. From 1s
         /// to 10m0s.
         #[serde(serialize_with = "duration::serialize")]

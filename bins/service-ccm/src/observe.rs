@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::{At, Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
 use ccm_controller::{
-    brake::approval::{SetApproval, is_yes},
+    brake::approval::{SetApproval, is_marked},
     passes::Passes,
     queue::{QueueConfig, QueueMetrics, WorkQueue},
 };
@@ -147,8 +147,7 @@ impl Handles {
     /// Whether a user has approved that any member leaves: by a mark on the Service, or for a set.
     fn is_approved(&self, service: &Service, now: At) -> bool {
         let Some(details) = &service.details else { return false };
-        let label = details.labels.get(APPROVED).map(|value| &**value);
-        service.annotation(APPROVED).or(label).is_some_and(is_yes)
+        is_marked(service.annotation(APPROVED), details.labels.get(APPROVED))
             || self.approval.lock().as_ref().is_some_and(|set| set.covers(now, &details.labels))
     }
 
@@ -158,6 +157,7 @@ impl Handles {
         let desired = desired(service, &self.cluster, &traits);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
         let approved = self.is_approved(service, now);
+        let agreed = self.balancers.digest_of(&nodes.members);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
             if members.changes {
@@ -180,6 +180,8 @@ impl Handles {
             };
             let plan = plan(view);
             entry.held = members.held.len();
+            let agrees = entry.membership.is_known() && !members.changes && entry.held == 0;
+            entry.agrees = agreed.filter(|_| agrees);
             let is_served = service.is_load_balancer && !service.deleting && plan != Plan::NotOurs;
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_base::duration;
 use ccm_controller::brake::{Budget, InvalidLimit, Limit};
-use ccm_runtime::settings::cloud_call_timeout;
+use ccm_runtime::settings::{cloud_call_timeout, taint_keys};
 use ccm_settings::{checked, one_of, within};
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ ccm_settings::settings! {
         /// Keys of taints that mark a node for scale-down, separated by commas. A marked node leaves its load balancers
         /// at once, and counts for no limit.
         pub scale_down_taints: Vec<String> = live(
-            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted");
+            List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
         /// Interval between two lists of the cluster's load balancers, which find what was changed or deleted in the
         /// cloud, and load balancers without a Service. At least 10s.
         #[serde(serialize_with = "duration::serialize")]

@@ -334,6 +334,9 @@ pub struct Wanted {
     /// Its owner is recorded, which is the one change that this call makes of it. If it is the
     /// owner's already, this is an ordinary call.
     pub adopt: Option<String>,
+    /// The addresses that the Service shows to clients. A hint: a load balancer that is created
+    /// again keeps them where the cloud can give them.
+    pub shown: Vec<IpAddr>,
 }
 
 /// The members of one existing load balancer.

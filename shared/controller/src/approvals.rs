@@ -1,5 +1,6 @@
 //! What a user approves by annotations of the Lease, as the leader follows it.
 
+use ccm_base::At;
 use ccm_runtime::leadership::LeaseAnnotations;
 
 use crate::brake::approval::{InvalidApproval, SetApproval};
@@ -20,9 +21,10 @@ impl Approvals {
     }
 
     /// The approval, if it has changed since the last call; logs it. The inner value is `None` if
-    /// nothing is approved any more, or the annotations are invalid.
-    pub fn changed(&mut self) -> Option<Option<SetApproval>> {
+    /// nothing is approved any more, or the annotations are invalid, or their time is over.
+    pub fn changed(&mut self, now: At) -> Option<Option<SetApproval>> {
         let read = SetApproval::read(|key| self.lease.get(key));
+        let read = read.and_then(|set| set.map(|set| set.unless_over(now)).transpose());
         if read == self.last {
             return None;
         }

@@ -123,7 +123,7 @@ impl Guard {
         let what = self.shared.guarded.objects;
         let mut approvals = Approvals::new(&self.shared.lease, what);
         while !token.is_cancelled() {
-            if let Some(approval) = approvals.changed() {
+            if let Some(approval) = approvals.changed(self.shared.timeline.now()) {
                 self.shared.state.lock().approval = approval;
                 approved(&self);
             }
@@ -179,7 +179,8 @@ impl Guard {
         let is_approved = is_marked || approval.is_some_and(|set| set.covers(now, labels));
         let (population, budget) = (self.population(now), (self.shared.guarded.budget)());
         self.change(|gathered, now| gathered.request(now, uid, population, budget, is_approved))?;
-        // Before the change: the next leader is to know of it even if this one dies meanwhile.
+        // Before the change: the next leader is to know of it even if this one dies after the next
+        // renewal of the Lease, with the change under way.
         self.leave();
         Ok(())
     }

@@ -254,9 +254,19 @@ impl Program {
 
     /// Its resident memory in bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The part of its resident memory that is not its file, in bytes. The pages of the file are
+    /// the kernel's cache, which all processes of one file share.
+    pub fn private_bytes(&self) -> Result<u64> {
+        self.status_bytes("RssAnon:")
+    }
+
+    fn status_bytes(&self, field: &str) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?))?;
-        let line =
-            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let line = line.with_context(|| format!("no {field}"))?;
         let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kib * 1024)
     }

@@ -31,7 +31,13 @@ fn wanted(name: &str) -> Wanted {
         name: name.to_owned(),
     };
     let front_end = plain_front_end(owner, vec![plain_port(80, 30080)]);
-    Wanted { front_end: front_end.into(), members: Members::default(), known: None, adopt: None }
+    Wanted {
+        front_end: front_end.into(),
+        members: Members::default(),
+        known: None,
+        adopt: None,
+        shown: Vec::new(),
+    }
 }
 
 /// A running program, and the contract as a controller sees it.

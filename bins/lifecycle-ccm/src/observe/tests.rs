@@ -41,6 +41,12 @@ fn only_known_values_approve() {
     {
         node.annotations = [(APPROVED.into(), word.into())].into_iter().collect();
         assert_eq!(of(&node).approved, expect, "{word:?}");
+        let labelled = Node {
+            annotations: std::collections::BTreeMap::new(),
+            labels: [(APPROVED.into(), word.into())].into(),
+            ..node.clone()
+        };
+        assert_eq!(of(&labelled).approved, expect, "label {word:?}");
     }
 }
 
@@ -66,13 +72,14 @@ fn another_system_uuid_is_another_machine() {
 
 #[test]
 fn nodes_named_in_malformed_entries_may_exist() {
-    let lines = ["instance i-7: zone is no string.".to_owned()];
+    let lines = ["instance i-7: zone is no string.".to_owned(), "no ID: K8s-Worker-1".to_owned()];
     for (name, id, expect) in [
         ("n", Some("sim://i-7"), true),
         ("n", Some("sim:///region/i-7"), true),
         ("n", Some("sim://i-77"), false),
         ("i-7", None, true),
         ("string", Some("sim://i-9"), true),
+        ("k8s-worker-1", None, true),
         ("i", None, false),
     ] {
         assert_eq!(may_be_in(&lines, name, id), expect, "{name} {id:?}");

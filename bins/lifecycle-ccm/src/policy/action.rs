@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use ccm_cloud::PowerState;
-use ccm_controller::brake::approval::is_yes;
+use ccm_controller::brake::approval::is_marked;
 use ccm_objects::Node;
 
 use super::{
@@ -13,8 +13,8 @@ use super::{
 
 /// The annotation with which an operator protects a node from deletion.
 pub(crate) const PROTECTED: &str = "quartet.dev/deletion-protected";
-/// The annotation with which an operator approves the deletion of a node, so that breaker and budget do
-/// not hold it, until the node is Ready again.
+/// The annotation or label with which an operator approves the deletion of a node, so that breaker and
+/// budget do not hold it, until the node is Ready again.
 pub(crate) const APPROVED: &str = "quartet.dev/deletion-approved";
 
 /// Why a node is deleted.
@@ -89,7 +89,7 @@ impl fmt::Display for Write {
 
 /// Whether an operator has approved the node's deletion. Unknown values are ignored.
 pub(crate) fn is_approved(node: &Node) -> bool {
-    node.annotations.get(APPROVED).is_some_and(|value| is_yes(value))
+    is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
 /// The deletion of this node, if it was decided.
@@ -109,7 +109,8 @@ pub(crate) fn marks(
     let step = shutdown::plan(view.ready, &node.taints, power, removal);
     let marks = Marks {
         taint: step.map(|step| (step, power)),
-        end_approval: view.is_well() && node.annotations.contains_key(APPROVED),
+        end_approval: view.is_well()
+            && (node.annotations.contains_key(APPROVED) || node.labels.contains_key(APPROVED)),
     };
     let changes = view.in_reach() && marks != Marks::default();
     changes.then(|| Action { node: Arc::clone(node), write: Write::Marks(marks) })

@@ -116,10 +116,14 @@ impl Decider {
     /// for one of them: the cloud may show another project.
     fn witnesses(&self, views: &[NodeView], list: bool, policy: &Policy) -> Vec<Arc<str>> {
         let Abilities { most_lookups, lists, seed } = self.abilities;
-        let witnesses = self.known(views, policy).filter(|view| view.is_well() && view.has_id);
-        let list = list && !lists;
-        let unlisted = lists && self.breaker().is_open();
-        let wanted = |view: &&NodeView| list || (unlisted && self.unlisted.contains(&view.name));
+        let witnesses = views.iter().filter(|view| view.is_well() && view.has_id);
+        let unlisted = self.breaker().is_open();
+        let wanted = |view: &&NodeView| match lists {
+            true => {
+                unlisted && self.unlisted.contains(&view.name) && self.is_expected(view, policy)
+            }
+            false => list && self.is_known(view, policy),
+        };
         let mut witnesses: Vec<&NodeView> = witnesses.filter(wanted).collect();
         witnesses.sort_by_cached_key(|view| {
             let mut hasher = DefaultHasher::new();

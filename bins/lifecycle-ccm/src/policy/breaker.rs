@@ -69,22 +69,32 @@ pub struct Shown {
 }
 
 impl Decider {
-    /// The nodes that a list is compared with: all that the policy could ever delete without the
-    /// word of an operator or an autoscaler, Ready or not, and that the provider can answer for.
+    /// The nodes that a list is compared with.
     pub(super) fn known<'a>(
         &'a self,
         views: &'a [NodeView],
         policy: &'a Policy,
     ) -> impl Iterator<Item = &'a NodeView> + Clone {
-        views.iter().filter(|view| {
-            view.in_reach()
-                && !view.approved
-                && !view.protected
-                && !view.marked
-                && view.age >= policy.grace_period
-                && view.may_be_deleted(policy)
-                && !self.unjudged.contains(&view.uid)
-        })
+        views.iter().filter(|view| self.is_known(view, policy))
+    }
+
+    /// All that the policy could ever delete without the word of an operator or an autoscaler,
+    /// Ready or not, and that the provider can answer for.
+    pub(super) fn is_known(&self, view: &NodeView, policy: &Policy) -> bool {
+        view.in_reach()
+            && !view.approved
+            && !view.protected
+            && !view.marked
+            && view.age >= policy.grace_period
+            && view.may_be_deleted(policy)
+            && !self.unjudged.contains(&view.uid)
+    }
+
+    /// Whether a list that shows no node at all should have shown this one. Nodes that are not
+    /// judged, as they are new or protected, are a sign as well while they are Ready.
+    pub(super) fn is_expected(&self, view: &NodeView, policy: &Policy) -> bool {
+        let runs = identifies_the_fleet(view) && view.is_well();
+        self.is_known(view, policy) || (runs && !self.unjudged.contains(&view.uid))
     }
 
     /// Evaluates what was shown.
@@ -94,26 +104,28 @@ impl Decider {
         shown: &Shown,
         policy: &Policy,
     ) -> (ListCoverage, Option<Cause>) {
-        let lacks = |view: &&NodeView| shown.missing.contains(&view.name);
+        let of = |nodes: &[&NodeView]| {
+            let lacks = |view: &&&NodeView| shown.missing.contains(&view.name);
+            let (known, missing) = (nodes.len(), nodes.iter().filter(lacks).count());
+            ListCoverage { instances: shown.instances, known, missing }
+        };
         let known: Vec<&NodeView> = self.known(views, policy).collect();
-        let missing: Vec<&NodeView> = known.iter().copied().filter(lacks).collect();
-        let coverage =
-            ListCoverage { instances: shown.instances, known: known.len(), missing: missing.len() };
-        let ready = known.iter().filter(|view| view.is_well()).count();
-        let unlisted: BTreeSet<Arc<str>> = missing
-            .iter()
-            .filter(|view| view.is_well())
-            .map(|view| Arc::clone(&view.name))
-            .collect();
-        let proven = missing.iter().filter(|view| self.is_proven(&view.name)).count();
-        let doubt = doubt(views, shown, coverage, (unlisted.len(), ready));
-        if doubt.is_some() || unlisted.len() == ready {
+        let well: Vec<&NodeView> = known.iter().copied().filter(|view| view.is_well()).collect();
+        let expected: Vec<&NodeView> =
+            views.iter().filter(|view| self.is_expected(view, policy)).collect();
+        let missing = known.iter().filter(|view| shown.missing.contains(&view.name));
+        let proven = missing.filter(|view| self.is_proven(&view.name)).count();
+        let (coverage, ready) = (of(&known), of(&well));
+        let doubt = doubt(views, shown, of(&expected), ready);
+        if doubt.is_some() || ready.missing == ready.known {
             self.shown_since = None;
         } else {
             self.shown_since.get_or_insert(shown.asked);
         }
         if shown.witnesses.is_none() {
-            self.unlisted = unlisted;
+            let unlisted = expected.iter().filter(|view| view.is_well());
+            let unlisted = unlisted.filter(|view| shown.missing.contains(&view.name));
+            self.unlisted = unlisted.map(|view| Arc::clone(&view.name)).collect();
         }
         let proven = if self.shown_since.is_some() { proven } else { 0 };
         let (missing, known) = (coverage.missing - proven, coverage.known - proven);
@@ -132,29 +144,34 @@ impl Decider {
     }
 }
 
-/// Why what was shown is not plausible, whatever the cases say.
+/// Whether a list that shows this node is a list of our fleet. Only an ID says so: other projects
+/// may use the same names. New and approved nodes count here, too. Those that are marked for
+/// scale-down do not: they are gone or about to go, so they say nothing about the others.
+fn identifies_the_fleet(view: &NodeView) -> bool {
+    view.in_reach() && view.has_id && view.claim == Claim::Ours && !view.marked
+}
+
+/// Why what was shown is not plausible, whatever the cases say. `expected` is about the nodes that
+/// a list of our fleet should show, `ready` about the Ready ones among those that it is measured by.
 fn doubt(
     views: &[NodeView],
     shown: &Shown,
-    ListCoverage { known, missing, .. }: ListCoverage,
-    (ready_missing, ready): (usize, usize),
+    expected: ListCoverage,
+    ready: ListCoverage,
 ) -> Option<Cause> {
-    // Only an ID identifies the fleet: other projects may use the same names. New and approved
-    // nodes count here, too.
-    let is_shown = |view: &NodeView| {
-        let is_ours = view.in_reach() && view.has_id && view.claim == Claim::Ours;
-        is_ours && !shown.missing.contains(&view.name)
-    };
+    let is_shown =
+        |view: &NodeView| identifies_the_fleet(view) && !shown.missing.contains(&view.name);
     match shown.witnesses {
-        Some((0, _)) => return Some(Cause::Empty { known }),
+        Some((0, _)) => return Some(Cause::Empty { known: expected.known }),
         Some((found, gone)) if gone > 0 => {
             return Some(Cause::Contradiction { ready_missing: gone, ready: found + gone });
         }
-        None if missing > 0 && !views.iter().any(is_shown) => {
-            return Some(Cause::Empty { known });
+        None if expected.missing > 0 && !views.iter().any(is_shown) => {
+            return Some(Cause::Empty { known: expected.known });
         }
         _ => {}
     }
-    is_mass(ready_missing, ready, READY_SHARE)
-        .then_some(Cause::Contradiction { ready_missing, ready })
+    let ListCoverage { known: ready, missing: ready_missing, .. } = ready;
+    let is_contradicted = is_mass(ready_missing, ready, READY_SHARE) || ready_missing * 2 > ready;
+    is_contradicted.then_some(Cause::Contradiction { ready_missing, ready })
 }

@@ -119,7 +119,7 @@ pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String
     let mut text =
         format!("Deleting node {name} because it does not exist in the cloud provider; {evidence}");
     if is_approved(node) {
-        write!(text, "; exempt from breaker and budget by the annotation {APPROVED}").ok();
+        write!(text, "; exempt from breaker and budget by {APPROVED}").ok();
     }
     ("DeletingNode", text)
 }
@@ -135,7 +135,7 @@ pub(crate) fn marked(marks: Marks) -> impl Iterator<Item = (&'static str, String
             ("NodeRunning", "the node is Ready; shutdown taint removed".to_owned())
         }
     });
-    let ended = format!("the node is Ready, so the annotation {APPROVED} was removed");
+    let ended = format!("the node is Ready, so its approval {APPROVED} was removed");
     let approval = marks.end_approval.then_some(("NodeDeletionApprovalEnded", ended));
     taint.into_iter().chain(approval)
 }
@@ -146,7 +146,9 @@ impl fmt::Display for Doubt {
             Self::Newborn => "the node is within its grace period",
             Self::Unconfirmed => "waiting for confirmation",
             Self::NoAnswer => "the latest lookup gave no usable answer",
-            Self::NoHeartbeat => "the Lease of its kubelet was not read long enough",
+            Self::NoHeartbeat => {
+                "the Lease of its kubelet could not be read, or not for a confirmation period"
+            }
             Self::NotListed => "no list of the fleet has confirmed it yet",
             Self::Listed => "but the list of the fleet contains it, so confirmation starts over",
         })

@@ -3,9 +3,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::{InstanceTraits, Wants};
-use ccm_sim::faults::{Effect, Fault};
+use ccm_sim::{
+    apiserver::{self, Action, Verb},
+    faults::{Effect, Fault},
+};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api,
@@ -16,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::lifecycle::{CONFIRMATION, DELETION, quick};
 use ccm_tests::nodes;
-use ccm_tests::scenarios::{Env, LIFECYCLE_AGENT, SOON, past_grace};
+use ccm_tests::scenarios::{Env, LIFECYCLE_AGENT, SOON, past_grace, with_short_terms};
 
 /// Merges this into a Lease, which is created if there is none.
 async fn lease(env: &Env, namespace: &str, name: &str, content: Value) -> Result<()> {
@@ -59,6 +62,40 @@ pub(super) async fn a_node_whose_kubelet_lives_is_kept(env: Env) -> Result<()> {
     env.lose("node-1").await?;
     for second in 1..12 {
         renew(&env, "node-1", second).await?;
+        sleep(Duration::from_secs(1)).await;
+        ensure!(nodes::names(&env.client).await?.contains("node-1"), "its kubelet lives");
+    }
+    nodes::event(&env.client, "node-1", "its kubelet has renewed its Lease", SOON).await?;
+    nodes::gone(&env.client, "node-1", SOON).await
+}
+
+pub(super) async fn a_lease_that_cannot_be_read_keeps_its_node(env: Env) -> Result<()> {
+    let _program = env.start(&quick(&env).arg("--kube-api-timeout=1s")).await?;
+    fleet(&env, 6).await?;
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    let of_node_1 = |action: Action| {
+        apiserver::Fault::new(action).verb(Verb::Get).resource("leases").name("node-1")
+    };
+    let status = |code: u16| Action::Status { code, retry_after: None };
+    faults.add(of_node_1(status(403)));
+    for name in ["node-1", "node-2"] {
+        env.lose(name).await?;
+    }
+    nodes::gone(&env.client, "node-2", SOON).await?;
+    for action in [status(500), Action::Stall] {
+        nodes::stay(&env.client, &["node-1"], DELETION).await?;
+        faults.clear();
+        faults.add(of_node_1(action));
+    }
+    nodes::stay(&env.client, &["node-1"], DELETION).await?;
+    let why = "the Lease of its kubelet could not be read";
+    nodes::event(&env.client, "node-1", why, SOON).await?;
+    // A Lease without a time: its version says that the kubelet writes it.
+    lease(&env, "kube-node-lease", "node-1", json!({"spec": {"leaseTransitions": 0}})).await?;
+    faults.clear();
+    for number in 1..8 {
+        let content = json!({"spec": {"leaseTransitions": number}});
+        lease(&env, "kube-node-lease", "node-1", content).await?;
         sleep(Duration::from_secs(1)).await;
         ensure!(nodes::names(&env.client).await?.contains("node-1"), "its kubelet lives");
     }
@@ -129,8 +166,8 @@ pub(super) async fn a_cloud_without_a_list_needs_witnesses(env: Env) -> Result<(
 pub(super) async fn a_replaced_machine_is_reported_and_deleted_if_wanted(env: Env) -> Result<()> {
     let file = env.path("lifecycle-ccm.yaml");
     std::fs::write(&file, "replaced_nodes: report\n")?;
-    let launch = quick(&env).arg(format!("--config={}", file.display()));
-    let _program = env.start(&launch).await?;
+    let launch = with_short_terms(quick(&env).arg(format!("--config={}", file.display())));
+    let program = env.start(&launch).await?;
     fleet(&env, 6).await?;
     let machine = |uuid: &str| json!({"status": {"nodeInfo": {"systemUUID": uuid}}});
     nodes::patch_status(&env.client, "node-1", machine("uuid-1")).await?;
@@ -139,6 +176,10 @@ pub(super) async fn a_replaced_machine_is_reported_and_deleted_if_wanted(env: En
     nodes::event(&env.client, "node-1", "NodeReplaced", 3 * SOON).await?;
     let deleted = env.node_writes(LIFECYCLE_AGENT).await?;
     ensure!(deleted.is_empty(), "it is only reported: {deleted:?}");
+    // The next leader has not seen another system UUID: it is told, with the Lease.
+    sleep(Duration::from_secs(3)).await;
+    drop(program);
+    let _program = env.start(&launch).await?;
     std::fs::write(&file, "replaced_nodes: delete\n")?;
     nodes::gone(&env.client, "node-1", 4 * SOON).await?;
     nodes::stay(&env.client, &["node-0", "node-2"], Duration::from_secs(1)).await

@@ -47,6 +47,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 lifecycle_cases::a_deletion_in_flight_spares_the_successor,
                 lifecycle_cases::a_refused_deletion_is_reported_and_retried,
                 lifecycle_edges::a_node_whose_kubelet_lives_is_kept,
+                lifecycle_edges::a_lease_that_cannot_be_read_keeps_its_node,
                 lifecycle_edges::nodes_marked_for_scale_down_need_no_budget,
                 lifecycle_edges::one_annotation_of_the_lease_approves_a_set,
                 lifecycle_edges::a_cloud_without_a_list_needs_witnesses,

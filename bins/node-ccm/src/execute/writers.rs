@@ -290,6 +290,9 @@ impl Writers {
             Outcome::Unconfirmed(_) => State::Unconfirmed,
             _ => State::Unknown,
         };
+        if !matches!(outcome, Outcome::Unanswered(_)) {
+            self.handles.guard.leaves(&node.uid);
+        }
         self.handles.reports.skipped(node, outcome);
         self.handles.ledger.set_state(name, state);
         if let Err(error) = answer

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use ccm_cloud::Claim;
 use ccm_controller::instances;
 
 use super::Handles;
@@ -28,7 +29,9 @@ pub(crate) fn take(handles: &Handles) {
             _ => {}
         }
     }
-    for (id, nodes) in instances::duplicates(&*handles.cloud, &nodes) {
+    let (cloud, mut own) = (&*handles.cloud, nodes);
+    own.retain(|node| instances::claim(cloud, node).is_some_and(|claim| claim != Claim::Foreign));
+    for (id, nodes) in instances::duplicates(cloud, &own) {
         let names: Vec<_> = nodes.iter().map(|node| &*node.name).collect();
         for node in &nodes {
             count(Problem::DuplicateProviderId);

@@ -49,10 +49,14 @@ impl Field {
         }
     }
 
+    /// Whether it is one of the addresses, which are part of the node's status.
+    pub fn is_address(self) -> bool {
+        matches!(self, Self::Addresses | Self::InternalIp | Self::AddressFamily)
+    }
+
     /// Whether this step changes it.
     pub fn is_written_by(self, step: &Step) -> bool {
-        let is_address = matches!(self, Self::Addresses | Self::InternalIp | Self::AddressFamily);
-        is_address == matches!(step, Step::SetAddresses { .. })
+        self.is_address() == matches!(step, Step::SetAddresses { .. })
     }
 
     /// The field with this name in [`Plan::fields`](super::Plan::fields).

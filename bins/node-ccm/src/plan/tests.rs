@@ -401,13 +401,17 @@ fn an_approval_goes_with_the_change_that_it_approves() {
     assert_eq!(plan_for(&approved, full_instance()).to_string(), "in sync", "it waits for one");
     let mut moved = full_instance();
     moved.addresses[0].address = "10.0.0.2".to_owned();
-    assert_snapshot!(plan_for(&approved, moved), @r"
+    assert_snapshot!(plan_for(&approved, moved.clone()), @r"
     in sync
     1. addresses: InternalIP 10.0.0.2, ExternalIP 132.143.154.163, Hostname node0-own (the node has InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own)
-    2. node: the approval is used up
-       annotation quartet.dev/change-approved removed
+       approval quartet.dev/change-approved removed: it is used up
     note: the first InternalIP of this Ready node changes from 10.0.0.1 to 10.0.0.2
     ");
+    // With the last change that it approves.
+    moved.zone = Some("b".to_owned());
+    let got = plan_for(&approved, moved);
+    let removes = |step: &Step| step.to_string().contains(APPROVED);
+    assert_eq!(got.steps.iter().map(removes).collect::<Vec<_>>(), [false, true], "{got}");
 }
 
 /// M13: by setting, and by an annotation of the node.

@@ -121,7 +121,7 @@ pub(crate) fn held(plan: &Plan, hold: Hold) -> String {
     let changes: Vec<_> = plan.changes().map(|(_, note)| note.to_string()).collect();
     let changes = changes.join("; ");
     format!(
-        "{changes}; held: {hold}, because too many Ready nodes would change; approve with the annotation {APPROVED}=yes"
+        "{changes}; held: {hold}, because too many Ready nodes would change; if the cloud is right, approve with the annotation or label {APPROVED}=yes"
     )
 }
 
@@ -134,22 +134,30 @@ pub(crate) fn contested(
     wait: Duration,
 ) -> String {
     let own = plan.fields().into_iter().find(|(name, _)| name == field);
-    let own = own.map(|(_, value)| value).unwrap_or_default();
-    let present = match node.labels.get(field) {
-        Some(value) => value.to_string(),
-        None => list(&node.addresses),
+    let own = match own.map(|(_, value)| value).unwrap_or_default() {
+        value if value.is_empty() => "removes it".to_owned(),
+        value => format!("sets it to {value:?}"),
+    };
+    let label = node.labels.get(field).map(|value| &**value);
+    let other = match label.or_else(|| node.annotation(field)) {
+        Some(value) => format!("sets {field} to {value:?}"),
+        None if Field::named(field) == Field::Addresses => {
+            format!("sets {field} to {:?}", list(&node.addresses))
+        }
+        None => format!("removes {field}"),
     };
     let wait = wait.as_secs();
     format!(
-        "Another writer sets {field} to {present:?}, and node-ccm to {own:?}, {times} times in a row; node-ccm writes it again in {wait} s"
+        "Another writer {other}, and node-ccm {own}, {times} times in a row; node-ccm writes it again in {wait} s"
     )
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SetAddresses { addresses, why } => {
-                write!(f, "addresses: {} ({why})", list(addresses))
+            Self::SetAddresses { addresses, why, .. } => {
+                write!(f, "addresses: {} ({why})", list(addresses))?;
+                self.used_approval().map_or(Ok(()), |line| write!(f, "\n   {line}"))
             }
             Self::ChangeNode(change) => write!(f, "{change}"),
         }
@@ -177,10 +185,16 @@ impl Step {
     pub fn changes(&self) -> Vec<String> {
         match self {
             Self::SetAddresses { addresses, .. } => {
-                addresses.iter().map(ToString::to_string).collect()
+                let addresses = addresses.iter().map(ToString::to_string);
+                addresses.chain(self.used_approval()).collect()
             }
             Self::ChangeNode(change) => change.lines(),
         }
+    }
+
+    fn used_approval(&self) -> Option<String> {
+        let is_used = matches!(self, Self::SetAddresses { ends_approval: true, .. });
+        is_used.then(|| format!("approval {APPROVED} removed: it is used up"))
     }
 
     /// The reason for the write.
@@ -234,7 +248,10 @@ impl fmt::Display for Note {
             }
             Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
             Self::InvalidLabelPolicy(text) => {
-                write!(f, "annotation {LABEL_POLICY}: {text:?} is not follow, once or off")
+                write!(
+                    f,
+                    "annotation {LABEL_POLICY}: {text:?} is not follow, once or off; --node-label-policy applies"
+                )
             }
             Self::Changes { field: Field::AddressFamily, from, .. } => {
                 write!(f, "this Ready node loses its {from} InternalIPs")

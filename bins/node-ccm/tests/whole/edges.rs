@@ -114,6 +114,47 @@ async fn a_wrong_answer_about_many_ready_nodes_is_not_written() {
     }
 }
 
+/// It must not stay for a later change: whatever else is written with the change may fail.
+#[tokio::test(start_paused = true)]
+async fn an_approval_is_used_up_by_the_very_write_that_it_approves() {
+    for mark in ["annotations", "labels"] {
+        let whole = Whole::start(&[OFTEN]).await;
+        let names = whole.ready(0..50).await;
+        whole.move_instances(0..6);
+        let other = |instance: &mut SimInstance| {
+            instance.labels.insert("example.com/rack".to_owned(), "r1".to_owned());
+        };
+        assert!(whole.cloud.update("i-00000", other));
+        sleep(Duration::from_mins(3)).await;
+        // Every write but that of the addresses is refused from here on.
+        let conflict = Action::Status { code: 409, retry_after: None };
+        let fault = Fault::new(conflict).verb(Verb::Patch).resource("nodes").subresource("");
+        whole.api.faults().add(fault);
+        let approve = json!({"metadata": {mark: {APPROVED: "yes"}}});
+        whole.api.patch("nodes", &names[0], "", PatchKind::Merge, approve).unwrap();
+        sleep(Duration::from_mins(3)).await;
+        assert_eq!(whole.moved(&names), 1, "{mark}");
+        assert_eq!(whole.node(&names[0])["metadata"][mark][APPROVED], Value::Null, "{mark}");
+    }
+}
+
+/// The cloud wants no other address any more, and says nothing about the others either.
+#[tokio::test(start_paused = true)]
+async fn a_held_node_whose_instance_goes_is_not_held_any_more() {
+    let whole = Whole::start(&[OFTEN]).await;
+    whole.ready(0..50).await;
+    whole.move_instances(0..6);
+    sleep(Duration::from_mins(3)).await;
+    assert_eq!(whole.metric("ccm_brake_held "), 6);
+    whole.cloud.remove("i-00000");
+    sleep(Duration::from_mins(3)).await;
+    assert_eq!((whole.metric("ccm_brake_held "), whole.metric("ccm_brake_open ")), (5, 1));
+    (1..6).for_each(|number| drop(whole.cloud.remove(&SimInstance::numbered(number).id)));
+    sleep(Duration::from_mins(3)).await;
+    assert_eq!((whole.metric("ccm_brake_held "), whole.metric("ccm_brake_open ")), (0, 0));
+    assert_eq!(whole.writes(), [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wrong_answer_that_is_taken_back_is_never_written() {
     let whole = Whole::start(&[OFTEN]).await;
@@ -220,6 +261,29 @@ async fn two_owners_of_a_field_do_not_write_as_fast_as_they_can() {
     assert!(whole.metric("ccm_node_contested_corrections_total{field=\"zone\"}") > 0);
 }
 
+/// The event says what the two do, for any kind of field.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_removes_a_field_is_named_as_such() {
+    const OWNED: &str = "quartet.dev/owned-labels";
+    for (kind, key, other, expect) in [
+        ("labels", ZONE, None, "removes KEY, and node-ccm sets it to \"sim-1a\", 3 times"),
+        ("annotations", OWNED, Some("x.y/z"), "sets KEY to \"x.y/z\", and node-ccm removes it, 3"),
+    ] {
+        let whole = Whole::start(&[OFTEN]).await;
+        let names = whole.ready(0..1).await;
+        let change = json!({"metadata": {kind: {key: other}}});
+        for _ in 0..600 {
+            whole.api.patch("nodes", &names[0], "", PatchKind::Merge, change.clone()).unwrap();
+            sleep(Duration::from_millis(100)).await;
+        }
+        let events = whole.events(&names[0]);
+        let told = events.iter().find(|(reason, _)| reason == "FieldContested");
+        let text = told.map(|(_, text)| &**text).unwrap_or_default();
+        let expect = format!("Another writer {}", expect.replace("KEY", key));
+        assert!(text.starts_with(&expect), "{events:?}");
+    }
+}
+
 /// The same if the other owner changes its own mind each time: most of our requests conflict.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_never_rests_costs_few_requests() {
@@ -302,6 +366,11 @@ async fn two_nodes_of_one_instance_are_reported() {
     assert_eq!(reasons.iter().filter(|reason| *reason == "DuplicateProviderID").count(), 2);
     assert!(!whole.is_tainted("renamed"), "the new one works");
     whole.api.delete("nodes", &names[0]).unwrap();
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(whole.metric(problem), 0);
+    // What other providers do with their nodes is theirs.
+    whole.register("other-1", Some("elsewhere://i-1"));
+    whole.register("other-2", Some("elsewhere://i-1"));
     sleep(Duration::from_mins(2)).await;
     assert_eq!(whole.metric(problem), 0);
 }

@@ -1,6 +1,6 @@
 //! Calls to the cloud: what is asked, and what a completed call says about a load balancer.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use ccm_cloud::{
     AbsenceProof, Digest, FrontEnd, LoadBalancer, LoadBalancers, MemberChange, Members, Owner,
@@ -20,6 +20,12 @@ use crate::{
         to_adopt,
     },
 };
+
+/// The addresses in the status of a Service.
+fn shown(service: &Service) -> Vec<IpAddr> {
+    let ingress = service.details.iter().flat_map(|details| &details.ingress);
+    ingress.filter_map(|entry| entry.ip.as_deref()?.parse().ok()).collect()
+}
 
 /// One Service in a call, and what is asked.
 pub(super) struct Asked<Q> {
@@ -100,6 +106,7 @@ impl Lanes {
         Wanted {
             known: self.to_look_for(service, CallKind::Ensure),
             adopt: self.to_adopt(service),
+            shown: shown(service),
             members: due.members.members.clone(),
             front_end,
         }

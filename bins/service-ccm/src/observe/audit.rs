@@ -103,6 +103,11 @@ impl Audit {
         self.handles.metrics.audited(Ok(orphans));
         if is_first {
             self.go_on(List::Compared);
+            self.looked = Some(started);
+            if self.handles.balancers.await_members() {
+                // The nodes have changed while no replica led.
+                self.handles.audit.wake();
+            }
             tracing::info!("{count} load balancers of this cluster, {orphans} without a Service");
         } else {
             self.read_members(&*balancers).await?;
@@ -263,34 +268,27 @@ impl Audit {
         Ok(adoptables(&lacking, &all.load_balancers))
     }
 
-    /// Reads the members of load balancers where they are not known, or were read too long ago:
-    /// those that were read least recently first, a part of them each time.
-    async fn read_members(&self, balancers: &dyn LoadBalancers) -> Result<(), CloudError> {
+    /// Reads load balancers in full: at once those that another client has changed and those whose
+    /// members are to change and are not known, the others in their turn of [`FULL`]. So a restart
+    /// reads no more at once than any other time.
+    async fn read_members(&mut self, balancers: &dyn LoadBalancers) -> Result<(), CloudError> {
         let now = self.handles.timeline.now();
-        let mut due: Vec<(Option<At>, String, Name)> = Vec::new();
-        let mut all = 0;
+        let from = self.looked.replace(now).unwrap_or(now);
+        let mut due: Vec<(String, Name)> = Vec::new();
         self.handles.balancers.each(|name, entry| {
             let Known::There(balancer) = &entry.state.known else { return };
-            all += 1;
-            let is_old = entry.read.is_none_or(|read| read + FULL <= now + self.period());
-            if entry.state.pending.is_none() && (entry.lacks_members() || is_old) {
-                let read = entry.read.filter(|_| !entry.lacks_members());
-                due.push((read, balancer.id.clone(), Name::clone(name)));
+            let has_turn = looks::is_due(entry.uid(), FULL, from, now);
+            if entry.state.pending.is_none() && (has_turn || entry.is_awaited()) {
+                due.push((balancer.id.clone(), Name::clone(name)));
             }
         });
-        due.sort();
-        let unknown = due.iter().filter(|(read, ..)| read.is_none()).count();
-        let share = (self.period().as_secs_f64() / FULL.as_secs_f64()).min(1.0);
-        let part = (f64::from(u32::try_from(all).unwrap_or(u32::MAX)) * share).ceil();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
-        due.truncate(unknown.max(part as usize));
         let nodes = self.handles.node_set.borrow().members.len().max(1);
         for chunk in due.chunks((MEMBERS / nodes).clamp(1, 100)) {
             let started = self.handles.timeline.now();
-            let ids = chunk.iter().map(|(_, id, _)| id.clone()).collect();
+            let ids = chunk.iter().map(|(id, _)| id.clone()).collect();
             let list = self.list(balancers, Scope::Ids(ids), Depth::Members).await?;
             let by_id: HashMap<&str, &Name> =
-                chunk.iter().map(|(_, id, name)| (id.as_str(), name)).collect();
+                chunk.iter().map(|(id, name)| (id.as_str(), name)).collect();
             for balancer in list.load_balancers {
                 if let Some(name) = by_id.get(balancer.id.as_str()) {
                     self.read(name, &balancer, started);
@@ -307,7 +305,7 @@ impl Audit {
             if entry.answered > started || entry.state.pending.is_some() {
                 return;
             }
-            entry.read = Some(started);
+            (entry.read, entry.awaited) = (Some(started), false);
             if let Some(members) = &balancer.members {
                 entry.membership.shown(members, &nodes);
             }
@@ -383,7 +381,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     if entry.state.pending.is_none() {
         if is_foreign_write {
             entry.state.configured = None;
-            entry.read = None;
+            entry.awaited = true;
             entry.membership.forget();
         } else if stores_digest {
             entry.state.configured = balancer.digest;

@@ -4,11 +4,14 @@
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use ccm_base::At;
-use ccm_cloud::{Cure, Phase};
+use ccm_cloud::{Cure, Digest, Member, Phase};
 use ccm_objects::{Service, Shared as Name};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -16,7 +19,7 @@ use tokio::sync::Notify;
 use crate::{
     metrics,
     plan::{
-        CallKind, Known, List, State,
+        CallKind, Known, List, State, eligible,
         members::{Departures, Membership},
     },
 };
@@ -27,12 +30,23 @@ pub(crate) struct Balancers {
     entries: Mutex<HashMap<Name, Entry>>,
     /// What the list of the cluster's load balancers has shown since this process leads.
     list: Mutex<List>,
-    /// When this process began to lead, and the members that had left before.
-    inherited: Mutex<(At, Departures)>,
+    /// When this process began to lead, and what the last leader has left.
+    inherited: Mutex<(At, Inherited)>,
+    /// The nodes that load balancers are to have now, and their digest.
+    nodes: Mutex<(Arc<[Member]>, Option<Digest>)>,
     /// Whether members may have left since [`Balancers::departures`] was called.
     has_departures: AtomicBool,
     /// Wakes the one who leaves them to the next leader.
     departed: Notify,
+}
+
+/// What the last leader has left.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inherited {
+    /// The members that have left.
+    pub(crate) departures: Departures,
+    /// The digest of the nodes that all load balancers had. None if some had others.
+    pub(crate) settled: Option<Digest>,
 }
 
 /// What is remembered of one load balancer.
@@ -56,6 +70,10 @@ pub(crate) struct Entry {
     pub(crate) annotations: Vec<String>,
     /// When it was last read in full.
     pub(crate) read: Option<At>,
+    /// Whether its members are to be read at the next opportunity, not only in their turn.
+    pub(crate) awaited: bool,
+    /// The digest of the nodes with which its members were seen to agree.
+    pub(crate) agrees: Option<Digest>,
 }
 
 impl Balancers {
@@ -66,7 +84,7 @@ impl Balancers {
         let entry = entries.entry(Name::clone(&service.key)).or_default();
         if entry.uid != service.uid {
             let (since, left) = &*self.inherited.lock();
-            let membership = Membership::resume(*since, left);
+            let membership = Membership::resume(*since, &left.departures);
             *entry = Entry { uid: service.uid.clone(), membership, ..Entry::default() };
         }
         change(entry)
@@ -78,8 +96,40 @@ impl Balancers {
     }
 
     /// Takes over what the last leader has left.
-    pub(crate) fn inherit(&self, now: At, left: Departures) {
+    pub(crate) fn inherit(&self, now: At, left: Inherited) {
         *self.inherited.lock() = (now, left);
+    }
+
+    /// Records which nodes load balancers are to have from now on.
+    pub(crate) fn publish(&self, members: &Arc<[Member]>) {
+        *self.nodes.lock() = (Arc::clone(members), Some(eligible::digest(members)));
+    }
+
+    /// The digest of these nodes, if they are those that load balancers are to have now.
+    pub(crate) fn digest_of(&self, members: &Arc<[Member]>) -> Option<Digest> {
+        let (published, digest) = &*self.nodes.lock();
+        digest.filter(|_| Arc::ptr_eq(published, members))
+    }
+
+    /// The digest of the nodes that all load balancers have, as far as this leader or the last one
+    /// has seen it. None if one has others, or may have.
+    pub(crate) fn settled(&self) -> Option<Digest> {
+        let (nodes, left) = (self.nodes.lock().1?, self.inherited.lock().1.settled);
+        let has_list = self.list() == List::Compared;
+        let agree = || self.entries.lock().values().all(|entry| entry.has(nodes, left));
+        (has_list && agree()).then_some(nodes)
+    }
+
+    /// Has the members of all load balancers read soon, unless the last leader has left that they
+    /// are those of the nodes as they are now. Returns whether they are known to be others.
+    pub(crate) fn await_members(&self) -> bool {
+        let (nodes, left) = (self.nodes.lock().1, self.inherited.lock().1.settled);
+        let differs = left.is_none() || left != nodes;
+        self.each(|_, entry| {
+            let is_busy = entry.state.pending.is_some();
+            entry.awaited |= (differs || is_busy) && entry.lacks_members();
+        });
+        left.is_some() && differs
     }
 
     /// Records that members may leave, or that orphans are deleted.
@@ -102,7 +152,7 @@ impl Balancers {
     /// since the last call.
     pub(crate) fn departures(&self, since: At) -> Option<Departures> {
         self.has_departures.swap(false, Ordering::AcqRel).then(|| {
-            let mut left = self.inherited.lock().1.clone();
+            let mut left = self.inherited.lock().1.departures.clone();
             left.retain(since);
             self.each(|_, entry| entry.membership.add_departures(since, &mut left));
             left
@@ -147,6 +197,26 @@ impl Balancers {
 }
 
 impl Entry {
+    /// The UID of the Service.
+    pub(crate) fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// Whether its members are to be read at the next opportunity.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited && self.lacks_members()
+    }
+
+    /// Whether it has the nodes of this digest, as this leader has seen, or the last one has left.
+    fn has(&self, nodes: Digest, left: Option<Digest>) -> bool {
+        match self.state.known {
+            Known::There(_) if self.state.pending.is_some() => false,
+            Known::There(_) if self.membership.is_known() => self.agrees == Some(nodes),
+            Known::There(_) => !self.awaited && left == Some(nodes),
+            _ => true,
+        }
+    }
+
     /// Whether it exists and its members are not known.
     pub(crate) fn lacks_members(&self) -> bool {
         matches!(self.state.known, Known::There(_)) && !self.membership.is_known()
@@ -190,6 +260,83 @@ mod tests {
         entry.state.configured = Some(Digest { version: 1, hash: 7 });
         change(&mut entry);
         entry.shown()
+    }
+
+    fn member(node: &str) -> Member {
+        let (node, addresses) = (node.to_owned(), Vec::new());
+        Member { node, provider_id: None, addresses, labels: Arc::default() }
+    }
+
+    /// Two load balancers that exist and whose members are not known yet.
+    fn resumed(left: Option<Digest>, nodes: &Arc<[Member]>) -> Balancers {
+        let balancers = Balancers::default();
+        let inherited = Inherited { settled: left, ..Inherited::default() };
+        balancers.inherit(At::default(), inherited);
+        balancers.publish(nodes);
+        balancers.set_list(List::Compared);
+        for name in ["default/web", "default/api"] {
+            let service = Service {
+                key: name.into(),
+                uid: format!("uid-{name}").into(),
+                ..Service::default()
+            };
+            balancers.with(&service, |entry| {
+                let balancer = LoadBalancer::new(format!("lb-{name}"), "", None);
+                entry.state.known = Known::There(Box::new(balancer));
+            });
+        }
+        balancers
+    }
+
+    fn awaited(balancers: &Balancers) -> usize {
+        let mut count = 0;
+        balancers.each(|_, entry| count += usize::from(entry.is_awaited()));
+        count
+    }
+
+    #[test]
+    fn with_the_nodes_of_the_last_leader_members_wait_for_their_turn() {
+        let nodes: Arc<[Member]> = vec![member("a"), member("b")].into();
+        let own = eligible::digest(&nodes);
+        for (left, expect) in [
+            (Some(own), (false, 0)),
+            (Some(eligible::digest(&[member("a")])), (true, 2)),
+            (None, (false, 2)),
+        ] {
+            let balancers = resumed(left, &nodes);
+            assert_eq!(balancers.settled(), left.filter(|left| *left == own));
+            assert_eq!((balancers.await_members(), awaited(&balancers)), expect, "{left:?}");
+            assert_eq!(balancers.settled().is_some(), left == Some(own));
+        }
+        // One on which the cloud works may be without a change of the last leader.
+        let balancers = resumed(Some(own), &nodes);
+        balancers.with_name("default/web", |entry| {
+            let (call, digest, members) = (None, None, None);
+            let (what, check_at, since) = (String::new(), At::default(), At::default());
+            let pending = crate::plan::Pending { call, digest, members, what, check_at, since };
+            entry.state.pending = Some(pending);
+        });
+        assert_eq!((balancers.await_members(), awaited(&balancers)), (false, 1));
+        balancers.with_name("default/web", |entry| entry.state.pending = None);
+        assert_eq!(balancers.settled(), None, "it has still to be read");
+    }
+
+    #[test]
+    fn settled_is_what_all_load_balancers_have() {
+        let nodes: Arc<[Member]> = vec![member("a"), member("b")].into();
+        let balancers = resumed(None, &nodes);
+        let set =
+            crate::plan::eligible::NodeSet { members: Arc::clone(&nodes), ..Default::default() };
+        balancers.each(|_, entry| {
+            entry.membership.shown(&nodes, &set);
+            entry.agrees = Some(eligible::digest(&nodes));
+        });
+        assert_eq!(balancers.settled(), Some(eligible::digest(&nodes)));
+        balancers.with_name("default/web", |entry| entry.agrees = None);
+        assert_eq!(balancers.settled(), None, "one has other members");
+        // With other nodes none has them.
+        balancers.publish(&vec![member("a")].into());
+        assert_eq!((balancers.digest_of(&nodes), balancers.settled()), (None, None));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The annotations of the Lease: which members have left and which orphans were deleted, for the next
-//! leader, so that a change of leader gives no new budget; and what a user approves for many Services at once.
+//! leader, so that a change of leader gives no new budget; the nodes that all load balancers have, so that it
+//! costs no reads; and what a user approves for many Services at once.
 
 use std::time::Duration;
 
+use ccm_cloud::Digest;
 use ccm_controller::{
     approvals::Approvals,
     brake::{Window, approval::SetApproval},
@@ -11,11 +13,11 @@ use ccm_controller::{
 };
 use ccm_objects::Shared as Name;
 use ccm_runtime::leadership::LeaseAnnotations;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::Handles;
+use super::{Handles, balancers::Inherited};
 use crate::plan::{
     members::Departures,
     orphans::{BUDGET, Orphans},
@@ -35,12 +37,22 @@ struct Left {
     /// The load balancers without a Service that were deleted.
     #[serde(default)]
     orphans: Window,
+    /// The digest of the nodes that all load balancers have; none while some have others. With the
+    /// same nodes the next leader need not read the members of all at once.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
+    settled: Option<Digest>,
+}
+
+/// A digest that cannot be read is none: only the budgets must not get lost.
+fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Digest>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.and_then(|text| text.parse().ok()))
 }
 
 /// Takes over what the last leader has left.
 pub(crate) fn take_over(handles: &Handles, lease: &LeaseAnnotations) {
     let (now, left) = (handles.timeline.now(), handover::found::<Left>(lease));
-    handles.balancers.inherit(now, left.members);
+    let inherited = Inherited { departures: left.members, settled: left.settled };
+    handles.balancers.inherit(now, inherited);
     *handles.orphans.lock() = Orphans::resume(now, left.orphans);
     // What is still in the window is to be left to the leader after this one as well.
     handles.balancers.set_departures();
@@ -50,14 +62,19 @@ pub(crate) fn take_over(handles: &Handles, lease: &LeaseAnnotations) {
 pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: CancellationToken) {
     let work = async {
         let mut approvals = Approvals::new(&lease, "that held members leave");
+        let mut settled = None;
         loop {
-            if let Some(approval) = approvals.changed() {
+            if let Some(approval) = approvals.changed(handles.timeline.now()) {
                 approve(&handles, approval);
             }
             if timeout(PERIOD, handles.balancers.departed()).await.is_ok() {
                 sleep(TOGETHER).await;
             }
-            leave(&handles, &lease);
+            if settled != handles.balancers.settled() {
+                settled = handles.balancers.settled();
+                handles.balancers.keep_departures();
+            }
+            leave(&handles, &lease, settled);
         }
     };
     token.run_until_cancelled(work).await;
@@ -77,16 +94,17 @@ fn approve(handles: &Handles, approval: Option<SetApproval>) {
     }
 }
 
-/// Leaves to the next leader which members have left lately, and which orphans were deleted.
-fn leave(handles: &Handles, lease: &LeaseAnnotations) {
+/// Leaves to the next leader which members have left lately, which orphans were deleted, and the
+/// nodes that all load balancers have.
+fn leave(handles: &Handles, lease: &LeaseAnnotations, settled: Option<Digest>) {
     let window = handles.settings.borrow().load_balancer_member_loss_window;
     let now = handles.timeline.now();
     let Some(members) = handles.balancers.departures(now - window) else { return };
     let orphans = handles.orphans.lock().window(now - BUDGET.window);
-    let left = Left { members, orphans };
+    let left = Left { members, orphans, settled: None };
     if left != Left::default() {
         // They leave the window in time.
         handles.balancers.keep_departures();
     }
-    handover::keep(lease, &left);
+    handover::keep(lease, &Left { settled, ..left });
 }

@@ -114,7 +114,10 @@ impl Nodes {
                 self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
             }
         }
-        self.handles.balancers.each(|_, entry| unknown |= entry.lacks_members());
+        self.handles.balancers.each(|_, entry| {
+            entry.awaited |= entry.lacks_members();
+            unknown |= entry.is_awaited();
+        });
         if unknown {
             // Members that are not known are read before any is changed.
             self.handles.audit.wake();
@@ -124,6 +127,7 @@ impl Nodes {
     fn publish(&self, set: NodeSet) {
         self.handles.metrics.eligible(set.members.len());
         *self.handles.published.lock() = Instant::now();
+        self.handles.balancers.publish(&set.members);
         self.handles.node_set.send_replace(Arc::new(set));
     }
 }

@@ -6,8 +6,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{AddressKind, LoadBalancerTraits, Member, NodeAddress, ProviderId};
+use ccm_cloud::{AddressKind, Digest, LoadBalancerTraits, Member, NodeAddress, ProviderId};
 use ccm_objects::{Node, service_keys};
+use sha2::{Digest as _, Sha256};
 
 /// Why a node is not eligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +35,9 @@ pub struct NodeSet {
     pub marked: BTreeMap<Arc<str>, At>,
 }
 
+/// The version of the rules by which members are written down for their digest.
+const DIGEST_VERSION: u32 = 1;
+
 /// How long the mark of a node that is gone is remembered.
 const MARK: Duration = Duration::from_hours(24);
 
@@ -42,6 +46,25 @@ impl NodeSet {
     pub fn get(&self, name: &str) -> Option<&Member> {
         find(&self.members, name)
     }
+}
+
+/// The digest of these members: another process with the same nodes has the same one.
+pub fn digest(members: &[Member]) -> Digest {
+    let mut hash = Sha256::new();
+    let mut add = |text: &str| {
+        hash.update(text.len().to_be_bytes());
+        hash.update(text);
+    };
+    for Member { node, provider_id, addresses, labels } in members {
+        add(node);
+        add(&provider_id.as_ref().map(ToString::to_string).unwrap_or_default());
+        add(&addresses.len().to_string());
+        addresses.iter().for_each(|one| add(&one.address));
+        add(&labels.len().to_string());
+        labels.iter().for_each(|(key, value)| [key, value].into_iter().for_each(|one| add(one)));
+    }
+    let hash = hash.finalize().first_chunk().copied().unwrap_or_default();
+    Digest { version: DIGEST_VERSION, hash: u128::from_be_bytes(hash) }
 }
 
 /// The member of this node, in a list that is sorted by node.

@@ -39,6 +39,27 @@ pub(crate) async fn members_follow_the_nodes(env: Env) -> Result<()> {
     has_members(&env, "web", &["node-0"], SOON).await
 }
 
+/// The next leader knows which nodes the load balancers have, so it reads their members at once if
+/// those are others now, and only in their turn of 30 minutes if not.
+pub(crate) async fn a_node_that_joins_between_two_leaders_becomes_a_member(env: Env) -> Result<()> {
+    add_node(&env, "node-0").await?;
+    let launch = quick(&env).arg("--load-balancer-audit-period=5m");
+    let leader = env.start(&launch).await?;
+    for name in ["web", "api"] {
+        services::create(&env.client, &service(name)).await?;
+        services::address(&env.client, name, SOON).await?;
+    }
+    // Some renewals of the Lease.
+    sleep(Duration::from_secs(6)).await;
+    leader.terminate().await?;
+    add_node(&env, "node-1").await?;
+    let _leader = env.start(&launch).await?;
+    for name in ["web", "api"] {
+        has_members(&env, name, &["node-0", "node-1"], SOON).await?;
+    }
+    Ok(())
+}
+
 pub(crate) async fn a_thin_view_empties_no_load_balancer(env: Env) -> Result<()> {
     let names: Vec<String> = (0..20).map(|number| format!("node-{number:02}")).collect();
     for name in &names {

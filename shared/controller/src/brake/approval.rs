@@ -40,12 +40,20 @@ pub enum InvalidApproval {
     /// The time is invalid.
     #[error("annotation {UNTIL}: {0:?} is not a time such as 2006-01-02T15:04:05Z")]
     Until(String),
+    /// The time has come.
+    #[error("annotation {UNTIL}: {0} is over; set a later time, in UTC")]
+    Over(At),
 }
 
 /// Whether the value of a mark approves.
 pub fn is_yes(value: &str) -> bool {
     let value = value.trim();
     ["yes", "true"].iter().any(|word| value.eq_ignore_ascii_case(word))
+}
+
+/// Whether a mark on an object approves: its annotation of the key, or else its label.
+pub fn is_marked(annotation: Option<&str>, label: Option<&Shared>) -> bool {
+    annotation.or(label.map(|value| &**value)).is_some_and(is_yes)
 }
 
 /// In words: `pool=batch until 2026-01-02T15:04:05.000Z`.
@@ -83,6 +91,15 @@ impl SetApproval {
         };
         let until = until.parse().map_err(|_| InvalidApproval::Until(until))?;
         Ok(Some(Self { selector, until }))
+    }
+
+    /// The approval, unless its time is over.
+    ///
+    /// # Errors
+    ///
+    /// When its time was over.
+    pub fn unless_over(self, now: At) -> Result<Self, InvalidApproval> {
+        if now < self.until { Ok(self) } else { Err(InvalidApproval::Over(self.until)) }
     }
 
     /// Whether it approves the object with these labels.

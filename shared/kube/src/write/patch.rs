@@ -34,6 +34,14 @@ impl Patch {
         self
     }
 
+    /// Removes the label and the annotation with this key, if the object has them.
+    #[must_use]
+    pub fn without_mark(mut self, key: &str) -> Self {
+        self.labels.insert(key.to_owned(), None);
+        self.annotations.insert(key.to_owned(), None);
+        self
+    }
+
     /// The body to send; `None` if nothing changes.
     pub(super) fn body<K: Stored>(&self, object: &K) -> Option<Value> {
         let metadata = self.metadata();
@@ -66,8 +74,8 @@ impl Patch {
     }
 }
 
-/// A change of an object's status, and with it of annotations and finalizers. Fields that are
-/// not set stay.
+/// A change of an object's status, and with it of labels, annotations and finalizers. Fields that
+/// are not set stay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusPatch {
     fields: Map<String, Value>,
@@ -112,6 +120,12 @@ impl StatusPatch {
     pub fn with_annotation(mut self, key: impl Into<String>, value: Option<String>) -> Self {
         self.metadata.annotations.insert(key.into(), value);
         self
+    }
+
+    /// Removes the label and the annotation with this key, if the object has them.
+    #[must_use]
+    pub fn without_mark(self, key: &str) -> Self {
+        Self { metadata: self.metadata.without_mark(key), ..self }
     }
 
     /// Adds (`true`) or removes a finalizer. Others stay.

@@ -11,6 +11,7 @@
 //! | `seen` | what was read of one load balancer |
 //! | `diff` | the changes, one line each |
 //! | `floating` | what is to be done about the floating IP |
+//! | `kept` | addresses of before, which a new load balancer is to have |
 //! | `ingress` | addresses, state, what is waited for |
 //! | `blame` | which annotation or option an error is about |
 //! | `memory` | what saves requests |
@@ -31,6 +32,7 @@ mod find;
 mod floating;
 mod ingress;
 mod inputs;
+mod kept;
 mod list;
 mod members;
 mod memory;

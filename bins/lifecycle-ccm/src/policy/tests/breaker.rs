@@ -1,3 +1,5 @@
+use std::slice;
+
 use super::{super::breaker::Shown, *};
 
 /// A list that lacks these.
@@ -40,6 +42,10 @@ fn implausible_lists_open_the_breaker() {
         ((0, 0), (10, 3), Some("contradiction")),
         ((0, 0), (30, 3), None),
         ((0, 0), (29, 3), Some("contradiction")),
+        // Fewer than half of the Ready nodes, however few there are.
+        ((3, 0), (1, 1), Some("contradiction")),
+        ((0, 0), (2, 1), None),
+        ((0, 0), (3, 2), Some("contradiction")),
     ] {
         assert_eq!(cause(others, ready), expect, "{others:?} {ready:?}");
     }
@@ -72,6 +78,33 @@ fn nodes_that_would_not_be_deleted_are_not_counted() {
         let missing = [Arc::from("lost")].into();
         let (coverage, cause) = measure(&[lost], missing);
         assert_eq!((coverage.known, cause), (0, None));
+    }
+}
+
+#[test]
+fn a_list_is_judged_by_the_nodes_without_a_mark() {
+    let marked = |name: &str| NodeView { marked: true, ..view(name) };
+    let newborn = NodeView { age: Duration::from_mins(1), ..ready("new") };
+    let protected = NodeView { protected: true, ..ready("kept") };
+    let stopped = NodeView { protected: true, ..view("kept") };
+    for (others, shown, expect) in [
+        // A scale-down to zero: no other node contradicts it.
+        (&[][..], &[][..], None),
+        (slice::from_ref(&stopped), &[], None),
+        // Marked nodes prove as little for the list as against it.
+        (&[marked("more"), view("a"), view("b")], &["more"], Some(Cause::Empty { known: 2 })),
+        (&[marked("more"), view("a"), view("b")], &["more", "a"], None),
+        // A Ready node whose deletion is out of the question is a sign for the list as well.
+        (slice::from_ref(&newborn), &[], Some(Cause::Empty { known: 1 })),
+        (slice::from_ref(&protected), &[], Some(Cause::Empty { known: 1 })),
+        (slice::from_ref(&newborn), &["new"], None),
+        (&[newborn.clone(), protected.clone()], &["new"], None),
+        (&[NodeView { selected: false, ..ready("far") }], &[], None),
+    ] {
+        let views: Vec<NodeView> = others.iter().cloned().chain([marked("lost")]).collect();
+        let missing = views.iter().map(|view| Arc::clone(&view.name));
+        let missing = missing.filter(|name| !shown.contains(&&**name)).collect();
+        assert_eq!(measure(&views, missing).1, expect, "{views:?}");
     }
 }
 

@@ -24,6 +24,8 @@ const NO_SUCH_PATH: &str = "The resource could not be found";
 
 /// Nova's and Neutron's words, and Octavia's, for a quota that is used up; in lower case.
 const QUOTAS: [&str; 2] = ["quota exceeded", "quota has been met"];
+/// Neutron's quota of the routes of one router, in the place of `max_routes` since 2026.2.
+const ROUTE_QUOTA: &str = "'router_route'";
 /// Octavia's words while it changes a load balancer, and those while it makes others of the
 /// project and therefore cannot count them.
 const BUSY: [&str; 3] =
@@ -227,6 +229,9 @@ impl ErrorBody {
         if let Some((_, network)) = message.split_once(NO_ADDRESSES) {
             let network = network.split(['.', ' ', '\n']).next().unwrap_or_default();
             return Some(format!("addresses of network {network}"));
+        }
+        if self.detail.as_deref() == Some("OverQuota") && message.contains(ROUTE_QUOTA) {
+            return Some("routes of a router (router_route)".to_owned());
         }
         let lower = message.to_ascii_lowercase();
         let is_quota = self

@@ -14,6 +14,8 @@ use super::{
     diff::{Act, Step},
     floating::{self, Elsewhere, Look},
     inputs::{Job, Place, own_address},
+    kept::Kept,
+    memory::Vip,
     merge::{Shape, first},
     names,
     wanted::Tree,
@@ -37,13 +39,19 @@ impl OctaviaBalancers {
         let look = floating::look(&wish, &[], may_be_left);
         let elsewhere = self.elsewhere(look, &job, call).await?;
         floating::plan(&wish, owner, None, &[], &elsewhere)?;
-        let body = self.body(&job, &place, &tree, &mut notes);
-        let made = self.octavia.create(body, call).await;
-        // An address of before that was not free is not asked for again.
-        if made.as_ref().map_or_else(is_refused, |_| true) {
-            self.memory.forget_vip(&owner.uid);
+        let mut body = self.body(&job, &place, &tree, &mut notes);
+        let kept = self.kept(&job, &place, &wish, &elsewhere);
+        let mut made = self.octavia.create(kept.added_to(body.clone()), call).await;
+        if let Err(error) = &made
+            && kept.is_refused_by(error)
+        {
+            // Octavia has made nothing.
+            let what = format!("{kept} could not be kept: {error}");
+            notes.push(remark("LoadBalancerAddressChanged", what));
+            made = self.octavia.create(body.take(), call).await;
         }
         let row = made.map_err(|error| blamed(error, About::LoadBalancer, settings))?;
+        self.memory.forget_vip(&owner.uid);
         let mut attached: Vec<FloatingIp> = Vec::new();
         let port = row.vip_port_id.as_deref();
         for step in floating::plan(&wish, owner, port, &[], &elsewhere)? {
@@ -118,6 +126,40 @@ impl OctaviaBalancers {
         Ok(elsewhere)
     }
 
+    /// The addresses of an earlier load balancer of this owner: what this process remembers, what
+    /// the floating IP says, else what clients were shown.
+    fn kept(
+        &self,
+        job: &Job<'_>,
+        place: &Place,
+        wish: &floating::Wish,
+        elsewhere: &Elsewhere,
+    ) -> Kept {
+        let Job { wanted, .. } = job;
+        let first = place.families.first().copied().unwrap_or(IpFamily::V4);
+        if place.port.is_some() || own_address(job, first).is_some() {
+            return Kept::default();
+        }
+        let by_tag = || elsewhere.tagged.iter().find_map(|ip| names::vip(&ip.tags));
+        let unplaced = |address| Vip { address, subnet: None };
+        let is_external = matches!(wish, floating::Wish::External { .. });
+        let of = |family: IpFamily| {
+            wanted.shown.iter().copied().find(|address| IpFamily::of(*address) == family)
+        };
+        let vip = self.memory.vip(&wanted.front_end.owner.uid).or_else(|| {
+            // Clients were shown the floating IP instead.
+            let shown = of(first).filter(|_| !is_external);
+            by_tag().filter(|_| is_external).or(shown).map(unplaced)
+        });
+        let fits = |vip: &Vip| {
+            let is_there =
+                place.subnet.is_none() || vip.subnet.is_none() || place.subnet == vip.subnet;
+            is_there && IpFamily::of(vip.address) == first
+        };
+        let others = place.families.iter().skip(1).map(|family| of(*family)).collect();
+        Kept { vip: vip.filter(fits), others }
+    }
+
     /// The load balancer with all that is below it.
     fn body(
         &self,
@@ -138,20 +180,11 @@ impl OctaviaBalancers {
             "tags": tags,
         });
         let family = place.families.first().copied().unwrap_or(IpFamily::V4);
-        let mut subnet = place.subnet.clone();
-        let mut address = own_address(job, family);
-        if let (None, Some(vip)) = (address, self.memory.vip(&owner.uid)) {
-            let is_there = subnet.is_none() || subnet == vip.subnet;
-            if place.port.is_none() && is_there && IpFamily::of(vip.address) == family {
-                address = Some(vip.address);
-                subnet = subnet.or(vip.subnet);
-            }
-        }
         for (key, value) in [
             ("vip_port_id", place.port.clone()),
-            ("vip_subnet_id", subnet),
+            ("vip_subnet_id", place.subnet.clone()),
             ("vip_network_id", place.network.clone()),
-            ("vip_address", address.map(|address| address.to_string())),
+            ("vip_address", own_address(job, family).map(|address| address.to_string())),
         ] {
             if let Some(value) = value {
                 body[key] = value.into();
@@ -200,11 +233,6 @@ fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
         body
     });
     whole.collect()
-}
-
-/// Whether the cloud has refused the request for what it asks for.
-fn is_refused(error: &CloudError) -> bool {
-    matches!(error.kind, ErrorKind::Conflict | ErrorKind::Invalid)
 }
 
 /// The addresses of a load balancer, as far as Octavia shows them.

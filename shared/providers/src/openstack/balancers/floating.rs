@@ -148,6 +148,14 @@ pub(super) fn tags(there: &[String], owner: &Owner) -> Vec<String> {
     kept.chain(names::owner_tags(owner)).collect()
 }
 
+/// The same, with the virtual address that the next load balancer is to have.
+pub(super) fn kept_tags(there: &[String], owner: &Owner, vip: Option<IpAddr>) -> Vec<String> {
+    let mut tags = tags(there, owner);
+    tags.retain(|tag| !names::is_vip(tag));
+    tags.extend(vip.map(names::vip_tag));
+    tags
+}
+
 fn lacks_owner(ip: &FloatingIp, owner: &Owner) -> bool {
     !names::owner_tags(owner).iter().all(|tag| ip.tags.contains(tag))
 }

@@ -2,6 +2,8 @@
 //! openstack-cloud-controller-manager, so that either controller can go on with what the other
 //! one made. Ownership is in tags with UIDs, which no name can prove.
 
+use std::net::IpAddr;
+
 use ccm_cloud::{Digest, Owner};
 
 /// The most bytes of a name and of a description.
@@ -14,6 +16,8 @@ const CLUSTER: &str = "kubernetes-cluster-id=";
 const SERVICE: &str = "kubernetes-service-uid=";
 /// The tag with the digest of the configuration.
 const DIGEST: &str = "quartet-config=";
+/// The tag of a floating IP with the virtual address that its next load balancer is to have.
+const VIP: &str = "quartet-vip=";
 /// How the description of a floating IP begins that was made for a load balancer. By this
 /// openstack-cloud-controller-manager knows that it may be deleted.
 const FLOATING: &str = "Floating IP for Kubernetes external service";
@@ -96,6 +100,21 @@ pub(super) fn clusters(tags: &[String]) -> impl Iterator<Item = &str> {
 /// The UIDs of Services in these tags.
 pub(super) fn services(tags: &[String]) -> impl Iterator<Item = &str> {
     values(tags, SERVICE)
+}
+
+/// The tag that keeps a virtual address.
+pub(super) fn vip_tag(address: IpAddr) -> String {
+    format!("{VIP}{address}")
+}
+
+/// The virtual address that these tags keep.
+pub(super) fn vip(tags: &[String]) -> Option<IpAddr> {
+    values(tags, VIP).find_map(|text| text.parse().ok())
+}
+
+/// Whether the tag keeps a virtual address.
+pub(super) fn is_vip(tag: &str) -> bool {
+    tag.starts_with(VIP)
 }
 
 /// Whether these tags record an owner, no matter which.

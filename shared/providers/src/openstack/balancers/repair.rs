@@ -7,7 +7,7 @@ use ccm_cloud::{Call, CloudError, ErrorKind, LoadBalancer, Progress};
 
 use super::{
     super::lbaas::BalancerRow, OctaviaBalancers, ensure::waiting, floating, inputs::Job,
-    memory::Vip, names, seen,
+    memory::Vip, seen,
 };
 
 /// A load balancer that has just failed is left alone for this long: Octavia may be repairing it,
@@ -48,11 +48,10 @@ impl OctaviaBalancers {
             return Err(error.about(format!("load balancer {}", row.id)).with_retry_after(rests));
         }
         let owner = &job.wanted.front_end.owner;
-        // A floating IP stays when its port goes. By its tags it is found again.
+        // A floating IP stays when its port goes. By its tags it is found again, by any process.
         for ip in self.floating_of(row, call).await? {
-            let lacks = !names::owner_tags(owner).iter().all(|tag| ip.tags.contains(tag));
-            if lacks && floating::is_ours(&ip, owner) {
-                let tags = floating::tags(&ip.tags, owner);
+            let tags = floating::kept_tags(&ip.tags, owner, row.vip_address);
+            if floating::is_ours(&ip, owner) && tags.iter().any(|tag| !ip.tags.contains(tag)) {
                 self.neutron.tag_floating_ip(&ip.id, &tags, call).await?;
             }
         }

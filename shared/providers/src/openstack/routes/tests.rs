@@ -257,6 +257,30 @@ async fn quotas_are_named_and_what_fits_is_made() {
 }
 
 #[tokio::test]
+async fn what_fits_is_made_where_the_refusal_names_no_maximum() {
+    for (quota, there) in [(100, 60), (60, 60), (60, 300)] {
+        let rig = Rig::new(900);
+        rig.change_ports(|port| port["port_security_enabled"] = json!(false));
+        let foreign =
+            |at| json!({ "destination": format!("192.168.{}.{}/32", at / 250, at % 250), "nexthop": "10.0.0.77" });
+        rig.cloud.world.lock().router.routes = (0..there).map(foreign).collect();
+        rig.cloud.world.lock().router.route_quota = quota;
+        rig.list().await;
+        rig.cloud.operations();
+        let changes: Vec<_> = (0..450).map(create).collect();
+        let answers = rig.apply(&changes).await;
+        let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+        let room = quota.saturating_sub(there);
+        assert_eq!((rig.table().len() - there, refused.len()), (room, 450 - room));
+        assert!(refused.iter().all(|error| error.kind == ErrorKind::QuotaExceeded));
+        assert_eq!(refused[0].subject.as_deref(), Some("router_route"));
+        let operations = rig.cloud.operations();
+        let writes = operations.iter().filter(|operation| **operation == "router_update").count();
+        assert!(writes <= 16, "{writes} requests to find what fits");
+    }
+}
+
+#[tokio::test]
 async fn a_next_hop_without_a_port_is_an_error_until_it_has_one() {
     let rig = Rig::new(2);
     let all = rig.cloud.world.lock().ports.clone();

@@ -222,9 +222,15 @@ impl NeutronRoutes {
                 Err(error) => error,
             };
             refusals += 1;
+            let is_full = error.kind == ErrorKind::QuotaExceeded && part.len() == 1;
             let (again, given_up) = divided(part, &error, &table, refusals);
             parts.extend(again);
             failed.extend(given_up);
+            // Not one more fits: only what makes room for itself is still tried.
+            for waiting in parts.iter_mut().filter(|_| is_full) {
+                let needs_room = |step: &mut &Step| step.remove.is_none();
+                failed.extend(waiting.extract_if(.., needs_room).map(|step| failure(step, &error)));
+            }
         }
         table
     }
@@ -299,31 +305,34 @@ fn divided<'a>(
     table: &Table,
     refusals: usize,
 ) -> (Vec<Vec<&'a Step>>, Vec<(usize, CloudError)>) {
-    let middle = match error.kind {
-        ErrorKind::Invalid if refusals < MAX_REFUSALS => part.len() / 2,
-        ErrorKind::QuotaExceeded => {
-            Some(room(error, table)).filter(|it| *it < part.len()).unwrap_or(0)
-        }
-        _ => 0,
+    let half = if refusals < MAX_REFUSALS { part.len() / 2 } else { 0 };
+    // How many are tried by themselves, and whether the others are tried after them.
+    let (middle, others_too) = match (error.kind, room(error, table)) {
+        (ErrorKind::QuotaExceeded, Some(room)) => (if room < part.len() { room } else { 0 }, false),
+        (ErrorKind::QuotaExceeded, None) | (ErrorKind::Invalid, _) => (half, half > 0),
+        _ => (0, false),
     };
     let (fitting, others) = part.split_at(middle);
-    if error.kind == ErrorKind::Invalid && middle > 0 {
+    if others_too {
         return (vec![others.to_vec(), fitting.to_vec()], Vec::new());
     }
-    let failure = |step: &&Step| {
-        let destination = step.add.as_ref().or(step.remove.as_ref());
-        let destination = destination.map(|((it, _), _)| it.to_string());
-        let subject = error.subject.clone().or(destination);
-        (step.at, CloudError { subject, ..error.clone() })
-    };
-    (vec![fitting.to_vec()], others.iter().map(failure).collect())
+    (vec![fitting.to_vec()], others.iter().map(|step| failure(step, error)).collect())
 }
 
-/// How many routes fit, by the maximum that the service's words name.
-fn room(error: &CloudError, table: &Table) -> usize {
-    let digits = error.message.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number = digits.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-    number.parse::<usize>().unwrap_or_default().saturating_sub(table.all.len())
+/// The answer to a step that a request was refused for.
+fn failure(step: &Step, error: &CloudError) -> (usize, CloudError) {
+    let destination = step.add.as_ref().or(step.remove.as_ref());
+    let destination = destination.map(|((it, _), _)| it.to_string());
+    let subject = error.subject.clone().or(destination);
+    (step.at, CloudError { subject, ..error.clone() })
+}
+
+/// How many more routes fit, if the service's words name the maximum. Those about the quota
+/// `router_route` of current Neutron do not.
+fn room(error: &CloudError, table: &Table) -> Option<usize> {
+    let (_, maximum) = error.message.split_once("exceeds the maximum ")?;
+    let digits = maximum.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some(digits.parse::<usize>().ok()?.saturating_sub(table.all.len()))
 }
 
 /// Refuses changes that were decided on another version of the table.

@@ -14,6 +14,8 @@ pub(in crate::openstack) struct Router {
     pub(in crate::openstack) revision: u64,
     pub(in crate::openstack) extensions: Vec<&'static str>,
     pub(in crate::openstack) max_routes: usize,
+    /// The quota `router_route` of Neutron 29, whose refusal does not say how many routes it allows.
+    pub(in crate::openstack) route_quota: usize,
     pub(in crate::openstack) max_pairs: usize,
 }
 
@@ -25,6 +27,7 @@ impl Default for Router {
             revision: 1,
             extensions: vec!["extraroute", "extraroute-atomic", "allowed-address-pairs"],
             max_routes: 1_000,
+            route_quota: 1_000,
             max_pairs: 10,
         }
     }
@@ -76,6 +79,10 @@ impl World {
             }
             if table.len() > router.max_routes {
                 return Err(exhausted("routes", router.max_routes));
+            }
+            if table.len() > router.route_quota {
+                let what = "HTTP 409: Quota exceeded for resources: ['router_route'].";
+                return Err(CloudError::new(ErrorKind::QuotaExceeded, what).about("router_route"));
             }
             router.revision += u64::from(table != router.routes);
             router.routes = table;

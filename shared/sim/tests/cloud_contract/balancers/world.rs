@@ -80,6 +80,7 @@ pub fn wanted(name: &str) -> Wanted {
         members: members(&[1, 2, 3], &[]),
         known: None,
         adopt: None,
+        shown: Vec::new(),
     }
 }
 

@@ -118,6 +118,11 @@ fn a_quota_is_known_by_each_services_words_and_named() {
     for (status, body, quota) in [
         (409, neutron("OverQuota", "Quota exceeded for resources: ['floatingip']."), "floatingip"),
         (
+            409,
+            neutron("OverQuota", "Quota exceeded for resources: ['router_route']."),
+            "routes of a router (router_route)",
+        ),
+        (
             400,
             neutron(
                 "RoutesExhausted",

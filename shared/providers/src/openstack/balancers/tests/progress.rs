@@ -155,17 +155,20 @@ async fn nothing_is_changed_while_octavia_works() {
     assert_eq!(rig.rows("balancers").len(), 1);
 }
 
-/// A failed one is replaced with its addresses.
+/// A failed one is replaced with its addresses, also by another process.
 #[tokio::test]
 async fn repairs_what_failed_and_keeps_its_addresses() {
-    for internal in [false, true] {
+    for (internal, restarts) in [(false, false), (false, true), (true, false), (true, true)] {
         let rig = Rig::new();
         let mut web = wanted("web");
         if internal {
             web = with(&web, "service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
         }
-        rig.settle(&wanted("other")).await;
+        let other = rig.settle(&wanted("other")).await;
         let first = rig.settle(&web).await;
+        let vip = vip_of(&rig, &first.id);
+        // Its address would be the next one otherwise.
+        rig.remove(&other.id);
         rig.cloud.world.lock().octavia.break_down(&first.id);
         let shown = rig.shown(&first.id, Depth::Summary).await;
         let Phase::Failed { why, cure } = &shown.phase else { panic!("{shown:?}") };
@@ -176,12 +179,61 @@ async fn repairs_what_failed_and_keeps_its_addresses() {
             rig.preview(&web).await.unwrap()[0],
             super::super::repair::line(&row(&rig, &first.id))
         );
-        let known = ccm_cloud::Wanted { known: Some(first.id.clone()), ..web.clone() };
+        let known = known(&web, &first);
+        assert!(matches!(rig.ensure(&known).await, Ok(Progress::InProgress(_))));
+        let rig = if restarts { rig.restarted() } else { rig };
         let second = rig.settle(&known).await;
         assert_ne!(second.id, first.id);
-        assert_eq!(addresses(&second), addresses(&first));
-        assert_eq!(rig.rows("balancers").len(), 2);
+        assert_eq!(addresses(&second), addresses(&first), "{internal} {restarts}");
+        assert_eq!(vip_of(&rig, &second.id), vip, "{internal} {restarts}");
+        assert_eq!((rig.rows("balancers").len(), second.notes.len()), (1, 0));
     }
+}
+
+/// What was deleted by others comes back with the address that clients know. One that is another's
+/// by now is given up, and said.
+#[tokio::test]
+async fn the_address_of_an_internal_one_is_kept_if_it_is_free() {
+    for taken in [false, true] {
+        let rig = Rig::new();
+        let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+        let web = with(&wanted("web"), key, "true");
+        let other = rig.settle(&wanted("other")).await;
+        let first = rig.settle(&web).await;
+        for one in [&other, &first] {
+            rig.remove(&one.id);
+        }
+        if taken {
+            let mut port = crate::openstack::scripted::port(9);
+            port["fixed_ips"] = json!([{ "subnet_id": "s", "ip_address": addresses(&first)[0] }]);
+            rig.cloud.world.lock().ports.push(port);
+        }
+        let rig = rig.restarted();
+        rig.writes();
+        let answer = rig.ensure(&known(&web, &first)).await;
+        let Ok(Progress::InProgress(_)) = answer else { panic!("{answer:?}") };
+        let tries = rig.writes().iter().filter(|name| **name == "loadbalancer_create").count();
+        assert_eq!(tries, if taken { 2 } else { 1 });
+        let list = rig.list(Scope::Cluster, Depth::Summary).await;
+        let list = match list.load_balancers[0].phase {
+            Phase::Ready => list,
+            _ => rig.list(Scope::Cluster, Depth::Summary).await,
+        };
+        let second = &list.load_balancers[0];
+        assert_eq!(addresses(second) == addresses(&first), !taken);
+        let told = second.notes.iter().any(|note| note.message.contains(&addresses(&first)[0]));
+        assert_eq!(told, taken, "{:?}", second.notes);
+    }
+}
+
+/// A Service that shows this load balancer.
+fn known(wanted: &ccm_cloud::Wanted, balancer: &ccm_cloud::LoadBalancer) -> ccm_cloud::Wanted {
+    let shown = addresses(balancer).iter().map(|text| text.parse().unwrap()).collect();
+    ccm_cloud::Wanted { known: Some(balancer.id.clone()), shown, ..wanted.clone() }
+}
+
+fn vip_of(rig: &Rig, id: &str) -> serde_json::Value {
+    rig.rows("balancers").into_iter().find(|row| row["id"] == *id).unwrap()["vip_address"].clone()
 }
 
 fn row(rig: &Rig, id: &str) -> crate::openstack::lbaas::BalancerRow {

@@ -76,7 +76,13 @@ pub fn wanted(name: &str) -> Wanted {
         service: None,
     };
     let front_end = Arc::new(front_end);
-    Wanted { front_end, members: members(&[1, 2, 3], &[]), known: None, adopt: None }
+    Wanted {
+        front_end,
+        members: members(&[1, 2, 3], &[]),
+        known: None,
+        adopt: None,
+        shown: Vec::new(),
+    }
 }
 
 /// The same with another configuration, and another digest.
