@@ -261,8 +261,7 @@ async fn what_fits_is_made_where_the_refusal_names_no_maximum() {
     for (quota, there) in [(100, 60), (60, 60), (60, 300)] {
         let rig = Rig::new(900);
         rig.change_ports(|port| port["port_security_enabled"] = json!(false));
-        let foreign =
-            |at| json!({ "destination": format!("192.168.{}.{}/32", at / 250, at % 250), "nexthop": "10.0.0.77" });
+        let foreign = |at| json!({ "destination": format!("192.168.{}.{}/32", at / 250, at % 250), "nexthop": "10.0.0.77" });
         rig.cloud.world.lock().router.routes = (0..there).map(foreign).collect();
         rig.cloud.world.lock().router.route_quota = quota;
         rig.list().await;
