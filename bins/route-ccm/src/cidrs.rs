@@ -41,7 +41,7 @@ use ccm_controller::{
 use ccm_kube::{informer::Freshness, store::Store};
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
-    health::Scope,
+    health::{Scope, Verdict},
     metrics::Metrics,
     plans::Plans,
     program::{Context, Program},
@@ -55,7 +55,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{metrics::CidrMetrics, waiting::Waiting};
 use crate::{
-    ipam::{Allocator, AllocatorType, Config, Held, Hold},
+    ipam::{Allocator, AllocatorType, Config, HeldBlocks, HoldUntil},
     lease::Handover,
     observe::Observer,
     report::RouteReports,
@@ -80,7 +80,7 @@ struct Core {
 /// Gives nodes their pod CIDRs.
 pub(crate) struct Cidrs {
     config: Config,
-    hold: Hold,
+    hold: HoldUntil,
     store: Store<Node>,
     cloud: Arc<dyn Cloud>,
     core: Mutex<Option<Core>>,
@@ -109,7 +109,7 @@ pub(crate) struct Term {
     /// Proves that the store is of this term.
     pub(crate) freshness: Freshness,
     /// What the last leader has left.
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldBlocks>,
     /// Where this one leaves it.
     pub(crate) handover: Arc<Handover>,
     /// `None` for an observer.
@@ -145,7 +145,7 @@ impl Cidrs {
             ..QueueConfig::default()
         };
         let this = Arc::new(Self {
-            hold: Hold { grace: GRACE, routes: routes.is_some() },
+            hold: HoldUntil { grace: GRACE, routes: routes.is_some() },
             config,
             store,
             cloud: Arc::clone(&context.cloud),
@@ -227,6 +227,32 @@ impl Cidrs {
     /// Why the node has no pod CIDRs, if it gets none now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
         self.core.lock().as_ref()?.waiting.why(name)
+    }
+
+    /// How far the nodes are, for `/readyz?verbose`.
+    fn verdict(&self) -> Verdict {
+        let core = self.core.lock();
+        let Some(core) = core.as_ref() else {
+            let what = match self.leads.load(Ordering::Relaxed) {
+                true => "the nodes are being read",
+                false => "not assigned here: this replica does not lead",
+            };
+            return Verdict::Passed(what.to_owned());
+        };
+        if let Some(rival) = core.allocator.rival() {
+            return Verdict::Failed(rival.to_string());
+        }
+        match core.waiting.example() {
+            Some((name, why)) => {
+                let count = core.waiting.len();
+                Verdict::Failed(format!("{count} nodes wait for pod CIDRs, first {name}: {why}"))
+            }
+            None if core.waiting.len() > 0 => Verdict::Failed(format!(
+                "{} nodes wait for pod CIDRs until the cloud's routes are known",
+                core.waiting.len()
+            )),
+            None => Verdict::Passed("every node gets its pod CIDRs".to_owned()),
+        }
     }
 
     fn is_observing(&self) -> bool {

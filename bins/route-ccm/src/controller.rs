@@ -7,6 +7,7 @@ use ccm_controller::{
     approvals::Approvals,
     passes::{Next, Pass},
 };
+use ccm_objects::Node;
 use ccm_runtime::leadership::LeaseAnnotations;
 use tokio::sync::mpsc;
 
@@ -40,7 +41,12 @@ impl Pass for Controller {
 
     async fn pass(&mut self) -> Next {
         let now = self.handles.timeline.now();
-        if let Some(list) = self.handles.state.lock().list(now) {
+        let list = {
+            let mut state = self.handles.state.lock();
+            state.list_within(self.period());
+            state.list(now)
+        };
+        if let Some(list) = list {
             self.send(list);
         }
         let next = self.plan(now);
@@ -54,7 +60,13 @@ impl Pass for Controller {
         if let Some(cidrs) = &self.handles.cidrs {
             cidrs.without_routes(|network| state.has_no_route(network));
         }
-        let due = [next, state.next_list(), state.next_condition(now), Some(now + IDLE)];
+        let due = [
+            next,
+            state.next_list(),
+            state.next_condition(now),
+            state.planner.in_flight().next(now),
+            Some(now + IDLE),
+        ];
         let due = due.into_iter().flatten().min().unwrap_or(now + IDLE);
         Next::At(self.handles.timeline.instant(due))
     }
@@ -83,7 +95,7 @@ impl Controller {
         }
     }
 
-    /// Plans, and sends what is due. Returns when to plan again. Before the first list there is nothing to plan.
+    /// Plans, and sends what is due. Returns when to plan again. Before the first list there is nothing to change.
     fn plan(&mut self, now: At) -> Option<At> {
         self.approvals.read(now);
         let handles = self.handles.clone();
@@ -93,8 +105,12 @@ impl Controller {
             (handles.observer.take_changed(), handles.plans.is_observing());
         let mut known = handles.state.lock();
         let state = &mut *known;
-        let table = state.table.as_ref()?;
         let nodes = handles.observer.nodes();
+        self.report_bare(state.bare(now, &nodes));
+        let Some(table) = &state.table else {
+            handles.metrics.counted(&state.unlisted(now, &nodes));
+            return None;
+        };
         state.planner.node_changed(changed.into_iter());
         let mut plan = handles.observer.with_former(|former| {
             former.retain(now, &table.targets());
@@ -107,7 +123,11 @@ impl Controller {
                 former,
                 budget: settings.budget(),
                 approval: self.approvals.current(),
-                sendable: if is_observing { usize::MAX } else { state.planner.sendable(&traits) },
+                sendable: if is_observing {
+                    usize::MAX
+                } else {
+                    state.planner.in_flight().room(now, &traits)
+                },
             };
             state.planner.plan(now, &view)
         });
@@ -120,7 +140,7 @@ impl Controller {
         // A question changes nothing: an observer asks, too.
         let mut jobs: Vec<Job> = state.question(&plan).into_iter().collect();
         if !is_observing {
-            jobs.extend(state.calls(&plan, &traits, self.jobs.capacity().saturating_sub(2)));
+            jobs.extend(state.calls(now, &plan, &traits, self.jobs.capacity().saturating_sub(2)));
         }
         drop(known);
         for job in jobs {
@@ -132,6 +152,14 @@ impl Controller {
         self.report(&plan);
         let approvals = (plan.counts.held > 0).then_some(now + APPROVALS);
         [plan.next, approvals].into_iter().flatten().min()
+    }
+
+    /// Reports nodes without pod CIDRs, unless node IPAM says why they have none.
+    fn report_bare(&self, nodes: Vec<&Node>) {
+        let Handles { cidrs, reports, .. } = &self.handles;
+        let is_explained =
+            |node: &Node| cidrs.as_ref().is_some_and(|cidrs| cidrs.lack(&node.name).is_some());
+        nodes.into_iter().filter(|node| !is_explained(node)).for_each(|node| reports.bare(node));
     }
 
     fn report(&self, plan: &Plan) {

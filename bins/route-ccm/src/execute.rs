@@ -55,7 +55,9 @@ impl Handles {
         }
         self.list(routes.clone()).await;
         let traits = routes.as_ref().map(|routes| routes.traits()).unwrap_or_default();
-        let repeated = traits.compares_version.then(|| self.state.lock().repeated(&traits));
+        let repeated = traits
+            .compares_version
+            .then(|| self.state.lock().repeated(self.timeline.now(), &traits));
         if let Some(Some(Job::Apply { batch, base })) = repeated {
             self.apply(routes, batch, base).await;
         }

@@ -21,9 +21,9 @@ mod networks;
 mod problem;
 mod rival;
 
-pub use allocator::{Allocator, Held, Hold, Reservation, Seen, Usage, Written};
+pub use allocator::{Allocator, HeldBlocks, HoldUntil, Reservation, Seen, Usage, Written};
 pub use cloud::given;
 pub use config::{AllocatorType, ClusterRange, Config, Flags, Listed, Remark, cluster_networks};
-pub use networks::family;
+pub use networks::{family, network};
 pub use problem::{Exhausted, Problem, Refusal};
 pub use rival::Rival;

@@ -4,7 +4,7 @@
 use ccm_controller::{brake::Window, handover};
 use serde::{Deserialize, Serialize};
 
-use crate::ipam::Held;
+use crate::ipam::HeldBlocks;
 
 /// What a leader leaves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub(crate) struct Left {
     pub(crate) deleted: Window,
     /// The nodes that are gone and hold their blocks, those that went last.
     #[serde(default)]
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldBlocks>,
 }
 
 /// Both parts.
@@ -37,7 +37,7 @@ mod tests {
         assert_eq!(found, Left::default());
         let deleted = Window::from_iter([(at, "10.0.1.0/24".into())]);
         handover.change(|left| left.deleted.clone_from(&deleted));
-        let held = vec![Held {
+        let held = vec![HeldBlocks {
             uid: "u".into(),
             cidrs: vec!["10.0.1.0/24".parse().expect("a network")],
             since: at,

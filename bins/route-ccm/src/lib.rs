@@ -269,7 +269,7 @@ impl Program for RouteCcm {
             cidrs.drain().await;
         }
         passes.drain().await;
-        while state.lock().planner.has_calls() {
+        while !state.lock().planner.in_flight().is_empty() {
             sleep(DRAIN).await;
         }
         conditions.shut_down();

@@ -30,8 +30,8 @@ pub(crate) struct Observer {
 #[derive(Default)]
 struct Memory {
     former: Former,
-    /// The pod CIDRs of nodes that have changed since the last plan.
-    changed: BTreeSet<IpNet>,
+    /// The pod CIDRs of nodes that have changed since the last plan; `None` before the first one.
+    changed: Option<BTreeSet<IpNet>>,
 }
 
 impl Observer {
@@ -63,7 +63,7 @@ impl Observer {
 
     /// The pod CIDRs of nodes that have changed since the last call.
     pub(crate) fn take_changed(&self) -> BTreeSet<IpNet> {
-        std::mem::take(&mut self.memory.lock().changed)
+        self.memory.lock().changed.replace(BTreeSet::new()).unwrap_or_default()
     }
 
     /// Handles a change of a node; returns whether the routes have to be compared with it. The informer calls it on
@@ -98,7 +98,9 @@ impl Observer {
     }
 
     fn has_changed(&self, view: &NodeView) {
-        self.memory.lock().changed.extend(view.pod_cidrs());
+        if let Some(changed) = &mut self.memory.lock().changed {
+            changed.extend(view.pod_cidrs());
+        }
     }
 
     /// Whether an autoscaler has said that the node goes.

@@ -18,12 +18,13 @@ pub mod cases;
 pub mod condition;
 mod decide;
 pub mod failures;
+pub mod in_flight;
 pub mod table;
 pub mod targets;
 pub mod wanted;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     fmt,
     net::IpAddr,
 };
@@ -41,14 +42,11 @@ use self::{
     cases::Cases,
     decide::Decider,
     failures::Failures,
+    in_flight::InFlight,
     table::Table,
     targets::{Former, Targets, is_target},
     wanted::{NodeView, Problem, wanted},
 };
-
-/// How many changes are under way at once: a few calls of the largest size. More would not be
-/// faster, and each is in memory in several forms.
-const AT_ONCE: usize = 1000;
 
 /// All that a plan depends on, besides the planner's memory.
 #[derive(Clone, Copy, Debug)]
@@ -295,8 +293,8 @@ pub struct Planner {
     brake: Brake<Cause>,
     cases: Cases,
     failures: Failures,
-    /// Destinations whose change was sent and is not answered.
-    in_flight: BTreeSet<IpNet>,
+    /// The changes that are not answered yet.
+    in_flight: InFlight,
     /// How many questions about targets were answered.
     questions: usize,
 }
@@ -312,25 +310,9 @@ impl Planner {
         self.brake.window()
     }
 
-    /// Whether a change of this destination is not answered yet.
-    pub fn is_in_flight(&self, destination: IpNet) -> bool {
-        self.in_flight.contains(&destination)
-    }
-
-    /// The destinations of changes that are not answered yet.
-    pub fn in_flight(&self) -> impl Iterator<Item = IpNet> {
-        self.in_flight.iter().copied()
-    }
-
-    /// Whether any change is not answered yet.
-    pub fn has_calls(&self) -> bool {
-        !self.in_flight.is_empty()
-    }
-
-    /// How many nodes may get a route now: [`AT_ONCE`] without those under way, in full calls.
-    pub fn sendable(&self, traits: &RouteTraits) -> usize {
-        let batch = traits.max_batch.max(1);
-        AT_ONCE.max(batch).saturating_sub(self.in_flight.len()) / batch * batch
+    /// The changes that are not answered yet.
+    pub const fn in_flight(&self) -> &InFlight {
+        &self.in_flight
     }
 
     /// Plans. A deletion that is due is charged to the budget.
@@ -361,8 +343,8 @@ impl Planner {
     }
 
     /// The change is sent: its destination waits for the answer.
-    pub fn sent(&mut self, planned: &Planned) {
-        self.in_flight.insert(planned.change.destination());
+    pub fn sent(&mut self, now: At, planned: &Planned) {
+        self.in_flight.insert(planned.change.destination(), now);
     }
 
     /// A change was answered. Returns whether the table must be listed before the next plan.
@@ -376,7 +358,7 @@ impl Planner {
         let uid = destination.to_string();
         // A creation was not charged: what is charged for its destination went before.
         let was_charged = !matches!(planned.change, RouteChange::Create(_));
-        self.in_flight.remove(&destination);
+        self.in_flight.remove(destination);
         match answer {
             Ok(applied) => {
                 if was_charged {

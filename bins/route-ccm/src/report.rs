@@ -66,10 +66,20 @@ impl RouteReports {
         self.routes.report(&node.reference(), When::Changed, report);
     }
 
+    /// Reports a node without pod CIDRs that this program does not give any, once.
+    pub(crate) fn bare(&self, node: &Node) {
+        let text = format!(
+            "node {} has no podCIDRs, so it gets no route: set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program assigns none",
+            node.name
+        );
+        let report = Report::warning("NoPodCIDR", "none", &*text).with_event("NoPodCIDR", &*text);
+        self.routes.report(&node.reference(), When::Once, report);
+    }
+
     /// Reports that a node gets no pod CIDRs now. `state` does not change while the reason is the same.
     pub(crate) fn no_cidrs(&self, node: &Node, state: &str, why: &str) {
-        let text = format!("Node {} status is now: {NO_CIDRS}: {why}", node.name);
         let line = format!("node {} gets no pod CIDRs: {why}", node.name);
+        let text = format!("Node {} status is now: {NO_CIDRS}: {why}", node.name);
         let report = Report::warning(NO_CIDRS, state, line).with_event(NO_CIDRS, text);
         self.cidrs.report(&node.reference(), When::Changed, report);
     }

@@ -74,12 +74,12 @@ impl Executor {
                 self.plans.clear("Node", &name);
                 self.settled(&node, &plan.outcome);
             }
+            Err(Stopped::Refused(error)) => self.refused(&node, &error),
             // A term that is only short is extended by the next renewal.
-            Err(Stopped::Lost(lost)) => {
-                tracing::debug!(node = &*name, "not written: {lost}");
+            Err(unsent) => {
+                tracing::debug!(node = &*name, "not written: {unsent}");
                 self.queue.retry(name);
             }
-            Err(Stopped::Refused(error)) => self.refused(&node, &error),
         }
     }
 
@@ -91,7 +91,7 @@ impl Executor {
             match &answer {
                 Ok(_) => self.metrics.written(Ok(())),
                 Err(Stopped::Refused(error)) => self.metrics.written(Err(error)),
-                Err(Stopped::Lost(_)) => {}
+                Err(Stopped::Lost(_) | Stopped::Superseded(_)) => {}
             }
             latest = answer?;
             self.reports.written(node, step);

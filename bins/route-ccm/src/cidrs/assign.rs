@@ -14,11 +14,11 @@ use ccm_runtime::plans::Step;
 use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cidrs, WRITERS};
+use super::{Cidrs, Core, WRITERS};
 use crate::ipam::{AllocatorType, Refusal, Reservation, Written};
 
-/// How soon a node is tried again whose network another node has.
-const TAKEN: Duration = Duration::from_mins(1);
+/// How soon a node is tried again that waits for what others do.
+const AGAIN: Duration = Duration::from_mins(1);
 /// The kind of step on `/plan`.
 const STEP: &str = "pod-cidrs";
 
@@ -130,9 +130,14 @@ impl Cidrs {
             Refusal::Stopped(_) | Refusal::Assigned | Refusal::Deleting => {
                 self.queue.forget(name);
             }
+            // The first list brings it back. A node that still waits at its next turn says so.
             Refusal::RoutesUnknown => {
-                self.wait(node, None);
-                self.queue.forget(name);
+                let waits = |core: &mut Core| core.waiting.contains(name);
+                match self.change(waits) {
+                    Some(true) => self.has_none(node, "routes unknown", refusal.to_string()),
+                    _ => self.wait(node, None),
+                }
+                self.queue.retry_every(Name::clone(name), AGAIN);
             }
             // The end of a node brings it back.
             Refusal::Exhausted(exhausted) => {
@@ -143,7 +148,7 @@ impl Cidrs {
             Refusal::Taken(_) => {
                 let why = refusal.to_string();
                 self.has_none(node, &why, why.clone());
-                self.queue.retry_every(Name::clone(name), TAKEN);
+                self.queue.retry_every(Name::clone(name), AGAIN);
             }
         }
     }

@@ -2,14 +2,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use ccm_base::At;
 use ccm_controller::queue::Priority;
 use ccm_kube::store::Change;
 use ccm_objects::{Node, Shared as Name};
 
 use super::{Cidrs, Core, Waiting};
 use crate::{
-    ipam::{Allocator, AllocatorType, Held, Problem, Rival, Seen},
+    ipam::{Allocator, AllocatorType, HeldBlocks, Problem, Rival, Seen},
     plan::condition,
 };
 
@@ -96,10 +95,10 @@ impl Cidrs {
     }
 
     /// Begins the term with the nodes in the store, which have been read in it.
-    pub(super) fn rebuild(&self, held: Vec<Held>) {
+    pub(super) fn rebuild(&self, held: Vec<HeldBlocks>) {
         let now = self.timeline.now();
         // The clock of the last leader may have been ahead.
-        let held = held.into_iter().map(|held| Held { since: held.since.min(now), ..held });
+        let held = held.into_iter().map(|held| HeldBlocks { since: held.since.min(now), ..held });
         let nodes = {
             let mut core = self.core.lock();
             // No change is handled while they are read.
@@ -143,10 +142,5 @@ impl Cidrs {
                 self.reports.strange_cidrs(node, problem);
             }
         }
-    }
-
-    /// The time of a decision.
-    pub(super) fn now(&self) -> At {
-        self.timeline.now()
     }
 }

@@ -76,7 +76,7 @@ impl Cidrs {
         match answer {
             Ok(Lookup::Found(instance)) => match ipam::given(&instance, &self.config) {
                 Ok(cidrs) => {
-                    let now = self.now();
+                    let now = self.timeline.now();
                     let reserved =
                         self.change(|core| core.allocator.reserve_given(node, &cidrs, now));
                     self.reserved(writer, node, reserved).await;

@@ -1,11 +1,10 @@
 //! When blocks become free, what the route table says about them, and what the next leader should
 //! know.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::time::Duration;
 
 use ccm_base::At;
 use ccm_controller::queue::Priority;
-use ccm_runtime::health::Verdict;
 use ipnet::IpNet;
 use tokio::time::{sleep, sleep_until};
 
@@ -23,7 +22,7 @@ impl Cidrs {
     /// Frees the blocks of nodes that are gone as they become due. Never returns.
     pub(super) async fn release_all(&self, handover: &Handover) {
         loop {
-            let now = self.now();
+            let now = self.timeline.now();
             let released = self.change(|core| {
                 core.allocator.expire(now);
                 (core.allocator.next_release(), core.allocator.held(LEFT))
@@ -83,31 +82,5 @@ impl Cidrs {
     pub(crate) fn route_gone(&self, destination: IpNet) {
         self.change(|core| core.allocator.route_gone(destination));
         self.left.notify_one();
-    }
-
-    /// How far the nodes are, for `/readyz?verbose`.
-    pub(super) fn verdict(&self) -> Verdict {
-        let core = self.core.lock();
-        let Some(core) = core.as_ref() else {
-            let what = match self.leads.load(Ordering::Relaxed) {
-                true => "the nodes are being read",
-                false => "not assigned here: this replica does not lead",
-            };
-            return Verdict::Passed(what.to_owned());
-        };
-        if let Some(rival) = core.allocator.rival() {
-            return Verdict::Failed(rival.to_string());
-        }
-        match core.waiting.example() {
-            Some((name, why)) => {
-                let count = core.waiting.len();
-                Verdict::Failed(format!("{count} nodes wait for pod CIDRs, first {name}: {why}"))
-            }
-            None if core.waiting.len() > 0 => Verdict::Failed(format!(
-                "{} nodes wait for pod CIDRs until the cloud's routes are known",
-                core.waiting.len()
-            )),
-            None => Verdict::Passed("every node gets its pod CIDRs".to_owned()),
-        }
     }
 }

@@ -24,6 +24,11 @@ impl Waiting {
         self.nodes.insert(Name::clone(name), (self.last, why));
     }
 
+    /// Whether the node waits.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.nodes.contains_key(name)
+    }
+
     /// The node has got them, or is gone. Returns whether it waited.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         let known = self.nodes.remove(name);
@@ -69,7 +74,8 @@ mod tests {
         };
         assert_eq!(names(&waiting, 2), "ca");
         assert_eq!(waiting.example().map(|(name, why)| (&**name, why)), Some(("c", "full")));
-        assert!(waiting.remove("c") && !waiting.remove("c"));
+        assert!(waiting.contains("c") && waiting.remove("c"));
+        assert!(!waiting.contains("c") && !waiting.remove("c"));
         assert_eq!(
             (names(&waiting, 9), waiting.len(), waiting.why("c")),
             ("ab".to_owned(), 2, None)

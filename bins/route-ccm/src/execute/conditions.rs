@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Handles,
-    plan::condition::{self, NETWORK_UNAVAILABLE, Wanted, wanted},
+    plan::condition::{self, NETWORK_UNAVAILABLE, NewCondition},
 };
 
 /// The queue's name in its metrics.
@@ -44,7 +44,7 @@ pub(crate) async fn run(handles: Handles, writer: Writer<Node>, token: Cancellat
 
 impl Handles {
     /// What the condition of this node is to be, if it is to be written.
-    pub(crate) fn condition(&self, node: &Node) -> Option<Wanted> {
+    pub(crate) fn condition(&self, node: &Node) -> Option<NewCondition> {
         match &self.cidrs {
             Some(cidrs) if node.pod_cidrs.is_empty() => {
                 return condition::without_cidrs(node, &cidrs.lack(&node.name)?, self.has_routes);
@@ -53,12 +53,12 @@ impl Handles {
             _ => {}
         }
         let (routes, waited) = self.state.lock().routes_of(self.timeline.now(), &node.name)?;
-        wanted(node, &routes, waited)
+        condition::of_routes(node, &routes, waited)
     }
 
     /// The nodes whose condition is to be written. An observer does not say that a route is missing
     /// which it would make.
-    pub(crate) fn due_conditions(&self) -> impl Iterator<Item = (Name, Wanted)> {
+    pub(crate) fn due_conditions(&self) -> impl Iterator<Item = (Name, NewCondition)> {
         let names = self.state.lock().names();
         let is_observing = self.plans.is_observing();
         names.into_iter().filter_map(move |name| {
@@ -69,7 +69,7 @@ impl Handles {
     }
 
     /// Queues nodes whose condition is to be written.
-    pub(crate) fn queue_conditions(&self, due: impl Iterator<Item = (Name, Wanted)>) {
+    pub(crate) fn queue_conditions(&self, due: impl Iterator<Item = (Name, NewCondition)>) {
         for (name, _) in due {
             self.conditions.add(name, Priority::Routine);
         }

@@ -7,7 +7,7 @@ use ccm_runtime::plans::{Plans, Step};
 
 use crate::plan::{
     Planned,
-    condition::{NETWORK_UNAVAILABLE, Wanted},
+    condition::{NETWORK_UNAVAILABLE, NewCondition},
 };
 
 /// What was published last, so that what is done disappears.
@@ -37,8 +37,12 @@ impl Published {
     }
 
     /// Publishes the conditions that are to be written.
-    pub(crate) fn conditions(&mut self, plans: &Plans, due: impl Iterator<Item = (Name, Wanted)>) {
-        let step = |(name, wanted): (Name, Wanted)| {
+    pub(crate) fn conditions(
+        &mut self,
+        plans: &Plans,
+        due: impl Iterator<Item = (Name, NewCondition)>,
+    ) {
+        let step = |(name, wanted): (Name, NewCondition)| {
             let step = Step {
                 step: "condition",
                 changes: vec![format!("{NETWORK_UNAVAILABLE}={}", wanted.status)],

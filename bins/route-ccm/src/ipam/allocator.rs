@@ -36,7 +36,7 @@ use super::{
 
 /// When the blocks of a node that is gone become free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct HoldUntil {
     /// The shortest time.
     pub grace: Duration,
     /// Whether the routes to them must be gone as well.
@@ -99,7 +99,7 @@ impl Usage {
 
 /// Blocks of a node that is gone, for the next leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldBlocks {
     /// The UID of the node.
     pub uid: Box<str>,
     /// Its pod CIDRs.
@@ -112,7 +112,7 @@ pub struct Held {
 #[derive(Clone, Debug)]
 pub struct Allocator {
     config: Config,
-    hold: Hold,
+    hold: HoldUntil,
     /// One per cluster CIDR, in their order. None if the cloud decides.
     pools: Vec<Pool>,
     nodes: HashMap<Uid, Record>,
@@ -135,9 +135,9 @@ impl Allocator {
     /// the writes of the last leader are among them. `left` is what it [held](Self::held), if known.
     pub fn rebuild<'a>(
         config: Config,
-        hold: Hold,
+        hold: HoldUntil,
         nodes: impl IntoIterator<Item = &'a Node>,
-        left: Vec<Held>,
+        left: Vec<HeldBlocks>,
     ) -> Self {
         let ranges: &[_] = match config.allocator {
             AllocatorType::RangeAllocator => &config.ranges,
@@ -317,12 +317,17 @@ impl Allocator {
 
     fn exhausted(&self, pool: &Pool) -> Exhausted {
         let network = pool.range.network;
+        let all = self.nodes.values().flat_map(|known| {
+            known.networks.iter().map(|one| (Arc::clone(&known.name), *one, pool.blocks_of(*one)))
+        });
+        let widest = all.filter(|(.., blocks)| *blocks > 1).max_by_key(|(.., blocks)| *blocks);
         Exhausted {
             family: family(network),
             cluster: network,
             mask: pool.range.mask,
             capacity: pool.capacity(),
             held: self.gone.len(),
+            widest,
         }
     }
 

@@ -106,6 +106,11 @@ impl Pool {
         Some(IpNet::new(address.addr(), length).ok()?.trunc())
     }
 
+    /// How many blocks the network touches.
+    pub(super) fn blocks_of(&self, network: IpNet) -> u128 {
+        self.touched(network).map_or(0, |(first, last)| (last - first).saturating_add(1))
+    }
+
     /// Whether the network lies in one block.
     pub(super) fn is_within_block(&self, network: IpNet) -> bool {
         self.range.network.contains(&network) && network.prefix_len() >= self.range.mask

@@ -6,7 +6,7 @@ use ccm_cloud::IpFamily;
 use ipnet::IpNet;
 use serde::Serialize;
 
-use super::networks::{family, overlap};
+use super::networks::{family, network, overlap};
 
 const CLUSTER: &str = "cluster-cidr";
 const SERVICES: &str = "service-cluster-ip-range";
@@ -108,7 +108,7 @@ pub fn cluster_networks(values: &[String]) -> Result<Listed, Vec<Remark>> {
 fn listed(flag: &'static str, example: &str, values: &[String]) -> Result<Listed, Vec<Remark>> {
     let (mut found, mut errors) = (Listed::default(), Vec::new());
     for text in values {
-        let Ok(network) = text.trim().parse::<IpNet>() else {
+        let Some(network) = network(text.trim()) else {
             errors.push(Remark::new(flag, format!(
                 "{text:?} is no network: expected an address and the length of its prefix, such as {example}"
             )));
@@ -120,6 +120,16 @@ fn listed(flag: &'static str, example: &str, values: &[String]) -> Result<Listed
             found.warnings.push(Remark::new(flag, what));
         }
         let network = network.trunc();
+        if network.prefix_len() == 0 {
+            errors.push(Remark::new(
+                flag,
+                format!(
+                    "{network} has all {} addresses: expected a smaller network, such as {example}",
+                    family(network)
+                ),
+            ));
+            continue;
+        }
         if let Some(other) = found.networks.iter().find(|one| family(**one) == family(network)) {
             errors.push(Remark::new(flag, format!(
                 "{other} and {network} are both {}: at most one network of each family is possible",

@@ -8,6 +8,16 @@ use ipnet::IpNet;
 /// The UID of a node.
 pub(super) type Uid = Arc<str>;
 
+/// A network as Kubernetes reads it: one of IPv4 that is written as IPv6 (`::ffff:10.244.1.0/120`) is IPv4. `None` for
+/// any other text.
+pub fn network(text: &str) -> Option<IpNet> {
+    let network = text.parse().ok()?;
+    let IpNet::V6(v6) = network else { return Some(network) };
+    let length = v6.prefix_len().checked_sub(96);
+    let v4 = v6.addr().to_ipv4_mapped().zip(length);
+    v4.map_or(Some(network), |(address, length)| IpNet::new(address.into(), length).ok())
+}
+
 /// The family of a network.
 pub fn family(network: IpNet) -> IpFamily {
     IpFamily::of(network.addr())
@@ -67,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    fn network() -> impl Strategy<Value = IpNet> {
+    fn any_network() -> impl Strategy<Value = IpNet> {
         let v6 = |bits: u32, length: u8| {
             let address = std::net::Ipv6Addr::from(u128::from(bits) << 96);
             IpNet::new(address.into(), length).unwrap().trunc()
@@ -82,12 +92,33 @@ mod tests {
         })
     }
 
+    #[test]
+    fn networks_are_read_as_kubernetes_reads_them() {
+        for (text, expect) in [
+            ("10.244.1.7/24", Some("10.244.1.7/24")),
+            ("::ffff:10.244.1.7/120", Some("10.244.1.7/24")),
+            ("::ffff:0.0.0.0/96", Some("0.0.0.0/0")),
+            // Wider than all of IPv4.
+            ("::ffff:0:0/95", Some("::ffff:0.0.0.0/95")),
+            ("fd00::/64", Some("fd00::/64")),
+            ("10.244.1.0", None),
+            (" 10.244.1.0/24", None),
+            ("10.244.1.0/24 ", None),
+            ("10.244.1.0/+24", None),
+            ("10.244.1.0/33", None),
+            ("", None),
+        ] {
+            let read = network(text).map(|network| network.to_string());
+            assert_eq!(read.as_deref(), expect, "{text:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn overlapping_networks_are_found(
-            held in prop::collection::vec((network(), 0..3_u8), 0..40),
+            held in prop::collection::vec((any_network(), 0..3_u8), 0..40),
             gone in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
-            asked in network(),
+            asked in any_network(),
         ) {
             let (mut networks, mut model) = (Networks::default(), BTreeSet::new());
             for (network, holder) in &held {

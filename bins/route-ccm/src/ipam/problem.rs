@@ -91,17 +91,22 @@ pub struct Exhausted {
     pub capacity: u128,
     /// How many nodes are gone and still hold their blocks.
     pub held: usize,
+    /// The node with the widest pod CIDR that covers more than one block, and how many those are.
+    pub widest: Option<(Arc<str>, IpNet, u128)>,
 }
 
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { family, cluster, mask, capacity, held } = self;
+        let Self { family, cluster, mask, capacity, held, widest } = self;
         write!(f, "{cluster} has no free {family} block of /{mask}: all {capacity} are taken")?;
         if *held > 0 {
             let of = if *held == 1 { "1 node that is" } else { &*format!("{held} nodes that are") };
             write!(f, ", also by {of} gone and whose blocks become free later")?;
         }
-        Ok(())
+        if let Some((node, cidr, blocks)) = widest {
+            write!(f, "; pod CIDR {cidr} of node {node} covers {blocks} of them")?;
+        }
+        f.write_str("; remove nodes, or set --cluster-cidr to a larger network that contains it")
     }
 }
 

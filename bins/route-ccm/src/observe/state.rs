@@ -16,8 +16,11 @@ use ipnet::IpNet;
 use crate::{
     metrics::Look,
     plan::{
-        Lack, NodeRoutes, Plan, Planned, Planner, condition::GRACE, failures::is_conflict,
+        Counts, Lack, NodeRoutes, Plan, Planned, Planner,
+        condition::{GRACE, NETWORK_UNAVAILABLE},
+        failures::is_conflict,
         table::Table,
+        wanted::NodeView,
     },
 };
 
@@ -32,6 +35,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const CONFLICTS: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
+/// How long before its term a leader takes a node for one that joins, in seconds. An older node without the condition
+/// has had its pods without it.
+const JOINING: i64 = 600;
+
+/// How long a node may have no pod CIDRs before that is reported.
+const BARE: Duration = Duration::from_mins(1);
 /// The time between two lists while nodes wait for room in the table, which others may make.
 const FULL: Duration = Duration::from_mins(1);
 
@@ -60,8 +69,9 @@ pub(crate) struct State {
     /// began; and those of before, which the list under way will show.
     doubted: BTreeSet<IpNet>,
     shown_soon: BTreeSet<IpNet>,
-    /// When to list.
+    /// When to list, and when the last list ended.
     list_at: At,
+    ended_at: At,
     /// When to list because of an answer.
     look_at: Option<At>,
     /// Whether others have changed the table since the last list began, so that its version is of
@@ -72,11 +82,15 @@ pub(crate) struct State {
     /// list at once: if others write all the time, a later call is refused again.
     refused: Vec<(Planned, Vec<Route>)>,
     failed_lists: u32,
+    /// Why the last list has failed, if it has.
+    list_error: Option<String>,
     is_asking: bool,
     /// The routes of each node with pod CIDRs, as of the last plan and the answers since.
     nodes: HashMap<Name, NodeRoutes>,
     /// Since when a node has lacked routes.
     lacking: HashMap<Name, At>,
+    /// Since when a node has had no pod CIDRs.
+    bare: HashMap<Name, At>,
     /// When this term began, by the clock of creation times, which have no fractions of seconds.
     begun: i64,
     /// The UIDs of nodes created since then that have had all their routes.
@@ -94,14 +108,17 @@ impl State {
             doubted: BTreeSet::new(),
             shown_soon: BTreeSet::new(),
             list_at: now,
+            ended_at: now,
             look_at: None,
             is_stale: false,
             conflicts: 0,
             refused: Vec::new(),
             failed_lists: 0,
+            list_error: None,
             is_asking: false,
             nodes: HashMap::new(),
             lacking: HashMap::new(),
+            bare: HashMap::new(),
             begun,
             completed: HashMap::new(),
         }
@@ -120,6 +137,11 @@ impl State {
         Some(Job::List)
     }
 
+    /// The period has changed: a shorter one holds at once.
+    pub(crate) fn list_within(&mut self, period: Duration) {
+        self.list_at = self.list_at.min(self.ended_at + period);
+    }
+
     /// When the next list is due; `None` while one is under way.
     pub(crate) fn next_list(&self) -> Option<At> {
         let due = self.look_at.map_or(self.list_at, |look| look.min(self.list_at));
@@ -134,6 +156,7 @@ impl State {
         period: Duration,
     ) -> bool {
         let changes = self.changed_since.take().unwrap_or_default();
+        self.ended_at = now;
         match answer {
             Ok(listed) => {
                 let mut table = Table::from(listed);
@@ -142,7 +165,7 @@ impl State {
                     table.apply(change, applied);
                 }
                 self.planner.listed();
-                self.failed_lists = 0;
+                (self.failed_lists, self.list_error) = (0, None);
                 self.shown_soon.clear();
                 self.list_at = now + period;
                 // Unless that was seen after the list had begun.
@@ -151,6 +174,7 @@ impl State {
             }
             Err(error) => {
                 self.failed_lists += 1;
+                self.list_error = Some(error.to_string());
                 let wait = match error.class() {
                     RetryClass::RetryAfter(after) => after.max(LIST_RETRY.first),
                     RetryClass::Permanent => LIST_RETRY.longest,
@@ -166,7 +190,7 @@ impl State {
     /// `None` before the first list.
     pub(crate) fn destinations(&self) -> Option<(Vec<IpNet>, At)> {
         let table = self.table.as_ref()?;
-        let made = self.planner.in_flight().chain(self.doubted.iter().copied());
+        let made = self.planner.in_flight().destinations().chain(self.doubted.iter().copied());
         Some((table.destinations().chain(made).collect(), self.read_at))
     }
 
@@ -174,7 +198,7 @@ impl State {
     pub(crate) fn has_no_route(&self, destination: IpNet) -> bool {
         let is_absent = |table: &Table| table.to(destination).is_empty();
         self.table.as_ref().is_some_and(is_absent)
-            && !self.planner.is_in_flight(destination)
+            && !self.planner.in_flight().contains(destination)
             && !self.doubted.contains(&destination)
             && !self.shown_soon.contains(&destination)
     }
@@ -190,11 +214,17 @@ impl State {
     }
 
     /// The calls that carry out this plan.
-    pub(crate) fn calls(&mut self, plan: &Plan, traits: &RouteTraits, room: usize) -> Vec<Job> {
+    pub(crate) fn calls(
+        &mut self,
+        now: At,
+        plan: &Plan,
+        traits: &RouteTraits,
+        room: usize,
+    ) -> Vec<Job> {
         let mut jobs = Vec::new();
         // A second call would be decided on a version that the first one changes.
         let calls = match traits.compares_version {
-            true if self.planner.has_calls() || self.is_stale => 0,
+            true if !self.planner.in_flight().is_empty() || self.is_stale => 0,
             true => 1,
             false => room,
         };
@@ -208,7 +238,7 @@ impl State {
                 break;
             }
             for planned in &batch {
-                self.planner.sent(planned);
+                self.planner.sent(now, planned);
             }
             let base = self.table.as_ref().and_then(|table| table.version.clone());
             let base = base.filter(|_| traits.compares_version);
@@ -219,8 +249,8 @@ impl State {
 
     /// The call that repeats what was refused only because others have changed other routes, right
     /// after the list that shows it.
-    pub(crate) fn repeated(&mut self, traits: &RouteTraits) -> Option<Job> {
-        if self.is_stale || self.planner.has_calls() {
+    pub(crate) fn repeated(&mut self, now: At, traits: &RouteTraits) -> Option<Job> {
+        if self.is_stale || !self.planner.in_flight().is_empty() {
             return None;
         }
         let table = self.table.as_ref()?;
@@ -229,7 +259,7 @@ impl State {
         batch.truncate(traits.max_batch.max(1));
         let batch: Vec<Planned> = batch.into_iter().map(|(planned, _)| planned).collect();
         for planned in &batch {
-            self.planner.sent(planned);
+            self.planner.sent(now, planned);
         }
         let base = table.version.clone();
         (!batch.is_empty()).then_some(Job::Apply { batch, base })
@@ -322,6 +352,39 @@ impl State {
         }
         self.nodes = nodes;
         complete
+    }
+
+    /// Nodes as long as no table was listed: those that join lack their routes, and more is not known. What other
+    /// nodes show is the word of a leader who knew the table.
+    pub(crate) fn unlisted(&mut self, now: At, nodes: &[NodeView]) -> Counts {
+        let why = match &self.list_error {
+            Some(error) => format!("cannot list the routes: {error}"),
+            None => "the routes are not listed yet".to_owned(),
+        };
+        let joins = |node: &Node| {
+            node.condition(NETWORK_UNAVAILABLE) != Some("False")
+                && node.created.is_some_and(|created| created.as_second() >= self.begun - JOINING)
+        };
+        let mut plan = Plan::default();
+        for view in nodes.iter().filter(|view| joins(&view.node)) {
+            for cidr in view.pod_cidrs() {
+                let routes = plan.nodes.entry(Name::clone(&view.node.name)).or_default();
+                routes.lack(cidr, Lack::pending(why.as_str()));
+            }
+        }
+        let bare = nodes.iter().filter(|view| view.node.pod_cidrs.is_empty());
+        let (nodes_without_cidrs, nodes_incomplete) = (bare.count(), plan.nodes.len());
+        self.planned(now, &mut plan);
+        Counts { nodes_without_cidrs, nodes_incomplete, ..Counts::default() }
+    }
+
+    /// The nodes that have had no pod CIDRs for [`BARE`].
+    pub(crate) fn bare<'a>(&mut self, now: At, nodes: &'a [NodeView]) -> Vec<&'a Node> {
+        let before = std::mem::take(&mut self.bare);
+        let bare = nodes.iter().map(|view| &*view.node).filter(|node| node.pod_cidrs.is_empty());
+        let since = |node: &Node| before.get(&node.name).map_or(now, |since| *since);
+        self.bare = bare.clone().map(|node| (Name::clone(&node.name), since(node))).collect();
+        bare.filter(|node| now.since(since(node)) >= BARE).collect()
     }
 
     /// A node has all its routes. Returns whether that is so for the first time since it was

@@ -14,9 +14,9 @@ pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 /// earlier.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// A change of the condition.
+/// The condition to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct NewCondition {
     /// `True` or `False`.
     pub status: &'static str,
     /// Upstream's reason.
@@ -25,16 +25,16 @@ pub struct Wanted {
     pub message: String,
 }
 
-/// What to write, if anything. `waited` is how long the node has lacked routes.
-pub fn wanted(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<Wanted> {
+/// What to write of a node with pod CIDRs, if anything. `waited` is how long it has lacked routes.
+pub fn of_routes(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<NewCondition> {
     let change = match routes.why() {
-        None => Wanted {
+        None => NewCondition {
             status: "False",
             reason: "RouteCreated",
             message: "RouteController created a route".to_owned(),
         },
         Some((_, false)) if waited < GRACE => return None,
-        Some((why, _)) => Wanted {
+        Some((why, _)) => NewCondition {
             status: "True",
             reason: "NoRouteCreated",
             message: format!("RouteController failed to create a route: {why}"),
@@ -48,7 +48,7 @@ pub fn wanted(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<Want
 const NOT_AVAILABLE: &str = "CIDRNotAvailable";
 
 /// What to write for a node that gets no pod CIDRs, if anything.
-pub fn without_cidrs(node: &Node, why: &str, has_routes: bool) -> Option<Wanted> {
+pub fn without_cidrs(node: &Node, why: &str, has_routes: bool) -> Option<NewCondition> {
     let (reason, message) = match has_routes {
         true => {
             let what = format!("RouteController failed to create a route: no pod CIDRs: {why}");
@@ -56,7 +56,7 @@ pub fn without_cidrs(node: &Node, why: &str, has_routes: bool) -> Option<Wanted>
         }
         false => (NOT_AVAILABLE, format!("the node has no pod CIDRs: {why}")),
     };
-    let change = Wanted { status: "True", reason, message };
+    let change = NewCondition { status: "True", reason, message };
     (node.condition(NETWORK_UNAVAILABLE) != Some(change.status)).then_some(change)
 }
 
@@ -67,8 +67,8 @@ pub fn is_without_cidrs(node: &Node) -> bool {
 }
 
 /// What to write for a node that has got them, if this program makes no routes.
-pub fn with_cidrs(node: &Node) -> Option<Wanted> {
-    is_without_cidrs(node).then(|| Wanted {
+pub fn with_cidrs(node: &Node) -> Option<NewCondition> {
+    is_without_cidrs(node).then(|| NewCondition {
         status: "False",
         reason: "CIDRAssigned",
         message: "the node has pod CIDRs; no routes are made (--configure-cloud-routes)".to_owned(),
@@ -101,7 +101,7 @@ mod tests {
         condition: Option<(&str, &str)>,
         routes: &NodeRoutes,
     ) -> Option<(&'static str, &'static str)> {
-        wanted(&node(condition), routes, GRACE).map(|change| (change.status, change.reason))
+        of_routes(&node(condition), routes, GRACE).map(|change| (change.status, change.reason))
     }
 
     /// Upstream's scenarios 34 to 42. Those in which another component's reason stays differ.
@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn a_node_without_pod_cidrs_is_unavailable_until_it_has_some() {
-        let reason = |change: Option<Wanted>| change.map(|change| (change.status, change.reason));
+        let reason =
+            |change: Option<NewCondition>| change.map(|change| (change.status, change.reason));
         let marked = node(Some(("True", "CIDRNotAvailable")));
         let new = node(None);
         assert_eq!(reason(without_cidrs(&new, "x", true)), Some(("True", "NoRouteCreated")));
@@ -142,11 +143,11 @@ mod tests {
     fn a_route_that_is_being_made_has_a_moment() {
         let pending = lacking(Lack::pending("x"));
         let early = GRACE - Duration::from_millis(1);
-        assert_eq!(wanted(&node(None), &pending, early), None);
-        assert!(wanted(&node(None), &pending, GRACE).is_some());
+        assert_eq!(of_routes(&node(None), &pending, early), None);
+        assert!(of_routes(&node(None), &pending, GRACE).is_some());
         let failed = lacking(Lack::failed("x"));
         assert!(
-            wanted(&node(None), &failed, Duration::ZERO).is_some(),
+            of_routes(&node(None), &failed, Duration::ZERO).is_some(),
             "a failure is shown at once"
         );
     }

@@ -27,7 +27,7 @@ enum Whose {
     /// Ours: its target is the node at this place.
     Node(usize),
     /// Ours, but its target is no node any more.
-    Left(Left),
+    Orphan(Orphan),
     /// Inside the cluster CIDRs, and its target is not known.
     Unknown,
     /// Another owner's.
@@ -35,7 +35,7 @@ enum Whose {
 }
 
 /// A route of ours whose target is no node.
-struct Left {
+struct Orphan {
     why: String,
     /// The node that had the target.
     node: Option<Shared>,
@@ -104,12 +104,12 @@ impl<'a> Decider<'a> {
             match self.whose(route) {
                 Whose::Node(_) if is_right => right.push(route),
                 Whose::Node(_) => others.push((route, None)),
-                Whose::Left(left) => others.push((route, Some(left))),
+                Whose::Orphan(orphan) => others.push((route, Some(orphan))),
                 Whose::Unknown => obstacle = Some(self.unknown_target(route)),
                 Whose::Foreign => obstacle = Some(Lack::failed(foreign(route))),
             }
         }
-        if self.planner.is_in_flight(destination) {
+        if self.planner.in_flight.contains(destination) {
             // One that carries no traffic is being repaired.
             let carries = right.iter().any(|route| route.defect.is_none());
             if !carries {
@@ -150,25 +150,25 @@ impl<'a> Decider<'a> {
 
     /// A foreign route keeps a node from its own. One of ours beside it goes if its target was
     /// that of another node that is gone, since another machine may get that address.
-    fn leave(&mut self, name: &Shared, others: Vec<(&Route, Option<Left>)>) {
-        let gone = others.into_iter().find_map(|(route, left)| {
-            Some((route, left.filter(|left| left.node.as_ref() != Some(name))?))
+    fn leave(&mut self, name: &Shared, others: Vec<(&Route, Option<Orphan>)>) {
+        let gone = others.into_iter().find_map(|(route, orphan)| {
+            Some((route, orphan.filter(|orphan| orphan.node.as_ref() != Some(name))?))
         });
-        if let Some((route, left)) = gone {
-            self.delete(route, left);
+        if let Some((route, orphan)) = gone {
+            self.delete(route, orphan);
         }
     }
 
     /// Plans a deletion, if the brake allows it.
-    fn delete(&mut self, route: &Route, left: Left) {
-        let Left { why, was_marked, labels, .. } = left;
+    fn delete(&mut self, route: &Route, orphan: Orphan) {
+        let Orphan { why, was_marked, labels, .. } = orphan;
         let change = RouteChange::Delete(Box::new(route.clone()));
         let planned = Planned { change, node: None, why, held: None };
         self.losses.push(Loss { planned, place: None, was_marked, labels });
     }
 
     /// Makes the route of a node.
-    fn make(&mut self, destination: IpNet, place: usize, others: Vec<(&Route, Option<Left>)>) {
+    fn make(&mut self, destination: IpNet, place: usize, others: Vec<(&Route, Option<Orphan>)>) {
         let Some(node) = self.view.nodes.get(place) else { return };
         if self.sendable == 0 {
             let failure = self.planner.failures.get(destination).map(Failure::lack);
@@ -180,7 +180,7 @@ impl<'a> Decider<'a> {
         let new = Arc::new(self.route(destination, node));
         let name = Shared::clone(&node.node.name);
         let pending = format!("the route of {destination} is being made");
-        let Some((old, left)) =
+        let Some((old, orphan)) =
             others.into_iter().next().filter(|_| !self.view.traits.several_targets)
         else {
             let why = format!("pod CIDR of node {name}");
@@ -191,11 +191,11 @@ impl<'a> Decider<'a> {
         let why = format!("pod CIDR of node {name}; its target was {target}");
         let change = RouteChange::Replace { old: Box::new(old.clone()), new };
         // A node that moves to another address is as suspicious as one that goes.
-        let moves = left.filter(|left| left.node.as_ref() == Some(&name));
+        let moves = orphan.filter(|orphan| orphan.node.as_ref() == Some(&name));
         match moves {
-            Some(left) => {
+            Some(orphan) => {
                 let planned = Planned { change, node: Some(name), why, held: None };
-                let (was_marked, labels) = (left.was_marked, left.labels);
+                let (was_marked, labels) = (orphan.was_marked, orphan.labels);
                 self.losses.push(Loss { planned, place: Some(place), was_marked, labels });
                 self.lack(destination, place, Lack::pending(pending));
             }
@@ -208,18 +208,18 @@ impl<'a> Decider<'a> {
 
     /// A destination that no node has.
     pub(super) fn unwanted(&mut self, destination: IpNet) {
-        let is_in_flight = self.planner.is_in_flight(destination);
+        let is_in_flight = self.planner.in_flight.contains(destination);
         let mut loss = None;
         for route in self.view.table.to(destination) {
-            let left = match self.whose(route) {
+            let orphan = match self.whose(route) {
                 Whose::Node(place) => {
                     let node = self.view.nodes.get(place).map(|view| &view.node);
                     let name = node.map(|node| Shared::clone(&node.name)).unwrap_or_default();
                     let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
                     let why = format!("node {name} has no such pod CIDR");
-                    Left { why, node: Some(name), was_marked: false, labels }
+                    Orphan { why, node: Some(name), was_marked: false, labels }
                 }
-                Whose::Left(left) => left,
+                Whose::Orphan(orphan) => orphan,
                 Whose::Unknown => {
                     self.unknown_target(route);
                     continue;
@@ -227,10 +227,10 @@ impl<'a> Decider<'a> {
                 Whose::Foreign => continue,
             };
             // One change per destination.
-            loss.get_or_insert((route, left));
+            loss.get_or_insert((route, orphan));
         }
-        if let Some((route, left)) = loss.filter(|_| !is_in_flight) {
-            self.delete(route, left);
+        if let Some((route, orphan)) = loss.filter(|_| !is_in_flight) {
+            self.delete(route, orphan);
         }
     }
 
@@ -330,7 +330,7 @@ impl<'a> Decider<'a> {
         let whose = self.title(route);
         let inside = is_inside(route.destination.trunc(), self.view.cluster_cidrs);
         let count = match (&whose, inside) {
-            (Whose::Node(_) | Whose::Left(_), _) => &mut self.counts.ours,
+            (Whose::Node(_) | Whose::Orphan(_), _) => &mut self.counts.ours,
             (Whose::Unknown, _) => &mut self.counts.unknown,
             (Whose::Foreign, true) => &mut self.counts.foreign,
             (Whose::Foreign, false) => &mut self.counts.elsewhere,
@@ -351,18 +351,18 @@ impl<'a> Decider<'a> {
             return Whose::Node(place);
         }
         if let Some(former) = target.and_then(|target| self.view.former.get(target)) {
-            return Whose::Left(Left {
+            return Whose::Orphan(Orphan {
                 why: format!("{} is no target of node {} any more", target_of(route), former.name),
                 node: Some(Shared::clone(&former.name)),
                 was_marked: former.was_marked,
                 labels: former.labels.clone(),
             });
         }
-        let left =
-            |why: String, node| Left { why, node, was_marked: false, labels: Labels::default() };
+        let orphan =
+            |why: String, node| Orphan { why, node, was_marked: false, labels: Labels::default() };
         if let Some(owner) = recorded {
-            let why = format!("it was made for node {}, which is gone", owner.name);
-            return Whose::Left(left(why, Some(owner.name.as_str().into())));
+            let why = format!("it was made for node {}, and its target is no node's", owner.name);
+            return Whose::Orphan(orphan(why, Some(owner.name.as_str().into())));
         }
         // A route that drops packets has no target whose end could be proven.
         let Some(target) = target else { return Whose::Foreign };
@@ -370,7 +370,7 @@ impl<'a> Decider<'a> {
             Finding::Gone(evidence) => {
                 let why = format!("its target {target} does not exist: {evidence}");
                 self.unknown.insert(target.clone());
-                Whose::Left(left(why, None))
+                Whose::Orphan(orphan(why, None))
             }
             Finding::Exists => {
                 self.unknown.insert(target.clone());

@@ -15,6 +15,9 @@ use super::wanted::NodeView;
 /// How long a target is remembered that no route has: a call to create one may be under way, or
 /// be carried out late.
 const KEPT: Duration = Duration::from_mins(30);
+/// How many targets are remembered at most. A replica that does not lead sees no table, so it forgets no other way.
+/// The cloud is asked about the target of a route that is forgotten.
+const MOST: usize = 20_000;
 
 /// The targets of a node, in all forms in which a cloud may show them.
 fn targets_of(view: &NodeView) -> impl Iterator<Item = RouteTarget> {
@@ -83,14 +86,16 @@ pub struct FormerNode {
 /// Targets that were those of nodes while this process watched.
 #[derive(Clone, Debug, Default)]
 pub struct Former {
-    /// With the time since when no route has had the target.
-    targets: HashMap<RouteTarget, (FormerNode, Option<At>)>,
+    /// With the time since when no route has had the target, and the number of its node.
+    targets: HashMap<RouteTarget, (FormerNode, Option<At>, usize)>,
+    /// How many nodes there were.
+    nodes: usize,
 }
 
 impl Former {
     /// The node that had this target.
     pub fn get(&self, target: &RouteTarget) -> Option<&FormerNode> {
-        self.targets.get(target).map(|(node, _)| node)
+        self.targets.get(target).map(|(node, ..)| node)
     }
 
     /// A node is gone.
@@ -110,15 +115,23 @@ impl Former {
         view: &NodeView,
         was_marked: bool,
     ) {
+        self.nodes += 1;
         for target in targets {
             let (name, labels) = (Shared::clone(&view.node.name), view.node.labels.clone());
-            self.targets.insert(target, (FormerNode { name, was_marked, labels }, None));
+            self.targets
+                .insert(target, (FormerNode { name, was_marked, labels }, None, self.nodes));
+        }
+        if self.targets.len() > MOST {
+            let mut numbers: Vec<usize> = self.targets.values().map(|(.., node)| *node).collect();
+            let (_, middle, _) = numbers.select_nth_unstable(MOST / 2);
+            let middle = *middle;
+            self.targets.retain(|_, (.., node)| *node > middle);
         }
     }
 
     /// Forgets what no route of the table has had as its target for [`KEPT`].
     pub fn retain(&mut self, now: At, in_table: &HashSet<&RouteTarget>) {
-        self.targets.retain(|target, (_, absent)| {
+        self.targets.retain(|target, (_, absent, _)| {
             if in_table.contains(target) {
                 *absent = None;
                 return true;

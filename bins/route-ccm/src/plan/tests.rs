@@ -107,7 +107,7 @@ impl World {
             }
             for planned in plan.due() {
                 done.push(words(planned));
-                self.planner.sent(planned);
+                self.planner.sent(now, planned);
                 let answer = Ok(applied(planned));
                 self.planner.applied(now, planned, &answer);
                 self.table.apply(&planned.change, &applied(planned));
@@ -234,7 +234,7 @@ fn a_destination_has_one_change_at_a_time() {
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
     let plan = world.plan(at(0));
     let planned = plan.due().next().expect("a change");
-    world.planner.sent(planned);
+    world.planner.sent(at(0), planned);
     assert_eq!(world.due(at(0)), NOTHING);
     world.goes(1, false);
     assert_eq!(world.due(at(0)), NOTHING, "not deleted while it is being created");
@@ -321,7 +321,7 @@ fn a_failure_is_retried_for_its_route_alone() {
     let mut now = at(0);
     let failing = plan.due().next().expect("a change").clone();
     for _ in 0..4 {
-        world.planner.sent(&failing);
+        world.planner.sent(at(0), &failing);
         let error = CloudError::new(ErrorKind::Unavailable, "down");
         assert!(!world.planner.applied(now, &failing, &Err(error)));
         let plan = world.plan(now);
@@ -399,7 +399,7 @@ fn a_defect_that_stays_is_repaired_with_back_off() {
         let due: Vec<Planned> = world.plan(at(second)).due().cloned().collect();
         for planned in due {
             attempts += 1;
-            world.planner.sent(&planned);
+            world.planner.sent(at(0), &planned);
             let answer = AppliedChange { route: Some(broken.clone()), version: None };
             world.planner.applied(at(second), &planned, &Ok(answer));
         }

@@ -8,8 +8,10 @@ use std::{
 };
 
 use ccm_cloud::{AddressKind, IpFamily, NodeAddress, ProviderId, RouteTraits};
-use ccm_objects::{Node, Shared};
+use ccm_objects::{Address, Node, Shared};
 use ipnet::IpNet;
+
+use crate::ipam::network;
 
 /// A node, with its provider ID in the cloud's spelling.
 #[derive(Clone, Debug)]
@@ -23,17 +25,16 @@ pub struct NodeView {
 impl NodeView {
     /// Its addresses that are IP addresses of the cluster's network.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
-        let internal = |kind: &str| kind == AddressKind::InternalIp.as_str();
-        let addresses = self.node.addresses.iter();
-        addresses
-            .filter(move |address| internal(&address.kind))
-            .filter_map(|address| address.address.parse().ok())
+        let is_internal = |one: &&Address| *one.kind == *AddressKind::InternalIp.as_str();
+        self.node.addresses.iter().filter(is_internal).filter_map(Address::ip)
     }
 
     /// Its addresses, for the cloud.
     pub fn addresses(&self) -> Vec<NodeAddress> {
-        let read = |address: &ccm_objects::Address| {
-            Some(NodeAddress::new(AddressKind::parse(&address.kind)?, &*address.address))
+        let read = |address: &Address| {
+            let text = address.ip().map(|ip| ip.to_string());
+            let text = text.unwrap_or_else(|| address.address.to_string());
+            Some(NodeAddress::new(AddressKind::parse(&address.kind)?, text))
         };
         self.node.addresses.iter().filter_map(read).collect()
     }
@@ -52,11 +53,7 @@ impl NodeView {
 
     /// Its pod CIDRs that can be parsed, without host bits.
     pub fn pod_cidrs(&self) -> impl Iterator<Item = IpNet> {
-        self.node
-            .pod_cidrs
-            .iter()
-            .filter_map(|text| text.parse().ok())
-            .map(|net: IpNet| net.trunc())
+        self.node.pod_cidrs.iter().filter_map(|text| Some(network(text)?.trunc()))
     }
 }
 
@@ -84,34 +81,48 @@ pub enum Problem {
     NoAddress(IpNet),
 }
 
+/// What helps, since pod CIDRs cannot be changed.
+const AGAIN: &str = "delete this Node, so that it registers again and gets another pod CIDR";
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(text) => {
-                write!(f, "spec.podCIDRs has {text:?}, which is no CIDR such as 10.244.1.0/24")
+                write!(f, "spec.podCIDRs has {text:?}, which is no CIDR such as 10.244.1.0/24; {AGAIN}")
             }
             Self::Outside(cidr) => write!(
                 f,
                 "pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route; extend --cluster-cidr, or recreate the node with another pod CIDR"
             ),
             Self::Overlaps { cidr, other, node } if cidr == other => {
-                write!(f, "pod CIDR {cidr} is also that of node {node}, which is older")
+                write!(
+                    f,
+                    "pod CIDR {cidr} is also that of node {node}, which is older and gets the route; {AGAIN}"
+                )
             }
             Self::Overlaps { cidr, other, node } => {
-                write!(f, "pod CIDR {cidr} overlaps {other} of node {node}, which is older")
+                write!(
+                    f,
+                    "pod CIDR {cidr} overlaps {other} of node {node}, which is older and gets the route; {AGAIN}"
+                )
             }
             Self::Family(cidr) => {
                 let family = IpFamily::of(cidr.addr());
-                write!(f, "the cloud has no {family} routes, so pod CIDR {cidr} gets none")
+                write!(
+                    f,
+                    "the cloud has no {family} routes, so pod CIDR {cidr} gets none; use a cluster without {family} pod CIDRs"
+                )
             }
             Self::NoProviderId => {
-                f.write_str("the node has no provider ID yet, which its routes need")
+                f.write_str(
+                    "the node has no provider ID yet, which its routes need; node-ccm sets spec.providerID",
+                )
             }
             Self::NoAddress(cidr) => {
                 let family = IpFamily::of(cidr.addr());
                 write!(
                     f,
-                    "the node has no InternalIP of family {family}, which the route of {cidr} needs"
+                    "the node has no InternalIP of family {family}, which the route of {cidr} needs; node-ccm sets the addresses that the cloud has"
                 )
             }
         }
@@ -145,7 +156,7 @@ pub fn wanted(nodes: &[NodeView], cluster_cidrs: &[IpNet], traits: &RouteTraits)
                     wanted.routes.insert(cidr, place);
                 }
                 Err(problem) => {
-                    wanted.disputed.extend(text.parse().map(|cidr: IpNet| cidr.trunc()));
+                    wanted.disputed.extend(network(text).map(|cidr| cidr.trunc()));
                     wanted.problems.entry(place).or_default().push(problem);
                 }
             }
@@ -165,8 +176,7 @@ fn oldest_first(nodes: &[NodeView]) -> Vec<usize> {
 }
 
 fn accept(text: &str, cluster_cidrs: &[IpNet], traits: &RouteTraits) -> Result<IpNet, Problem> {
-    let cidr: IpNet = text.parse().map_err(|_| Problem::Unreadable(text.into()))?;
-    let cidr = cidr.trunc();
+    let cidr = network(text).ok_or_else(|| Problem::Unreadable(text.into()))?.trunc();
     let family = IpFamily::of(cidr.addr());
     if !is_inside(cidr, cluster_cidrs) {
         Err(Problem::Outside(cidr))

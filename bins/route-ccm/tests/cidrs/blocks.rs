@@ -155,8 +155,10 @@ async fn another_allocator_stops_ours_for_good() {
     assert!(why.contains("node-00003") && why.contains("--allocate-node-cidrs"), "{why}");
     assert_eq!(world.count_events(&theirs, "AnotherCIDRAllocator"), 1);
     let events = world.api.list("events").into_iter();
+    let events = events.filter(|event| event["involvedObject"]["name"] == *theirs);
     let components: Vec<_> = events.map(|event| event["source"]["component"].clone()).collect();
     assert!(components.iter().all(|one| one == "cidrAllocator"), "{components:?}");
+    assert_eq!(world.count_events(&late, "NoPodCIDR"), 1, "no program gives it any");
     // Routes go on.
     assert_eq!(world.cloud.router().len(), 4);
     leader.shows("ccm_ipam_nodes_without_pod_cidrs", 1.0);

@@ -1,5 +1,10 @@
 //! The four cases of what route-ccm does, but the idle one, which the settings' tests have.
 
+use ccm_sim::{
+    cloud::Operation,
+    faults::{Effect, Fault as FaultOfCloud},
+};
+
 use super::*;
 
 /// A node registers, gets its pod CIDR, its route and its condition.
@@ -20,6 +25,31 @@ async fn cidr_route_and_condition_of_a_node_are_one_path() {
     assert_eq!(world.api.audit().count(AGENT, Verb::List, "nodes"), lists);
     assert_eq!(world.api.audit().count(AGENT, Verb::Get, "nodes"), 0);
     assert_eq!(world.cloud.calls().routes.apply, 1);
+}
+
+/// No block is given out before the routes are known: if that lasts, the nodes say so.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_wait_for_the_first_list_of_routes_are_reported() {
+    let world = World::new();
+    let fault = FaultOfCloud::new(Effect::Unavailable).on(Operation::ListRoutes);
+    let fault = world.cloud.faults().add(fault);
+    let _leader = world.lead(&LARGE).await;
+    let nodes = world.add_many(0..3);
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!((world.events(&nodes[0]), world.condition(&nodes[0])), (Vec::new(), None));
+    sleep(Duration::from_mins(10)).await;
+    for node in &nodes {
+        let (status, _, why) = world.condition(node).unwrap();
+        assert_eq!(status, "True");
+        assert!(why.contains("the cloud's routes are not known yet"), "{why}");
+        assert_eq!(world.count_events(node, "CIDRNotAvailable"), 1);
+    }
+    world.cloud.faults().remove(fault);
+    world.assigned(&nodes).await;
+    sleep(Duration::from_secs(10)).await;
+    for node in &nodes {
+        assert_eq!(world.condition(node).unwrap().0, "False");
+    }
 }
 
 /// The steps of many nodes go on side by side, and of a late one as well.

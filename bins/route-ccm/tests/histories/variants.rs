@@ -17,7 +17,7 @@ use crate::{
 /// The histories of one search.
 const SEARCHED: u64 = 24;
 
-const EVERY_NETWORK: &[&str] = &["--cluster-cidr=0.0.0.0/0,fd00:120::/48"];
+const EVERY_NETWORK: &[&str] = &["--cluster-cidr=0.0.0.0/1,fd00:120::/48"];
 
 variants! {
     SEARCHED, play;

@@ -82,6 +82,49 @@ async fn a_node_without_its_route_is_marked_once() {
     world.reachable([1, 2]).await;
 }
 
+/// Before the first list nothing is known of the routes: a node that joins is marked, and what other
+/// nodes show stays.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_is_marked_while_the_table_cannot_be_listed() {
+    let cloud = SimCloud::new();
+    let fault = cloud.faults().add(Fault::new(Effect::Unavailable).on(Operation::ListRoutes));
+    let world = World::start(&cloud, "c-1", &[]).await;
+    world.add(with_condition(node(&name(1), &[&cidr(1)]), "False", "RouteCreated"));
+    let start = Instant::now();
+    world.add_nodes([2]);
+    world.add(node("without", &[]));
+    let why = world.shows(&name(2), "True", "NoRouteCreated").await;
+    assert!((5..8).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    assert!(why.contains("cannot list the routes: unavailable"), "{why}");
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(world.metric("ccm_route_nodes{state=\"incomplete\"}"), 1);
+    assert_eq!(world.metric("ccm_route_nodes{state=\"without_pod_cidrs\"}"), 1);
+    for (name, count) in [(&name(1), 0), (&name(2), 1), (&"without".to_owned(), 0)] {
+        assert_eq!(world.writes_to(name), count, "{name}");
+    }
+    cloud.faults().remove(fault);
+    sleep(Duration::from_mins(1)).await;
+    world.reachable([1, 2]).await;
+    assert_eq!((world.writes_to(&name(1)), world.writes_to(&name(2))), (0, 2));
+}
+
+/// Another program assigns pod CIDRs: if it does not, that is said, once.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_gets_no_pod_cidr_is_reported() {
+    let world = World::start(&SimCloud::new(), "c-1", &[]).await;
+    world.add(node("without", &[]));
+    world.add(node("late", &[]));
+    sleep(Duration::from_secs(50)).await;
+    world.patch("late", "", json!({"spec": {"podCIDR": cidr(7), "podCIDRs": [cidr(7)]}}));
+    assert_eq!(world.events("without"), [""; 0], "a new node has a moment");
+    sleep(Duration::from_mins(30)).await;
+    let [event] = world.events("without").try_into().unwrap();
+    assert!(event.starts_with("NoPodCIDR: node without has no podCIDRs"), "{event}");
+    assert!(event.contains("--allocate-node-cidrs"), "{event}");
+    assert_eq!(world.events("late"), [""; 0]);
+    assert_eq!(world.writes_to("without"), 0);
+}
+
 /// A route that does not let packets pass is repaired with back-off, and shown.
 #[tokio::test(start_paused = true)]
 async fn a_route_that_carries_no_traffic_is_shown() {

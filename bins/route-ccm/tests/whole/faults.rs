@@ -4,12 +4,36 @@ use std::time::Duration;
 
 use ccm_sim::{
     apiserver::{Action, Fault as ServerFault, Verb},
-    cloud::{Operation, SimCloud, routes::RouteWriteKind},
+    cloud::{Operation, SimCloud, SimInstance, routes::RouteWriteKind},
     faults::{Effect, Fault, Trouble},
 };
 use tokio::time::{Instant, sleep};
 
-use crate::world::{World, name};
+use crate::world::{World, cidr, name, net, node};
+
+/// The calls that hang have as many routes as may be under way at once.
+#[tokio::test(start_paused = true)]
+async fn calls_that_hang_hold_up_no_other() {
+    let cloud = SimCloud::new();
+    let world = World::start(&cloud, "c-1", &["--cluster-cidr=10.64.0.0/10"]).await;
+    cloud.faults().add(Fault::new(Effect::Hang).on(Operation::ApplyRoutes).times(2));
+    let add = |number: usize| {
+        let instance = SimInstance::numbered(number);
+        let (name, address) = (instance.name.clone(), instance.addresses[0].address.clone());
+        let mut node = node(&name, &[&format!("10.{}.{}.0/24", 64 + number / 256, number % 256)]);
+        node["spec"]["providerID"] = instance.provider_id().as_str().into();
+        node["status"]["addresses"][0]["address"] = address.into();
+        cloud.add(instance);
+        world.api.create(node).unwrap();
+        name
+    };
+    (0..1000).for_each(|number| drop(add(number)));
+    sleep(Duration::from_secs(3)).await;
+    let (start, late) = (Instant::now(), add(1000));
+    world.shows(&late, "False", "RouteCreated").await;
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!((world.routes().len(), world.writes_to(&late)), (1, 1));
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_full_table_takes_what_fits() {
@@ -69,6 +93,25 @@ async fn a_list_that_lies_changes_nothing() {
             assert_eq!(world.writes_to(&name(number)), 1, "{effect:?}: {number}");
         }
     }
+}
+
+/// A shorter period holds at once, and not after the longer one.
+#[tokio::test(start_paused = true)]
+async fn a_shorter_period_needs_no_restart() {
+    let cloud = SimCloud::new();
+    let world = World::start(&cloud, "c-1", &["--route-reconciliation-period=24h"]).await;
+    world.add_nodes(0..3);
+    world.reachable(0..3).await;
+    cloud.router().remove(net(&cidr(1)));
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(world.routes().len(), 2, "nothing has looked yet");
+    world.configure(|settings| settings.route_reconciliation_period = Duration::from_mins(10));
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.routes().len(), 3);
+    let lists = cloud.calls().routes.list;
+    sleep(Duration::from_hours(1)).await;
+    let lists = cloud.calls().routes.list - lists;
+    assert!((5..=6).contains(&lists), "{lists} in an hour");
 }
 
 /// Answers are lost, or the write is carried out later, as by a process that was frozen.

@@ -10,7 +10,7 @@ use ccm_sim::{
 };
 use ccm_tests::in_process::{InProcess, loaded, sample};
 use ipnet::IpNet;
-use route_ccm::RouteCcm;
+use route_ccm::{RouteCcm, RouteSettings};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -49,6 +49,12 @@ impl World {
         let (cloud, metrics) = (Arc::new(self.cloud.clone()), Metrics::new());
         let leading = InProcess::leading(&self.api, cloud, &settings, last.as_ref(), metrics);
         self.running = Some(leading.await.unwrap());
+    }
+
+    /// Changes live settings, as a new file does.
+    pub(crate) fn configure(&self, change: impl FnOnce(&mut RouteSettings)) {
+        let change = |settings: &mut Arc<RouteSettings>| change(Arc::make_mut(settings));
+        self.running.as_ref().unwrap().settings.send_modify(change);
     }
 
     /// Registers a node, and creates its instance.

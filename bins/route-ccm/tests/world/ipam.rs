@@ -3,7 +3,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Result, ensure};
-use ccm_sim::poll;
+use ccm_sim::{
+    cloud::Operation,
+    faults::{Effect, Fault},
+    poll,
+    program::Signal,
+};
 use ccm_tests::{
     cluster::Request,
     nodes,
@@ -49,6 +54,38 @@ pub(crate) async fn a_node_gets_its_cidr_its_route_and_its_condition(mut env: En
     ensure!(!given.contains(&cidrs[0]), "{cidrs:?} was given to another node");
     let written = env.node_writes(AGENT).await?;
     ensure!(written.iter().all(|write| write.name == name(NODES)), "{written:?}");
+    Ok(())
+}
+
+/// The leader freezes while nodes register and its calls are under way. When it wakes, another one has led.
+pub(crate) async fn a_frozen_leader_gives_no_block_twice(env: Env) -> Result<()> {
+    const NODES: usize = 20;
+    const GONE: usize = 3;
+    let slow = Effect::Latency(Duration::from_millis(500));
+    env.cloud().faults().add(Fault::new(slow).on(Operation::ApplyRoutes));
+    let mut leader = env.start(&with_cidrs(&env, "10.244.0.0/16")).await?;
+    let standby = env.start_standby(&with_cidrs(&env, "10.244.0.0/16")).await?;
+    add_bare_nodes(&env, 0..NODES / 2).await?;
+    leader.signal(Signal::STOP)?;
+    add_bare_nodes(&env, NODES / 2..NODES).await?;
+    delete_nodes(&env, [GONE]).await?;
+    standby.leading(2 * SOON).await?;
+    let left = || (0..NODES).filter(|number| *number != GONE);
+    reachable(&env, left()).await?;
+    let writes = env.node_writes(AGENT).await?.len();
+    leader.signal(Signal::CONT)?;
+    let ended = leader.wait(SOON).await?;
+    ensure!(ended.code() == Some(1), "the deposed leader ends with 1, not with {ended}");
+    poll::until("the route of the node that is gone to go", SOON, || async {
+        Ok((routes(&env).len() == NODES - 1).then_some(()))
+    })
+    .await?;
+    ensure!(env.node_writes(AGENT).await?.len() == writes, "something more was written");
+    for number in left() {
+        let cidrs = pod_cidrs(&env, &name(number)).await?;
+        let target = routes(&env).remove(&cidrs[0]);
+        ensure!(target == Some(address(&name(number)).to_string()), "{cidrs:?}: {target:?}");
+    }
     Ok(())
 }
 

@@ -32,6 +32,7 @@ fn main() -> anyhow::Result<ExitCode> {
             SIMULATED:
                 life::a_killed_leader_leaves_no_gap,
                 cloud_faults::one_that_fails_and_one_that_hangs_delay_no_other,
+                ipam::a_frozen_leader_gives_no_block_twice,
                 ipam::without_routes_no_call_is_made,
                 gate::without_routes_and_cidrs_it_is_idle,
                 gate::a_provider_without_routes_is_no_failure,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use ccm_base::At;
 use ipnet::IpNet;
 
-use super::{Allocator, Gone, Held, Record};
+use super::{Allocator, Gone, HeldBlocks, Record};
 
 /// How many former nodes are remembered at most.
 const FORMER: usize = 50_000;
@@ -87,11 +87,11 @@ impl Allocator {
 
     /// What the next leader should know: the blocks of the nodes that were the last to go, at most
     /// this many.
-    pub fn held(&self, most: usize) -> Vec<Held> {
+    pub fn held(&self, most: usize) -> Vec<HeldBlocks> {
         let mut held: Vec<_> = self
             .gone
             .iter()
-            .map(|(uid, gone)| Held {
+            .map(|(uid, gone)| HeldBlocks {
                 uid: uid.as_ref().into(),
                 cidrs: gone.record.networks.to_vec(),
                 since: gone.since,
@@ -103,8 +103,8 @@ impl Allocator {
     }
 
     /// Holds what the last leader has held.
-    pub(super) fn take_over(&mut self, held: Held) {
-        let Held { uid, cidrs, since } = held;
+    pub(super) fn take_over(&mut self, held: HeldBlocks) {
+        let HeldBlocks { uid, cidrs, since } = held;
         if self.nodes.contains_key(&*uid) {
             return;
         }

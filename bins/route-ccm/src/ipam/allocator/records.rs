@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use super::{Allocator, Pool};
 use crate::ipam::{
-    networks::{Uid, overlap},
+    networks::{Uid, network, overlap},
     problem::Problem,
     rival::Writes,
 };
@@ -43,9 +43,9 @@ impl Record {
     pub(super) fn shown(node: &Node) -> Self {
         let (mut networks, mut unreadable) = (Vec::new(), Vec::new());
         for text in &node.pod_cidrs {
-            match text.parse::<IpNet>() {
-                Ok(network) => networks.push(network.trunc()),
-                Err(_) => unreadable.push(text.clone()),
+            match network(text) {
+                Some(network) => networks.push(network.trunc()),
+                None => unreadable.push(text.clone()),
             }
         }
         Self {

@@ -47,6 +47,9 @@ fn each_mistake_is_one_line_that_says_what_would_be_right() {
     for (flags, expect) in [
         (flags("", ""), "--cluster-cidr: it is empty"),
         (flags("10.0.0.0/33", ""), "--cluster-cidr: \"10.0.0.0/33\" is no network: expected"),
+        (flags("0.0.0.0/0", ""), "0.0.0.0/0 has all IPv4 addresses: expected a smaller network"),
+        (flags("::ffff:0.0.0.0/96", ""), "0.0.0.0/0 has all IPv4 addresses"),
+        (flags("fd00::/8,::/0", ""), "::/0 has all IPv6 addresses"),
         (flags("10.0.0.0", ""), "such as 10.244.0.0/16"),
         (flags("10.0.0.0/8,fd00::/129", ""), "\"fd00::/129\" is no network"),
         (flags("10.0.0.0/8,11.0.0.0/8", ""), "10.0.0.0/8 and 11.0.0.0/8 are both IPv4"),
@@ -110,6 +113,7 @@ fn what_is_tolerated_is_said() {
     assert_eq!(config.ranges[0].network.to_string(), "10.244.0.0/16");
     assert!(warnings[0].contains("10.244.7.1/16 has host bits and is taken as 10.244.0.0/16"));
     assert!(warnings[1].contains("10.244.0.0/20 is within --cluster-cidr 10.244.0.0/16"));
+    assert_eq!(ranges(&flags("::ffff:10.244.0.0/112", "")), ["10.244.0.0/16 /24"]);
     assert_eq!(flags("10.0.0.0/16", "10.96.0.0/16").check().unwrap().1, []);
 }
 
@@ -128,6 +132,6 @@ fn the_clouds_allocator_needs_no_range() {
 /// A network of any length has blocks of any length.
 #[test]
 fn the_number_of_blocks_has_no_limit() {
-    assert_eq!(ranges(&Flags { mask: 128, ..flags("::/0", "") }), ["::/0 /128"]);
+    assert_eq!(ranges(&Flags { mask: 128, ..flags("8000::/1", "") }), ["8000::/1 /128"]);
     assert_eq!(ranges(&flags("fd00::/8", "")), ["fd00::/8 /64"]);
 }

@@ -18,7 +18,7 @@ fn nodes_wait_for_those_before_them() {
     let waits = "the route of 10.120.3.0/24 waits for those of other nodes";
     assert_eq!(why(&plan, "n3"), (waits.to_owned(), Some(false)));
     for planned in &sent {
-        world.planner.sent(planned);
+        world.planner.sent(at(0), planned);
         world.planner.applied(at(1), planned, &Ok(applied(planned)));
         world.table.apply(&planned.change, &applied(planned));
     }
@@ -38,13 +38,17 @@ fn a_node_that_fails_takes_no_place_of_others() {
 
 #[test]
 fn calls_are_full_as_long_as_nodes_wait() {
-    let mut planner = Planner::default();
+    let mut sent = InFlight::default();
     let traits = |max_batch| RouteTraits { max_batch, ..RouteTraits::default() };
-    let sendable = |planner: &Planner| [1, 500, 5000].map(|most| planner.sendable(&traits(most)));
-    assert_eq!(sendable(&planner), [1000, 1000, 5000]);
-    for number in 0..300_u32 {
-        let destination = IpNet::new((0x0a00_0000 + number * 256).to_be_bytes().into(), 24);
-        planner.in_flight.insert(destination.expect("a network"));
-    }
-    assert_eq!(sendable(&planner), [700, 500, 0]);
+    let room = |sent: &InFlight, now| [1, 500, 5000].map(|most| sent.room(now, &traits(most)));
+    let block = |number: u32| IpNet::new((0x0a00_0000 + number * 256).to_be_bytes().into(), 24);
+    assert_eq!(room(&sent, at(0)), [1000, 1000, 5000]);
+    (0..300).for_each(|number| sent.insert(block(number).expect("a network"), at(0)));
+    assert_eq!(room(&sent, at(0)), [700, 500, 0]);
+    // Calls that hang take no place of others, up to a limit.
+    assert_eq!(sent.next(at(0)), Some(at(3)));
+    assert_eq!(room(&sent, at(3)), [1000, 1000, 0]);
+    (0..3900).for_each(|number| sent.insert(block(number).expect("a network"), at(3)));
+    assert_eq!(room(&sent, at(6)), [100, 0, 0]);
+    assert_eq!(sent.next(at(6)), None);
 }

@@ -149,7 +149,7 @@ fn most_witnesses_have_to_exist() {
 fn other_witnesses_are_asked_next_time() {
     // Most nodes at the beginning of the table are without their instance.
     let (mut world, _) = with_unknown(60);
-    let mut asked = BTreeSet::new();
+    let mut asked = std::collections::BTreeSet::new();
     for minute in 0..20 {
         let plan = world.plan(at(60 * minute));
         asked.extend(plan.witnesses.clone());

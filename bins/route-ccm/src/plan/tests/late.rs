@@ -14,7 +14,7 @@ fn a_creation_that_fails_gives_no_budget_back() {
     let plan = world.plan(at(1));
     let created = plan.due().next().expect("a change").clone();
     assert_eq!(words(&created), "create 10.120.1.0/24 to n1");
-    world.planner.sent(&created);
+    world.planner.sent(at(0), &created);
     let error = CloudError::new(ErrorKind::QuotaExceeded, "full");
     world.planner.applied(at(1), &created, &Err(error));
     world.goes(1, false);
@@ -31,7 +31,7 @@ fn the_window_of_a_deletion_begins_when_it_is_made() {
     let charged: Vec<Planned> = world.plan(at(0)).due().cloned().collect();
     assert_eq!(charged.len(), 3);
     for planned in &charged {
-        world.planner.sent(planned);
+        world.planner.sent(at(0), planned);
         let error = CloudError::new(ErrorKind::Timeout, "late").that_may_be_done();
         world.planner.applied(at(0), planned, &Err(error));
     }
@@ -54,6 +54,21 @@ fn a_replacement_that_the_list_shows_already_is_there_once() {
     world.table.apply(&replaced.change, &applied(replaced));
     assert_eq!(world.table.len(), 1);
     assert_eq!(world.settle(at(1)), NOTHING, "the route is not taken for two");
+}
+
+/// On a replica that does not lead, nodes come and go for months.
+#[test]
+fn of_many_former_nodes_the_last_ones_are_remembered() {
+    let mut former = Former::default();
+    let target = |number: usize| RouteTarget::Node(format!("node-{number}"));
+    for number in 0..50_000 {
+        let name = format!("node-{number}").as_str().into();
+        let node = Arc::new(Node { name, ..Node::default() });
+        former.gone(&NodeView { node, id: None }, false);
+        assert!(former.len() <= 20_000, "{number}: {}", former.len());
+    }
+    assert!(former.len() >= 10_000, "{}", former.len());
+    assert!((0..10_000).all(|last| former.get(&target(49_999 - last)).is_some()));
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn a_move_that_fails_says_why() {
     let plan = world.plan(at(0));
     let planned = plan.due().next().expect("a change").clone();
     assert_eq!(words(&planned), "replace 10.120.1.0/24 of n1: 10.0.1.1 -> 10.0.0.1");
-    world.planner.sent(&planned);
+    world.planner.sent(at(0), &planned);
     let error = CloudError::new(ErrorKind::Invalid, "not this one");
     world.planner.applied(at(0), &planned, &Err(error));
     let (text, has_failed) = why(&world.plan(at(1)), "n1");
@@ -78,4 +78,22 @@ fn of_two_nodes_with_one_pod_cidr_one_has_the_route() {
     assert_eq!(plan.due().count(), 0);
     assert!(why(&plan, "n2").0.contains("overlaps"), "a part of it is the other node's");
     assert_eq!(plan.counts.ours, 2);
+}
+
+/// What Kubernetes takes for one network or address is one.
+#[test]
+fn networks_and_addresses_are_read_as_kubernetes_reads_them() {
+    let mut odd = Node::clone(&node(1, &["::ffff:10.120.1.7/120"]).node);
+    odd.addresses = vec![Address::new("InternalIP", "::ffff:10.0.0.1")];
+    let hop = RouteTarget::Address("10.0.0.1".parse().expect("an address"));
+    let view = NodeView { node: Arc::new(odd), id: None };
+    let mut world = World::new(vec![view], vec![route("10.120.1.0/24", hop)]);
+    world.traits =
+        RouteTraits { target_addresses: true, target_ids: false, ..RouteTraits::default() };
+    assert_eq!(world.settle(at(0)), NOTHING);
+    assert_eq!(why(&world.plan(at(0)), "n1"), (String::new(), None));
+    world.table = Table::default();
+    let plan = world.plan(at(0));
+    let RouteChange::Create(new) = &plan.changes[0].change else { panic!("{plan:?}") };
+    assert_eq!(new.addresses[0].address, "10.0.0.1", "the cloud reads it, too");
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn with_routes(nodes: &[Node]) -> Allocator {
-    let hold = Hold { grace: GRACE, routes: true };
+    let hold = HoldUntil { grace: GRACE, routes: true };
     Allocator::rebuild(config(&["10.10.0.0/23/24"], &[]), hold, nodes, Vec::new())
 }
 
@@ -126,7 +126,7 @@ fn the_next_leader_holds_what_the_last_one_held() {
     gone(&mut allocator, "b", NOW + GRACE);
     let left = allocator.held(1);
     assert_eq!(left.len(), 1);
-    let hold = Hold { grace: GRACE, routes: false };
+    let hold = HoldUntil { grace: GRACE, routes: false };
     let config = config(&["10.10.0.0/23/24"], &[]);
     let mut next = Allocator::rebuild(config, hold, &[], left);
     assert_eq!(reserve(&mut next, "c").unwrap(), "10.10.0.0/24");

@@ -111,10 +111,10 @@ impl World {
     fn leader(
         without: Option<Without>,
         nodes: &BTreeMap<String, Node>,
-        left: Vec<Held>,
+        left: Vec<HeldBlocks>,
     ) -> Allocator {
         let grace = if without == Some(Without::Grace) { Duration::ZERO } else { GRACE };
-        let hold = Hold { grace, routes: without != Some(Without::Routes) };
+        let hold = HoldUntil { grace, routes: without != Some(Without::Routes) };
         Allocator::rebuild(config(&RANGES, &SERVICES), hold, nodes.values(), left)
     }
 
