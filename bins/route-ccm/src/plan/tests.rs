@@ -382,7 +382,7 @@ fn a_node_lacks_its_route_while_a_defect_is_being_repaired() {
         Route { defect: Some("no address pair".to_owned()), ..route("10.120.1.0/24", instance(1)) };
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![broken]);
     let due: Vec<Planned> = world.plan(at(0)).due().cloned().collect();
-    world.planner.sent(&due[0]);
+    world.planner.sent(at(0), &due[0]);
     let plan = world.plan(at(1));
     assert_eq!(plan.due().count(), 0, "it is under way");
     assert_eq!(plan.counts.nodes_complete, 0);

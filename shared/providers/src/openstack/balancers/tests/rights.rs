@@ -16,8 +16,7 @@ async fn live(rig: &Rig, cascade: bool) {
     };
     let checked = annotated(&plain, "enable-health-monitor", "true");
     let both = changed(&plain, |it| it.families = vec![IpFamily::V4, IpFamily::V6]);
-    let mut digest = 1000;
-    for state in [
+    let states = [
         plain.clone(),
         changed(&plain, udp),
         changed(&plain, |it| it.ports.truncate(1)),
@@ -31,8 +30,8 @@ async fn live(rig: &Rig, cascade: bool) {
         annotated(&plain, "keep-floatingip", "true"),
         annotated(&with(&plain, INTERNAL, "true"), "keep-floatingip", "true"),
         both.clone(),
-    ] {
-        digest += 1;
+    ];
+    for (state, digest) in states.into_iter().zip(1001..) {
         let state = changed(&state, |it| it.digest.hash = digest);
         let id = rig.settle(&state).await.id;
         rig.members_with(&state, &id, members(&[1, 2, 7], &[])).await;
