@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Flags of other programs that the pages name.
-const FOREIGN: [(&str, &[&str]); 9] = [
+const FOREIGN: [(&str, &[&str]); 8] = [
     ("sim-cloud", &["instance"]),
     (
         "kubectl",
@@ -37,11 +37,10 @@ const FOREIGN: [(&str, &[&str]); 9] = [
     ),
     ("cargo", &["all-targets", "example", "release", "test"]),
     ("the kubelet", &["node-ip", "provider-id"]),
-    ("openstack", &["access-rules", "role"]),
+    ("openstack", &["access-rules", "cascade", "os-cloud", "role", "tag", "tags"]),
     ("etcdutl", &["bump-revision"]),
     ("the benchmarks", &["first-history", "seed"]),
     ("tests/openstack/up", &["flavour", "fresh", "state"]),
-    ("openstack", &["os-cloud"]),
 ];
 
 /// The pages for operators and developers, with their text without blocks of Rust.

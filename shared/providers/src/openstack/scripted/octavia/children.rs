@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Octavia, PROJECT, Reply, found, invalid,
-    rows::{check, check_monitor},
+    rows::{MONITOR, check, check_monitor},
 };
 
 type Done<T> = Result<T, (u16, String)>;
@@ -31,18 +31,6 @@ const LISTENER: [&str; 14] = [
 ];
 const POOL: [&str; 6] =
     ["name", "description", "tags", "admin_state_up", "lb_algorithm", "session_persistence"];
-const MONITOR: [&str; 10] = [
-    "name",
-    "tags",
-    "admin_state_up",
-    "delay",
-    "timeout",
-    "max_retries",
-    "max_retries_down",
-    "url_path",
-    "http_method",
-    "expected_codes",
-];
 const MEMBER: [&str; 10] = [
     "name",
     "tags",

@@ -18,6 +18,19 @@ const SINCE: [(&str, u32); 10] = [
     ("additional_vips", 26),
     ("vip_sg_ids", 29),
 ];
+/// Fields of a health monitor that may change.
+pub(super) const MONITOR: [&str; 10] = [
+    "name",
+    "tags",
+    "admin_state_up",
+    "delay",
+    "timeout",
+    "max_retries",
+    "max_retries_down",
+    "url_path",
+    "http_method",
+    "expected_codes",
+];
 /// What queries hold besides filters.
 const AUXILIARY: [&str; 3] = ["fields", "limit", "marker"];
 
