@@ -458,7 +458,7 @@ impl Run {
     }
 
     fn fail(&self, now: u64, what: &str) -> String {
-        let nodes = self.world.nodes.iter().map(|node| format!("{node}\n")).collect::<String>();
-        format!("at {now}: {what}\n{}\n{nodes}{:?}", self.timeline, self.schedule)
+        let nodes: Vec<String> = self.world.nodes.iter().map(ToString::to_string).collect();
+        format!("at {now}: {what}\n{}\n{}\n{:?}", self.timeline, nodes.join("\n"), self.schedule)
     }
 }
