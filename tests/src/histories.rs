@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use ccm_cloud::{AbsenceProof, Instance, Lookup, ProofMethod, ProviderId};
 use lifecycle_ccm::policy::{
-    Abilities, Agenda, Answers, At, Decider, Decision, Heartbeat, Limit, Listing, LookedUp,
+    Abilities, Agenda, Answers, At, Decider, Decision, Ghosts, Heartbeat, Limit, Listing, LookedUp,
     NodeView, Policy, Reason, Replaced, Verdict,
 };
 
@@ -83,7 +83,13 @@ pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<T
             .pick(&[Limit::Percent(10), Limit::Count(1), Limit::Count(2), Limit::Percent(0)])
             .unwrap_or(Limit::Percent(10)),
         replaced: dice.pick(&[Replaced::Report, Replaced::Delete]).unwrap_or_default(),
-        ..Policy::default()
+        confirmation_period: Duration::from_secs(20),
+        grace_period: Duration::from_mins(2),
+        monitor_period: Duration::from_secs(5),
+        budget_window: Duration::from_mins(10),
+        shrink_threshold: 50,
+        ghosts: Ghosts::default(),
+        evidence_age: Duration::from_secs(30),
     };
     let mut told = policy.clone();
     match sabotage {
@@ -105,7 +111,7 @@ pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<T
         schedule,
         policy,
         told,
-        decider: Decider::new(),
+        decider: Decider::default(),
         instance: Instance::new(
             ProviderId::parse("sim://i-1").map_err(|error| error.to_string())?,
             "found",
@@ -131,7 +137,7 @@ impl Run {
         let mut now = START;
         while now < self.world.end {
             if self.dice.percent(1) {
-                self.decider = Decider::new();
+                self.decider = Decider::default();
                 self.spent.clear();
                 self.healthy.fill(None);
                 self.tally.leaders += 1;
