@@ -6,14 +6,14 @@
 #   build.sh kubelets   kube-controller-manager, and the kubelet of kubelet/main.go
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-say() { printf '%s\n' "$*" >&2; }
+. "$here/../build_once.sh"
 
 kubernetes=$(awk '$1 == "k8s.io/kubernetes" && $2 ~ /^v/ {print $2; exit}' "$here/go.mod")
 etcd=$(awk '$1 == "go.etcd.io/etcd/server/v3" && $2 ~ /^v/ {print $2; exit}' "$here/go.mod")
 [ -n "$kubernetes" ] && [ -n "$etcd" ] || { say "$here/go.mod names no version of k8s.io/kubernetes or of etcd"; exit 1; }
-cache="${XDG_CACHE_HOME:-$HOME/.cache}/quartet"
 
-case "${1:-}" in
+part="${1:-}"
+case "$part" in
 "")
   tools=(kube-apiserver etcd kubectl)
   if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
@@ -34,27 +34,19 @@ kubelets)
   what="kubelet and kube-controller-manager $kubernetes"; takes="4 minutes"; instead=
   packages=(./kubelet k8s.io/kubernetes/cmd/kube-controller-manager)
   ;;
-*) say "build.sh $1: the argument must be 'kubelets', or be left out"; exit 2 ;;
+*) say "build.sh $part: the argument must be 'kubelets', or be left out"; exit 2 ;;
 esac
 
-complete=yes
-for tool in "${tools[@]}"; do [ -x "$folder/$tool" ] || complete=; done
-if [ -z "$complete" ]; then
-  command -v go >/dev/null || { say "go is missing: install Go 1.26 or newer$instead"; exit 1; }
-  say "building $what into $folder (once; about $takes on two cores)"
-  mkdir -p "$folder"
-  # A build that is cut off must not leave half a binary behind: build aside, then move.
-  aside=$(mktemp -d "$folder/.build-XXXXXX")
-  trap 'rm -rf "$aside"' EXIT
+build() {
   cd "$here"
-  minor=${kubernetes#v1.}; minor=${minor%%.*}
-  version=k8s.io/component-base/version
+  local minor=${kubernetes#v1.} version=k8s.io/component-base/version
+  minor=${minor%%.*}
   CGO_ENABLED=0 go build -trimpath \
     -ldflags "-s -w -X $version.gitVersion=$kubernetes -X $version.gitMajor=1 -X $version.gitMinor=$minor" \
-    -o "$aside/" "${packages[@]}" >&2
-  if [ -z "${1:-}" ]; then
-    CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$aside/etcd" go.etcd.io/etcd/server/v3 >&2
+    -o "$1/" "${packages[@]}"
+  if [ -z "$part" ]; then
+    CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$1/etcd" go.etcd.io/etcd/server/v3
   fi
-  for tool in "${tools[@]}"; do mv "$aside/$tool" "$folder/"; done
-fi
-echo "$folder"
+}
+
+build_once "$folder" "$what" "$takes" "$instead" "${tools[@]}"
