@@ -8,7 +8,6 @@ use ccm_runtime::{
     program::{Context, Program},
     rights::Right,
 };
-
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, timeout_at};
 

@@ -178,7 +178,7 @@ pub(super) async fn a_replaced_machine_is_reported_and_deleted_if_wanted(env: En
     nodes::event(&env.client, "node-1", "NodeReplaced", 3 * SOON).await?;
     let deleted = env.node_writes(LIFECYCLE_AGENT).await?;
     ensure!(deleted.is_empty(), "it is only reported: {deleted:?}");
-    // The next leader has not seen another system UUID: it is told, with the Lease.
+    // The next leader has not seen another system UUID: the Lease hands it over.
     sleep(Duration::from_secs(3)).await;
     drop(program);
     let _program = env.start(&launch).await?;

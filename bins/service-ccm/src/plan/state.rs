@@ -59,7 +59,7 @@ pub struct Pending {
     pub since: At,
 }
 
-/// How often the cloud may refuse a call because of another change before that is told: after 5, 10,
+/// How often the cloud may refuse a call because of another change before it is reported: after 5, 10,
 /// 20 and 40 s.
 const PASSES: u32 = 5;
 

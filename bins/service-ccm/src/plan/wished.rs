@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_that_stays_busy_is_told() {
+    fn a_cloud_that_stays_busy_is_reported() {
         let service = service();
         for (times, is_told) in [(4, false), (5, true)] {
             let there = there(&service);

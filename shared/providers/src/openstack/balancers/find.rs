@@ -77,7 +77,7 @@ impl OctaviaBalancers {
     }
 
     /// The load balancers of each of some owners by their tags. None of an owner for whom this saves
-    /// nothing, or may not be complete: [`Self::tagged`] looks for his.
+    /// nothing, or may not be complete: [`Self::tagged`] looks for that owner's.
     async fn tagged_of(
         &self,
         owners: &[&Owner],

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::memory::Vip;
 
-/// Addresses to ask for again. Without them the load balancer is created all the same.
+/// Addresses to ask for again. If the cloud refuses them, the load balancer is created without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kept {
     /// The main virtual address.

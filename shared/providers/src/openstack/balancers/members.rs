@@ -104,7 +104,7 @@ impl OctaviaBalancers {
             && is_about(error, given)
             && let Some(wanted) = differing(&pool.members, own)
         {
-            // The Service is told of its mistake by the next look; its members go on.
+            // The next full look reports the annotation on the Service; its members go on.
             set = self.octavia.set_members(id, wanted, call).await;
         }
         set?;

@@ -119,7 +119,7 @@ async fn nulls_and_unknown_fields_are_read() {
     let tags = rig.cloud.world.lock().octavia.balancers[0]["tags"].take();
     rig.cloud.world.lock().octavia.balancers[0]["name"] = Value::Null;
     let shown = other.shown(&id, Depth::Members).await;
-    assert_eq!(shown.title, ccm_cloud::Title::Foreign, "without tags it is nobody's");
+    assert_eq!(shown.title, ccm_cloud::Title::Foreign, "without tags it has no owner");
     rig.cloud.world.lock().octavia.balancers[0]["tags"] = tags;
     assert_eq!(other.shown(&id, Depth::Members).await.title, ccm_cloud::Title::Ours);
 }
