@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_cloud_that_stays_busy_is_reported() {
         let service = service();
-        for (times, is_told) in [(4, false), (5, true)] {
+        for (times, is_shown) in [(4, false), (5, true)] {
             let there = there(&service);
             let failed = Failed {
                 call: CallKind::Ensure,
@@ -180,7 +180,7 @@ mod tests {
                 panic!("no write")
             };
             let reasons = change.conditions.iter().map(|condition| condition.reason);
-            assert_eq!(reasons.filter(|it| *it == Reason::WaitingForCloud).count() > 0, is_told);
+            assert_eq!(reasons.filter(|it| *it == Reason::WaitingForCloud).count() > 0, is_shown);
         }
     }
 }
