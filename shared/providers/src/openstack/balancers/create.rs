@@ -26,6 +26,17 @@ use super::{
 /// When it is worth to look at a creation first: amphorae are never ready before.
 const CREATION: Duration = Duration::from_secs(2);
 
+/// Refuses a creation that Octavia may still hold in its queue when the call ends: it would be made
+/// beside that of the next call, which does not find it yet.
+fn check_time(call: Call) -> Result<(), CloudError> {
+    if call.left() >= call.timeout / 2 {
+        return Ok(());
+    }
+    let limit = call.timeout.as_secs_f64();
+    let what = format!("not sent: less than half of the {limit} s of the call is left");
+    Err(CloudError::new(ErrorKind::Timeout, what))
+}
+
 impl OctaviaBalancers {
     /// Creates what an owner does not have. `may_be_left` says that it had one before.
     pub(super) async fn create(
@@ -46,6 +57,7 @@ impl OctaviaBalancers {
         floating::plan(&wish, owner, None, &[], &elsewhere)?;
         let mut body = self.body(&job, &place, &tree, &mut notes);
         let kept = self.kept(&job, &place, &wish, &elsewhere);
+        check_time(call)?;
         let mut made = self.octavia.create(kept.added_to(body.clone()), call).await;
         if let Err(error) = &made
             && kept.is_refused_by(error)

@@ -1,10 +1,11 @@
 //! Answers that are lost, requests that fail, and other clusters.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, ErrorKind, Phase, Progress};
+use ccm_cloud::{Call, CloudError, ErrorKind, Phase, Progress};
+use tokio::time::Instant;
 
-use super::rig::{Rig, addresses, annotated, changed, port, wanted, with};
+use super::rig::{Rig, addresses, annotated, call, changed, port, wanted, with};
 
 fn counts(rig: &Rig) -> (usize, usize) {
     let world = rig.cloud.world.lock();
@@ -33,6 +34,18 @@ async fn what_was_made_without_an_answer_is_found_and_made_only_once() {
             assert_eq!(ip["tags"].as_array().unwrap().len(), 2, "{operation}");
         }
     }
+}
+
+/// Octavia makes one after another, so a creation at the end of a call would come after it.
+#[tokio::test]
+async fn a_creation_for_which_a_call_has_little_time_left_is_the_next_calls() {
+    let (rig, web) = (Rig::new(), [wanted("web")]);
+    let late = Call { end: Instant::now() + Duration::from_secs(25), ..call() };
+    let error = rig.ensure_in(&web, late).await.remove(0).unwrap_err();
+    assert_eq!((error.kind, error.maybe_done), (ErrorKind::Timeout, false), "{error}");
+    assert_eq!(counts(&rig), (0, 0));
+    rig.settle(&web[0]).await;
+    assert_eq!(counts(&rig), (1, 1));
 }
 
 #[tokio::test]

@@ -173,7 +173,15 @@ impl Rig {
         &self,
         wanted: &[Wanted],
     ) -> Vec<Result<Progress<LoadBalancer>, CloudError>> {
-        gather(self.balancers.ensure(wanted, call()), wanted.len()).await
+        self.ensure_in(wanted, call()).await
+    }
+
+    pub async fn ensure_in(
+        &self,
+        wanted: &[Wanted],
+        call: Call,
+    ) -> Vec<Result<Progress<LoadBalancer>, CloudError>> {
+        gather(self.balancers.ensure(wanted, call), wanted.len()).await
     }
 
     /// Calls until it is as wanted.
