@@ -197,9 +197,10 @@ impl Handles {
         self.metrics.changed(&planned.change, answer.as_ref().map(drop), replaces);
         let node = planned.node.as_ref();
         match answer {
-            Ok(_) => {
+            Ok(done) => {
                 let is_replacement = matches!(planned.change, RouteChange::Replace { .. });
-                report::changed(planned, is_replacement && !replaces);
+                let defect = done.route.as_ref().and_then(|route| route.defect.as_deref());
+                report::changed(planned, is_replacement && !replaces, defect);
             }
             Err(error) if is_conflict(error) => {
                 tracing::debug!(%error, "{}: the table has changed, listing it", planned.words());

@@ -144,13 +144,13 @@ impl RouteReports {
     }
 }
 
-/// Reports that a change is done.
-pub(crate) fn changed(planned: &Planned, has_gap: bool) {
+/// Reports that a change is done. `defect`: why the route carries no traffic yet.
+pub(crate) fn changed(planned: &Planned, has_gap: bool, defect: Option<&str>) {
     let (words, why) = (planned.words(), &planned.why);
-    if has_gap {
-        tracing::info!("{words}: done, with a moment without a route ({why})");
-    } else {
-        tracing::info!("{words}: done ({why})");
+    let gap = if has_gap { ", with a moment without a route" } else { "" };
+    match defect {
+        None => tracing::info!("{words}: done{gap} ({why})"),
+        Some(defect) => tracing::info!("{words}: done{gap}, carries no traffic yet: {defect}"),
     }
 }
 

@@ -196,9 +196,13 @@ impl Rig {
         self.replace(&format!("[Global]\nauth-url = {auth_url}\nregion = {region}\n{lines}"))
     }
 
-    /// Adds the router of the pods' routes to the cloud.conf.
+    /// Adds the router of the pods' routes to the cloud.conf, unless it has it.
     pub fn use_router(&self, id: &str) -> Result<()> {
-        self.add(&format!("[Route]\nrouter-id = {id}\n"))
+        let section = format!("[Route]\nrouter-id = {id}\n");
+        if std::fs::read_to_string(self.config())?.contains(&section) {
+            return Ok(());
+        }
+        self.add(&section)
     }
 
     /// Adds the networks of load balancers to the cloud.conf: virtual addresses and members in the

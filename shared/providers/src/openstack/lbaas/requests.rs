@@ -46,11 +46,16 @@ pub(in super::super) enum Deletion {
 }
 
 impl Deletion {
-    /// What the answer to a deletion says.
-    pub(in super::super) fn of(answer: &Answer) -> Self {
+    /// What the answer to a deletion says. An error if it is not one that the services give: then
+    /// something between may have given it, and the object may still exist.
+    pub(in super::super) fn of(answer: &Answer) -> Result<Self, CloudError> {
         match answer.status {
-            404 => Self::Gone { request_id: answer.request_id.clone() },
-            _ => Self::Accepted,
+            204 => Ok(Self::Accepted),
+            404 => Ok(Self::Gone { request_id: answer.request_id.clone() }),
+            status => {
+                let what = format!("the answer to a deletion is HTTP {status} instead of 204");
+                Err(answer.error(ErrorKind::Malformed, what).that_may_be_done())
+            }
         }
     }
 }
@@ -365,7 +370,7 @@ impl Octavia {
         let request = Request::delete(Service::LoadBalancer, operation, path);
         let answer = self.api.send(request, call).await?;
         denies(operation, id, &answer)?;
-        Ok(Deletion::of(&answer))
+        Deletion::of(&answer)
     }
 
     /// All rows of a list. One that cannot be parsed is an error: left out, it would count as

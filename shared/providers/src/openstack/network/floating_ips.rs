@@ -124,7 +124,7 @@ impl Neutron {
     ) -> Result<Deletion, CloudError> {
         let (operation, path) = ("floating_ip_delete", format!("/floatingips/{id}"));
         let request = Request::delete(Service::Network, operation, &path);
-        Ok(Deletion::of(&self.api.send(request, call).await?))
+        Deletion::of(&self.api.send(request, call).await?)
     }
 
     /// Replaces all tags of a floating IP.

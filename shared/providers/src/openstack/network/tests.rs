@@ -102,6 +102,14 @@ async fn floating_ips_are_made_found_moved_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_deletion_is_done_only_by_the_answer_that_neutron_gives() {
+    let rig = Rig::new();
+    rig.cloud.fail(|_, _| Some(Ok(answer(200, &json!({})))));
+    let error = rig.neutron.delete_floating_ip(&uuid(1), call()).await.unwrap_err();
+    assert!(error.maybe_done && error.kind == ErrorKind::Malformed, "{error}");
+}
+
+#[tokio::test]
 async fn a_floating_ip_that_cannot_be_had_says_why() {
     let rig = Rig::new();
     let check = async |more: Value, kind, words: &str| {
