@@ -19,6 +19,12 @@ pub(super) enum Act {
     Create(Value),
     /// It comes to stand for the virtual address.
     Attach(FloatingIp),
+    /// The one that the user asks for comes to stand for the virtual address.
+    Wished {
+        ip: FloatingIp,
+        /// Its own, which cannot stay beside it, and comes back if the wished one cannot be had.
+        instead_of: Option<FloatingIp>,
+    },
     /// It stands for nothing any more, and stays.
     Detach(FloatingIp),
     /// It is deleted.
@@ -43,6 +49,8 @@ pub(super) enum Wish {
         subnet: Option<String>,
         /// The address that the user asks for.
         address: Option<IpAddr>,
+        /// Whether one that was made for it and is exchanged is kept.
+        keep: bool,
     },
 }
 
@@ -61,18 +69,21 @@ pub(super) enum Look {
     Nothing,
     Address(IpAddr),
     Tags,
+    Both(IpAddr),
 }
 
-/// What is to be looked for. `may_be_left` says that there may be a floating IP of an earlier load
-/// balancer of this owner.
+/// What is to be looked for. `may_be_left` says that there may be a floating IP of this owner that
+/// is not attached: that of an earlier load balancer, or of an exchange that was interrupted.
 pub(super) fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Look {
     let Wish::External { address, .. } = wish else { return Look::Nothing };
+    let is_attached = |address: &IpAddr| attached.iter().any(|ip| ip.address == *address);
     match address {
-        Some(address) if attached.iter().all(|ip| ip.address != *address) => {
-            Look::Address(*address)
-        }
+        Some(address) if is_attached(address) && may_be_left => Look::Tags,
+        Some(address) if is_attached(address) => Look::Nothing,
+        Some(address) if may_be_left => Look::Both(*address),
+        Some(address) => Look::Address(*address),
         None if attached.is_empty() && may_be_left => Look::Tags,
-        _ => Look::Nothing,
+        None => Look::Nothing,
     }
 }
 
@@ -89,31 +100,51 @@ pub(super) fn plan(
         true => step(format!("delete floating IP {}", ip.address), Act::Release(ip.id.clone())),
         false => step(format!("detach floating IP {}", ip.address), Act::Detach(ip.clone())),
     };
-    let (network, subnet, address) = match wish {
+    let (network, subnet, address, keep) = match wish {
         Wish::Internal { keep } => {
             return Ok(attached.iter().map(|ip| release(ip, *keep)).collect());
         }
         Wish::Untouched => return Ok(Vec::new()),
-        Wish::External { network, subnet, address } => (network, subnet, address),
+        Wish::External { network, subnet, address, keep } => (network, subnet, address, *keep),
     };
-    let attach = |ip: &FloatingIp| {
-        let line = format!("attach floating IP {}", ip.address);
-        step(line, Act::Attach(ip.clone()))
+    let attach =
+        |ip: &FloatingIp, act: Act| step(format!("attach floating IP {}", ip.address), act);
+    let is_left = |ip: &&FloatingIp| is_free(ip) && is_ours(ip, owner);
+    // Its own that is free: of an exchange before, or of an earlier load balancer.
+    let leave = |but: IpAddr| {
+        let left = elsewhere.tagged.iter().filter(|ip| is_left(ip) && !keep);
+        left.filter(move |ip| ip.address != but).map(|ip| release(ip, keep))
     };
     let mut steps = Vec::new();
     match (attached, address, &elsewhere.wished) {
-        (attached, Some(address), _) if attached.iter().any(|ip| ip.address == *address) => {}
+        (attached, Some(address), _) if attached.iter().any(|ip| ip.address == *address) => {
+            let own = attached.iter().filter(|ip| is_ours(ip, owner) && ip.address != *address);
+            steps.extend(own.map(|ip| release(ip, keep)));
+            steps.extend(leave(*address));
+        }
         (_, Some(address), Some(wished)) if wished.port_id.is_some() => {
             return Err(taken(*address, wished));
         }
         (attached, Some(_), Some(wished)) => {
-            steps.extend(attached.iter().map(|ip| release(ip, false)));
-            steps.push(attach(wished));
+            // A port may have one of each network, so that of another network stays until the
+            // wished one is there.
+            let network = &wished.floating_network_id;
+            let same = attached.iter().find(|ip| ip.floating_network_id == *network);
+            let left = || elsewhere.tagged.iter().find(is_left);
+            let instead_of = same.or_else(|| left().filter(|_| attached.is_empty())).cloned();
+            steps.push(attach(wished, Act::Wished { ip: wished.clone(), instead_of }));
+            // The exchange has detached the one of the same network.
+            let goes = |ip: &&FloatingIp| {
+                same.is_none_or(|same| same.id != ip.id) || is_ours(ip, owner) && !keep
+            };
+            steps.extend(attached.iter().filter(goes).map(|ip| release(ip, keep)));
+            steps.extend(leave(wished.address));
         }
         // Without a wish any will do; and one that does not exist is no reason to give this up.
         ([_, ..], ..) => {}
         ([], None, _) if elsewhere.tagged.iter().any(is_free) => {
-            steps.extend(elsewhere.tagged.iter().find(|ip| is_free(ip)).map(attach));
+            let free = elsewhere.tagged.iter().find(|ip| is_free(ip));
+            steps.extend(free.map(|ip| attach(ip, Act::Attach(ip.clone()))));
         }
         ([], address, _) => {
             let mut body = json!({

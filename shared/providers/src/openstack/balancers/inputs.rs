@@ -275,7 +275,8 @@ impl OctaviaBalancers {
             }
         };
         let subnet = settings.networks.floating_subnet.as_ref().map(|given| given.value.clone());
-        Ok(Wish::External { network, subnet, address: job.wanted.front_end.address })
+        let (address, keep) = (job.wanted.front_end.address, settings.keep_floating);
+        Ok(Wish::External { network, subnet, address, keep })
     }
 
     /// The first external network, in Neutron's order, that has or may have IPv4.
