@@ -95,72 +95,34 @@ pub(super) fn plan(
     attached: &[FloatingIp],
     elsewhere: &Elsewhere,
 ) -> Result<Vec<Step>, CloudError> {
-    let step = |line: String, act: Act| Step::new(line, diff::Act::Floating(act));
-    let release = |ip: &FloatingIp, keep: bool| match !keep && is_ours(ip, owner) {
-        true => step(format!("delete floating IP {}", ip.address), Act::Release(ip.id.clone())),
-        false => step(format!("detach floating IP {}", ip.address), Act::Detach(ip.clone())),
-    };
-    let (network, subnet, address, keep) = match wish {
+    let (address, keep) = match wish {
         Wish::Internal { keep } => {
-            return Ok(attached.iter().map(|ip| release(ip, *keep)).collect());
+            return Ok(attached.iter().map(|ip| release(ip, owner, *keep)).collect());
         }
         Wish::Untouched => return Ok(Vec::new()),
-        Wish::External { network, subnet, address, keep } => (network, subnet, address, *keep),
-    };
-    let attach =
-        |ip: &FloatingIp, act: Act| step(format!("attach floating IP {}", ip.address), act);
-    let is_left = |ip: &&FloatingIp| is_free(ip) && is_ours(ip, owner);
-    // Its own that is free: of an exchange before, or of an earlier load balancer.
-    let leave = |but: IpAddr| {
-        let left = elsewhere.tagged.iter().filter(|ip| is_left(ip) && !keep);
-        left.filter(move |ip| ip.address != but).map(|ip| release(ip, keep))
+        Wish::External { address, keep, .. } => (address, *keep),
     };
     let mut steps = Vec::new();
     match (attached, address, &elsewhere.wished) {
         (attached, Some(address), _) if attached.iter().any(|ip| ip.address == *address) => {
+            // What is left of an exchange that was interrupted.
             let own = attached.iter().filter(|ip| is_ours(ip, owner) && ip.address != *address);
-            steps.extend(own.map(|ip| release(ip, keep)));
-            steps.extend(leave(*address));
+            steps.extend(own.map(|ip| release(ip, owner, keep)));
+            steps.extend(left(elsewhere, owner, keep, *address));
         }
         (_, Some(address), Some(wished)) if wished.port_id.is_some() => {
             return Err(taken(*address, wished));
         }
         (attached, Some(_), Some(wished)) => {
-            // A port may have one of each network, so that of another network stays until the
-            // wished one is there.
-            let network = &wished.floating_network_id;
-            let same = attached.iter().find(|ip| ip.floating_network_id == *network);
-            let left = || elsewhere.tagged.iter().find(is_left);
-            let instead_of = same.or_else(|| left().filter(|_| attached.is_empty())).cloned();
-            steps.push(attach(wished, Act::Wished { ip: wished.clone(), instead_of }));
-            // The exchange has detached the one of the same network.
-            let goes = |ip: &&FloatingIp| {
-                same.is_none_or(|same| same.id != ip.id) || is_ours(ip, owner) && !keep
-            };
-            steps.extend(attached.iter().filter(goes).map(|ip| release(ip, keep)));
-            steps.extend(leave(wished.address));
+            steps.extend(exchange(wished, attached, elsewhere, owner, keep));
         }
         // Without a wish any will do; and one that does not exist is no reason to give this up.
         ([_, ..], ..) => {}
-        ([], None, _) if elsewhere.tagged.iter().any(is_free) => {
+        ([], ..) if elsewhere.tagged.iter().any(is_free) => {
             let free = elsewhere.tagged.iter().find(|ip| is_free(ip));
             steps.extend(free.map(|ip| attach(ip, Act::Attach(ip.clone()))));
         }
-        ([], address, _) => {
-            let mut body = json!({
-                "floating_network_id": network.value,
-                "description": names::floating(owner),
-            });
-            let optional = [("port_id", port.map(str::to_owned)), ("subnet_id", subnet.clone())];
-            let address = address.map(|address| ("floating_ip_address", Some(address.to_string())));
-            for (key, value) in optional.into_iter().chain(address) {
-                if let Some(value) = value {
-                    body[key] = value.into();
-                }
-            }
-            let line = format!("create a floating IP of network {}", network.value);
-            steps.push(step(line, Act::Create(body)));
-        }
+        ([], ..) => steps.extend(creation(wish, owner, port)),
     }
     if steps.is_empty() {
         let lacks =
@@ -171,6 +133,73 @@ pub(super) fn plan(
         }
     }
     Ok(steps)
+}
+
+fn step(line: String, act: Act) -> Step {
+    Step::new(line, diff::Act::Floating(act))
+}
+
+fn attach(ip: &FloatingIp, act: Act) -> Step {
+    step(format!("attach floating IP {}", ip.address), act)
+}
+
+fn release(ip: &FloatingIp, owner: &Owner, keep: bool) -> Step {
+    match !keep && is_ours(ip, owner) {
+        true => step(format!("delete floating IP {}", ip.address), Act::Release(ip.id.clone())),
+        false => step(format!("detach floating IP {}", ip.address), Act::Detach(ip.clone())),
+    }
+}
+
+/// Deletes the owner's that are free, but for this address: they are of an exchange before, or of an
+/// earlier load balancer.
+fn left(
+    elsewhere: &Elsewhere,
+    owner: &Owner,
+    keep: bool,
+    but: IpAddr,
+) -> impl Iterator<Item = Step> {
+    let is_left =
+        move |ip: &&FloatingIp| !keep && is_free(ip) && is_ours(ip, owner) && ip.address != but;
+    elsewhere.tagged.iter().filter(is_left).map(move |ip| release(ip, owner, keep))
+}
+
+/// The wished one instead of those that are attached. A port may have one of each external network, so
+/// that of another network stays until the wished one is there.
+fn exchange(
+    wished: &FloatingIp,
+    attached: &[FloatingIp],
+    elsewhere: &Elsewhere,
+    owner: &Owner,
+    keep: bool,
+) -> Vec<Step> {
+    let network = &wished.floating_network_id;
+    let same = attached.iter().find(|ip| ip.floating_network_id == *network);
+    let free = || elsewhere.tagged.iter().find(|ip| is_free(ip) && is_ours(ip, owner));
+    let instead_of = same.or_else(|| free().filter(|_| attached.is_empty())).cloned();
+    let mut steps = vec![attach(wished, Act::Wished { ip: wished.clone(), instead_of })];
+    // The one of the same network is detached by that.
+    let goes =
+        |ip: &&FloatingIp| same.is_none_or(|same| same.id != ip.id) || !keep && is_ours(ip, owner);
+    steps.extend(attached.iter().filter(goes).map(|ip| release(ip, owner, keep)));
+    steps.extend(left(elsewhere, owner, keep, wished.address));
+    steps
+}
+
+/// A new one.
+fn creation(wish: &Wish, owner: &Owner, port: Option<&str>) -> Option<Step> {
+    let Wish::External { network, subnet, address, .. } = wish else { return None };
+    let mut body = json!({
+        "floating_network_id": network.value,
+        "description": names::floating(owner),
+    });
+    let optional = [("port_id", port.map(str::to_owned)), ("subnet_id", subnet.clone())];
+    let address = address.map(|address| ("floating_ip_address", Some(address.to_string())));
+    for (key, value) in optional.into_iter().chain(address) {
+        if let Some(value) = value {
+            body[key] = value.into();
+        }
+    }
+    Some(step(format!("create a floating IP of network {}", network.value), Act::Create(body)))
 }
 
 /// The tags of a floating IP of this owner.
