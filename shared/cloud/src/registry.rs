@@ -12,7 +12,8 @@ pub struct ProviderConfig {
     /// The file of `--cloud-config`, if one is given. The provider reads it itself,
     /// and again when it changes.
     pub path: Option<PathBuf>,
-    /// `--cluster-name`, the owner of everything that is created in the cloud.
+    /// `--cluster-name`. It proves nothing: what is in the cloud belongs to the UIDs of its
+    /// [`Owner`](crate::Owner).
     pub cluster_name: String,
 }
 
