@@ -12,9 +12,6 @@ pub struct ProviderConfig {
     /// The file of `--cloud-config`, if one is given. The provider reads it itself,
     /// and again when it changes.
     pub path: Option<PathBuf>,
-    /// `--cluster-name`. It proves nothing: what is in the cloud belongs to the UIDs of its
-    /// [`Owner`](crate::Owner).
-    pub cluster_name: String,
 }
 
 /// The inputs for building a provider.
