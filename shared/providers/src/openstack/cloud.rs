@@ -52,6 +52,12 @@ struct Wanted {
     balancers: AtomicBool,
 }
 
+impl Wanted {
+    fn has(what: &AtomicBool) -> bool {
+        what.load(Ordering::Relaxed)
+    }
+}
+
 /// What became of changed settings that work.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Adopted {
@@ -110,26 +116,37 @@ impl OpenStackCloud {
             return Ok(Adopted::AtRestart(what));
         }
         self.client.take_over(&trial);
-        self.learn(nova.err());
+        if let Some(nova) = nova {
+            self.learn(nova.err());
+        }
         Ok(Adopted::InUse)
     }
 
-    /// A client with these settings that works, and what Nova answered it.
+    /// Whether this process asks Nova. One for routes or load balancers may have no right to.
+    fn asks_nova(&self) -> bool {
+        let routes = self.routes.is_some() && Wanted::has(&self.wanted.routes);
+        let balancers = self.balancers.is_some() && Wanted::has(&self.wanted.balancers);
+        Wanted::has(&self.wanted.instances) || !(routes || balancers)
+    }
+
+    /// A client with these settings that works, and what Nova answered it if it was asked.
     async fn tried(
         &self,
         config: &Config,
         call: Call,
-    ) -> Result<(Client, Result<(), CloudError>), CloudError> {
+    ) -> Result<(Client, Option<Result<(), CloudError>>), CloudError> {
         let trial = self.clients.client(config)?;
-        let asked = |service: &Service| {
-            *service == Service::Compute || self.client.answers(*service).is_some()
+        let asks_nova = self.asks_nova();
+        let asked = |service: &Service| match service {
+            Service::Compute => asks_nova,
+            other => self.client.answers(*other).is_some(),
         };
         let services = [Service::Compute, Service::Network, Service::LoadBalancer];
         let asked: Vec<Service> = services.into_iter().filter(asked).collect();
         trial.log_in(&asked, call).await?;
-        let nova = trial.probe(call).await;
+        let nova = if asks_nova { Some(trial.probe(call).await) } else { None };
         if self.client.answers(Service::Compute) == Some(true) {
-            nova.clone()?;
+            nova.clone().transpose()?;
         }
         if self.client.answers(Service::Network) == Some(true) {
             trial.probe_network(call).await?;
@@ -246,8 +263,7 @@ impl Cloud for OpenStackCloud {
     /// Asks the services behind what this process uses. One that does not answer hides nothing of
     /// another one.
     async fn health(&self, call: Call) -> Result<(), CloudError> {
-        let wants = |what: &AtomicBool| what.load(Ordering::Relaxed);
-        let routes = self.routes.as_ref().filter(|_| wants(&self.wanted.routes));
+        let routes = self.routes.as_ref().filter(|_| Wanted::has(&self.wanted.routes));
         let network = async {
             match routes {
                 Some(routes) if routes.offered().is_err() => routes.learn(call).await,
@@ -255,7 +271,7 @@ impl Cloud for OpenStackCloud {
                 None => Ok(()),
             }
         };
-        let balancers = self.balancers.as_ref().filter(|_| wants(&self.wanted.balancers));
+        let balancers = self.balancers.as_ref().filter(|_| Wanted::has(&self.wanted.balancers));
         let balancing = async {
             match balancers.map(|balancers| (balancers.offered(), balancers)) {
                 Some((Err(_), balancers)) => balancers.learn(call).await,
@@ -264,8 +280,7 @@ impl Cloud for OpenStackCloud {
             }
         };
         let compute = async {
-            let has_others = routes.is_some() || balancers.is_some();
-            if has_others && !wants(&self.wanted.instances) {
+            if !self.asks_nova() {
                 return Ok(());
             }
             let outcome = self.client.probe(call).await;

@@ -1,4 +1,4 @@
-//! Reads paginated collections of Nova and Neutron.
+//! Reads paginated collections of Nova, Neutron and Octavia.
 
 use std::collections::BTreeMap;
 

@@ -58,7 +58,7 @@ impl OctaviaBalancers {
         let look = floating::look(&wish, &[], may_be_left);
         let elsewhere = self.elsewhere(look, &job, call).await?;
         floating::plan(&wish, owner, None, &[], &elsewhere)?;
-        let mut body = self.body(&job, &place, &tree, &mut notes);
+        let mut body = self.body(&job, &place, &tree);
         let refused = self.memory.refusal(&owner.uid);
         let kept = match &refused {
             Some(_) => Kept::default(),
@@ -194,13 +194,7 @@ impl OctaviaBalancers {
     }
 
     /// The load balancer with all that is below it.
-    fn body(
-        &self,
-        job: &Job<'_>,
-        place: &Place,
-        tree: &Tree,
-        notes: &mut Vec<ccm_cloud::Note>,
-    ) -> Value {
+    fn body(&self, job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
         let (front_end, settings) = (&job.wanted.front_end, &job.settings);
         let owner = &front_end.owner;
         let name = names::balancer(owner);
@@ -227,21 +221,12 @@ impl OctaviaBalancers {
         if !place.additional.is_empty() {
             body["additional_vips"] = json!(place.additional);
         }
-        for (key, given, offered, reason) in [
-            ("flavor_id", &settings.flavor, job.features.flavors(), "LoadBalancerFlavorIgnored"),
-            (
-                "availability_zone",
-                &settings.zone,
-                job.features.zones(),
-                "LoadBalancerAvailabilityZonesIgnored",
-            ),
+        for (key, given, offered) in [
+            ("flavor_id", &settings.flavor, job.features.flavors()),
+            ("availability_zone", &settings.zone, job.features.zones()),
         ] {
-            let Some(given) = given else { continue };
-            if offered {
+            if let Some(given) = given.as_ref().filter(|_| offered) {
                 body[key] = given.value.clone().into();
-            } else {
-                let what = format!("{}: this Octavia or its driver has none", given.source);
-                notes.push(remark(reason, what));
             }
         }
         body["listeners"] = listeners(job, place, tree);
