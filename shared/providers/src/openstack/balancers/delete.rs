@@ -118,7 +118,9 @@ impl OctaviaBalancers {
         self.memory.forget(&row.id);
         match deletion {
             Deletion::Accepted => {
-                self.memory.keep_deleted(&row.id);
+                if unwanted.known.as_ref() == Some(&row.id) {
+                    self.memory.keep_deleted(&row.id);
+                }
                 let line = format!("deletion of load balancer {}", row.id);
                 let mut waiting = waiting(row, line);
                 waiting.what = waiting.what.replace("PENDING_UPDATE", "PENDING_DELETE");

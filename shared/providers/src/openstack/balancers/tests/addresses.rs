@@ -4,7 +4,7 @@ use ccm_cloud::{CloudError, ErrorKind, Wanted};
 use serde_json::{Value, json};
 
 use super::rig::{EXTERNAL, Rig, addresses, changed, wanted, with};
-use crate::openstack::scripted::uuid;
+use crate::openstack::{api::Request, scripted::uuid};
 
 /// Another external network.
 const OTHER: usize = 51;
@@ -68,24 +68,32 @@ async fn an_address_that_is_not_reachable_leaves_the_one_of_now() {
     assert_eq!(ips(&rig), [(FAR.to_owned(), true)], "its own was released at last");
 }
 
-/// The process ends between the steps.
+/// The process ends after any request, whether Neutron has done what it asked or not.
 #[tokio::test]
 async fn an_exchange_that_was_interrupted_is_completed() {
     for (address, network) in [(FAR, OTHER), (SAME, EXTERNAL)] {
         for operation in ["floating_ip_update", "floating_ip_delete"] {
-            for lost in 0..3 {
+            for case in 0..8 {
+                let (number, is_lost, restarts) = (1 + case / 4, case % 2 == 0, case % 4 < 2);
                 let (rig, asked) = with_wish(address, network).await;
                 let mut seen = 0;
-                rig.cloud.lose_answers(move |request| {
+                let mut is_it = move |request: &Request<'_>| {
                     seen += usize::from(request.operation == operation);
-                    request.operation == operation && seen == lost + 1
-                });
+                    request.operation == operation && seen == number
+                };
+                match is_lost {
+                    true => rig.cloud.lose_answers(is_it),
+                    false => rig.cloud.refuse(move |request| {
+                        is_it(request).then(|| CloudError::new(ErrorKind::Unavailable, "HTTP 503"))
+                    }),
+                }
                 drop(rig.ensure(&asked).await);
+                let rig = if restarts { rig.restarted() } else { rig };
                 rig.cloud.lose_answers(|_| false);
-                let rig = rig.restarted();
+                rig.cloud.refuse(|_| None);
                 assert_eq!(addresses(&rig.settle(&asked).await), [address]);
-                let left = ips(&rig);
-                assert_eq!(left, [(address.to_owned(), true)], "{operation} {lost} {network}");
+                let case = format!("{operation} of {network}, case {case}");
+                assert_eq!(ips(&rig), [(address.to_owned(), true)], "{case}");
             }
         }
     }

@@ -212,6 +212,7 @@ async fn a_deletion_ends_when_no_second_one_is_left_either() {
             }
         }
         assert_eq!(counts(&rig), (0, 0), "known: {is_known}, restarts: {restarts}");
+        assert_eq!(rig.balancers.memory.sizes(), [0; 3], "what is gone is forgotten");
     }
 }
 
