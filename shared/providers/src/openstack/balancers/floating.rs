@@ -23,7 +23,7 @@ pub(super) enum Act {
     Wished {
         ip: FloatingIp,
         /// Its own, which cannot stay beside it, and comes back if the wished one cannot be had.
-        instead_of: Option<FloatingIp>,
+        instead_of: Option<Box<FloatingIp>>,
     },
     /// It stands for nothing any more, and stays.
     Detach(FloatingIp),
@@ -175,7 +175,8 @@ fn exchange(
     let network = &wished.floating_network_id;
     let same = attached.iter().find(|ip| ip.floating_network_id == *network);
     let free = || elsewhere.tagged.iter().find(|ip| is_free(ip) && is_ours(ip, owner));
-    let instead_of = same.or_else(|| free().filter(|_| attached.is_empty())).cloned();
+    let instead_of = same.or_else(|| free().filter(|_| attached.is_empty()));
+    let instead_of = instead_of.cloned().map(Box::new);
     let mut steps = vec![attach(wished, Act::Wished { ip: wished.clone(), instead_of })];
     // The one of the same network is detached by that.
     let goes =

@@ -160,7 +160,7 @@ fn values<'a>(tags: &'a [String], prefix: &'static str) -> impl Iterator<Item = 
 
 /// Namespace and name of the Service in the description of a load balancer, and the name of the
 /// cluster.
-fn parts<'a>(description: &'a str) -> Option<((&'a str, &'a str), &'a str)> {
+fn parts(description: &str) -> Option<((&str, &str), &str)> {
     let text = description.strip_prefix("Kubernetes external service ")?;
     let (service, cluster) = text.split_once(" from cluster ")?;
     Some((service.split_once('/')?, cluster))

@@ -84,7 +84,7 @@ impl OctaviaBalancers {
             }
             floating::Act::Attach(ip) => self.attach(&ip, port, call).await.map(Some),
             floating::Act::Wished { ip, instead_of } => {
-                let made = self.exchange(&ip, instead_of, port, call).await;
+                let made = self.exchange(&ip, instead_of.map(|ip| *ip), port, call).await;
                 made.map(Some).map_err(|error| unattached(error, ip.address))
             }
             floating::Act::Detach(ip) => {

@@ -207,7 +207,7 @@ async fn what_could_not_be_created_again_is_not_deleted() {
             &(std::sync::Arc::clone(&cloud) as _),
             options.clone(),
         );
-        Rig { balancers, cloud, options }
+        Rig { cloud, balancers, options }
     };
     let managed = process(&|options| options.balancer.manage_security_groups = true);
     let nowhere = process(&|options| options.networks.subnet_id = None);
@@ -236,7 +236,7 @@ async fn what_could_not_be_created_again_is_not_deleted() {
         assert_eq!(rig.writes(), [""; 0], "{words}");
         assert!(rig.preview(wanted).await.unwrap_err().message.contains(words));
     }
-    assert_eq!(rig_ids(&first), [id.clone()]);
+    assert_eq!(rig_ids(&first), [id.as_str()]);
     assert_ne!(first.settle(&known).await.id, id);
 }
 
