@@ -33,9 +33,9 @@ use serde_json::Value;
 #[cfg(test)]
 pub(crate) use self::send::scripted_answer;
 pub(crate) use self::{
-    answer::Answer,
+    answer::{Answer, Deletion},
     endpoints::Microversion,
-    page::{Collection, Read, malformed},
+    page::{Collection, Read, id_of},
     retry::Failure,
     session::{REFUSED, is_refused_login},
     single_flight::{Pending, SingleFlight},
@@ -283,7 +283,8 @@ impl Client {
     }
 
     async fn list_one(&self, request: Request<'_>, call: Call) -> Result<(), CloudError> {
-        self.send(request, call).await?.read::<Listed>().map(|_| ())
+        let operation = request.operation;
+        self.send(request, call).await?.read::<Listed>(operation).map(drop)
     }
 
     /// Marks this client as the one in use: the results of its logins are logged and counted.

@@ -25,7 +25,7 @@ pub(super) use routers::{ExtraRoute, Hop, Router};
 pub(super) use subnets::Subnet;
 
 use super::{
-    api::{Answer, Api, Collection, Service, malformed},
+    api::{Api, Collection, Service, id_of},
     ids::ServerId,
     text::{MAX_MESSAGE, paths},
 };
@@ -127,7 +127,7 @@ impl Neutron {
             let mut entries = Vec::new();
             let take = |entry: &str| {
                 entries.push(entry.to_owned());
-                port::id_of(entry)
+                id_of(entry)
             };
             collection.read(&*self.api, call, take).await.map(|_| entries)
         });
@@ -171,17 +171,11 @@ fn unassigned(trouble: &port::MalformedPort) {
     tracing::warn!("a port in Neutron's response could not be parsed: {line}");
 }
 
-/// The document of an answer.
-fn read<T: DeserializeOwned>(operation: &str, answer: &Answer) -> Result<T, CloudError> {
-    serde_json::from_slice(&answer.body)
-        .map_err(|error| malformed(operation, answer, &error.to_string()))
-}
-
 /// Entries of which each must be readable: one that is left out would count as missing.
 fn readable<T: DeserializeOwned>(what: &str, entries: &[String]) -> Result<Vec<T>, CloudError> {
     let read = |entry: &String| {
         serde_json::from_str(entry).map_err(|error| {
-            let id = port::id_of(entry).unwrap_or_default();
+            let id = id_of(entry).unwrap_or_default();
             let why = format!("cannot parse the {what} with ID {id:?}: {error}");
             CloudError::new(ErrorKind::Malformed, one_line(&why, MAX_MESSAGE))
         })

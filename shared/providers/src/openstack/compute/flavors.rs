@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        api::{Api, Collection, Request, Service, malformed},
+        api::{Api, Collection, Request, Service},
         text::{is_label_value, label_value, query},
     },
     Server,
@@ -128,9 +128,7 @@ impl Flavors {
             Err(error) if is_refusal(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        serde_json::from_slice::<OneFlavor>(&answer.body)
-            .map(|body| Some(body.flavor.name))
-            .map_err(|error| malformed(operation, &answer, &error.to_string()))
+        answer.read(operation).map(|OneFlavor { flavor }| Some(flavor.name))
     }
 
     /// Embedded flavors have no ID, so it is looked up by the name, which is unique in Nova.

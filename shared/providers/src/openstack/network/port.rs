@@ -86,11 +86,6 @@ impl Port {
     }
 }
 
-/// The ID of an entry, which serves as the marker of the next page.
-pub(super) fn id_of(json: &str) -> Option<String> {
-    members(json).get("id").and_then(Value::as_str).map(str::to_owned)
-}
-
 /// ID and name of a network.
 pub(super) fn read_network(json: &str) -> Result<(String, String), serde_json::Error> {
     #[derive(Deserialize)]
