@@ -35,7 +35,7 @@ pub(crate) use self::send::scripted_answer;
 pub(crate) use self::{
     answer::{Answer, Deletion},
     endpoints::Microversion,
-    page::{Collection, Read, id_of},
+    page::{Collection, Read, id_of, members},
     retry::Failure,
     session::{REFUSED, is_refused_login},
     single_flight::{Pending, SingleFlight},
@@ -331,15 +331,6 @@ impl Client {
         }
     }
 
-    /// The region in use, as far as it is known.
-    pub(crate) fn region(&self) -> Option<String> {
-        let of_catalog = || {
-            let token = self.session.load().last()?;
-            token.catalog.region(Service::Compute, self.interface).map(str::to_owned)
-        };
-        self.region.clone().or_else(of_catalog)
-    }
-
     /// The project that the last token was for, once there was one.
     pub(crate) fn project(&self) -> Option<Project> {
         self.session.load().last()?.project.clone()
@@ -367,7 +358,11 @@ impl Api for Client {
     }
 
     fn region(&self) -> Option<String> {
-        Self::region(self)
+        let of_catalog = || {
+            let token = self.session.load().last()?;
+            token.catalog.region(Service::Compute, self.interface).map(str::to_owned)
+        };
+        self.region.clone().or_else(of_catalog)
     }
 
     fn place(&self) -> Option<String> {

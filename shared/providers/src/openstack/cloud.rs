@@ -171,6 +171,32 @@ impl OpenStackCloud {
         }
     }
 
+    /// The routes, if this process asked for them.
+    fn wanted_routes(&self) -> Option<&NeutronRoutes> {
+        self.routes.as_deref().filter(|_| self.wanted.routes.load(Ordering::Relaxed))
+    }
+
+    /// The load balancers, if this process asked for them.
+    fn wanted_balancers(&self) -> Option<&OctaviaBalancers> {
+        self.balancers.as_deref().filter(|_| self.wanted.balancers.load(Ordering::Relaxed))
+    }
+
+    async fn network_health(&self, call: Call) -> Result<(), CloudError> {
+        match self.wanted_routes() {
+            Some(routes) if routes.offered().is_err() => routes.learn(call).await,
+            Some(_) => self.client.probe_network(call).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn balancer_health(&self, call: Call) -> Result<(), CloudError> {
+        match self.wanted_balancers().map(|balancers| (balancers.offered(), balancers)) {
+            Some((Err(_), balancers)) => balancers.learn(call).await,
+            Some((Ok(true), _)) => self.client.probe_load_balancer(call).await,
+            Some((Ok(false), _)) | None => Ok(()),
+        }
+    }
+
     /// The client in use.
     #[cfg(test)]
     pub(super) fn client(&self) -> Arc<Client> {
@@ -246,26 +272,9 @@ impl Cloud for OpenStackCloud {
     /// Asks the services behind what this process uses. One that does not answer hides nothing of
     /// another one.
     async fn health(&self, call: Call) -> Result<(), CloudError> {
-        let wants = |what: &AtomicBool| what.load(Ordering::Relaxed);
-        let routes = self.routes.as_ref().filter(|_| wants(&self.wanted.routes));
-        let network = async {
-            match routes {
-                Some(routes) if routes.offered().is_err() => routes.learn(call).await,
-                Some(_) => self.client.probe_network(call).await,
-                None => Ok(()),
-            }
-        };
-        let balancers = self.balancers.as_ref().filter(|_| wants(&self.wanted.balancers));
-        let balancing = async {
-            match balancers.map(|balancers| (balancers.offered(), balancers)) {
-                Some((Err(_), balancers)) => balancers.learn(call).await,
-                Some((Ok(true), _)) => self.client.probe_load_balancer(call).await,
-                Some((Ok(false), _)) | None => Ok(()),
-            }
-        };
+        let wants_others = self.wanted_routes().is_some() || self.wanted_balancers().is_some();
         let compute = async {
-            let has_others = routes.is_some() || balancers.is_some();
-            if has_others && !wants(&self.wanted.instances) {
+            if wants_others && !self.wanted.instances.load(Ordering::Relaxed) {
                 return Ok(());
             }
             let outcome = self.client.probe(call).await;
@@ -274,6 +283,7 @@ impl Cloud for OpenStackCloud {
             }
             outcome
         };
+        let (network, balancing) = (self.network_health(call), self.balancer_health(call));
         let (compute, network, balancing) = tokio::join!(compute, network, balancing);
         compute.and(network).and(balancing)
     }

@@ -70,7 +70,7 @@ impl Neutron {
         for entry in self.entries("ports", PORT_FIELDS, "device_id", ids, call).await? {
             match Port::read(&entry) {
                 Ok(port) => ports.of_servers.entry(port.device_id.clone()).or_default().push(port),
-                Err(trouble) => ports.note(trouble),
+                Err(trouble) => note(&mut ports.unreadable, trouble.device_id, trouble.line),
             }
         }
         let subs: BTreeSet<_> = ports.sub_port_ids().map(str::to_owned).collect();
@@ -78,7 +78,7 @@ impl Neutron {
         for entry in self.entries("ports", PORT_FIELDS, "id", subs, call).await? {
             match Port::read(&entry) {
                 Ok(port) => drop(ports.carried.insert(port.id.clone(), port)),
-                Err(trouble) => ports.note_sub(trouble),
+                Err(trouble) => note(&mut ports.unreadable_children, trouble.port_id, trouble.line),
             }
         }
         Ok(ports)
@@ -149,26 +149,15 @@ impl Ports {
         self.unreadable.extend(other.unreadable);
         self.unreadable_children.extend(other.unreadable_children);
     }
-
-    fn note(&mut self, trouble: port::MalformedPort) {
-        match trouble.device_id {
-            Some(device) => drop(self.unreadable.insert(device, trouble.line)),
-            None => unassigned(&trouble),
-        }
-    }
-
-    fn note_sub(&mut self, trouble: port::MalformedPort) {
-        match trouble.port_id {
-            Some(id) => drop(self.unreadable_children.insert(id, trouble.line)),
-            None => unassigned(&trouble),
-        }
-    }
 }
 
-/// Logs an entry whose server is not known.
-fn unassigned(trouble: &port::MalformedPort) {
-    let line = one_line(&trouble.line, MAX_MESSAGE);
-    tracing::warn!("a port in Neutron's response could not be parsed: {line}");
+/// Notes an entry that cannot be parsed, by the ID of what it belongs to. Without one it is logged.
+fn note(unreadable: &mut BTreeMap<String, String>, id: Option<String>, line: String) {
+    let Some(id) = id else {
+        let line = one_line(&line, MAX_MESSAGE);
+        return tracing::warn!("a port in Neutron's response could not be parsed: {line}");
+    };
+    unreadable.insert(id, line);
 }
 
 /// Entries of which each must be readable: one that is left out would count as missing.

@@ -1,10 +1,10 @@
 //! Reads paginated collections of Nova, Neutron and Octavia.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use ccm_cloud::{Call, CloudError, ErrorKind};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{Answer, Api, Request, Service};
 use crate::openstack::text;
@@ -121,9 +121,10 @@ struct Page<'a> {
 
 /// The ID of an entry, which is the marker of the next page.
 pub(crate) fn id_of(entry: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Entry {
-        id: String,
-    }
-    serde_json::from_str(entry).map(|Entry { id }| id).ok()
+    members(entry).get("id").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The members of an entry; none if it is no object.
+pub(crate) fn members(entry: &str) -> BTreeMap<Cow<'_, str>, Value> {
+    serde_json::from_str(entry).unwrap_or_default()
 }
