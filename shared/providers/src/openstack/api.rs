@@ -51,6 +51,9 @@ use super::{
     text::MAX_VALUE,
 };
 
+/// The maximum number of concurrent requests for the parts of one call.
+pub(crate) const AT_ONCE: usize = 8;
+
 /// The services that are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Service {

@@ -32,7 +32,7 @@ use self::{
     question::NodeLookup,
 };
 use super::{
-    api::Api,
+    api::{AT_ONCE, Api},
     compute::{Flavors, Listing, Nova, Server},
     config::Config,
     ids::{self, Parsed, ServerId},
@@ -42,8 +42,6 @@ use super::{
 /// Up to this number of nodes are requested one by one; for more, the project is listed.
 /// Nova's name filter does not support alternatives: it treats `|` as a literal.
 const ONE_BY_ONE: usize = 3;
-/// The maximum number of concurrent requests for servers.
-const AT_ONCE: usize = 8;
 /// The default page size of Nova's lists.
 const PAGE: usize = 1_000;
 /// After a list that took too long, nodes are requested one by one for this long.

@@ -25,7 +25,7 @@ pub(super) use routers::{ExtraRoute, Hop, Router};
 pub(super) use subnets::Subnet;
 
 use super::{
-    api::{Api, Collection, Service, id_of},
+    api::{AT_ONCE, Api, Collection, Service, id_of},
     ids::ServerId,
     text::{MAX_MESSAGE, paths},
 };
@@ -33,8 +33,6 @@ use super::{
 const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=status&fields=network_id\
                            &fields=fixed_ips&fields=mac_address&fields=trunk_details";
 const NETWORK_FIELDS: &str = "fields=id&fields=name";
-/// The maximum number of concurrent requests for the parts of one list.
-const AT_ONCE: usize = 8;
 
 /// The ports of some servers.
 #[derive(Clone, Debug, Default)]

@@ -19,14 +19,12 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        api::{Api, Collection, Request, Service},
+        api::{AT_ONCE, Api, Collection, Request, Service},
         text::{is_label_value, label_value, query},
     },
     Server,
 };
 
-/// The maximum number of concurrent requests for flavors.
-const AT_ONCE: usize = 8;
 /// The retry interval for flavors that were refused, or were missing in a list.
 const ASK_AGAIN: Duration = Duration::from_mins(10);
 

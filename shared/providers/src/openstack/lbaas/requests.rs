@@ -12,15 +12,13 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        api::{Answer, Api, Collection, Deletion, Request, Service, id_of},
+        api::{AT_ONCE, Answer, Api, Collection, Deletion, Request, Service, id_of},
         text::{MAX_MESSAGE, MAX_VALUE, query},
     },
     ApiVersion, BalancerRow, Child, Filter, LBAAS, ListenerRow, MemberRow, MonitorRow, Octavia,
     PoolRow, Tree,
 };
 
-/// The maximum number of concurrent requests for the parts of one answer.
-const AT_ONCE: usize = 8;
 /// The versions are requested again after this time: Octavia may have been upgraded.
 const FRESH: Duration = Duration::from_hours(1);
 

@@ -15,11 +15,14 @@ use futures::{StreamExt as _, stream};
 use ipnet::IpNet;
 
 use super::{
-    AT_ONCE, Features, MAX_BATCH, NeutronRoutes,
+    Features, MAX_BATCH, NeutronRoutes,
     pairs::{changed, lacks},
     plan::{Entry, Step, Table, conflict, step},
 };
-use crate::openstack::network::{ExtraRoute, Hop};
+use crate::openstack::{
+    api::AT_ONCE,
+    network::{ExtraRoute, Hop},
+};
 
 /// How often a port that another client changes at the same time is read again.
 const REREADS: usize = 2;
