@@ -1,15 +1,15 @@
-//! OpenStack: Nova's servers as a cluster's machines, Octavia's load balancers for its Services,
-//! and the extra routes of a Neutron router for its pods.
+//! OpenStack: Nova's servers as a cluster's machines, Octavia's load balancers, and the extra
+//! routes of a Neutron router.
 //!
 //! ```text
-//! cloud.conf -> config -> api (session, requests) -+-> compute (Nova) ----+-> instances
-//!                                                  +-> network (Neutron) -+-> routes
-//!                                                  +-> lbaas (Octavia) ---+-> balancers
+//! cloud.conf -> config -> api (session, requests) -> compute, network -> instances
+//!                                                 -> lbaas, network   -> balancers
+//!                                                 -> network          -> routes
 //! ```
 //!
 //! Every request, those for tokens and versions included, goes through [`api`], which knows
-//! nothing of what it is about. `compute`, `network` and `lbaas` are the requests of one service
-//! each, typed; `instances`, `routes` and `balancers` the capabilities of the contract, which decide.
+//! nothing of servers, ports and load balancers. `compute`, `network` and `lbaas` are requests and
+//! answers of Nova, Neutron and Octavia; `instances`, `balancers` and `routes` are the capabilities.
 //! `cloud` holds what is in use, and `reload` replaces credentials when a file changes.
 
 mod api;

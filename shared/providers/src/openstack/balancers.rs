@@ -14,11 +14,11 @@
 //! | `kept` | addresses of before, which a new load balancer is to have |
 //! | `ingress` | addresses, state, what is waited for |
 //! | `blame` | which annotation or option an error is about |
-//! | `memory` | what saves requests |
+//! | `memory` | what saves requests: locks and times |
 //! | `find`, `read`, `inputs` | requests that read |
 //! | `list`, `ensure`, `create`, `repair`, `write`, `members`, `delete` | the calls of the contract |
 //!
-//! All but the last two rows are pure. Each call looks first, decides what is to be changed, and
+//! All but the last three rows are pure. Each call looks first, decides what is to be changed, and
 //! makes the first change; Octavia takes the next one only after seconds.
 
 mod annotations;

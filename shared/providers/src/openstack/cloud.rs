@@ -52,6 +52,12 @@ struct Wanted {
     balancers: AtomicBool,
 }
 
+impl Wanted {
+    fn has(what: &AtomicBool) -> bool {
+        what.load(Ordering::Relaxed)
+    }
+}
+
 /// What became of changed settings that work.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Adopted {
@@ -110,26 +116,36 @@ impl OpenStackCloud {
             return Ok(Adopted::AtRestart(what));
         }
         self.client.take_over(&trial);
-        self.learn(nova.err());
+        if let Some(nova) = nova {
+            self.learn(nova.err());
+        }
         Ok(Adopted::InUse)
     }
 
-    /// A client with these settings that works, and what Nova answered it.
+    /// Whether this process asks Nova. One for routes or load balancers may have no right to.
+    fn asks_nova(&self) -> bool {
+        let others = self.wanted_routes().is_some() || self.wanted_balancers().is_some();
+        Wanted::has(&self.wanted.instances) || !others
+    }
+
+    /// A client with these settings that works, and what Nova answered it if it was asked.
     async fn tried(
         &self,
         config: &Config,
         call: Call,
-    ) -> Result<(Client, Result<(), CloudError>), CloudError> {
+    ) -> Result<(Client, Option<Result<(), CloudError>>), CloudError> {
         let trial = self.clients.client(config)?;
-        let asked = |service: &Service| {
-            *service == Service::Compute || self.client.answers(*service).is_some()
+        let asks_nova = self.asks_nova();
+        let asked = |service: &Service| match service {
+            Service::Compute => asks_nova,
+            other => self.client.answers(*other).is_some(),
         };
         let services = [Service::Compute, Service::Network, Service::LoadBalancer];
         let asked: Vec<Service> = services.into_iter().filter(asked).collect();
         trial.log_in(&asked, call).await?;
-        let nova = trial.probe(call).await;
+        let nova = if asks_nova { Some(trial.probe(call).await) } else { None };
         if self.client.answers(Service::Compute) == Some(true) {
-            nova.clone()?;
+            nova.clone().transpose()?;
         }
         if self.client.answers(Service::Network) == Some(true) {
             trial.probe_network(call).await?;
@@ -173,12 +189,12 @@ impl OpenStackCloud {
 
     /// The routes, if this process asked for them.
     fn wanted_routes(&self) -> Option<&NeutronRoutes> {
-        self.routes.as_deref().filter(|_| self.wanted.routes.load(Ordering::Relaxed))
+        self.routes.as_deref().filter(|_| Wanted::has(&self.wanted.routes))
     }
 
     /// The load balancers, if this process asked for them.
     fn wanted_balancers(&self) -> Option<&OctaviaBalancers> {
-        self.balancers.as_deref().filter(|_| self.wanted.balancers.load(Ordering::Relaxed))
+        self.balancers.as_deref().filter(|_| Wanted::has(&self.wanted.balancers))
     }
 
     async fn network_health(&self, call: Call) -> Result<(), CloudError> {
@@ -272,9 +288,8 @@ impl Cloud for OpenStackCloud {
     /// Asks the services behind what this process uses. One that does not answer hides nothing of
     /// another one.
     async fn health(&self, call: Call) -> Result<(), CloudError> {
-        let wants_others = self.wanted_routes().is_some() || self.wanted_balancers().is_some();
         let compute = async {
-            if wants_others && !self.wanted.instances.load(Ordering::Relaxed) {
+            if !self.asks_nova() {
                 return Ok(());
             }
             let outcome = self.client.probe(call).await;

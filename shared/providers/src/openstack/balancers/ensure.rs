@@ -236,7 +236,7 @@ fn differences(row: &BalancerRow, job: &Job<'_>, families: &[IpFamily]) -> Vec<N
         (&settings.networks.subnet, &row.vip_subnet_id),
         (&settings.networks.port, &row.vip_port_id),
     ] {
-        // A port or a network decides over the subnet.
+        // A port decides over the subnet.
         if let Some(given) = given
             && seen.as_ref() != Some(&given.value)
             && (settings.networks.port.is_none() || given.source.ends_with("port-id"))

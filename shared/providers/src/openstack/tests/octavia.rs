@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_cloud::{Call, Cloud as _, CloudError, ErrorKind};
 use serde_json::{Value, json};
 use tokio::time::advance;
 
@@ -191,6 +191,19 @@ async fn changed_settings_are_tried_with_it_where_it_is_used() {
     assert_eq!(adopt(&rig).await.unwrap_err().kind, ErrorKind::Invalid);
     // The settings of before are in use.
     rig.get(Service::LoadBalancer, 10).await.unwrap();
+}
+
+/// service-ccm's credentials may have no right to ask Nova.
+#[tokio::test(start_paused = true)]
+async fn changed_settings_are_not_tried_with_nova_where_only_load_balancers_are_used() {
+    let rig = Rig::new();
+    assert!(rig.openstack.load_balancers().is_err());
+    rig.get(Service::LoadBalancer, 10).await.unwrap();
+    assert_eq!(rig.openstack.adopt(&config(PASSWORD), call()).await, Ok(Adopted::InUse));
+    let seen = rig.cloud.seen();
+    let count = |host| seen.iter().filter(|seen| seen.host == host).count();
+    assert_eq!(count("nova"), 0);
+    assert!(count("octavia") > 0);
 }
 
 #[tokio::test(start_paused = true)]
