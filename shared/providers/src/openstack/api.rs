@@ -267,27 +267,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// One cheap call that shows whether Keystone accepts the credentials and Nova
-    /// the token.
-    pub(crate) async fn probe(&self, call: Call) -> Result<(), CloudError> {
-        self.list_one(Request::get(Service::Compute, "server_list", "servers?limit=1"), call).await
-    }
-
-    /// As [`Client::probe`], for Neutron.
-    pub(crate) async fn probe_network(&self, call: Call) -> Result<(), CloudError> {
-        let path = "ports?limit=1&fields=id";
-        self.list_one(Request::get(Service::Network, "port_list", path), call).await
-    }
-
-    /// As [`Client::probe`], for Octavia.
-    pub(crate) async fn probe_load_balancer(&self, call: Call) -> Result<(), CloudError> {
-        let path = "v2.0/lbaas/loadbalancers?limit=1&fields=id";
-        self.list_one(Request::get(Service::LoadBalancer, "loadbalancer_list", path), call).await
-    }
-
-    async fn list_one(&self, request: Request<'_>, call: Call) -> Result<(), CloudError> {
-        let operation = request.operation;
-        self.send(request, call).await?.read::<Listed>(operation).map(drop)
+    /// One cheap call that shows whether Keystone accepts the credentials and the service the token.
+    pub(crate) async fn probe(&self, service: Service, call: Call) -> Result<(), CloudError> {
+        let (operation, path) = match service {
+            Service::Identity => return self.log_in(&[], call).await,
+            Service::Compute => ("server_list", "servers?limit=1"),
+            Service::Network => ("port_list", "ports?limit=1&fields=id"),
+            Service::LoadBalancer => {
+                ("loadbalancer_list", "v2.0/lbaas/loadbalancers?limit=1&fields=id")
+            }
+        };
+        let answer = self.send(Request::get(service, operation, path), call).await?;
+        answer.read::<Listed>(operation).map(drop)
     }
 
     /// Marks this client as the one in use: the results of its logins are logged and counted.

@@ -143,15 +143,14 @@ impl OpenStackCloud {
         let services = [Service::Compute, Service::Network, Service::LoadBalancer];
         let asked: Vec<Service> = services.into_iter().filter(asked).collect();
         trial.log_in(&asked, call).await?;
-        let nova = if asks_nova { Some(trial.probe(call).await) } else { None };
+        let nova = if asks_nova { Some(trial.probe(Service::Compute, call).await) } else { None };
         if self.client.answers(Service::Compute) == Some(true) {
             nova.clone().transpose()?;
         }
-        if self.client.answers(Service::Network) == Some(true) {
-            trial.probe_network(call).await?;
-        }
-        if self.client.answers(Service::LoadBalancer) == Some(true) {
-            trial.probe_load_balancer(call).await?;
+        for service in [Service::Network, Service::LoadBalancer] {
+            if self.client.answers(service) == Some(true) {
+                trial.probe(service, call).await?;
+            }
         }
         Ok((trial, nova))
     }
@@ -200,7 +199,7 @@ impl OpenStackCloud {
     async fn network_health(&self, call: Call) -> Result<(), CloudError> {
         match self.wanted_routes() {
             Some(routes) if routes.offered().is_err() => routes.learn(call).await,
-            Some(_) => self.client.probe_network(call).await,
+            Some(_) => self.client.probe(Service::Network, call).await,
             None => Ok(()),
         }
     }
@@ -208,7 +207,7 @@ impl OpenStackCloud {
     async fn balancer_health(&self, call: Call) -> Result<(), CloudError> {
         match self.wanted_balancers().map(|balancers| (balancers.offered(), balancers)) {
             Some((Err(_), balancers)) => balancers.learn(call).await,
-            Some((Ok(true), _)) => self.client.probe_load_balancer(call).await,
+            Some((Ok(true), _)) => self.client.probe(Service::LoadBalancer, call).await,
             Some((Ok(false), _)) | None => Ok(()),
         }
     }
@@ -292,7 +291,7 @@ impl Cloud for OpenStackCloud {
             if !self.asks_nova() {
                 return Ok(());
             }
-            let outcome = self.client.probe(call).await;
+            let outcome = self.client.probe(Service::Compute, call).await;
             if self.learn(outcome.clone().err()) {
                 self.introduce("OpenStack answers");
             }

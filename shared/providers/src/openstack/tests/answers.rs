@@ -51,7 +51,7 @@ async fn only_the_service_itself_says_that_something_does_not_exist() {
     let rig = Rig::new();
     let get = Request::get(Service::Compute, "server_get", "servers/5");
     let call = Call::waiting(Duration::from_secs(5));
-    rig.client().probe(call).await.unwrap();
+    rig.client().probe(Service::Compute, call).await.unwrap();
     let body =
         "{\"itemNotFound\": {\"code\": 404, \"message\": \"Instance 5 could not be found.\"}}";
     rig.cloud.next("nova", [Move::text(404, body).with("x-openstack-request-id", "req-9")]);
