@@ -10,6 +10,7 @@
 //! | `merge` | the members of a pool after a change |
 //! | `seen` | what was read of one load balancer |
 //! | `diff` | the changes, one line each |
+//! | `differences` | what is not changed, one note each |
 //! | `floating` | what is to be done about the floating IP |
 //! | `kept` | addresses of before, which a new load balancer is to have |
 //! | `ingress` | addresses, state, what is waited for |
@@ -26,6 +27,7 @@ mod blame;
 mod create;
 mod delete;
 mod diff;
+mod differences;
 mod ensure;
 mod features;
 mod find;
