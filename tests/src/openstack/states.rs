@@ -21,6 +21,9 @@ use crate::services;
 /// How long nothing may be written before a state counts as reached.
 const QUIET: Duration = Duration::from_secs(3);
 
+/// How many requests a failure shows.
+const LAST: usize = 25;
+
 /// A change of a Service, and what follows from it.
 pub struct State {
     /// What is changed, for messages.
@@ -145,10 +148,22 @@ pub async fn reached(rig: &Rig, name: &str, what: &str, expect: &Value) -> Resul
         sleep(Duration::from_millis(200)).await;
         are(rig, name, expect).await.map(Some)
     })
-    .await?;
+    .await
+    .with_context(|| last_requests(rig))?;
     settled(rig).await?;
     provisioned(rig, name, SOON).await?;
     are(rig, name, expect).await.with_context(|| format!("{what}: it did not stay so"))
+}
+
+/// The programs' last requests, for messages.
+pub fn last_requests(rig: &Rig) -> String {
+    let all = rig.cloud.proxy.log().since(0);
+    let lines = all.iter().rev().take(LAST).rev().map(|one| {
+        let status = one.status.map_or("no answer".to_owned(), |status| status.to_string());
+        let ago = one.at.elapsed().as_secs_f64();
+        format!("{ago:.1} s ago: {} {}?{}: {status}", one.method, one.path, one.query)
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Waits until no program has written to Octavia or Neutron for a while.

@@ -14,7 +14,8 @@ use crate::{
         many_balancers::restarted,
         rig::{Rig, SOON},
         states::{
-            State, an_audit_writes_nothing, annotations, floating, go_through, reached, rows,
+            State, an_audit_writes_nothing, annotations, floating, go_through, last_requests,
+            reached, rows,
         },
     },
     services,
@@ -61,7 +62,7 @@ async fn serve(rig: &Rig, service: &Value, name: &str) -> Result<Program> {
     let program = rig.start(&quick(rig)).await?;
     services::create(&rig.client, service).await?;
     services::address(&rig.client, name, SOON).await.with_context(|| program.log())?;
-    provisioned(rig, name, SOON).await?;
+    provisioned(rig, name, SOON).await.with_context(|| last_requests(rig))?;
     Ok(program)
 }
 
