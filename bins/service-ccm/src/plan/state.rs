@@ -147,13 +147,12 @@ impl State {
         failed.is_some_and(|failed| failed.is_final() || view.now < failed.retry_at)
     }
 
-    /// Whether the last call was about another configuration and has not ended well: the load
-    /// balancer may have a part of that one.
-    pub(super) fn may_have_another(&self, digest: Digest) -> bool {
-        let pending = self.pending.as_ref().filter(|last| last.call == Some(CallKind::Ensure));
-        let failed = self.failure(CallKind::Ensure);
-        let tried = [pending.and_then(|last| last.digest), failed.and_then(|last| last.digest)];
-        tried.into_iter().flatten().any(|tried| tried != digest)
+    /// Whether the last call to create or update has not ended well: the load balancer may have a part
+    /// of its configuration or of another one. That holds as well if the configuration is the one that
+    /// the load balancer had before: a change may have been taken back when a part of it was made.
+    pub(super) fn may_be_partial(&self) -> bool {
+        let is_ensure = |last: &Pending| last.call == Some(CallKind::Ensure);
+        self.pending.as_ref().is_some_and(is_ensure) || self.failure(CallKind::Ensure).is_some()
     }
 
     /// When the plan may be another one although nothing changes: a failed call is due again, or a

@@ -334,6 +334,20 @@ fn a_change_that_is_taken_back_is_taken_back_in_the_cloud() {
 }
 
 #[test]
+fn a_change_that_was_taken_back_half_way_is_completed() {
+    // Configured as it was before the change, of which the cloud has made a part.
+    let service = service();
+    let digest = Some(digest_of(&service));
+    let mut state = there(&service);
+    state.pending = Some(Pending { digest, ..pending(CallKind::Ensure, 50) });
+    assert!(is_ensure(&step(&service, &state)), "one step of several is made");
+    state.pending = None;
+    state.failed = failed(CallKind::Ensure, digest, ErrorKind::Unavailable);
+    assert!(!is_ensure(&planned(&service, &state, 100, |_| {})));
+    assert!(is_ensure(&planned(&service, &state, 201, |_| {})), "a step has failed");
+}
+
+#[test]
 fn another_controllers_load_balancer_is_adopted_only_on_request() {
     let mut service = service();
     let state = State {

@@ -124,9 +124,8 @@ impl OpenStackCloud {
 
     /// Whether this process asks Nova. One for routes or load balancers may have no right to.
     fn asks_nova(&self) -> bool {
-        let routes = self.routes.is_some() && Wanted::has(&self.wanted.routes);
-        let balancers = self.balancers.is_some() && Wanted::has(&self.wanted.balancers);
-        Wanted::has(&self.wanted.instances) || !(routes || balancers)
+        let others = self.wanted_routes().is_some() || self.wanted_balancers().is_some();
+        Wanted::has(&self.wanted.instances) || !others
     }
 
     /// A client with these settings that works, and what Nova answered it if it was asked.
@@ -144,15 +143,14 @@ impl OpenStackCloud {
         let services = [Service::Compute, Service::Network, Service::LoadBalancer];
         let asked: Vec<Service> = services.into_iter().filter(asked).collect();
         trial.log_in(&asked, call).await?;
-        let nova = if asks_nova { Some(trial.probe(call).await) } else { None };
+        let nova = if asks_nova { Some(trial.probe(Service::Compute, call).await) } else { None };
         if self.client.answers(Service::Compute) == Some(true) {
             nova.clone().transpose()?;
         }
-        if self.client.answers(Service::Network) == Some(true) {
-            trial.probe_network(call).await?;
-        }
-        if self.client.answers(Service::LoadBalancer) == Some(true) {
-            trial.probe_load_balancer(call).await?;
+        for service in [Service::Network, Service::LoadBalancer] {
+            if self.client.answers(service) == Some(true) {
+                trial.probe(service, call).await?;
+            }
         }
         Ok((trial, nova))
     }
@@ -185,6 +183,32 @@ impl OpenStackCloud {
                 ids::parse(provider_id, Some(&region))
             }
             parsed => parsed,
+        }
+    }
+
+    /// The routes, if this process asked for them.
+    fn wanted_routes(&self) -> Option<&NeutronRoutes> {
+        self.routes.as_deref().filter(|_| Wanted::has(&self.wanted.routes))
+    }
+
+    /// The load balancers, if this process asked for them.
+    fn wanted_balancers(&self) -> Option<&OctaviaBalancers> {
+        self.balancers.as_deref().filter(|_| Wanted::has(&self.wanted.balancers))
+    }
+
+    async fn network_health(&self, call: Call) -> Result<(), CloudError> {
+        match self.wanted_routes() {
+            Some(routes) if routes.offered().is_err() => routes.learn(call).await,
+            Some(_) => self.client.probe(Service::Network, call).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn balancer_health(&self, call: Call) -> Result<(), CloudError> {
+        match self.wanted_balancers().map(|balancers| (balancers.offered(), balancers)) {
+            Some((Err(_), balancers)) => balancers.learn(call).await,
+            Some((Ok(true), _)) => self.client.probe(Service::LoadBalancer, call).await,
+            Some((Ok(false), _)) | None => Ok(()),
         }
     }
 
@@ -263,32 +287,17 @@ impl Cloud for OpenStackCloud {
     /// Asks the services behind what this process uses. One that does not answer hides nothing of
     /// another one.
     async fn health(&self, call: Call) -> Result<(), CloudError> {
-        let routes = self.routes.as_ref().filter(|_| Wanted::has(&self.wanted.routes));
-        let network = async {
-            match routes {
-                Some(routes) if routes.offered().is_err() => routes.learn(call).await,
-                Some(_) => self.client.probe_network(call).await,
-                None => Ok(()),
-            }
-        };
-        let balancers = self.balancers.as_ref().filter(|_| Wanted::has(&self.wanted.balancers));
-        let balancing = async {
-            match balancers.map(|balancers| (balancers.offered(), balancers)) {
-                Some((Err(_), balancers)) => balancers.learn(call).await,
-                Some((Ok(true), _)) => self.client.probe_load_balancer(call).await,
-                Some((Ok(false), _)) | None => Ok(()),
-            }
-        };
         let compute = async {
             if !self.asks_nova() {
                 return Ok(());
             }
-            let outcome = self.client.probe(call).await;
+            let outcome = self.client.probe(Service::Compute, call).await;
             if self.learn(outcome.clone().err()) {
                 self.introduce("OpenStack answers");
             }
             outcome
         };
+        let (network, balancing) = (self.network_health(call), self.balancer_health(call));
         let (compute, network, balancing) = tokio::join!(compute, network, balancing);
         compute.and(network).and(balancing)
     }

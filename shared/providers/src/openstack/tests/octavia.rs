@@ -212,12 +212,12 @@ async fn a_page_of_another_server_is_no_list() {
     rig.get(Service::LoadBalancer, 10).await.unwrap();
     for body in ["<html>", "{}", "[]", "{\"loadbalancers\": 7}"] {
         rig.cloud.next("octavia", [Move::text(200, body)]);
-        let error = rig.client().probe_load_balancer(call()).await.unwrap_err();
+        let error = rig.client().probe(Service::LoadBalancer, call()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Malformed, "{body}");
     }
     assert_eq!(rig.client().answers(Service::LoadBalancer), Some(true));
     let error: Value = json!({});
     rig.cloud.always("octavia", Some(Move::text(503, &error.to_string())));
-    rig.client().probe_load_balancer(call()).await.unwrap_err();
+    rig.client().probe(Service::LoadBalancer, call()).await.unwrap_err();
     assert_eq!(rig.client().answers(Service::LoadBalancer), Some(false));
 }
