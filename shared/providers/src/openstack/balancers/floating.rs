@@ -174,7 +174,8 @@ fn exchange(
 ) -> Vec<Step> {
     let network = &wished.floating_network_id;
     let same = attached.iter().find(|ip| ip.floating_network_id == *network);
-    let free = || elsewhere.tagged.iter().find(|ip| is_free(ip) && is_ours(ip, owner));
+    let is_other = |ip: &&FloatingIp| is_free(ip) && is_ours(ip, owner) && ip.id != wished.id;
+    let free = || elsewhere.tagged.iter().find(is_other);
     let instead_of = same.or_else(|| free().filter(|_| attached.is_empty()));
     let instead_of = instead_of.cloned().map(Box::new);
     let mut steps = vec![attach(wished, Act::Wished { ip: wished.clone(), instead_of })];

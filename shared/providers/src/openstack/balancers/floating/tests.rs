@@ -47,7 +47,7 @@ fn an_exchange_attaches_first_where_that_is_possible() {
     let elsewhere = |network, tagged| Elsewhere { wished: wished(network), tagged };
     let (own, far, user) =
         (ip(1, "near", port, true), ip(2, "far", port, true), ip(3, "near", port, false));
-    let free = ip(4, "near", None, true);
+    let (free, own_nine) = (ip(4, "near", None, true), ip(9, "near", None, true));
     for (attached, elsewhere, expect, kept) in [
         (
             vec![own.clone()],
@@ -66,6 +66,13 @@ fn an_exchange_attaches_first_where_that_is_possible() {
         ),
         (vec![], elsewhere("near", vec![]), &["attach 9"], 1),
         (vec![], elsewhere("near", vec![free.clone()]), &["attach 9 instead of 4", "delete 4"], 1),
+        // It was attached to an earlier load balancer.
+        (
+            vec![],
+            Elsewhere { wished: Some(own_nine.clone()), tagged: vec![own_nine] },
+            &["attach 9"],
+            1,
+        ),
         // What is left of an exchange that was interrupted.
         (vec![ip(9, "near", port, false), far], elsewhere("near", vec![]), &["delete 2"], 1),
         (vec![ip(9, "near", port, false)], elsewhere("near", vec![free]), &["delete 4"], 0),
