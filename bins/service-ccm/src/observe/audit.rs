@@ -288,6 +288,9 @@ impl Audit {
             let started = self.handles.timeline.now();
             let ids = chunk.iter().map(|(id, _)| id.clone()).collect();
             let list = self.list(balancers, Scope::Ids(ids), Depth::Members).await?;
+            for line in &list.malformed {
+                tracing::warn!("a load balancer cannot be read in full: {line}");
+            }
             let by_id: HashMap<&str, &Name> =
                 chunk.iter().map(|(id, name)| (id.as_str(), name)).collect();
             for balancer in list.load_balancers {

@@ -210,7 +210,7 @@ impl LoadBalancers for OctaviaBalancers {
     ) -> Answers<'a, Progress<Option<String>>> {
         let refused = repeated(changes.iter().map(|one| &one.owner));
         let ids = changes.iter().map(|one| one.id.clone()).collect();
-        let look = Look { ids, owners: Vec::new() };
+        let look = Look { ids, ..Look::default() };
         self.each(changes, refused, look, call, move |one, rows| async move {
             self.set_members_of(one, &rows, call).await
         })
@@ -222,8 +222,12 @@ impl LoadBalancers for OctaviaBalancers {
         call: Call,
     ) -> Answers<'a, Progress<AbsenceProof>> {
         let refused = repeated(unwanted.iter().map(|one| &one.owner));
-        let ids = unwanted.iter().filter_map(|one| one.known.clone()).collect();
-        let look = Look { ids, owners: Vec::new() };
+        let ids: Vec<String> = unwanted.iter().filter_map(|one| one.known.clone()).collect();
+        // Before the end of a deletion a second load balancer of the owner is looked for as well. The
+        // list of the project, by which several IDs are looked up anyway, shows it.
+        let whole = ids.len() > 1 || ids.iter().any(|id| self.memory.is_deleted(id));
+        let owners = unwanted.iter().map(|one| &one.owner).filter(|_| whole).collect();
+        let look = Look { ids, owners, whole };
         self.each(unwanted, refused, look, call, move |one, rows| async move {
             self.delete_one(one, &rows, call).await
         })
@@ -236,7 +240,7 @@ fn looked_for(wanted: &[Wanted]) -> Look<'_> {
     let ids: std::collections::BTreeSet<String> = ids.collect();
     let unnamed = wanted.iter().filter(|one| one.known.is_none());
     let owners = unnamed.map(|one| &one.front_end.owner).collect();
-    Look { ids: ids.into_iter().collect(), owners }
+    Look { ids: ids.into_iter().collect(), owners, whole: false }
 }
 
 #[cfg(test)]

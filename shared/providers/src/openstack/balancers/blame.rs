@@ -1,5 +1,7 @@
 //! Which annotation or option an error of the cloud is about. Pure.
 
+use std::net::IpAddr;
+
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind};
 
@@ -51,6 +53,18 @@ pub(super) fn wished(error: CloudError, address: &str) -> CloudError {
         error.message
     );
     CloudError { message, kind: ErrorKind::Conflict, ..error }.about(format!("address {address}"))
+}
+
+/// A floating IP of the project that the load balancer cannot have.
+pub(super) fn unattached(error: CloudError, address: IpAddr) -> CloudError {
+    let message = format!(
+        "spec.loadBalancerIP: floating IP {address} cannot be attached to the load balancer: {}",
+        error.message
+    );
+    let is_refusal =
+        matches!(error.kind, ErrorKind::NotFound | ErrorKind::Forbidden | ErrorKind::Invalid);
+    let kind = if is_refusal { ErrorKind::Conflict } else { error.kind };
+    CloudError { message, kind, ..error }.about(format!("address {address}"))
 }
 
 /// The error with the source of the value that it names.

@@ -17,14 +17,17 @@ use super::{
     floating::{self, Elsewhere, Look},
     inputs::{Job, Place, own_address},
     kept::Kept,
-    memory::Vip,
+    memory::{Parts, Vip},
     merge::{Shape, first},
     names,
-    wanted::Tree,
+    wanted::{Listener, Tree},
 };
 
 /// When it is worth to look at a creation first: amphorae are never ready before.
 const CREATION: Duration = Duration::from_secs(2);
+
+/// The reason of the event about an address that the cloud does not give again.
+const ADDRESS_CHANGED: &str = "LoadBalancerAddressChanged";
 
 /// Refuses a creation that Octavia may still hold in its queue when the call ends: it would be made
 /// beside that of the next call, which does not find it yet.
@@ -56,7 +59,12 @@ impl OctaviaBalancers {
         let elsewhere = self.elsewhere(look, &job, call).await?;
         floating::plan(&wish, owner, None, &[], &elsewhere)?;
         let mut body = self.body(&job, &place, &tree);
-        let kept = self.kept(&job, &place, &wish, &elsewhere);
+        let refused = self.memory.refusal(&owner.uid);
+        let kept = match &refused {
+            Some(_) => Kept::default(),
+            None => self.kept(&job, &place, &wish, &elsewhere),
+        };
+        notes.extend(refused.map(|what| remark(ADDRESS_CHANGED, what)));
         check_time(call)?;
         let mut made = self.octavia.create(kept.added_to(body.clone()), call).await;
         if let Err(error) = &made
@@ -64,11 +72,13 @@ impl OctaviaBalancers {
         {
             // Octavia has made nothing.
             let what = format!("{kept} could not be kept: {error}");
-            notes.push(remark("LoadBalancerAddressChanged", what));
+            self.memory.keep_refusal(&owner.uid, what.clone());
+            notes.push(remark(ADDRESS_CHANGED, what));
+            check_time(call)?;
             made = self.octavia.create(body.take(), call).await;
         }
         let row = made.map_err(|error| blamed(error, About::LoadBalancer, settings))?;
-        self.memory.forget_vip(&owner.uid);
+        self.memory.forget_before(&owner.uid);
         let mut attached: Vec<FloatingIp> = Vec::new();
         let port = row.vip_port_id.as_deref();
         for step in floating::plan(&wish, owner, port, &[], &elsewhere)? {
@@ -79,7 +89,8 @@ impl OctaviaBalancers {
         }
         let is_whole = !matches!(wish, floating::Wish::External { .. }) || !attached.is_empty();
         if is_whole && row.vip_address.is_some() {
-            self.memory.verify(&row.id, self.verified(&row, &attached, &job, &tree, notes));
+            let verified = self.verified(&row, &attached, &job, parts(&tree), notes);
+            self.memory.verify(&row.id, verified);
         }
         let mut waiting = super::ingress::waiting(&row, None, ccm_base::clock::wall());
         if !job.features.ovn {
@@ -88,19 +99,21 @@ impl OctaviaBalancers {
         Ok(Progress::InProgress(waiting))
     }
 
-    /// The changes of a creation, one line each.
+    /// The changes of a creation, one line each. `attached` are the floating IPs of the load balancer
+    /// that it replaces.
     pub(super) async fn preview_creation(
         &self,
         job: &Job<'_>,
+        attached: &[FloatingIp],
         may_be_left: bool,
         call: Call,
     ) -> Result<Vec<String>, CloudError> {
         let (place, tree) = self.designed(job, call).await?;
         let family = place.families.first().copied().unwrap_or(IpFamily::V4);
-        let wish = self.wish(job, family, &[], &mut Vec::new(), call).await?;
-        let look = floating::look(&wish, &[], may_be_left);
+        let wish = self.wish(job, family, attached, &mut Vec::new(), call).await?;
+        let look = floating::look(&wish, attached, may_be_left);
         let elsewhere = self.elsewhere(look, job, call).await?;
-        let steps = floating::plan(&wish, &job.wanted.front_end.owner, None, &[], &elsewhere)?;
+        let steps = floating::plan(&wish, &job.wanted.front_end.owner, None, attached, &elsewhere)?;
         let name = names::balancer(&job.wanted.front_end.owner);
         let listeners: Vec<String> =
             tree.listeners.iter().map(|one| format!("{}/{}", one.port, one.protocol)).collect();
@@ -119,7 +132,8 @@ impl OctaviaBalancers {
         }
         let place = self.place(job, call).await?;
         let front_end = &job.wanted.front_end;
-        let tree = Tree::of(front_end, &job.settings, job.features, &place.families)?;
+        let name = names::balancer(&front_end.owner);
+        let tree = Tree::of(name, front_end, &job.settings, job.features, &place.families)?;
         Ok((place, tree))
     }
 
@@ -131,18 +145,12 @@ impl OctaviaBalancers {
         call: Call,
     ) -> Result<Elsewhere, CloudError> {
         let mut elsewhere = Elsewhere::default();
-        match look {
-            Look::Nothing => {}
-            Look::Address(address) => {
-                let found = self.neutron.floating_ips(FloatingIps::Address(address), call).await?;
-                elsewhere.wished = found.into_iter().next();
-            }
-            Look::Tags => {
-                let tags = names::owner_tags(&job.wanted.front_end.owner);
-                let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
-                let found = self.neutron.floating_ips(FloatingIps::Tags(&tags), call).await?;
-                elsewhere.tagged = found;
-            }
+        if let Look::Address(address) | Look::Both(address) = look {
+            let found = self.neutron.floating_ips(FloatingIps::Address(address), call).await?;
+            elsewhere.wished = found.into_iter().next();
+        }
+        if let Look::Tags | Look::Both(_) = look {
+            elsewhere.tagged = self.floating_of_owner(&job.wanted.front_end.owner, call).await?;
         }
         Ok(elsewhere)
     }
@@ -161,7 +169,11 @@ impl OctaviaBalancers {
         if place.port.is_some() || own_address(job, first).is_some() {
             return Kept::default();
         }
-        let by_tag = || elsewhere.tagged.iter().find_map(|ip| names::vip(&ip.tags));
+        let own = |ip: &&FloatingIp| floating::is_ours(ip, &wanted.front_end.owner);
+        let by_tag = || {
+            let all = elsewhere.tagged.iter().chain(&elsewhere.wished);
+            all.filter(own).find_map(|ip| names::vip(&ip.tags))
+        };
         let unplaced = |address| Vip { address, subnet: None };
         let is_external = matches!(wish, floating::Wish::External { .. });
         let of = |family: IpFamily| {
@@ -185,11 +197,12 @@ impl OctaviaBalancers {
     fn body(&self, job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
         let (front_end, settings) = (&job.wanted.front_end, &job.settings);
         let owner = &front_end.owner;
-        let mut tags = names::tags(owner).to_vec();
+        let name = names::balancer(owner);
+        let mut tags = names::tags(name.clone(), owner).to_vec();
         tags.extend(settings.tags.balancer.iter().cloned());
         tags.push(names::digest_tag(front_end.digest));
         let mut body = json!({
-            "name": names::balancer(owner),
+            "name": name,
             "description": names::description(owner),
             "provider": self.options.balancer.provider,
             "tags": tags,
@@ -239,6 +252,16 @@ fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
         body
     });
     whole.collect()
+}
+
+/// The numbers of parts that are created.
+fn parts(tree: &Tree) -> Parts {
+    let with_members = |listener: &&Listener| listener.pool.member_port.is_some();
+    Parts {
+        listeners: tree.listeners.len(),
+        bare: 0,
+        filled: tree.listeners.iter().filter(with_members).count(),
+    }
 }
 
 /// The addresses of a load balancer, as far as Octavia shows them.

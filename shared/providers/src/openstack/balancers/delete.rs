@@ -9,12 +9,12 @@ use super::{
     super::{
         api::Deletion,
         lbaas::{BalancerRow, Child, Provisioning},
-        network::FloatingIps,
+        network::FloatingIp,
     },
     OctaviaBalancers, annotations,
     ensure::waiting,
     find::{Rows, not_ours},
-    floating, ingress, names, title,
+    floating, ingress, title,
 };
 
 impl OctaviaBalancers {
@@ -31,22 +31,43 @@ impl OctaviaBalancers {
             return Err(not_ours(row, owner));
         }
         if unwanted.duplicate {
-            return self.delete_duplicate(unwanted, known, call).await;
+            return self.delete_duplicate(unwanted, known, rows, call).await;
         }
+        let mut gone = None;
         if let Some(row) = known {
-            return self.delete_row(row, unwanted, call).await;
-        }
-        let was_deleted = unwanted.known.as_deref().is_some_and(|id| self.memory.is_deleted(id));
-        if !was_deleted {
-            if let Some(row) = self.tagged(owner, call).await?.first() {
-                if !title::is_ours(row, owner) {
-                    return Err(not_ours(row, owner));
-                }
-                return self.delete_row(row, unwanted, call).await;
+            match self.delete_row(row, unwanted, call).await? {
+                Progress::Done(proof) => gone = Some(proof),
+                progress => return Ok(progress),
             }
-            self.release_left(unwanted, call).await?;
         }
-        self.prove(unwanted, call).await
+        // A creation of a former leader may have arrived late.
+        for row in self.tagged(owner, rows, call).await? {
+            if gone.is_some() && unwanted.known.as_ref() == Some(&row.id) {
+                continue;
+            }
+            if !title::is_ours(&row, owner) {
+                return Err(not_ours(&row, owner));
+            }
+            match self.delete_row(&row, unwanted, call).await? {
+                Progress::Done(_) => {}
+                progress => return Ok(progress),
+            }
+        }
+        let progress = match gone {
+            Some(proof) => Progress::Done(proof),
+            None => {
+                let was_deleted =
+                    unwanted.known.as_deref().is_some_and(|id| self.memory.is_deleted(id));
+                if !was_deleted {
+                    self.release_left(unwanted, call).await?;
+                }
+                self.prove(unwanted, call).await?
+            }
+        };
+        if matches!(progress, Progress::Done(_)) {
+            self.memory.forget_before(&owner.uid);
+        }
+        Ok(progress)
     }
 
     /// Deletes the second load balancer of an owner.
@@ -54,10 +75,11 @@ impl OctaviaBalancers {
         &self,
         unwanted: &Unwanted,
         known: Option<&BalancerRow>,
+        rows: &Rows,
         call: Call,
     ) -> Result<Progress<AbsenceProof>, CloudError> {
         let Some(row) = known else { return self.prove(unwanted, call).await };
-        let all = self.tagged(&unwanted.owner, call).await?;
+        let all = self.tagged(&unwanted.owner, rows, call).await?;
         if all.iter().all(|other| other.id == row.id) {
             let what = format!(
                 "load balancer {} is the only one of Service {}, and no duplicate",
@@ -86,15 +108,8 @@ impl OctaviaBalancers {
                 return Ok(Progress::InProgress(ingress::waiting(row, more, clock::wall())));
             }
         }
-        let keep = annotations::keeps_floating(&unwanted.settings);
-        for ip in self.floating_of(row, call).await? {
-            if floating::is_ours(&ip, &unwanted.owner) {
-                let act = match keep {
-                    true => floating::Act::Detach(ip),
-                    false => floating::Act::Release(ip.id),
-                };
-                self.make_floating(act, &unwanted.owner, None, call).await?;
-            }
+        for act in self.floating_acts(row, unwanted, call).await? {
+            self.make_floating(act, &unwanted.owner, None, call).await?;
         }
         let cascade = self.options.balancer.cascade_delete;
         if !cascade && let Some(waiting) = self.delete_child_of(row, call).await? {
@@ -102,17 +117,50 @@ impl OctaviaBalancers {
         }
         let deletion = self.octavia.delete(&row.id, cascade, call).await?;
         self.memory.forget(&row.id);
-        self.memory.forget_vip(&unwanted.owner.uid);
-        self.memory.keep_deleted(&row.id);
         match deletion {
             Deletion::Accepted => {
+                if unwanted.known.as_ref() == Some(&row.id) {
+                    self.memory.keep_deleted(&row.id);
+                }
                 let line = format!("deletion of load balancer {}", row.id);
                 let mut waiting = waiting(row, line);
                 waiting.what = waiting.what.replace("PENDING_UPDATE", "PENDING_DELETE");
                 Ok(Progress::InProgress(waiting))
             }
-            Deletion::Gone { request_id } => Ok(Progress::Done(by_id(&row.id, request_id))),
+            Deletion::Gone { request_id } => {
+                self.memory.forget_deleted(&row.id);
+                Ok(Progress::Done(by_id(&row.id, request_id)))
+            }
         }
+    }
+
+    /// What becomes of the floating IPs of a load balancer that is deleted, and of those of its owner
+    /// that stand for nothing: they are of an earlier one. A duplicate's are its own only.
+    async fn floating_acts(
+        &self,
+        row: &BalancerRow,
+        unwanted: &Unwanted,
+        call: Call,
+    ) -> Result<Vec<floating::Act>, CloudError> {
+        let (owner, keep) = (&unwanted.owner, annotations::keeps_floating(&unwanted.settings));
+        let is_attached = |ip: &FloatingIp| ip.port_id.is_some() && ip.port_id == row.vip_port_id;
+        let mut all = match unwanted.duplicate {
+            true => Vec::new(),
+            false => self.floating_of_owner(owner, call).await?,
+        };
+        // The tags of one that was adopted may not be recorded yet.
+        if !all.iter().any(is_attached) {
+            all.extend(self.floating_of(row, call).await?);
+        }
+        let own = all.into_iter().filter(|ip| floating::is_ours(ip, owner));
+        let acts = own.filter_map(|ip| match (is_attached(&ip), keep) {
+            (true, true) => Some(floating::Act::Detach(ip)),
+            (is_attached, false) if is_attached || floating::is_free(&ip) => {
+                Some(floating::Act::Release(ip.id))
+            }
+            _ => None,
+        });
+        Ok(acts.collect())
     }
 
     /// Deletes one child, where a load balancer is to be deleted without a cascade.
@@ -138,9 +186,7 @@ impl OctaviaBalancers {
         if annotations::keeps_floating(&unwanted.settings) {
             return Ok(());
         }
-        let tags = names::owner_tags(&unwanted.owner);
-        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
-        for ip in self.neutron.floating_ips(FloatingIps::Tags(&tags), call).await? {
+        for ip in self.floating_of_owner(&unwanted.owner, call).await? {
             // One that stands for something else by now is another one's.
             if floating::is_free(&ip) && floating::is_ours(&ip, &unwanted.owner) {
                 self.neutron.delete_floating_ip(&ip.id, call).await?;
@@ -159,17 +205,14 @@ impl OctaviaBalancers {
             return Ok(Progress::Done(by_owner(&unwanted.owner)));
         };
         match self.octavia.balancer(id, call).await? {
-            None => {
-                self.memory.forget_deleted(id);
-                Ok(Progress::Done(by_id(id, None)))
-            }
-            Some(row) if row.provisioning_status == Provisioning::Deleted => {
-                Ok(Progress::Done(by_id(id, None)))
-            }
-            // A list that lacks it proves nothing.
-            Some(row) => {
+            Some(row) if row.provisioning_status != Provisioning::Deleted => {
+                // A list that lacks it proves nothing.
                 let more = Some("the list of load balancers does not show it");
                 Ok(Progress::InProgress(ingress::waiting(&row, more, clock::wall())))
+            }
+            _ => {
+                self.memory.forget_deleted(id);
+                Ok(Progress::Done(by_id(id, None)))
             }
         }
     }

@@ -14,7 +14,7 @@ use serde_json::json;
 
 pub(super) use self::steps::{Act, Step, unchanged};
 use super::{
-    super::lbaas::{Child, ListenerRow, PoolRow},
+    super::lbaas::{Child, ListenerRow},
     annotations::Selector,
     merge::{Shape, changed},
     names,
@@ -65,17 +65,19 @@ pub(super) fn diff(
     goal: &Goal<'_>,
     floating: Vec<Step>,
 ) -> Result<Vec<Step>, CloudError> {
-    let name = names::balancer(goal.owner);
+    let name = names::of_existing(&seen.row.name, &seen.row.tags, goal.owner);
     let key = |listener: &ListenerRow| (transport(&listener.protocol), listener.protocol_port);
     let wanted: BTreeSet<(Protocol, u16)> =
         goal.tree.listeners.iter().map(|one| (one.transport, one.port)).collect();
     let (mut steps, mut updates) = (Vec::new(), Vec::new());
     let mut kept: BTreeSet<&str> = BTreeSet::new();
     let mut creations = Vec::new();
+    let mark = Mark::of(seen, &name, goal.owner);
+    let is_ours = |one: &ListenerRow| mark.is_on("listener", &one.name, &one.tags);
     for listener in &goal.tree.listeners {
         let there =
             seen.listeners.iter().find(|one| key(one) == (listener.transport, listener.port));
-        if let Some(there) = there.filter(|one| !is_ours(&one.tags, &name, goal.owner)) {
+        if let Some(there) = there.filter(|one| !is_ours(one)) {
             return Err(in_the_way(there, listener));
         }
         match there {
@@ -100,12 +102,12 @@ pub(super) fn diff(
     steps.append(&mut creations);
     steps.append(&mut updates);
     for listener in &seen.listeners {
-        if !wanted.contains(&key(listener)) && is_ours(&listener.tags, &name, goal.owner) {
+        if !wanted.contains(&key(listener)) && is_ours(listener) {
             steps.extend(children::removal(seen, listener));
         }
     }
     for pool in seen.pools.iter().filter(|pool| !kept.contains(&*pool.id)) {
-        if pool.listeners.is_empty() && is_left_over(pool, &name, goal.owner) {
+        if pool.listeners.is_empty() && mark.is_on("pool", &pool.name, &pool.tags) {
             let line = format!("delete pool {} ({}), which has no listener", pool.id, pool.name);
             steps.push(Step::new(line, Act::Delete(Child::Pool, pool.id.clone())));
         }
@@ -116,19 +118,28 @@ pub(super) fn diff(
     Ok(steps)
 }
 
-/// Whether a listener was made for this owner's load balancer: what has no tags is from before
-/// there were any.
-fn is_ours(tags: &[String], name: &str, owner: &Owner) -> bool {
-    let own = names::owner_tags(owner);
-    tags.is_empty() || tags.iter().any(|tag| tag == name || own.contains(tag))
+/// What shows that a listener or pool was made for this owner's load balancer.
+struct Mark<'a> {
+    name: &'a str,
+    /// The names that the load balancer has or had.
+    balancers: Vec<&'a str>,
+    owner: [String; 2],
 }
 
-/// Whether a pool without a listener was made for this owner.
-fn is_left_over(pool: &PoolRow, name: &str, owner: &Owner) -> bool {
-    let is_named = pool.name.starts_with("pool_") && pool.name.ends_with(name);
-    match pool.tags.is_empty() {
-        true => is_named,
-        false => is_ours(&pool.tags, name, owner),
+impl<'a> Mark<'a> {
+    fn of(seen: &'a Seen, name: &'a str, owner: &Owner) -> Self {
+        let tags = seen.row.tags.iter().map(String::as_str);
+        let balancers = [name, seen.row.name.as_str()].into_iter().chain(tags).collect();
+        Self { name, balancers, owner: names::owner_tags(owner) }
+    }
+
+    /// Whether the tags show it. What has none was made by a person, or before there were tags: then
+    /// its name tells.
+    fn is_on(&self, kind: &str, child: &str, tags: &[String]) -> bool {
+        match tags.is_empty() {
+            true => names::is_child(kind, child, self.balancers.iter().copied()),
+            false => tags.iter().any(|tag| tag == self.name || self.owner.contains(tag)),
+        }
     }
 }
 
@@ -190,7 +201,11 @@ pub(super) fn adopted(row_tags: &[String], owner: &Owner) -> Vec<String> {
         .filter(|tag| !tag.is_empty() && !names::is_owner_tag(tag))
         .cloned()
         .collect();
-    tags.extend(names::tags(owner).into_iter().filter(|tag| !row_tags.contains(tag)));
+    tags.extend(
+        names::tags(names::balancer(owner), owner)
+            .into_iter()
+            .filter(|tag| !row_tags.contains(tag)),
+    );
     tags
 }
 

@@ -17,7 +17,8 @@ use super::{
     floating,
     ingress::{self, CHECK_AFTER},
     inputs::Job,
-    memory::Verified,
+    memory::{Parts, Verified},
+    names,
     seen::{self, Seen},
     wanted::Tree,
 };
@@ -25,7 +26,6 @@ use super::{
 /// What an existing load balancer is compared with.
 struct Comparison {
     seen: Seen,
-    tree: Tree,
     notes: Vec<Note>,
     steps: Vec<Step>,
 }
@@ -64,7 +64,7 @@ impl OctaviaBalancers {
         let (job, found) = self.looked_up(wanted, rows, call).await?;
         let (row, record) = match found {
             Found::Nothing => {
-                return self.preview_creation(&job, self.had_one(wanted), call).await;
+                return self.preview_creation(&job, &[], self.had_one(wanted), call).await;
             }
             Found::Adoptable(row) => {
                 let line = adoption_line(&row, wanted);
@@ -73,7 +73,8 @@ impl OctaviaBalancers {
             }
             Found::Own(row) if row.provisioning_status == Provisioning::Error => {
                 let mut lines = vec![super::repair::line(&row)];
-                lines.extend(self.preview_creation(&job, true, call).await?);
+                let attached = self.floating_of(&row, call).await?;
+                lines.extend(self.preview_creation(&job, &attached, true, call).await?);
                 return Ok(lines);
             }
             Found::Own(row) => (*row, None),
@@ -101,7 +102,7 @@ impl OctaviaBalancers {
 
     /// Whether an owner had a load balancer before, whose floating IP may be left.
     fn had_one(&self, wanted: &Wanted) -> bool {
-        wanted.known.is_some() || self.memory.vip(&wanted.front_end.owner.uid).is_some()
+        wanted.known.is_some() || self.memory.had_one(&wanted.front_end.owner.uid)
     }
 
     /// Records the owner, and changes nothing else.
@@ -137,8 +138,8 @@ impl OctaviaBalancers {
                 compared.seen.floating = self.floating_of(&compared.seen.row, call).await?;
             }
         }
-        let Comparison { seen, tree, notes, .. } = compared;
-        let verified = self.verified(&seen.row, &seen.floating, &job, &tree, notes);
+        let Comparison { seen, notes, .. } = compared;
+        let verified = self.verified(&seen.row, &seen.floating, &job, seen.parts(), notes);
         self.memory.verify(&seen.row.id, verified);
         let mut balancer = self.shown(&seen.row, &job.wanted.front_end.owner.cluster);
         balancer.members = Some(seen::nodes(&seen.members));
@@ -159,12 +160,14 @@ impl OctaviaBalancers {
             families = front_end.families.iter().take(1).copied().collect();
         }
         let family = families.first().copied().unwrap_or(IpFamily::V4);
-        let tree = Tree::of(front_end, &job.settings, job.features, &families)?;
+        let name = names::of_existing(&seen.row.name, &seen.row.tags, &front_end.owner);
+        let tree = Tree::of(name, front_end, &job.settings, job.features, &families)?;
         let provider = &self.options.balancer.provider;
         let mut notes = differences::differences(&seen, job, provider, &families);
         notes.extend(tree.notes.iter().chain(&job.settings.notes).cloned());
         let wish = self.wish(job, family, &seen.floating, &mut notes, call).await?;
-        let look = floating::look(&wish, &seen.floating, true);
+        let is_new = self.memory.verified(&seen.row.id).is_none();
+        let look = floating::look(&wish, &seen.floating, is_new || seen.floating.is_empty());
         let elsewhere = self.elsewhere(look, job, call).await?;
         let outer = self.floating_subnet(&wish, &job.settings, &seen.floating, call).await?;
         let (attached, outer) = (&seen.floating, outer.as_ref());
@@ -189,7 +192,7 @@ impl OctaviaBalancers {
             touched: self.memory.is_touched(&seen.row.id),
         };
         let steps = diff::diff(&seen, &goal, floating)?;
-        Ok(Comparison { seen, tree, notes, steps })
+        Ok(Comparison { seen, notes, steps })
     }
 
     /// What is remembered of a load balancer that is as wanted.
@@ -198,7 +201,7 @@ impl OctaviaBalancers {
         row: &BalancerRow,
         floating: &[FloatingIp],
         job: &Job<'_>,
-        tree: &Tree,
+        parts: Parts,
         notes: Vec<Note>,
     ) -> Verified {
         let attached = floating
@@ -208,14 +211,12 @@ impl OctaviaBalancers {
         if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
             *first = ip.address;
         }
-        let ports = tree.listeners.iter();
         Verified {
             ingress: ingress::ingress(&addresses, &job.settings, &self.options.balancer),
             address: addresses.first().copied(),
             floating: attached.is_some(),
             notes,
-            listeners: tree.listeners.len(),
-            filled: ports.filter(|one| one.pool.member_port.is_some()).count(),
+            parts,
         }
     }
 }

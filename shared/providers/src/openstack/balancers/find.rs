@@ -13,8 +13,10 @@ use super::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look<'a> {
     pub(super) ids: Vec<String>,
-    /// The owners whose load balancers are not named.
+    /// The owners whose load balancers are looked for by their tags.
     pub(super) owners: Vec<&'a Owner>,
+    /// Whether one list of the project is to show all of that.
+    pub(super) whole: bool,
 }
 
 /// Load balancers by ID, and the lines about those that cannot be parsed.
@@ -48,6 +50,13 @@ impl Rows {
     }
 }
 
+/// The UID of an owner, and its load balancers among these.
+fn of_owner(rows: &[BalancerRow], owner: &Owner) -> (String, Vec<BalancerRow>) {
+    let own = names::owner_tags(owner);
+    let is_own = |row: &&BalancerRow| own.iter().all(|tag| row.tags.contains(tag));
+    (owner.uid.clone(), oldest_first(rows.iter().filter(is_own).cloned().collect()))
+}
+
 /// Those that exist, the oldest first.
 fn oldest_first(mut rows: Vec<BalancerRow>) -> Vec<BalancerRow> {
     rows.retain(exists);
@@ -70,6 +79,14 @@ impl OctaviaBalancers {
     /// What a call looks for first, for all its items together: the load balancers of these IDs by
     /// one request, and by another one those of these owners.
     pub(super) async fn rows(&self, look: &Look<'_>, call: Call) -> Result<Rows, CloudError> {
+        if look.whole {
+            let listed = self.octavia.balancers(Filter::All, call).await?;
+            let complete = look.owners.iter().filter(|_| listed.malformed.is_empty());
+            let tagged = complete.map(|owner| of_owner(&listed.rows, owner)).collect();
+            let wanted = listed.rows.into_iter().filter(|row| look.ids.contains(&row.id));
+            let by_id = wanted.map(|row| (row.id.clone(), row)).collect();
+            return Ok(Rows { by_id, malformed: listed.malformed, tagged });
+        }
         let by_id = self.octavia.balancers(Filter::Ids(&look.ids), call);
         let (listed, tagged) = tokio::try_join!(by_id, self.tagged_of(&look.owners, call))?;
         let by_id = listed.rows.into_iter().map(|row| (row.id.clone(), row)).collect();
@@ -96,12 +113,8 @@ impl OctaviaBalancers {
             owners.iter().map(|owner| names::owner_tags(owner)).map(|[_, uid]| uid).collect();
         let services: Vec<&str> = services.iter().map(String::as_str).collect();
         let listed = self.octavia.balancers(Filter::AnyTag(&cluster, &services), call).await?;
-        for owner in owners.iter().filter(|_| listed.malformed.is_empty()) {
-            let own = names::owner_tags(owner);
-            let is_own = |row: &&BalancerRow| own.iter().all(|tag| row.tags.contains(tag));
-            let found = listed.rows.iter().filter(is_own).cloned().collect();
-            tagged.insert(owner.uid.clone(), oldest_first(found));
-        }
+        let complete = owners.iter().filter(|_| listed.malformed.is_empty());
+        tagged.extend(complete.map(|owner| of_owner(&listed.rows, owner)));
         Ok(tagged)
     }
 
@@ -109,8 +122,12 @@ impl OctaviaBalancers {
     pub(super) async fn tagged(
         &self,
         owner: &Owner,
+        rows: &Rows,
         call: Call,
     ) -> Result<Vec<BalancerRow>, CloudError> {
+        if let Some(tagged) = rows.tagged.get(&owner.uid) {
+            return Ok(tagged.clone());
+        }
         let tags = names::owner_tags(owner);
         let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
         let listed = self.octavia.balancers(Filter::Tags(&tags), call).await?;
@@ -136,17 +153,11 @@ impl OctaviaBalancers {
             Some(row) if wanted.adopt.as_ref() != Some(&row.id) => {
                 return Err(not_ours(row, owner));
             }
-            _ => {
-                let tagged = match rows.tagged.get(&owner.uid) {
-                    Some(tagged) => tagged.clone(),
-                    None => self.tagged(owner, call).await?,
-                };
-                match tagged.into_iter().next() {
-                    Some(row) if title::is_ours(&row, owner) => Some(row),
-                    Some(row) => return Err(not_ours(&row, owner)),
-                    None => None,
-                }
-            }
+            _ => match self.tagged(owner, rows, call).await?.into_iter().next() {
+                Some(row) if title::is_ours(&row, owner) => Some(row),
+                Some(row) => return Err(not_ours(&row, owner)),
+                None => None,
+            },
         };
         let Some(id) = &wanted.adopt else {
             return Ok(own.map_or(Found::Nothing, |row| Found::Own(Box::new(row))));

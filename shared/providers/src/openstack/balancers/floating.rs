@@ -19,6 +19,12 @@ pub(super) enum Act {
     Create(Value),
     /// It comes to stand for the virtual address.
     Attach(FloatingIp),
+    /// The one that the user asks for comes to stand for the virtual address.
+    Wished {
+        ip: FloatingIp,
+        /// Its own, which cannot stay beside it, and comes back if the wished one cannot be had.
+        instead_of: Option<Box<FloatingIp>>,
+    },
     /// It stands for nothing any more, and stays.
     Detach(FloatingIp),
     /// It is deleted.
@@ -43,6 +49,8 @@ pub(super) enum Wish {
         subnet: Option<String>,
         /// The address that the user asks for.
         address: Option<IpAddr>,
+        /// Whether one that was made for it and is exchanged is kept.
+        keep: bool,
     },
 }
 
@@ -61,18 +69,21 @@ pub(super) enum Look {
     Nothing,
     Address(IpAddr),
     Tags,
+    Both(IpAddr),
 }
 
-/// What is to be looked for. `may_be_left` says that there may be a floating IP of an earlier load
-/// balancer of this owner.
+/// What is to be looked for. `may_be_left` says that there may be a floating IP of this owner that
+/// is not attached: that of an earlier load balancer, or of an exchange that was interrupted.
 pub(super) fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Look {
     let Wish::External { address, .. } = wish else { return Look::Nothing };
+    let is_attached = |address: &IpAddr| attached.iter().any(|ip| ip.address == *address);
     match address {
-        Some(address) if attached.iter().all(|ip| ip.address != *address) => {
-            Look::Address(*address)
-        }
+        Some(address) if is_attached(address) && may_be_left => Look::Tags,
+        Some(address) if is_attached(address) => Look::Nothing,
+        Some(address) if may_be_left => Look::Both(*address),
+        Some(address) => Look::Address(*address),
         None if attached.is_empty() && may_be_left => Look::Tags,
-        _ => Look::Nothing,
+        None => Look::Nothing,
     }
 }
 
@@ -84,52 +95,34 @@ pub(super) fn plan(
     attached: &[FloatingIp],
     elsewhere: &Elsewhere,
 ) -> Result<Vec<Step>, CloudError> {
-    let step = |line: String, act: Act| Step::new(line, diff::Act::Floating(act));
-    let release = |ip: &FloatingIp, keep: bool| match !keep && is_ours(ip, owner) {
-        true => step(format!("delete floating IP {}", ip.address), Act::Release(ip.id.clone())),
-        false => step(format!("detach floating IP {}", ip.address), Act::Detach(ip.clone())),
-    };
-    let (network, subnet, address) = match wish {
+    let (address, keep) = match wish {
         Wish::Internal { keep } => {
-            return Ok(attached.iter().map(|ip| release(ip, *keep)).collect());
+            return Ok(attached.iter().map(|ip| release(ip, owner, *keep)).collect());
         }
         Wish::Untouched => return Ok(Vec::new()),
-        Wish::External { network, subnet, address } => (network, subnet, address),
-    };
-    let attach = |ip: &FloatingIp| {
-        let line = format!("attach floating IP {}", ip.address);
-        step(line, Act::Attach(ip.clone()))
+        Wish::External { address, keep, .. } => (address, *keep),
     };
     let mut steps = Vec::new();
     match (attached, address, &elsewhere.wished) {
-        (attached, Some(address), _) if attached.iter().any(|ip| ip.address == *address) => {}
+        (attached, Some(address), _) if attached.iter().any(|ip| ip.address == *address) => {
+            // What is left of an exchange that was interrupted.
+            let own = attached.iter().filter(|ip| is_ours(ip, owner) && ip.address != *address);
+            steps.extend(own.map(|ip| release(ip, owner, keep)));
+            steps.extend(left(elsewhere, owner, keep, *address));
+        }
         (_, Some(address), Some(wished)) if wished.port_id.is_some() => {
             return Err(taken(*address, wished));
         }
         (attached, Some(_), Some(wished)) => {
-            steps.extend(attached.iter().map(|ip| release(ip, false)));
-            steps.push(attach(wished));
+            steps.extend(exchange(wished, attached, elsewhere, owner, keep));
         }
         // Without a wish any will do; and one that does not exist is no reason to give this up.
         ([_, ..], ..) => {}
-        ([], None, _) if elsewhere.tagged.iter().any(is_free) => {
-            steps.extend(elsewhere.tagged.iter().find(|ip| is_free(ip)).map(attach));
+        ([], ..) if elsewhere.tagged.iter().any(is_free) => {
+            let free = elsewhere.tagged.iter().find(|ip| is_free(ip));
+            steps.extend(free.map(|ip| attach(ip, Act::Attach(ip.clone()))));
         }
-        ([], address, _) => {
-            let mut body = json!({
-                "floating_network_id": network.value,
-                "description": names::floating(owner),
-            });
-            let optional = [("port_id", port.map(str::to_owned)), ("subnet_id", subnet.clone())];
-            let address = address.map(|address| ("floating_ip_address", Some(address.to_string())));
-            for (key, value) in optional.into_iter().chain(address) {
-                if let Some(value) = value {
-                    body[key] = value.into();
-                }
-            }
-            let line = format!("create a floating IP of network {}", network.value);
-            steps.push(step(line, Act::Create(body)));
-        }
+        ([], ..) => steps.extend(creation(wish, owner, port)),
     }
     if steps.is_empty() {
         let lacks =
@@ -140,6 +133,75 @@ pub(super) fn plan(
         }
     }
     Ok(steps)
+}
+
+fn step(line: String, act: Act) -> Step {
+    Step::new(line, diff::Act::Floating(act))
+}
+
+fn attach(ip: &FloatingIp, act: Act) -> Step {
+    step(format!("attach floating IP {}", ip.address), act)
+}
+
+fn release(ip: &FloatingIp, owner: &Owner, keep: bool) -> Step {
+    match !keep && is_ours(ip, owner) {
+        true => step(format!("delete floating IP {}", ip.address), Act::Release(ip.id.clone())),
+        false => step(format!("detach floating IP {}", ip.address), Act::Detach(ip.clone())),
+    }
+}
+
+/// Deletes the owner's that are free, but for this address: they are of an exchange before, or of an
+/// earlier load balancer.
+fn left(
+    elsewhere: &Elsewhere,
+    owner: &Owner,
+    keep: bool,
+    but: IpAddr,
+) -> impl Iterator<Item = Step> {
+    let is_left =
+        move |ip: &&FloatingIp| !keep && is_free(ip) && is_ours(ip, owner) && ip.address != but;
+    elsewhere.tagged.iter().filter(is_left).map(move |ip| release(ip, owner, keep))
+}
+
+/// The wished one instead of those that are attached. A port may have one of each external network, so
+/// that of another network stays until the wished one is there.
+fn exchange(
+    wished: &FloatingIp,
+    attached: &[FloatingIp],
+    elsewhere: &Elsewhere,
+    owner: &Owner,
+    keep: bool,
+) -> Vec<Step> {
+    let network = &wished.floating_network_id;
+    let same = attached.iter().find(|ip| ip.floating_network_id == *network);
+    let is_other = |ip: &&FloatingIp| is_free(ip) && is_ours(ip, owner) && ip.id != wished.id;
+    let free = || elsewhere.tagged.iter().find(is_other);
+    let instead_of = same.or_else(|| free().filter(|_| attached.is_empty()));
+    let instead_of = instead_of.cloned().map(Box::new);
+    let mut steps = vec![attach(wished, Act::Wished { ip: wished.clone(), instead_of })];
+    // The one of the same network is detached by that.
+    let goes =
+        |ip: &&FloatingIp| same.is_none_or(|same| same.id != ip.id) || !keep && is_ours(ip, owner);
+    steps.extend(attached.iter().filter(goes).map(|ip| release(ip, owner, keep)));
+    steps.extend(left(elsewhere, owner, keep, wished.address));
+    steps
+}
+
+/// A new one.
+fn creation(wish: &Wish, owner: &Owner, port: Option<&str>) -> Option<Step> {
+    let Wish::External { network, subnet, address, .. } = wish else { return None };
+    let mut body = json!({
+        "floating_network_id": network.value,
+        "description": names::floating(owner),
+    });
+    let optional = [("port_id", port.map(str::to_owned)), ("subnet_id", subnet.clone())];
+    let address = address.map(|address| ("floating_ip_address", Some(address.to_string())));
+    for (key, value) in optional.into_iter().chain(address) {
+        if let Some(value) = value {
+            body[key] = value.into();
+        }
+    }
+    Some(step(format!("create a floating IP of network {}", network.value), Act::Create(body)))
 }
 
 /// The tags of a floating IP of this owner.

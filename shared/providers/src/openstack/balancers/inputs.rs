@@ -163,7 +163,8 @@ impl OctaviaBalancers {
                 "set subnet-id or network-id in [LoadBalancer] or by annotation {PREFIX}subnet-id"
             );
             let what = format!("[LoadBalancer] subnet-id is not set, and {what}: {right}");
-            invalid("[LoadBalancer] subnet-id", what)
+            // Nodes may come without a change of the Service, so this is not final.
+            CloudError::new(ErrorKind::Conflict, what).about("[LoadBalancer] subnet-id")
         };
         let mut nodes = job.wanted.members.present.iter();
         let Some(address) = nodes.find_map(|node| node.address(family)) else {
@@ -276,7 +277,8 @@ impl OctaviaBalancers {
             }
         };
         let subnet = settings.networks.floating_subnet.as_ref().map(|given| given.value.clone());
-        Ok(Wish::External { network, subnet, address: job.wanted.front_end.address })
+        let (address, keep) = (job.wanted.front_end.address, settings.keep_floating);
+        Ok(Wish::External { network, subnet, address, keep })
     }
 
     /// The subnet that the Service asks for, if a floating IP that is there can be compared with it.

@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use ccm_base::clock;
 use ccm_cloud::{Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList, Scope, Title};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, stream};
+use tokio::time::Instant;
 
 use super::{
     super::{
@@ -26,7 +27,7 @@ impl OctaviaBalancers {
         depth: Depth,
         call: Call,
     ) -> Result<LoadBalancerList, CloudError> {
-        let tag = names::cluster_tag(&cluster.uid);
+        let (began, tag) = (Instant::now(), names::cluster_tag(&cluster.uid));
         let filter = match &scope {
             Scope::All => Filter::All,
             Scope::Cluster => Filter::Tags(&[&tag]),
@@ -35,12 +36,17 @@ impl OctaviaBalancers {
         let listed = self.octavia.balancers(filter, call).await?;
         let mut rows = listed.rows;
         rows.retain(|row| row.provisioning_status != Provisioning::Deleted);
-        let mut load_balancers: Vec<LoadBalancer> =
-            rows.iter().map(|row| self.shown(row, cluster)).collect();
-        if depth == Depth::Members {
-            self.look_below(&rows, &mut load_balancers, call).await?;
+        if listed.malformed.is_empty() && !matches!(scope, Scope::Ids(_)) {
+            self.memory.keep_only(&rows.iter().map(|row| row.id.as_str()).collect(), began);
         }
-        Ok(LoadBalancerList { load_balancers, malformed: listed.malformed })
+        let mut list = LoadBalancerList {
+            load_balancers: rows.iter().map(|row| self.shown(row, cluster)).collect(),
+            malformed: listed.malformed,
+        };
+        if depth == Depth::Members {
+            self.look_below(&rows, &mut list, call).await?;
+        }
+        Ok(list)
     }
 
     /// A load balancer as a row of Octavia and the memory show it. What only annotations and
@@ -69,11 +75,12 @@ impl OctaviaBalancers {
         balancer
     }
 
-    /// Adds the members, and withdraws the digest of what is not as it was.
+    /// Adds the members, and withdraws the digest of what is not as it was. One whose status cannot
+    /// be read is left out with a line that says so; fails if that is true of all.
     async fn look_below(
         &self,
         rows: &[BalancerRow],
-        balancers: &mut [LoadBalancer],
+        list: &mut LoadBalancerList,
         call: Call,
     ) -> Result<(), CloudError> {
         let verified: Vec<Option<Verified>> =
@@ -93,11 +100,25 @@ impl OctaviaBalancers {
             }
         };
         let trees: Vec<_> = rows.iter().map(|row| self.octavia.tree(&row.id, call)).collect();
-        let trees = stream::iter(trees).buffered(AT_ONCE).try_collect::<Vec<Option<Tree>>>();
-        let (floating, trees): (Vec<FloatingIp>, Vec<Option<Tree>>) =
-            tokio::try_join!(floating, trees)?;
-        for (((row, balancer), tree), known) in rows.iter().zip(balancers).zip(trees).zip(verified)
+        let trees = stream::iter(trees).buffered(AT_ONCE).collect::<Vec<_>>();
+        let (floating, trees) = tokio::join!(floating, trees);
+        let floating: Vec<FloatingIp> = floating?;
+        if let Some(error) = trees.iter().find_map(|tree| tree.as_ref().err())
+            && trees.iter().all(Result::is_err)
         {
+            return Err(error.clone());
+        }
+        let summaries = std::mem::take(&mut list.load_balancers).into_iter();
+        for (((row, mut balancer), tree), known) in
+            rows.iter().zip(summaries).zip(trees).zip(verified)
+        {
+            let tree = match tree {
+                Ok(tree) => tree,
+                Err(error) => {
+                    list.malformed.push(format!("load balancer {}: {error}", row.id));
+                    continue;
+                }
+            };
             let tree = tree.unwrap_or_else(|| Tree {
                 id: row.id.clone(),
                 provisioning_status: Provisioning::Deleted,
@@ -107,9 +128,11 @@ impl OctaviaBalancers {
             balancer.members = Some(seen::nodes(&seen::members(&tree)));
             let address = |known: &Verified| known.address.filter(|_| known.floating);
             let is_whole = known.is_some_and(|known| {
-                stands(&floating, row, address(&known)) && has_structure(&tree, &known)
+                let is_whole = seen::parts(&tree) == known.parts && seen::failed(&tree).is_empty();
+                stands(&floating, row, address(&known)) && is_whole
             });
             balancer.digest = balancer.digest.filter(|_| is_whole);
+            list.load_balancers.push(balancer);
         }
         Ok(())
     }
@@ -120,14 +143,4 @@ fn stands(floating: &[FloatingIp], row: &BalancerRow, address: Option<IpAddr>) -
     address.is_none_or(|address| {
         floating.iter().any(|ip| ip.address == address && ip.port_id == row.vip_port_id)
     })
-}
-
-/// Whether a tree has what it had when it was as wanted.
-fn has_structure(tree: &Tree, known: &Verified) -> bool {
-    let pools = seen::pools(tree);
-    let filled = pools.iter().filter(|pool| !pool.members.is_empty()).count();
-    tree.listeners.len() == known.listeners
-        && tree.listeners.iter().all(|listener| !listener.pools.is_empty())
-        && filled == known.filled
-        && seen::failed(tree).is_empty()
 }

@@ -2,6 +2,7 @@
 
 use ccm_base::clock;
 use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, Progress};
+use tokio::time::Instant;
 
 use super::{
     super::lbaas::{BalancerRow, Child, Provisioning},
@@ -13,6 +14,7 @@ use super::{
     ingress,
     memory::{KnownPool, Pools},
     merge::{SeenMember, Shape, changed, usual_port},
+    names,
     read::{HTTP, needs_details},
     seen, title,
 };
@@ -50,8 +52,8 @@ impl OctaviaBalancers {
             Some(pools) => pools,
             None => self.pools(row, call).await?,
         };
-        let count = pools.len();
-        let ids: Vec<String> = pools.keys().cloned().collect();
+        let count = pools.by_id.len();
+        let ids: Vec<String> = pools.by_id.keys().cloned().collect();
         for (number, id) in ids.iter().enumerate() {
             let line = format!("members of pool {} of {count}", number + 1);
             if let Some(line) = self.set_pool(row, id, &mut pools, change, line, call).await? {
@@ -83,7 +85,7 @@ impl OctaviaBalancers {
             let shape = Shape { port, family, selector: &selector, subnet, monitor_port };
             changed(members, &change.members, shape)
         };
-        let Some(pool) = pools.get_mut(id) else { return Ok(None) };
+        let Some(pool) = pools.by_id.get_mut(id) else { return Ok(None) };
         // A pool without members does not show their port: the next full look finds it.
         let Some(mut wanted) = differing(&pool.members, subnet) else { return Ok(None) };
         if pool.is_left_pending {
@@ -117,6 +119,7 @@ impl OctaviaBalancers {
 
     /// The members of the pools that were made for the load balancer.
     async fn pools(&self, row: &BalancerRow, call: Call) -> Result<Pools, CloudError> {
+        let read = Instant::now();
         let tree = self.tree(&row.id, call).await?;
         let made = seen::pools(&tree).into_iter().filter(|pool| is_made_for(&pool.name, row));
         let pools = made.map(|pool| {
@@ -129,22 +132,17 @@ impl OctaviaBalancers {
             };
             (pool.id.clone(), known)
         });
-        Ok(pools.collect())
+        Ok(Pools { read, by_id: pools.collect() })
     }
 }
 
-/// Whether the name of a pool says that it was made with its load balancer. The ends of long names
-/// are cut off.
+/// Whether the name of a pool says that it was made with its load balancer.
 fn is_made_for(pool: &str, row: &BalancerRow) -> bool {
-    let named = || {
-        let (place, balancer) = pool.strip_prefix("pool_")?.split_once('_')?;
-        let is_number = place.bytes().all(|byte| byte.is_ascii_digit());
-        (is_number && !balancer.is_empty()).then_some(balancer)
-    };
-    named().is_some_and(|balancer| {
-        let of = |name: &String| name.starts_with(balancer);
-        of(&row.name) || row.tags.iter().any(of)
-    })
+    names::is_child(
+        "pool",
+        pool,
+        [row.name.as_str()].into_iter().chain(row.tags.iter().map(String::as_str)),
+    )
 }
 
 /// The port at which most members are checked, if that is another one.

@@ -17,8 +17,14 @@ use super::merge::SeenMember;
 /// after seconds, in which the other pools of the same load balancer wait for their turn.
 const FRESH: Duration = Duration::from_mins(1);
 
-/// The pools of a load balancer, by ID.
-pub(super) type Pools = BTreeMap<String, KnownPool>;
+/// The pools of a load balancer.
+#[derive(Clone, Debug)]
+pub(super) struct Pools {
+    /// When they were read. What another client has changed since is not known, whatever this
+    /// process has written meanwhile.
+    pub(super) read: Instant,
+    pub(super) by_id: BTreeMap<String, KnownPool>,
+}
 
 /// A pool, as far as its members need it.
 #[derive(Clone, Debug)]
@@ -36,10 +42,19 @@ pub(super) struct KnownPool {
 #[derive(Default)]
 pub(super) struct Memory {
     balancers: Mutex<HashMap<String, Known>>,
-    /// Addresses that replacements of failed load balancers are to get, by the UID of the Service.
-    vips: Mutex<HashMap<String, Vip>>,
+    /// By the UID of the Service, until it has a new load balancer.
+    before: Mutex<HashMap<String, Before>>,
     /// What this process deletes with its floating IPs.
     deleted: Mutex<HashSet<String>>,
+}
+
+/// What is known of the addresses of an owner's earlier load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Before {
+    /// The next one is to have this one.
+    Vip(Vip),
+    /// The cloud has refused them, with its words.
+    Refused(String),
 }
 
 /// An address to ask for again.
@@ -58,21 +73,40 @@ pub(super) struct Verified {
     /// Whether that is a floating IP.
     pub(super) floating: bool,
     pub(super) notes: Vec<Note>,
+    pub(super) parts: Parts,
+}
+
+/// The numbers of parts, by which a status tree shows that some are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Parts {
+    /// All listeners, also those of others.
     pub(super) listeners: usize,
+    /// Listeners without a pool.
+    pub(super) bare: usize,
     /// Pools with members.
     pub(super) filled: usize,
 }
 
-#[derive(Default)]
 struct Known {
     verified: Option<Verified>,
     touched: bool,
-    pools: Option<(Instant, Pools)>,
+    pools: Option<Pools>,
+    /// When something was remembered last.
+    at: Instant,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self { verified: None, touched: false, pools: None, at: Instant::now() }
+    }
 }
 
 impl Memory {
     fn with<R>(&self, id: &str, change: impl FnOnce(&mut Known) -> R) -> R {
-        change(self.balancers.lock().entry(id.to_owned()).or_default())
+        let mut all = self.balancers.lock();
+        let known = all.entry(id.to_owned()).or_default();
+        known.at = Instant::now();
+        change(known)
     }
 
     /// It is as wanted.
@@ -93,20 +127,27 @@ impl Memory {
         self.balancers.lock().get(id).is_some_and(|known| known.touched)
     }
 
-    /// Its members were read, or changed by this process.
+    /// Its members as they were read, with the changes that this process has made since.
     pub(super) fn keep_pools(&self, id: &str, pools: Pools) {
-        self.with(id, |known| known.pools = Some((Instant::now(), pools)));
+        self.with(id, |known| known.pools = Some(pools));
     }
 
     pub(super) fn pools(&self, id: &str) -> Option<Pools> {
         let known = self.balancers.lock();
-        let (at, pools) = known.get(id)?.pools.as_ref()?;
-        (at.elapsed() < FRESH).then(|| pools.clone())
+        known.get(id)?.pools.clone().filter(|pools| pools.read.elapsed() < FRESH)
     }
 
     /// Its members may be others.
     pub(super) fn forget_pools(&self, id: &str) {
-        self.with(id, |known| known.pools = None);
+        if let Some(known) = self.balancers.lock().get_mut(id) {
+            known.pools = None;
+        }
+    }
+
+    /// A complete list that began at this time shows the load balancers of these IDs: the others are
+    /// gone, unless they came since.
+    pub(super) fn keep_only(&self, ids: &HashSet<&str>, began: Instant) {
+        self.balancers.lock().retain(|id, known| ids.contains(id.as_str()) || known.at >= began);
     }
 
     /// It is gone.
@@ -114,16 +155,39 @@ impl Memory {
         self.balancers.lock().remove(id);
     }
 
+    /// The next load balancer of this Service is to have this address.
     pub(super) fn keep_vip(&self, service: &str, vip: Vip) {
-        self.vips.lock().insert(service.to_owned(), vip);
+        self.before.lock().insert(service.to_owned(), Before::Vip(vip));
     }
 
     pub(super) fn vip(&self, service: &str) -> Option<Vip> {
-        self.vips.lock().get(service).cloned()
+        match self.before.lock().get(service)? {
+            Before::Vip(vip) => Some(vip.clone()),
+            Before::Refused(_) => None,
+        }
     }
 
-    pub(super) fn forget_vip(&self, service: &str) {
-        self.vips.lock().remove(service);
+    /// The cloud does not give the next load balancer of this Service the addresses of before.
+    pub(super) fn keep_refusal(&self, service: &str, what: String) {
+        self.before.lock().insert(service.to_owned(), Before::Refused(what));
+    }
+
+    /// Why it does not.
+    pub(super) fn refusal(&self, service: &str) -> Option<String> {
+        match self.before.lock().get(service)? {
+            Before::Refused(what) => Some(what.clone()),
+            Before::Vip(_) => None,
+        }
+    }
+
+    /// Whether something of an earlier load balancer of this Service is remembered.
+    pub(super) fn had_one(&self, service: &str) -> bool {
+        self.before.lock().contains_key(service)
+    }
+
+    /// The Service has a new load balancer, or is to have none any more.
+    pub(super) fn forget_before(&self, service: &str) {
+        self.before.lock().remove(service);
     }
 
     /// It is being deleted, and its floating IPs are.
@@ -137,5 +201,11 @@ impl Memory {
 
     pub(super) fn forget_deleted(&self, id: &str) {
         self.deleted.lock().remove(id);
+    }
+
+    /// How much is remembered.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> [usize; 3] {
+        [self.balancers.lock().len(), self.before.lock().len(), self.deleted.lock().len()]
     }
 }

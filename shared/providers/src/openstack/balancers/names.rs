@@ -38,6 +38,38 @@ pub(super) fn balancer(owner: &Owner) -> String {
     cut(format!("{PREFIX}{}_{namespace}_{name}", cluster.name))
 }
 
+/// The name of a load balancer that exists, for its tags and for what is below it: that of its tags,
+/// else its own if it was made for this Service. So a new name of the cluster renames nothing, and
+/// openstack-cloud-controller-manager finds one name everywhere.
+pub(super) fn of_existing(name: &str, tags: &[String], owner: &Owner) -> String {
+    let end = format!("_{}_{}", owner.namespace, owner.name);
+    let is_made_for =
+        |name: &&str| name.starts_with(PREFIX) && (name.ends_with(&end) || name.len() >= LONGEST);
+    let mut names = tags.iter().map(String::as_str).chain([name]);
+    names.find(is_made_for).map_or_else(|| balancer(owner), str::to_owned)
+}
+
+/// Whether the name of a listener or pool, `kind`, says that it was made with a load balancer of one
+/// of these names: `kind_place_balancer`, or `kind_balancer_place` of old versions of
+/// openstack-cloud-controller-manager. The ends of long names are cut off.
+pub(super) fn is_child<'a>(
+    kind: &str,
+    child: &str,
+    balancers: impl IntoIterator<Item = &'a str>,
+) -> bool {
+    let is_place = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(rest) = child.strip_prefix(kind).and_then(|rest| rest.strip_prefix('_')) else {
+        return false;
+    };
+    let after = rest.split_once('_').filter(|(place, _)| is_place(place));
+    let before = rest.rsplit_once('_').filter(|(_, place)| is_place(place));
+    let is_cut = child.len() >= LONGEST;
+    balancers.into_iter().any(|balancer| {
+        after.is_some_and(|(_, name)| balancer == name || is_cut && balancer.starts_with(name))
+            || before.is_some_and(|(name, _)| balancer == name)
+    })
+}
+
 /// The name of a listener, pool or monitor: `kind` and its place among the ports.
 pub(super) fn child(kind: &str, place: usize, balancer: &str) -> String {
     cut(format!("{kind}_{place}_{balancer}"))
@@ -71,10 +103,10 @@ pub(super) fn cluster_tag(uid: &str) -> String {
 /// The number of [`tags`], which come before those that a user adds.
 pub(super) const OWN_TAGS: usize = 3;
 
-/// The tags of what is created for an owner.
-pub(super) fn tags(owner: &Owner) -> [String; OWN_TAGS] {
+/// The tags of a load balancer of this name, and of what is below it.
+pub(super) fn tags(balancer: String, owner: &Owner) -> [String; OWN_TAGS] {
     let [cluster, service] = owner_tags(owner);
-    [balancer(owner), cluster, service]
+    [balancer, cluster, service]
 }
 
 /// The tag with the digest.
@@ -126,12 +158,22 @@ fn values<'a>(tags: &'a [String], prefix: &'static str) -> impl Iterator<Item = 
     tags.iter().filter_map(move |tag| tag.strip_prefix(prefix))
 }
 
-/// Namespace and name of the Service in the description of a load balancer of a cluster of this
-/// name.
-pub(super) fn described<'a>(description: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
+/// Namespace and name of the Service in the description of a load balancer, and the name of the
+/// cluster.
+fn parts(description: &str) -> Option<((&str, &str), &str)> {
     let text = description.strip_prefix("Kubernetes external service ")?;
-    let (service, named) = text.split_once(" from cluster ")?;
-    (named == cluster).then(|| service.split_once('/')).flatten()
+    let (service, cluster) = text.split_once(" from cluster ")?;
+    Some((service.split_once('/')?, cluster))
+}
+
+/// Namespace and name of the Service in the description of a load balancer.
+pub(super) fn service(description: &str) -> Option<(&str, &str)> {
+    parts(description).map(|(service, _)| service)
+}
+
+/// The same of a load balancer of a cluster of this name.
+pub(super) fn described<'a>(description: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
+    parts(description).filter(|(_, named)| *named == cluster).map(|(service, _)| service)
 }
 
 /// Namespace and name of the Service in the name of a load balancer of a cluster of this name.
@@ -217,12 +259,53 @@ mod tests {
     #[test]
     fn tags_hold_the_uids_and_the_digest() {
         let digest_of = Digest { version: 1, hash: 7 };
-        let mut all = tags(&owner("prod", "default", "web")).to_vec();
+        let web = owner("prod", "default", "web");
+        let mut all = tags(balancer(&web), &web).to_vec();
         all.push(digest_tag(digest_of));
         assert_eq!(clusters(&all).collect::<Vec<_>>(), ["c-1"]);
         assert_eq!(services(&all).collect::<Vec<_>>(), ["s-1"]);
         assert_eq!(digest(&all), Some(digest_of));
         assert_eq!(digest(&["quartet-config=nonsense".to_owned()]), None);
+    }
+
+    #[test]
+    fn a_load_balancer_keeps_its_name() {
+        let (web, old) = (owner("prod", "default", "web"), "kube_service_old_default_web");
+        let (tagged, new) = ([old.to_owned(), "x".to_owned()], "kube_service_prod_default_web");
+        for (name, tags, expect) in [
+            (new, &[][..], new),
+            (old, &[], old),
+            ("by hand", &tagged, old),
+            ("by hand", &[], new),
+            // That of another Service, and of an old layout.
+            ("kube_service_old_default_api", &["kube_service_prod_default_api".to_owned()], new),
+            ("a0123456789abcdef0123456789abcde", &[], new),
+        ] {
+            assert_eq!(of_existing(name, tags, &web), expect, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_says_with_which_load_balancer_it_was_made() {
+        let own = "kube_service_prod_default_web";
+        for (name, expect) in [
+            ("pool_0_kube_service_prod_default_web", true),
+            ("pool_12_kube_service_prod_default_web", true),
+            ("pool_kube_service_prod_default_web_0", true),
+            ("pool_0_kube_service_prod_def", false),
+            ("pool_0_kube_service_prod_default_api", false),
+            ("pool_x_kube_service_prod_default_web", false),
+            ("pool_kube_service_prod_default_web", false),
+            ("listener_0_kube_service_prod_default_web", false),
+            ("pool_0_", false),
+            ("pool__kube_service_prod_default_web", false),
+            ("mine", false),
+            ("", false),
+        ] {
+            assert_eq!(is_child("pool", name, ["other", own]), expect, "{name}");
+        }
+        let long = balancer(&owner(&"c".repeat(300), "n", "s"));
+        assert!(is_child("pool", &child("pool", 3, &long), [long.as_str()]), "its end is cut off");
     }
 
     #[test]

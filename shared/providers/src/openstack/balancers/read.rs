@@ -1,6 +1,6 @@
 //! Reads one load balancer with all that belongs to it.
 
-use ccm_cloud::{Call, CloudError, ErrorKind, Members, Traffic};
+use ccm_cloud::{Call, CloudError, ErrorKind, Members, Owner, Traffic};
 
 use super::{
     super::{
@@ -11,6 +11,7 @@ use super::{
     differences::members_subnet,
     inputs::Job,
     merge::{SeenMember, has_foreign},
+    names,
     seen::{self, Seen},
 };
 
@@ -73,6 +74,17 @@ impl OctaviaBalancers {
             let what = format!("load balancer {id} was deleted meanwhile");
             CloudError::new(ErrorKind::Busy, what).about(format!("load balancer {id}"))
         })
+    }
+
+    /// The floating IPs with the tags of an owner.
+    pub(super) async fn floating_of_owner(
+        &self,
+        owner: &Owner,
+        call: Call,
+    ) -> Result<Vec<FloatingIp>, CloudError> {
+        let tags = names::owner_tags(owner);
+        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+        self.neutron.floating_ips(FloatingIps::Tags(&tags), call).await
     }
 
     /// The floating IPs of a load balancer's virtual address.

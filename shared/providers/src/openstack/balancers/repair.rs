@@ -19,6 +19,17 @@ pub(super) fn line(row: &BalancerRow) -> String {
     format!("delete load balancer {}, which is in {}", row.id, row.provisioning_status)
 }
 
+/// Why it is not replaced. What is missing may come without a change of the Service.
+fn kept(row: &BalancerRow, error: CloudError) -> CloudError {
+    let message = format!(
+        "load balancer {} is in {} and is kept: a new one cannot be created: {}",
+        row.id, row.provisioning_status, error.message
+    );
+    let is_final = matches!(error.kind, ErrorKind::Invalid | ErrorKind::Unsupported);
+    let kind = if is_final { ErrorKind::Conflict } else { error.kind };
+    CloudError { message, kind, ..error }
+}
+
 impl OctaviaBalancers {
     /// Deletes a failed load balancer, so that the next call creates it again with its addresses.
     /// Says why until then.
@@ -48,10 +59,14 @@ impl OctaviaBalancers {
             return Err(error.about(format!("load balancer {}", row.id)).with_retry_after(rests));
         }
         let owner = &job.wanted.front_end.owner;
+        let attached = self.floating_of(row, call).await?;
+        // Its data plane may still serve, so it goes only for one that can be created.
+        let creation = self.preview_creation(job, &attached, true, call).await;
+        creation.map_err(|error| kept(row, error))?;
         // A floating IP stays when its port goes. By its tags it is found again, by any process.
-        for ip in self.floating_of(row, call).await? {
+        for ip in &attached {
             let tags = floating::kept_tags(&ip.tags, owner, row.vip_address);
-            if floating::is_ours(&ip, owner) && tags.iter().any(|tag| !ip.tags.contains(tag)) {
+            if floating::is_ours(ip, owner) && tags.iter().any(|tag| !ip.tags.contains(tag)) {
                 self.neutron.tag_floating_ip(&ip.id, &tags, call).await?;
             }
         }

@@ -10,6 +10,7 @@ use super::{
         lbaas::{BalancerRow, ListenerRow, MonitorRow, PoolRow, Provisioning, Tree, TreePool},
         network::FloatingIp,
     },
+    memory::Parts,
     merge::SeenMember,
     names,
 };
@@ -41,6 +42,15 @@ impl Seen {
         self.monitors.iter().find(|monitor| monitor.id == *id)
     }
 
+    /// The numbers of its parts.
+    pub(super) fn parts(&self) -> Parts {
+        Parts {
+            listeners: self.listeners.len(),
+            bare: self.listeners.iter().filter(|one| self.pool_of(one).is_none()).count(),
+            filled: self.members.values().filter(|members| !members.is_empty()).count(),
+        }
+    }
+
     /// The members of a pool.
     pub(super) fn members_of(&self, pool: &str) -> &[SeenMember] {
         self.members.get(pool).map_or(&[], Vec::as_slice)
@@ -70,6 +80,15 @@ pub(super) fn pools(tree: &Tree) -> Vec<&TreePool> {
         }
     }
     pools
+}
+
+/// The numbers of parts of a tree.
+pub(super) fn parts(tree: &Tree) -> Parts {
+    Parts {
+        listeners: tree.listeners.len(),
+        bare: tree.listeners.iter().filter(|listener| listener.pools.is_empty()).count(),
+        filled: pools(tree).iter().filter(|pool| !pool.members.is_empty()).count(),
+    }
 }
 
 /// The members of a tree by pool.

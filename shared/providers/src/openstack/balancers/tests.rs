@@ -1,5 +1,6 @@
 //! The promises of load balancers, on a scripted Octavia that has the real one's rules and counts.
 
+mod addresses;
 mod adoption;
 mod annotated;
 mod bad_input;
@@ -11,6 +12,7 @@ mod ownership;
 mod pools;
 mod progress;
 mod races;
+mod renamed;
 mod rig;
 mod rights;
 

@@ -25,7 +25,7 @@ pub(super) fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Titl
     let others = sharing.len().max(services.len()).saturating_sub(1);
     let owner = |cluster_uid: &str, uid: &str| {
         let (namespace, name) =
-            made_for.or_else(|| names::described(description, &cluster.name)).unwrap_or_default();
+            made_for.or_else(|| names::service(description)).unwrap_or_default();
         Owner {
             cluster: ClusterId { uid: cluster_uid.to_owned(), ..cluster.clone() },
             uid: uid.to_owned(),

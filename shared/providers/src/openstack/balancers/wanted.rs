@@ -77,8 +77,10 @@ fn invalid(subject: impl Into<String>, what: impl Into<String>) -> CloudError {
 }
 
 impl Tree {
-    /// What this front end wants of a load balancer with virtual addresses of these families.
+    /// What this front end wants of a load balancer of this name with virtual addresses of these
+    /// families.
     pub(super) fn of(
+        balancer: String,
         front_end: &FrontEnd,
         settings: &Settings,
         features: Features,
@@ -90,7 +92,6 @@ impl Tree {
         let algorithm = algorithm(settings, features, &mut notes);
         notes.extend(ignored(settings, features));
         notes.extend(unchecked(front_end, settings, features));
-        let balancer = names::balancer(&front_end.owner);
         let all = Parts { front_end, settings, features, allowed_cidrs, algorithm, balancer };
         let ports = front_end.ports.iter().enumerate();
         let listeners = ports.map(|(place, port)| all.listener(place, port)).collect();
@@ -256,7 +257,7 @@ impl Parts<'_> {
     }
 
     fn tags(&self, more: &[String]) -> Vec<String> {
-        let mut tags = names::tags(&self.front_end.owner).to_vec();
+        let mut tags = names::tags(self.balancer.clone(), &self.front_end.owner).to_vec();
         tags.extend(more.iter().cloned());
         tags
     }

@@ -3,9 +3,12 @@
 use ccm_cloud::{Call, CloudError, ErrorKind, Owner};
 
 use super::{
-    super::{lbaas::BalancerRow, network::FloatingIp},
+    super::{
+        lbaas::BalancerRow,
+        network::{FloatingIp, FloatingIps},
+    },
     OctaviaBalancers,
-    blame::{About, blamed, wished},
+    blame::{About, blamed, unattached, wished},
     diff::{Act, Step},
     floating,
     inputs::Job,
@@ -79,12 +82,10 @@ impl OctaviaBalancers {
                 neutron.tag_floating_ip(&made.id, &tags, call).await?;
                 Ok(Some(made))
             }
-            floating::Act::Attach(ip) => {
-                let attached = neutron.update_floating_ip(&ip, port, call).await?;
-                attached.map(Some).ok_or_else(|| {
-                    let what = format!("floating IP {} was deleted meanwhile", ip.address);
-                    CloudError::new(ErrorKind::Busy, what).about(format!("address {}", ip.address))
-                })
+            floating::Act::Attach(ip) => self.attach(&ip, port, call).await.map(Some),
+            floating::Act::Wished { ip, instead_of } => {
+                let made = self.exchange(&ip, instead_of.map(|ip| *ip), port, call).await;
+                made.map(Some).map_err(|error| unattached(error, ip.address))
             }
             floating::Act::Detach(ip) => {
                 neutron.update_floating_ip(&ip, None, call).await?;
@@ -99,5 +100,57 @@ impl OctaviaBalancers {
                 Ok(None)
             }
         }
+    }
+
+    async fn attach(
+        &self,
+        ip: &FloatingIp,
+        port: Option<&str>,
+        call: Call,
+    ) -> Result<FloatingIp, CloudError> {
+        self.neutron.update_floating_ip(ip, port, call).await?.ok_or_else(|| {
+            let what = format!("floating IP {} was deleted meanwhile", ip.address);
+            CloudError::new(ErrorKind::Busy, what).about(format!("address {}", ip.address))
+        })
+    }
+
+    /// Attaches a floating IP instead of another one, which comes back if that fails.
+    async fn exchange(
+        &self,
+        ip: &FloatingIp,
+        instead_of: Option<FloatingIp>,
+        port: Option<&str>,
+        call: Call,
+    ) -> Result<FloatingIp, CloudError> {
+        let before = match instead_of {
+            Some(before) if !floating::is_free(&before) => {
+                self.neutron.update_floating_ip(&before, None, call).await?
+            }
+            before => before,
+        };
+        let error = match self.attach(ip, port, call).await {
+            Ok(attached) => return Ok(attached),
+            Err(error) => error,
+        };
+        if error.maybe_done
+            && let Some(port) = port
+        {
+            let port = [port.to_owned()];
+            let there = self.neutron.floating_ips(FloatingIps::Ports(&port), call).await;
+            let attached = there.ok().into_iter().flatten().find(|there| there.id == ip.id);
+            if let Some(attached) = attached {
+                return Ok(attached);
+            }
+        }
+        if let Some(before) = before
+            && let Err(again) = self.attach(&before, port, call).await
+        {
+            let message = format!(
+                "{}; floating IP {} could not be attached again: {}",
+                error.message, before.address, again.message
+            );
+            return Err(CloudError { message, ..error });
+        }
+        Err(error)
     }
 }

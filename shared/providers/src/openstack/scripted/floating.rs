@@ -1,5 +1,7 @@
 //! Floating IPs and subnets, as Neutron has them.
 
+use std::collections::BTreeSet;
+
 use ccm_cloud::CloudError;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -18,12 +20,21 @@ pub(in crate::openstack) struct Floating {
     pub(in crate::openstack) room: usize,
     /// Whether the project may choose an address.
     pub(in crate::openstack) may_choose: bool,
+    /// External networks that no router connects with the networks of the ports.
+    pub(in crate::openstack) unreachable: BTreeSet<String>,
     made: usize,
 }
 
 impl Default for Floating {
     fn default() -> Self {
-        Self { ips: Vec::new(), quota: 1_000, room: 1_000, may_choose: false, made: 0 }
+        Self {
+            ips: Vec::new(),
+            quota: 1_000,
+            room: 1_000,
+            may_choose: false,
+            unreachable: BTreeSet::new(),
+            made: 0,
+        }
     }
 }
 
@@ -132,7 +143,7 @@ impl World {
             return Err((409, "IpAddressAlreadyAllocated", words));
         }
         let id = uuid(6_000_000 + number);
-        let fixed = self.fixed_address(&given["port_id"], &id)?;
+        let fixed = self.fixed_address(&given["port_id"], &id, &network)?;
         self.floating.made = number;
         let mut ip = json!({
             "id": id, "floating_ip_address": address, "floating_network_id": network,
@@ -144,19 +155,31 @@ impl World {
         Ok((201, json!({ "floatingip": ip.take() })))
     }
 
-    /// The address of the port that a floating IP of this ID is to stand for.
-    fn fixed_address(&self, port: &Value, own: &str) -> Done<Value> {
+    /// The address of the port that a floating IP of this ID and network is to stand for. A port
+    /// may have one of each network.
+    fn fixed_address(&self, port: &Value, own: &str, network: &str) -> Done<Value> {
         let Some(port) = port.as_str() else { return Ok(Value::Null) };
         let Some(row) = self.ports.iter().find(|row| row["id"] == *port) else {
             return Err(missing("Port", port));
         };
+        if self.floating.unreachable.contains(network) {
+            let subnet = &row["fixed_ips"][0]["subnet_id"];
+            let words = format!(
+                "External network {network} is not reachable from subnet {subnet}.  Therefore, \
+                 cannot associate Port {port} with a Floating IP."
+            );
+            return Err((404, "ExternalGatewayForFloatingIPNotFound", words));
+        }
         let mut fixed = row["fixed_ips"].as_array().unwrap().iter().map(|ip| &ip["ip_address"]);
         let fixed = fixed.find(|ip| ip.as_str().unwrap().contains('.'));
         let mut others = self.floating.ips.iter();
-        if others.any(|ip| ip["port_id"] == *port && ip["id"] != *own) {
+        let is_there = |ip: &Value| {
+            ip["port_id"] == *port && ip["floating_network_id"] == *network && ip["id"] != *own
+        };
+        if others.any(is_there) {
             let words = format!(
                 "Cannot associate floating IP {own} with port {port}, as that fixed IP already \
-                 has a floating IP on external network."
+                 has a floating IP on external network {network}."
             );
             return Err((409, "FloatingIPPortAlreadyAssociated", words));
         }
@@ -182,7 +205,10 @@ impl World {
             Method::PUT => {
                 let mut fields = given.clone();
                 if given.get("port_id").is_some() {
-                    fields["fixed_ip_address"] = self.fixed_address(&given["port_id"], id)?;
+                    let network = self.floating_ip(id)?["floating_network_id"].clone();
+                    let network = network.as_str().unwrap();
+                    let fixed = self.fixed_address(&given["port_id"], id, network)?;
+                    fields["fixed_ip_address"] = fixed;
                 }
                 let ip = self.floating_ip(id)?;
                 change(ip, &fields);

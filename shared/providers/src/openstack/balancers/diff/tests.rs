@@ -13,7 +13,7 @@ use crate::openstack::{
         features::Features,
         merge::SeenMember,
     },
-    lbaas::{ApiVersion, BalancerRow, MonitorRow},
+    lbaas::{ApiVersion, BalancerRow, MonitorRow, PoolRow},
 };
 
 fn owner() -> Owner {
@@ -105,7 +105,10 @@ struct Model {
 impl Model {
     /// With a listener of another owner.
     fn new() -> Self {
-        let mut model = Self { tags: names::tags(&owner()).to_vec(), ..Self::default() };
+        let mut model = Self {
+            tags: names::tags(names::balancer(&owner()), &owner()).to_vec(),
+            ..Self::default()
+        };
         let foreign = json!({
             "id": "foreign", "name": "mine", "tags": ["mine"], "protocol": "TCP",
             "protocol_port": 999, "provisioning_status": "ACTIVE",
@@ -210,7 +213,9 @@ fn steps(model: &Model, drawn: &Drawn, touched: bool) -> Result<Vec<Step>, Cloud
     let front_end = front_end(drawn);
     let settings = settings(&front_end);
     let features = Features::of(ApiVersion { major: 2, minor: 26 }, "amphora");
-    let tree = Tree::of(&front_end, &settings, features, &[IpFamily::V4]).unwrap();
+    let tree =
+        Tree::of(names::balancer(&owner()), &front_end, &settings, features, &[IpFamily::V4])
+            .unwrap();
     let node = |number: &u8| Member {
         node: format!("n{number}"),
         provider_id: None,

@@ -193,6 +193,64 @@ async fn what_is_not_managed_yet_goes_on() {
     assert!(error.message.contains("floating-subnet-id"), "{error}");
 }
 
+/// In `ERROR` its data plane often still serves: it is not deleted while no new one can be created.
+#[tokio::test]
+async fn what_could_not_be_created_again_is_not_deleted() {
+    let first = Rig::new();
+    let id = rig_in_error(&first).await;
+    let known = Wanted { known: Some(id.clone()), ..wanted("web") };
+    let process = |change: &dyn Fn(&mut super::super::Options)| {
+        let mut options = first.options.clone();
+        change(&mut options);
+        let cloud = std::sync::Arc::clone(&first.cloud);
+        let balancers = super::super::OctaviaBalancers::new(
+            &(std::sync::Arc::clone(&cloud) as _),
+            options.clone(),
+        );
+        Rig { cloud, balancers, options }
+    };
+    let managed = process(&|options| options.balancer.manage_security_groups = true);
+    let nowhere = process(&|options| options.networks.subnet_id = None);
+    let taken = process(&|_| {});
+    taken.floating_ip("172.24.9.9", "mine");
+    taken.cloud.world.lock().floating.ips[1]["port_id"] = json!("another's");
+    let wish = changed(&known, |it| it.address = "172.24.9.9".parse().ok());
+    let tls = annotated(&known, "default-tls-container-ref", "https://barbican/v1/secrets/x");
+    let mut without_nodes = known.clone();
+    without_nodes.members.present = [].into();
+    for (rig, wanted, words) in [
+        (&managed, &known, "manage-security-groups"),
+        (&first, &tls, "default-tls-container-ref"),
+        (&nowhere, &without_nodes, "no node has"),
+        (&taken, &wish, "another's"),
+    ] {
+        rig.writes();
+        for _ in 0..2 {
+            let error = rig.ensure(wanted).await.unwrap_err();
+            // Not final: what is missing may come.
+            assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+            for words in [words, "ERROR", &id] {
+                assert!(error.message.contains(words), "{error}");
+            }
+        }
+        assert_eq!(rig.writes(), [""; 0], "{words}");
+        assert!(rig.preview(wanted).await.unwrap_err().message.contains(words));
+    }
+    assert_eq!(rig_ids(&first), [id.as_str()]);
+    assert_ne!(first.settle(&known).await.id, id);
+}
+
+async fn rig_in_error(rig: &Rig) -> String {
+    let made = made_by_the_other(rig, &wanted("web")).await;
+    rig.settle(&Wanted { adopt: Some(made.id.clone()), ..wanted("web") }).await;
+    rig.cloud.world.lock().octavia.break_down(&made.id);
+    made.id
+}
+
+fn rig_ids(rig: &Rig) -> Vec<String> {
+    rig.rows("balancers").iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+}
+
 /// A listener with TLS that the other controller has made stays as it is.
 #[tokio::test]
 async fn tls_of_before_stays() {

@@ -122,6 +122,44 @@ async fn a_deletion_costs_four_calls() {
     assert!(rig.cloud.world.lock().floating.ips.is_empty());
 }
 
+/// By itself as well, whatever address it has: a second look at the owner costs nothing.
+#[tokio::test]
+async fn the_deletion_of_one_costs_four_calls_and_two_lists() {
+    let internal = super::with(
+        &wanted("web"),
+        "service.beta.kubernetes.io/openstack-internal-load-balancer",
+        "true",
+    );
+    let wished = changed(&wanted("web"), |it| it.address = "172.24.9.9".parse().ok());
+    for web in [wanted("web"), internal, wished] {
+        let rig = Rig::new();
+        rig.floating_ip("172.24.9.9", "mine");
+        rig.settle(&web).await;
+        let unwanted = rig.unwanted(&web);
+        rig.cloud.operations();
+        assert!(matches!(rig.delete(&unwanted).await, Ok(Progress::InProgress(_))));
+        let mut all = counted(&rig);
+        let id = unwanted.known.clone().unwrap();
+        while !rig
+            .list(Scope::Ids(vec![id.clone()]), Depth::Summary)
+            .await
+            .load_balancers
+            .is_empty()
+        {}
+        rig.cloud.operations();
+        assert!(matches!(rig.delete(&unwanted).await, Ok(Progress::Done(_))));
+        all.extend(counted(&rig));
+        let lists = all.iter().filter(|name| **name == "loadbalancer_list").count();
+        assert_eq!((lists, all.len() - lists), (2, 4), "{all:?}");
+        // No list by tags: the one of all shows the same.
+        let paths = rig.cloud.world.lock().calls.clone();
+        let by_tag = |(name, path): &&(&str, String)| {
+            *name == "loadbalancer_list" && path.contains("tags=") && path.contains("uid-web")
+        };
+        assert_eq!(paths.iter().filter(by_tag).count(), 0, "{paths:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_node_that_joins_costs_a_put_for_each_pool_and_one_read() {
     let rig = Rig::new();

@@ -169,3 +169,134 @@ async fn a_floating_ip_of_a_user_stays() {
     assert_eq!(counts(&rig), (0, 1));
     assert_eq!(rig.cloud.world.lock().floating.ips[0]["port_id"], Value::Null);
 }
+
+/// A second load balancer of the owner, with an address of its own: a former leader's creation that
+/// arrived late.
+fn add_twin(rig: &Rig) {
+    let mut world = rig.cloud.world.lock();
+    let mut twin = world.octavia.balancers[0].clone();
+    for (key, value) in [
+        ("id", "twin"),
+        ("created_at", "2026-02-01T00:00:00"),
+        ("vip_address", "10.8.0.99"),
+        ("vip_port_id", "twin's port"),
+    ] {
+        twin[key] = json!(value);
+    }
+    world.octavia.balancers.push(twin);
+    world.ports.push(json!({
+        "id": "twin's port", "device_id": "lb-twin", "_of_octavia": true,
+        "fixed_ips": [{ "subnet_id": "s", "ip_address": "10.8.0.99" }],
+    }));
+    let mut ip = world.floating.ips[0].clone();
+    (ip["id"], ip["floating_ip_address"]) = (json!("twin's"), json!("172.24.0.99"));
+    (ip["port_id"], ip["fixed_ip_address"]) = (json!("twin's port"), json!("10.8.0.99"));
+    world.floating.ips.push(ip);
+}
+
+#[tokio::test]
+async fn a_deletion_ends_when_no_second_one_is_left_either() {
+    for (is_known, restarts) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut rig = Rig::new();
+        let web = wanted("web");
+        rig.settle(&web).await;
+        let mut unwanted = rig.unwanted(&web);
+        unwanted.known = unwanted.known.filter(|_| is_known);
+        add_twin(&rig);
+        let mut calls = 0;
+        while let Ok(Progress::InProgress(_)) = rig.delete(&unwanted).await {
+            calls += 1;
+            assert!(calls < 20, "no end");
+            if restarts {
+                rig = rig.restarted();
+            }
+        }
+        assert_eq!(counts(&rig), (0, 0), "known: {is_known}, restarts: {restarts}");
+        assert_eq!(rig.balancers.memory.sizes(), [0; 3], "what is gone is forgotten");
+    }
+}
+
+/// Octavia itself says that the one that was just listed is gone.
+#[tokio::test]
+async fn a_load_balancer_that_is_gone_meanwhile_is_no_proof_for_a_second_one() {
+    let rig = Rig::new();
+    let web = wanted("web");
+    let id = rig.settle(&web).await.id;
+    add_twin(&rig);
+    let gone = format!("/v2.0/lbaas/loadbalancers/{id}?cascade=true");
+    let words = format!("Load Balancer {id} not found.");
+    rig.cloud.fail(move |path, _| {
+        let body = json!({ "faultcode": "Client", "faultstring": words, "debuginfo": null });
+        (path == gone).then(|| Ok(crate::openstack::scripted::answer(404, &body)))
+    });
+    rig.deleted(&rig.unwanted(&web)).await;
+    let left: Vec<_> = rig.rows("balancers").iter().map(|row| row["id"].clone()).collect();
+    assert_eq!((left, counts(&rig).1), (vec![json!(id)], 0));
+}
+
+/// One that was kept when the Service became internal, and is not to be kept any more.
+#[tokio::test]
+async fn a_floating_ip_that_was_detached_before_goes_with_the_last_load_balancer() {
+    for restarts in [false, true] {
+        let rig = Rig::new();
+        let keep = with(&wanted("web"), "loadbalancer.openstack.org/keep-floatingip", "true");
+        let internal =
+            with(&keep, "service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
+        rig.settle(&keep).await;
+        rig.settle(&internal).await;
+        assert_eq!(counts(&rig), (1, 1));
+        let rig = if restarts { rig.restarted() } else { rig };
+        rig.deleted(&rig.unwanted(&wanted("web"))).await;
+        assert_eq!(counts(&rig), (0, 0));
+    }
+}
+
+/// The deletion of a second one takes nothing from the first.
+#[tokio::test]
+async fn a_duplicate_goes_with_its_own_address_only() {
+    let rig = Rig::new();
+    let web = wanted("web");
+    rig.settle(&web).await;
+    add_twin(&rig);
+    // Detached for a moment, in an exchange.
+    rig.cloud.world.lock().floating.ips[0]["port_id"] = Value::Null;
+    let twin = ccm_cloud::Unwanted {
+        known: Some("twin".to_owned()),
+        duplicate: true,
+        ..rig.unwanted(&web)
+    };
+    rig.deleted(&twin).await;
+    assert_eq!(counts(&rig), (1, 1));
+    assert_eq!(rig.cloud.world.lock().floating.ips[0]["floating_ip_address"], "172.24.0.2");
+}
+
+/// What is gone is forgotten, however it went.
+#[tokio::test]
+async fn nothing_is_remembered_of_what_is_gone() {
+    let rig = Rig::new();
+    let (web, sizes) = (wanted("web"), || rig.balancers.memory.sizes());
+    rig.settle(&web).await;
+    rig.deleted(&rig.unwanted(&web)).await;
+    assert_eq!(sizes(), [0; 3]);
+    // The Service goes between the deletion of a failed one and the creation of the next.
+    let id = rig.settle(&web).await.id;
+    rig.cloud.world.lock().octavia.break_down(&id);
+    let unwanted = rig.unwanted(&web);
+    rig.ensure(&web).await.unwrap();
+    assert_eq!(sizes(), [0, 1, 0]);
+    rig.deleted(&unwanted).await;
+    assert_eq!(sizes(), [0; 3]);
+    // Others delete one. A complete list shows that, and says nothing of what came after it began.
+    let other = rig.settle(&wanted("other")).await.id;
+    let id = rig.settle(&web).await.id;
+    rig.remove(&id);
+    let shown = rig.shown(&other, ccm_cloud::Depth::Summary).await;
+    assert_eq!((sizes(), shown.ingress.len()), ([2, 0, 0], 1));
+    let before = tokio::time::Instant::now() - std::time::Duration::from_secs(60);
+    rig.balancers.memory.keep_only(&[].into(), before);
+    assert_eq!(sizes(), [2, 0, 0]);
+    rig.list(ccm_cloud::Scope::Cluster, ccm_cloud::Depth::Summary).await;
+    assert_eq!(sizes(), [1, 0, 0]);
+    let shown = rig.shown(&other, ccm_cloud::Depth::Summary).await;
+    assert_eq!(shown.ingress.len(), 1, "the one that is there is remembered");
+}

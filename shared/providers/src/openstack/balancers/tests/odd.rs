@@ -6,10 +6,12 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use ccm_cloud::{CloudError, Depth, ErrorKind, Phase, Progress, Protocol};
+use ccm_cloud::{
+    CloudError, Depth, ErrorKind, LoadBalancers as _, Phase, Progress, Protocol, Scope,
+};
 use serde_json::{Value, json};
 
-use super::rig::{Rig, annotated, changed, members, port, wanted};
+use super::rig::{Rig, annotated, call, changed, cluster, members, port, wanted};
 use crate::openstack::{api::Answer, scripted};
 
 /// Bodies of answers that say 200.
@@ -166,4 +168,36 @@ async fn refusals_without_end_are_busy_and_end() {
     rig.cloud.refuse(|_| None);
     rig.settle(&more).await;
     assert_eq!((rig.rows("balancers").len(), rig.rows("listeners").len()), (1, 3));
+}
+
+/// One load balancer whose status cannot be read hides no other one.
+#[tokio::test]
+async fn an_unreadable_status_is_reported_and_the_others_are_listed() {
+    let rig = Rig::new();
+    let mut ids = Vec::new();
+    for name in ["a", "b", "c"] {
+        ids.push(rig.settle(&wanted(name)).await.id);
+    }
+    let list =
+        async || rig.balancers.list(&cluster(), Scope::Cluster, Depth::Members, call()).await;
+    let spoil = |ids: &[String], answer: Result<Answer, CloudError>| {
+        let paths: Vec<_> = ids.iter().map(|id| format!("{id}/status")).collect();
+        rig.cloud.fail(move |path, _| {
+            paths.iter().any(|end| path.ends_with(end.as_str())).then(|| answer.clone())
+        });
+    };
+    let broken = scripted::answer(200, &json!({ "statuses": {} }));
+    let fails = CloudError::new(ErrorKind::Unavailable, "HTTP 500");
+    for answer in [Ok(broken), Err(fails)] {
+        spoil(&ids[1..2], answer.clone());
+        let found = list().await.unwrap();
+        let shown: Vec<_> = found.load_balancers.iter().map(|one| &one.id).collect();
+        assert_eq!(shown, [&ids[0], &ids[2]], "{answer:?}");
+        assert!(found.load_balancers.iter().all(|one| one.members.is_some()));
+        let [line] = &found.malformed[..] else { panic!("{:?}", found.malformed) };
+        assert!(line.contains(&ids[1]), "{line}");
+        // Without any status nothing is known.
+        spoil(&ids, answer);
+        assert!(list().await.is_err());
+    }
 }

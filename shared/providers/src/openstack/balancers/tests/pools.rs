@@ -3,7 +3,7 @@
 use ccm_cloud::{Call, LoadBalancers as _, Member, Members, Progress};
 use serde_json::json;
 
-use super::rig::{Rig, annotated, call, change, gather, member, members, wanted};
+use super::rig::{Rig, annotated, call, change, changed, gather, member, members, port, wanted};
 use crate::openstack::{
     api::{Api as _, Request, Service},
     scripted::uuid,
@@ -99,4 +99,42 @@ async fn one_that_is_held_delays_no_other() {
     let rows = rig.rows("members");
     let of = |at: usize| rows.iter().filter(|row| row["_balancer"] == *changes[at].id).count();
     assert_eq!((of(0), of(1), of(2)), (6, 8, 8));
+}
+
+/// Ten ports of 20 s each: what another client adds meanwhile is not overwritten.
+#[tokio::test(start_paused = true)]
+async fn members_are_not_written_from_an_old_view() {
+    let rig = Rig::new();
+    let web = changed(&wanted("web"), |it| {
+        it.ports = (80..83).map(|number| port(number, ccm_cloud::Protocol::Tcp)).collect();
+    });
+    let id = rig.settle(&web).await.id;
+    let more = members(&[1, 2, 3, 4], &[]);
+    let mut written = Vec::new();
+    for step in 0..3 {
+        rig.writes();
+        while rig.writes().is_empty() {
+            let set = rig.set_members(&web, &id, more.clone()).await;
+            assert!(matches!(set, Ok(Progress::InProgress(_))), "{set:?}");
+        }
+        written.push(rig.rows("members").len());
+        tokio::time::advance(std::time::Duration::from_secs(40)).await;
+        if step == 1 {
+            let mut world = rig.cloud.world.lock();
+            let octavia = &mut world.octavia;
+            let full = |pool: &&serde_json::Value| {
+                octavia.members.iter().filter(|row| row["_pool"] == pool["id"]).count() == 4
+            };
+            let last = octavia.pools.iter().find(|pool| !full(pool)).unwrap()["id"].clone();
+            let own = octavia.members.iter().find(|row| row["_pool"] == last);
+            let mut foreign = own.unwrap().clone();
+            (foreign["id"], foreign["name"]) = (json!(uuid(4)), json!("node-00099"));
+            foreign["address"] = json!("10.8.250.9");
+            octavia.members.push(foreign);
+        }
+    }
+    assert_eq!(written, [10, 11, 13]);
+    rig.members_with(&web, &id, more).await;
+    assert_eq!(rig.rows("members").len(), 13);
+    assert!(rig.rows("members").iter().any(|row| row["name"] == "node-00099"));
 }

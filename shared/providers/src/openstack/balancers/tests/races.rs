@@ -48,6 +48,38 @@ async fn a_creation_for_which_a_call_has_little_time_left_is_the_next_calls() {
     assert_eq!(counts(&rig), (1, 1));
 }
 
+/// Nor a second attempt, after the cloud has refused the address of before for a long time. The next
+/// call does not begin with that address again.
+#[tokio::test(start_paused = true)]
+async fn a_second_attempt_at_a_creation_needs_time_as_well() {
+    let rig = Rig::new();
+    let internal = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+    let web = with(&wanted("web"), internal, "true");
+    let first = rig.settle(&web).await;
+    rig.remove(&first.id);
+    let mut port = crate::openstack::scripted::port(9);
+    port["fixed_ips"] = serde_json::json!([{
+        "subnet_id": "s", "ip_address": addresses(&first)[0],
+    }]);
+    rig.cloud.world.lock().ports.push(port);
+    let shown = addresses(&first).iter().map(|text| text.parse().unwrap()).collect();
+    let known = ccm_cloud::Wanted { known: Some(first.id), shown, ..web };
+    let rig = rig.restarted();
+    rig.writes();
+    // Versions, two lists, and the creation that is refused after 36 of the 60 s.
+    rig.cloud.world.lock().delay = Duration::from_secs(9);
+    let error = rig.ensure(&known).await.unwrap_err();
+    assert_eq!((error.kind, error.maybe_done), (ErrorKind::Timeout, false), "{error}");
+    assert_eq!((rig.writes(), counts(&rig)), (vec!["loadbalancer_create"], (0, 0)));
+    assert!(matches!(rig.ensure(&known).await, Ok(Progress::InProgress(_))));
+    assert_eq!((rig.writes(), counts(&rig)), (vec!["loadbalancer_create"], (1, 0)));
+    rig.cloud.world.lock().delay = Duration::ZERO;
+    let id = rig.rows("balancers")[0]["id"].as_str().unwrap().to_owned();
+    let shown = rig.shown(&id, ccm_cloud::Depth::Summary).await;
+    let reason = |note: &ccm_cloud::Note| note.reason == "LoadBalancerAddressChanged";
+    assert!(shown.notes.iter().any(reason), "{:?}", shown.notes);
+}
+
 #[tokio::test]
 async fn every_request_may_fail_or_lose_its_answer_and_nothing_is_there_twice() {
     let web = wanted("web");

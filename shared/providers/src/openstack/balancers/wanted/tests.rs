@@ -38,7 +38,7 @@ fn tree(front_end: &FrontEnd, minor: u32, driver: &str) -> Result<Tree, CloudErr
     let options = Options::of(&crate::openstack::tests::config());
     let settings = read(&front_end.settings, &options).unwrap();
     let features = Features::of(ApiVersion { major: 2, minor }, driver);
-    Tree::of(front_end, &settings, features, &[IpFamily::V4])
+    Tree::of(names::balancer(&front_end.owner), front_end, &settings, features, &[IpFamily::V4])
 }
 
 /// Octavia pairs few protocols of listeners and pools.
