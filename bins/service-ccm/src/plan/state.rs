@@ -1,12 +1,14 @@
 //! What is known of one load balancer.
 
 use ccm_base::At;
-use ccm_cloud::{CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, Members};
+use ccm_cloud::{
+    CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members,
+};
 use ccm_objects::Service;
 
 use super::{
     View,
-    named::{named, to_adopt},
+    named::{by_provider, named, to_adopt},
     status::{ID, Written},
 };
 
@@ -70,8 +72,8 @@ pub struct Failed {
     pub call: CallKind,
     /// The configuration that it was about.
     pub digest: Option<Digest>,
-    /// The load balancer that the Service asked to adopt, and the one that it named its own.
-    pub named: [Option<Box<str>>; 2],
+    /// The load balancers that the Service named, in the order of [`named`].
+    pub named: [Option<Box<str>>; 3],
     /// The error.
     pub error: CloudError,
     /// How often it has failed in a row.
@@ -92,6 +94,18 @@ impl Failed {
         self.call == CallKind::Ensure
             && matches!(self.error.kind, ErrorKind::Invalid | ErrorKind::Unsupported)
     }
+}
+
+/// A load balancer that a Service has together with others, or that it names although it is not
+/// this Service's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// Its ID.
+    pub id: String,
+    /// Whose it is, in words: `it is shared by 2 Services`.
+    pub whose: String,
+    /// Whether only the annotation of [`by_provider`] leads to it.
+    pub is_named: bool,
 }
 
 /// What is known of one load balancer, besides its members.
@@ -115,6 +129,8 @@ pub struct State {
     pub proved_absent: bool,
     /// A load balancer that another controller made for this Service, and what shows that.
     pub adoptable: Option<(String, String)>,
+    /// A load balancer of others that this Service has or names.
+    pub foreign: Option<Foreign>,
     /// Whether the cloud is to be asked what it has, by a call, because no list shows it.
     pub look: bool,
     /// What the cloud would change for this configuration, one line each.
@@ -142,18 +158,23 @@ impl State {
     pub(super) fn waits_to_ensure(&self, view: View<'_>, front_end: &FrontEnd) -> bool {
         let failed = self.failure(CallKind::Ensure).filter(|failed| {
             failed.digest == Some(front_end.digest)
-                && failed.named.iter().map(Option::as_deref).eq(named(view.service))
+                && failed.named.iter().map(Option::as_deref).eq(named(view.service, view.traits))
         });
         failed.is_some_and(|failed| failed.is_final() || view.now < failed.retry_at)
     }
 
-    /// Whether the last call was about another configuration and has not ended well: the load
-    /// balancer may have a part of that one.
-    pub(super) fn may_have_another(&self, digest: Digest) -> bool {
-        let pending = self.pending.as_ref().filter(|last| last.call == Some(CallKind::Ensure));
-        let failed = self.failure(CallKind::Ensure);
-        let tried = [pending.and_then(|last| last.digest), failed.and_then(|last| last.digest)];
-        tried.into_iter().flatten().any(|tried| tried != digest)
+    /// Whether the last call has not ended, or not well: the load balancer may have a part of the
+    /// configuration that it was about.
+    pub(super) fn is_unfinished(&self) -> bool {
+        let is_ensure = |pending: &Pending| pending.call == Some(CallKind::Ensure);
+        self.pending.as_ref().is_some_and(is_ensure) || self.failure(CallKind::Ensure).is_some()
+    }
+
+    /// Whether this load balancer was complete once, as this process has seen or the Service says.
+    /// One that another process began to create may lack a part, whatever its digest is.
+    pub fn was_complete(&self, service: &Service, id: &str) -> bool {
+        let is_known = self.id() == Some(id) && self.configured.is_some();
+        is_known || service.annotation(ID) == Some(id)
     }
 
     /// When the plan may be another one although nothing changes: a failed call is due again, or a
@@ -171,6 +192,32 @@ impl State {
         self.adoptable.is_some() && self.known == Known::Absent && !is_requested
     }
 
+    /// Whether it is known that the Service has a load balancer of another controller, or names one.
+    pub fn is_of_others(&self) -> bool {
+        self.adoptable.is_some() || self.foreign.is_some()
+    }
+
+    /// Why the Service gets no load balancer of its own, if there is one of others that it has or
+    /// names. What a user wants to be adopted instead is tried.
+    pub fn stays_on_foreign(
+        &self,
+        service: &Service,
+        traits: &LoadBalancerTraits,
+    ) -> Option<String> {
+        let Foreign { id, whose, is_named } = self.foreign.as_ref()?;
+        if self.known != Known::Absent || to_adopt(service).is_some() {
+            return None;
+        }
+        let what = format!("load balancer {id} is not this Service's alone: {whose}");
+        if !is_named {
+            return Some(format!("{what}; it stays as it is, and no other one is made"));
+        }
+        let (key, _) = by_provider(service, traits).filter(|(_, named)| named == id)?;
+        Some(format!(
+            "annotation {key}: {what}; remove the annotation if the Service is to get another one"
+        ))
+    }
+
     /// Whether it is known what the cloud would change for this configuration.
     pub fn is_previewed(&self, front_end: &FrontEnd) -> bool {
         self.previewed.as_ref().is_some_and(|(digest, _)| *digest == front_end.digest)
@@ -186,14 +233,25 @@ impl State {
     }
 
     /// The ID by which the cloud is to look for the load balancer: the known one; else what the
-    /// Service says, which may be the copy of another Service's annotation. To delete what is known
+    /// Service says, which may be the copy of another Service's annotation; else the one that it has
+    /// by another controller or wants to have, so that no second one is made. To delete what is known
     /// not to exist, or what the cloud says is another's, no ID is needed: everything of the owner
     /// goes.
-    pub fn to_look_for<'a>(&'a self, service: &'a Service, call: CallKind) -> Option<&'a str> {
+    pub fn to_look_for<'a>(
+        &'a self,
+        service: &'a Service,
+        traits: &'a LoadBalancerTraits,
+        call: CallKind,
+    ) -> Option<&'a str> {
         let is_anothers = |failed: &Failed| failed.error.kind == ErrorKind::Conflict;
         let is_useless = call == CallKind::Delete
             && (self.known == Known::Absent || self.failure(call).is_some_and(is_anothers));
-        self.id().or_else(|| service.annotation(ID).filter(|_| !is_useless))
+        let by_others = || {
+            let named = by_provider(service, traits).map(|(_, id)| id);
+            named.filter(|_| call == CallKind::Ensure)
+        };
+        let own = self.id().or_else(|| service.annotation(ID).filter(|_| !is_useless));
+        own.or_else(by_others)
     }
 }
 
@@ -209,14 +267,15 @@ mod tests {
         let details = ServiceDetails { annotations, ..ServiceDetails::default() };
         let copy = Service { details: Some(Box::new(details)), ..Service::default() };
         let mut state = State::default();
-        let id = |state: &State, call| state.to_look_for(&copy, call).map(str::to_owned);
+        let traits = LoadBalancerTraits::default();
+        let id = |state: &State, call| state.to_look_for(&copy, &traits, call).map(str::to_owned);
         let named = || Some("lb-1".to_owned());
         assert_eq!(id(&state, CallKind::Ensure), named());
         assert_eq!(id(&state, CallKind::Delete), named(), "nothing else is known");
         state.failed.push(Failed {
             call: CallKind::Delete,
             digest: None,
-            named: [None, None],
+            named: Default::default(),
             error: CloudError::new(ErrorKind::Conflict, "load balancer lb-1 is another's"),
             times: 1,
             retry_at: At::default(),

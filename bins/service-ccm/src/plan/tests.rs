@@ -94,7 +94,7 @@ fn pending(call: CallKind, check_at: u64) -> Pending {
 /// A call that failed and is made again at 200 s.
 fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
     let error = CloudError::new(kind, "no");
-    vec![Failed { call, digest, named: [None, None], error, times: 1, retry_at: at(200) }]
+    vec![Failed { call, digest, named: Default::default(), error, times: 1, retry_at: at(200) }]
 }
 
 /// The plan at this time, with members as they are to be, and with changes of the view.
