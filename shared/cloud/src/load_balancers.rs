@@ -245,13 +245,15 @@ pub struct LoadBalancer {
     pub id: String,
     /// Its name there.
     pub name: String,
-    /// The owner recorded with it. Of a [`Title::Adoptable`] one the Service that it was made for;
-    /// the UIDs are empty if only its names are known.
+    /// The owner recorded with it. Of a [`Title::Adoptable`] or [`Title::Shared`] one that this
+    /// program has not made, the Service that it was made for; the UIDs are empty if only its names
+    /// are known.
     pub owner: Option<Owner>,
     /// Whose it is.
     pub title: Title,
     /// The digest of the configuration that was applied completely. None if the provider stores
-    /// none, or while the configuration is applied in part.
+    /// none, or while the configuration is applied in part. While it is created the digest may be
+    /// there before the last part: the caller trusts that of one that was complete once.
     pub digest: Option<Digest>,
     /// Its state.
     pub phase: Phase,

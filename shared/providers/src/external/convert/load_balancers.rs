@@ -379,8 +379,8 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
         let (title, phase) = (title(&wire), phase(&wire).map_err(|what| about(&what))?);
         // Only a complete record names the owner of a load balancer.
         let owner = wire.owner.map(|owner| match title {
-            Title::Ours | Title::Shared { .. } => owner_from_wire(Some(owner)),
-            Title::Adoptable { .. } | Title::Foreign => Ok(names_from_wire(Some(owner))),
+            Title::Ours => owner_from_wire(Some(owner)),
+            _ => Ok(names_from_wire(Some(owner))),
         });
         let owner = owner.transpose();
         let owner = owner.map_err(|error| about(&error.message))?;

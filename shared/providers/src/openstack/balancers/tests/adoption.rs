@@ -1,6 +1,8 @@
 //! Load balancers that openstack-cloud-controller-manager has made, and the way back.
 
-use ccm_cloud::{Depth, ErrorKind, LoadBalancer, Progress, Scope, Title, Wanted};
+use ccm_cloud::{
+    Depth, ErrorKind, LoadBalancer, LoadBalancers as _, Progress, Scope, Title, Wanted,
+};
 use serde_json::{Value, json};
 
 use super::rig::{Rig, annotated, changed, owner, wanted};
@@ -119,6 +121,40 @@ async fn only_what_was_made_for_the_service_is_adopted() {
     // An owner has one load balancer, not a second one by adoption.
     let second = rig.ensure(&adopting("legacy")).await.unwrap_err();
     assert_eq!(second.kind, ErrorKind::Conflict, "{second}");
+}
+
+/// Two Services of the other controller on one load balancer: the list says for which of them it was
+/// made, the annotation leads there from both, and none gets a second one.
+#[tokio::test]
+async fn what_services_share_stays_and_no_second_one_is_made() {
+    let first = Rig::new();
+    let made = made_by_the_other(&first, &wanted("web")).await;
+    let api = "kube_service_prod_default_api";
+    first.cloud.world.lock().octavia.balancers[0]["tags"] = json!([NAME, api]);
+    let rig = first.restarted();
+    rig.writes();
+    let before = without_record(&rig);
+    let annotation = rig.balancers.traits().id_annotation;
+    assert_eq!(annotation.as_deref(), Some("loadbalancer.openstack.org/load-balancer-id"));
+    let list = rig.list(Scope::All, Depth::Summary).await.load_balancers;
+    assert_eq!((list.len(), &list[0].title), (1, &Title::Shared { others: 1 }));
+    assert_eq!(list[0].owner.as_ref().unwrap().to_string(), "default/web");
+    for name in ["web", "api"] {
+        let named = Wanted { known: Some(made.id.clone()), ..wanted(name) };
+        let asked = Wanted { adopt: Some(made.id.clone()), ..named.clone() };
+        for wanted in [named, asked] {
+            let error = rig.ensure(&wanted).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+            for words in [&*made.id, "2 Services share it", "not managed yet"] {
+                assert!(error.message.contains(words), "{error}");
+            }
+        }
+    }
+    assert_eq!((rig.writes(), without_record(&rig)), (vec![], before));
+    // The other Service leaves it.
+    rig.cloud.world.lock().octavia.balancers[0]["tags"] = json!([NAME]);
+    let adopting = Wanted { adopt: Some(made.id.clone()), ..wanted("web") };
+    assert_eq!(rig.settle(&adopting).await.id, made.id);
 }
 
 /// A cluster that was rebuilt has another UID. Nothing shows that it is not a neighbour of the same
