@@ -257,9 +257,18 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use ccm_objects::ServiceDetails;
 
-    use super::*;
+    use super::{
+        super::{
+            ADOPT, Plan, Step,
+            reason::Reason,
+            tests::{planned, service, there},
+        },
+        *,
+    };
 
     #[test]
     fn a_copied_annotation_delays_no_deletion() {
@@ -288,6 +297,72 @@ mod tests {
         state.known = Known::There(Box::new(LoadBalancer::new("lb-2", "", None)));
         for call in [CallKind::Ensure, CallKind::Delete] {
             assert_eq!(id(&state, call), Some("lb-2".to_owned()), "what the cloud has shown");
+        }
+    }
+
+    fn is_ensured(service: &Service, state: &State) -> bool {
+        let plan = planned(service, state, 100, |view| view.traits = &TRAITS);
+        matches!(plan, Plan::Next(Step::Ensure(_)))
+    }
+
+    #[test]
+    fn what_no_list_shows_is_called_when_it_is_to_be_looked_at() {
+        let service = service();
+        let mut state = there(&service);
+        assert!(!is_ensured(&service, &state));
+        state.look = true;
+        assert!(is_ensured(&service, &state));
+    }
+
+    /// The traits of a provider that writes an annotation with the ID.
+    static TRAITS: LazyLock<LoadBalancerTraits> = LazyLock::new(|| LoadBalancerTraits {
+        id_annotation: Some("cloud.example/id".to_owned()),
+        ..LoadBalancerTraits::default()
+    });
+
+    #[test]
+    fn a_service_on_a_load_balancer_of_others_gets_no_second_one() {
+        let with = |annotations: &[(&str, &str)]| {
+            let mut service = service();
+            let details = service.details.as_mut().expect("details");
+            details.annotations =
+                annotations.iter().map(|(key, id)| ((*key).into(), (*id).into())).collect();
+            service
+        };
+        let on = |known: Known, is_named| {
+            let (id, whose) = ("lb-9".to_owned(), "it is shared by 2 Services".to_owned());
+            let foreign = Some(Foreign { id, whose, is_named });
+            State { known, foreign, ..State::default() }
+        };
+        let absent = |is_named| on(Known::Absent, is_named);
+        let named = ("cloud.example/id", "lb-9");
+        for (annotations, state, is_held) in [
+            (vec![named], absent(true), true),
+            (vec![named], absent(false), true),
+            (vec![], absent(false), true),
+            // The annotation is gone, names another one, or is not the only one.
+            (vec![], absent(true), false),
+            (vec![("cloud.example/id", "lb-8")], absent(true), false),
+            (vec![named, (ADOPT, "lb-9")], absent(true), false),
+            // It has its own.
+            (vec![named], State { configured: None, ..on(there(&service()).known, true) }, false),
+        ] {
+            let service = with(&annotations);
+            let plan = planned(&service, &state, 100, |view| view.traits = &TRAITS);
+            let words = match &plan {
+                Plan::Next(Step::Write(change)) => {
+                    change.conditions.iter().map(|one| (one.reason, &*one.message)).collect()
+                }
+                _ => Vec::new(),
+            };
+            let is_conflict = words.iter().any(|(reason, message)| {
+                *reason == Reason::Conflict
+                    && message.contains("lb-9")
+                    && message.contains("shared")
+            });
+            assert_eq!(is_conflict, is_held, "{annotations:?} {state:?}: {plan:?}");
+            let is_ensured = is_ensured(&service, &state);
+            assert_eq!(is_ensured, !is_held, "{annotations:?} {state:?}: {plan:?}");
         }
     }
 }

@@ -98,7 +98,12 @@ fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed
 }
 
 /// The plan at this time, with members as they are to be, and with changes of the view.
-fn planned(service: &Service, state: &State, now: u64, change: impl FnOnce(&mut View<'_>)) -> Plan {
+pub(super) fn planned(
+    service: &Service,
+    state: &State,
+    now: u64,
+    change: impl FnOnce(&mut View<'_>),
+) -> Plan {
     let budget = ccm_controller::brake::Budget {
         limit: ccm_controller::brake::Limit::Count(1),
         window: Duration::from_secs(1),
@@ -365,15 +370,6 @@ fn a_provider_without_list_and_digest_is_not_called_if_the_service_has_the_diges
     let details = service.details.as_mut().expect("details");
     details.annotations.insert(DIGEST.into(), digest.as_str().into());
     assert!(!is_ensure(&step(&service, &state)));
-}
-
-#[test]
-fn what_no_list_shows_is_called_when_it_is_to_be_looked_at() {
-    let service = service();
-    let mut state = there(&service);
-    assert!(!is_ensure(&step(&service, &state)));
-    state.look = true;
-    assert!(is_ensure(&step(&service, &state)));
 }
 
 #[test]

@@ -53,12 +53,22 @@ async fn a_replacement_without_its_floating_address_is_finished_by_the_next_lead
     sleep(SOON).await;
     assert!(world.is_whole("lb-new"), "{:?}", world.cloud.balancers().writes());
     assert_eq!(world.service(0).unwrap()["status"]["loadBalancer"], shown);
-    // What the Service records as done costs nothing.
+}
+
+/// What Services record as complete costs nothing.
+#[tokio::test(start_paused = true)]
+async fn a_restart_with_fifty_services_is_one_list() {
+    let mut world = World::with_services(0..50).await;
+    sleep(SOON).await;
+    let services = world.api.list("services");
+    world.cloud.balancers().reset_writes();
     world.cloud.reset_calls();
     world.restart().await;
     sleep(Duration::from_mins(4)).await;
     let calls = world.cloud.calls().load_balancers;
-    assert_eq!((calls.ensure, calls.items), (0, 0), "{calls:?}");
+    assert_eq!((calls.list, calls.total()), (1, 1), "{calls:?}");
+    assert_eq!(world.cloud.balancers().writes(), []);
+    assert_eq!(world.api.list("services"), services);
 }
 
 /// A new Service, whose load balancer the cloud still works on.

@@ -206,6 +206,7 @@ async fn what_is_not_managed_yet_goes_on() {
     let made = made_by_the_other(&first, &wanted("web")).await;
     let mut options = first.options.clone();
     options.balancer.manage_security_groups = true;
+    options.balancer.serial_calls = true;
     options.networks.floating_subnet = Some("public-*".to_owned());
     let rig = Rig {
         balancers: super::super::OctaviaBalancers::new(
@@ -216,10 +217,12 @@ async fn what_is_not_managed_yet_goes_on() {
         cloud: std::sync::Arc::clone(&first.cloud),
     };
     let adopted = rig.settle(&Wanted { adopt: Some(made.id.clone()), ..wanted("web") }).await;
-    assert_eq!(adopted.notes.len(), 2, "{:?}", adopted.notes);
+    assert_eq!(adopted.notes.len(), 3, "{:?}", adopted.notes);
+    assert!(adopted.notes.iter().all(|note| note.warning), "they are in the condition");
     let text: String = adopted.notes.iter().map(|note| note.message.as_str()).collect();
     assert!(text.contains("[LoadBalancer] manage-security-groups"), "{text}");
     assert!(text.contains("[LoadBalancer] floating-subnet"), "{text}");
+    assert!(text.contains("[LoadBalancer] provider-requires-serial-api-calls"), "{text}");
     rig.members_set("web", &made.id, super::members(&[4], &[1])).await;
     assert_eq!(rig.nodes(), [2, 3, 4]);
     // A new Service is refused, with all that is wrong.
