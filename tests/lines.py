@@ -4,7 +4,8 @@
     tests/lines.py [REVISION..]
 
 A column for each git revision, `.` is the working tree. Without revisions: HEAD and the
-working tree. The last column compares the first with the last.
+working tree. The last column compares the first with the last. The last table is about the
+OpenStack provider without what exists only for writes, routes and load balancers.
 
 A line counts if it holds anything but comments. Items under `#[cfg(test)]`, the files of
 such modules, and the folders `tests`, `examples` and `benches` are tests. Code that a
@@ -47,6 +48,28 @@ LEXER = re.compile(
 )
 TEST_ITEM = re.compile(r"#\[cfg\(test\)\]")
 TEST_FILE = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;")
+
+PROVIDER = "shared/providers/src/openstack"
+# What of the provider exists only for writes, routes and load balancers: whole files and folders.
+BEYOND = ("balancers", "lbaas", "routes", "config/balancer", "network/floating_ips",
+          "network/routers", "network/subnets", "scripted")
+# The same in other files: functions, constants and types by name. One that is not found counts.
+BEYOND_ITEMS = {
+    "api.rs": ("put", "post", "delete", "at_revision", "offers", "project_id"),
+    "api/answer.rs": ("Deletion", "missing"),
+    "api/call.rs": ("finds", "own_project"),
+    "api/endpoints.rs": ("load_balancer",),
+    "api/fault.rs": ("QUOTAS", "ROUTE_QUOTA", "BUSY", "DRIVER_FAILED", "TAKEN", "NOT_OF_SUBNET",
+                     "NO_ADDRESSES", "quota", "words"),
+    "api/send.rs": ("is_document",),
+    "api/session/catalog.rs": ("has",),
+    "cloud.rs": ("routes", "load_balancers", "Wanted", "asks_nova", "wanted_routes",
+                 "wanted_balancers", "network_health", "balancer_health"),
+    "config.rs": ("Route",),
+    "config/sections.rs": ("classes",),
+    "fault.rs": ("speaks_of_quota",),
+    "network.rs": ("readable",),
+}
 
 
 def files(revision):
@@ -97,8 +120,40 @@ def without_tests(code):
     return code
 
 
+def without_items(code, names):
+    """`code`, which is masked, without the items of these names."""
+    words = r"^ *(?:pub(?:\([^)]*\))? )?(?:const |async )*(?:fn|const|enum|struct|impl)"
+    item = re.compile(rf"{words} (?:{'|'.join(names)})\b", re.MULTILINE)
+    while found := names and item.search(code):
+        depth, end, letter = 0, found.end(), ""
+        while depth or letter not in (";", "}"):
+            letter = code[end]
+            depth += (letter in "([{") - (letter in ")]}")
+            end += 1
+        code = code[: found.start()] + code[end:]
+    return code
+
+
+def provider(code, tests):
+    """Code lines of the provider for instances and login, by file, of masked files."""
+    parts = Counter()
+    for path, text in code.items():
+        inner = path.removeprefix(f"{PROVIDER}/").removesuffix(".rs")
+        is_beyond = any(inner == name or inner.startswith(f"{name}/") for name in BEYOND)
+        if not path.startswith(PROVIDER) or is_of(tests, path) or is_beyond:
+            continue
+        text = without_items(without_tests(text), BEYOND_ITEMS.get(f"{inner}.rs", ()))
+        parts[path] += lines(text)
+    parts["instances and login"] = parts.total()
+    return parts
+
+
+def is_of(modules, path):
+    return any(path == f"{module}.rs" or path.startswith(f"{module}/") for module in modules)
+
+
 def count(sources):
-    """Code lines by crate, and of the controllers by part and file."""
+    """Code lines by crate, of the controllers by part and file, and of the provider."""
     crates, parts, rest = Counter(), Counter(), Counter()
     code = {path: masked(text) for path, text in sources.items()}
     tests = set()
@@ -113,9 +168,7 @@ def count(sources):
         if crate in APART:
             crates[APART[crate]] += lines(text)
             continue
-        is_test = names[2] != "src" or any(
-            path == f"{test}.rs" or path.startswith(f"{test}/") for test in tests
-        )
+        is_test = names[2] != "src" or is_of(tests, path)
         product = 0 if is_test else lines(without_tests(text))
         crates[crate] += product
         crates[TESTS] += lines(text) - product
@@ -127,7 +180,7 @@ def count(sources):
                 rest[f"{crate}/src/{'/'.join(names[3:])}"] += product
     product = sum(lines for crate, lines in crates.items() if crate.startswith(("bins", "shared")))
     crates["product"] = product
-    return crates, parts, rest
+    return crates, parts, rest, provider(code, tests)
 
 
 def table(title, names, columns):
@@ -143,7 +196,7 @@ def table(title, names, columns):
 def main():
     revisions = sys.argv[1:] or ["HEAD", "."]
     counted = [count(files(revision)) for revision in revisions]
-    crates, parts, rest = ([one[part] for one in counted] for part in range(3))
+    crates, parts, rest, provider = ([one[part] for one in counted] for part in range(4))
     print(f"  {'code lines':46}" + "".join(f"{revision[:9]:>10}" for revision in revisions))
     names = sorted({name for column in crates for name in column})
     product = [name for name in names if name.startswith(("bins", "shared"))]
@@ -153,6 +206,7 @@ def main():
     rows = [f"{program} {part}" for program in programs for part in [*PARTS, "rest"]]
     table("controllers by part", rows, parts)
     table("the rest by file", sorted({name for column in rest for name in column}), rest)
+    table("the OpenStack provider, instances and login only", sorted(set().union(*provider)), provider)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ pub const OPEN: [(&str, &str); 19] = [
     ("request", "the request, for instance `server_list`"),
     (
         "service",
-        "`apiserver`, or the cloud's service: `external`; for OpenStack `identity`, `compute`, `network`",
+        "`apiserver`, or the cloud's service: `external`; for OpenStack `identity`, `compute`, `network`, `load-balancer`",
     ),
     ("step", "the kind of step as `/plan` shows it, for instance `addresses`"),
     ("version", "Quartet's version"),

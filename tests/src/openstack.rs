@@ -4,7 +4,7 @@
 //! [`proxy`] stands before each service, counts requests and injects faults. [`admin`] acts
 //! as a cloud's user and operator. [`many_routes`] and
 //! [`many_balancers`] count what many routes and load balancers cost, for scenarios and benchmarks. [`scenarios`] holds the scenarios, and a [`rig`] is the
-//! fixture of one scenario.
+//! fixture of one scenario; [`states`] takes a Service through states.
 
 use std::fmt;
 
@@ -17,6 +17,7 @@ pub mod proxy;
 pub mod rig;
 pub mod scenarios;
 pub mod services;
+pub mod states;
 
 /// A service that the programs use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Trial};
 use tokio::sync::OnceCell;
 
 /// No scenario may take longer: one that hangs is a failure with a name.
-const LIMIT: Duration = Duration::from_mins(6);
+const LIMIT: Duration = Duration::from_mins(8);
 
 /// The cloud, started by the first scenario that runs, or why it cannot be.
 type Shared = Arc<OnceCell<Result<Arc<Cloud>, String>>>;

@@ -37,7 +37,7 @@ pub async fn measure(rig: &Rig) -> Result<()> {
 }
 
 async fn provider(rig: &Rig) -> Result<Arc<dyn Cloud>> {
-    let config = ProviderConfig { path: Some(rig.config()), cluster_name: "kubernetes".to_owned() };
+    let config = ProviderConfig { path: Some(rig.config()) };
     let context = ProviderContext::ungated(config, "bench");
     Ok(ccm_providers::registry().get("openstack")?.build(context).await?)
 }

@@ -276,7 +276,7 @@ pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
 
 /// Whether the load balancer has this configuration.
 fn is_configured(view: View<'_>, front_end: &FrontEnd) -> bool {
-    if view.state.look || view.state.is_unfinished() {
+    if view.state.look || view.state.may_be_partial() {
         return false;
     }
     let recorded = || {

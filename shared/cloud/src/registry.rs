@@ -12,8 +12,6 @@ pub struct ProviderConfig {
     /// The file of `--cloud-config`, if one is given. The provider reads it itself,
     /// and again when it changes.
     pub path: Option<PathBuf>,
-    /// `--cluster-name`, the owner of everything that is created in the cloud.
-    pub cluster_name: String,
 }
 
 /// The inputs for building a provider.

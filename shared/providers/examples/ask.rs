@@ -19,7 +19,7 @@ fn call() -> Call {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let config = ProviderConfig { path: arguments.next().map(Into::into), ..Default::default() };
+    let config = ProviderConfig { path: arguments.next().map(Into::into) };
     let context = ProviderContext::ungated(config, "ask/1");
     let cloud = ccm_providers::registry().get("external")?.build(context).await?;
 

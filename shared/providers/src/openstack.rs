@@ -1,12 +1,16 @@
-//! OpenStack: Nova's servers as a cluster's machines.
+//! OpenStack: Nova's servers as a cluster's machines, Octavia's load balancers, and the extra
+//! routes of a Neutron router.
 //!
 //! ```text
 //! cloud.conf -> config -> api (session, requests) -> compute, network -> instances
+//!                                                 -> lbaas, network   -> balancers
+//!                                                 -> network          -> routes
 //! ```
 //!
 //! Every request, those for tokens and versions included, goes through [`api`], which knows
-//! nothing of servers and ports. `cloud` holds what is in use, and `reload` replaces credentials
-//! when a file changes.
+//! nothing of servers, ports and load balancers. `compute`, `network` and `lbaas` are requests and
+//! answers of Nova, Neutron and Octavia; `instances`, `balancers` and `routes` are the capabilities.
+//! `cloud` holds what is in use, and `reload` replaces credentials when a file changes.
 
 mod api;
 mod balancers;

@@ -232,7 +232,7 @@ async fn a_provider_of_the_first_revision_goes_on_working() {
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), format!("endpoint: http://127.0.0.1:{port}")).unwrap();
-    let config = ProviderConfig { path: Some(file.path().to_owned()), ..Default::default() };
+    let config = ProviderConfig { path: Some(file.path().to_owned()) };
     let context = ProviderContext::ungated(config, "test/1");
     let cloud: Arc<dyn Cloud> = ExternalFactory.build(context).await.unwrap();
     let call = Call::routine(Duration::from_secs(10));

@@ -204,7 +204,7 @@ async fn serve(
 async fn client(port: u16) -> Arc<dyn Cloud> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), format!("endpoint: http://127.0.0.1:{port}")).unwrap();
-    let config = ProviderConfig { path: Some(file.path().to_owned()), ..Default::default() };
+    let config = ProviderConfig { path: Some(file.path().to_owned()) };
     ExternalFactory.build(ProviderContext::ungated(config, "test/1")).await.unwrap()
 }
 

@@ -66,7 +66,7 @@ impl Place {
         while !config.exists() || std::fs::read(&config).unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let config = ProviderConfig { path: Some(config), cluster_name: "c".to_owned() };
+        let config = ProviderConfig { path: Some(config) };
         let context = ProviderContext::ungated(config, "test/1");
         let cloud = ExternalFactory.build(context).await.unwrap();
         let described = async {

@@ -284,7 +284,7 @@ impl RealCluster {
             .arg(format!("--service-account-signing-key-file={}", at("sa.key")))
             .arg("--authorization-mode=RBAC,Node")
             .arg(format!("--token-auth-file={}", at("tokens.csv")))
-            .arg("--service-cluster-ip-range=10.96.0.0/16")
+            .arg("--service-cluster-ip-range=10.96.0.0/16,fd00:10:96::/112")
             .arg("--disable-admission-plugins=ServiceAccount")
             .arg("--enable-admission-plugins=NodeRestriction")
             .arg("--allow-privileged=true")

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::objects::{
-    Objects, arguments, at, containers, controller, identity, list, name_of, selects,
+    Objects, arguments, at, containers, controller, identity, list, name_of, own_secret, selects,
 };
 
 /// Objects that a pod references and the manifests do not create.
@@ -311,7 +311,8 @@ fn volumes_lead_somewhere(objects: &Objects) -> Vec<String> {
         });
         for (kind, name) in named.filter(|(_, name)| !name.is_empty()) {
             let elsewhere = MADE_ELSEWHERE.contains(&&*format!("{kind} {name}"));
-            if !elsewhere && objects.named(kind, name).is_none() {
+            let is_own = kind == "Secret" && name == own_secret(deployment);
+            if !elsewhere && !is_own && objects.named(kind, name).is_none() {
                 problems.push(format!("{who} needs {kind} {name}, which no manifest creates"));
             }
         }

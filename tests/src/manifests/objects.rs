@@ -87,6 +87,19 @@ pub fn arguments(container: &Value) -> Vec<&str> {
     list(container, "/args").iter().filter_map(Value::as_str).collect()
 }
 
+/// The Secret with the configuration of the cloud that the pods of a Deployment mount; empty if they
+/// mount none.
+pub fn cloud_secret(deployment: &Value) -> &str {
+    let volumes = list(deployment, "/spec/template/spec/volumes");
+    let cloud = volumes.iter().find(|volume| at(volume, "/name") == "cloud-config");
+    cloud.map_or("", |volume| at(volume, "/secret/secretName"))
+}
+
+/// The Secret that a Deployment alone mounts, by `components/own-credentials`.
+pub fn own_secret(deployment: &Value) -> String {
+    format!("{}-cloud-config", name_of(deployment))
+}
+
 /// True if all labels of a selector are among `labels`. An empty selector counts as a mistake
 /// and selects nothing.
 pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {

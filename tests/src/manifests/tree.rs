@@ -17,8 +17,8 @@ const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];
 /// Components that bring a controller, which is installed in no other way.
 const BRINGS: [(&str, &str); 1] = [("routes", "route-ccm")];
 /// Optional components.
-const OPTIONS: [&str; 4] =
-    ["control-plane-only", "host-network", "one-replica", "prometheus-operator"];
+const OPTIONS: [&str; 5] =
+    ["control-plane-only", "host-network", "one-replica", "own-credentials", "prometheus-operator"];
 
 /// The contents of `manifests/`.
 #[derive(Clone, Debug)]

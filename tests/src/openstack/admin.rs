@@ -16,7 +16,7 @@ mod network;
 
 pub use compute::{NewServer, Server};
 pub use identity::{ApplicationCredential, User};
-pub use network::{FloatingIp, Port};
+pub use network::{FloatingIp, NarrowNetwork, Port};
 
 /// The password of every user, as `tests/openstack` sets it.
 pub const PASSWORD: &str = "quartet";

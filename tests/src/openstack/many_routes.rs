@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use super::{
     admin::{Admin, Port},
-    proxy::{Request, tally},
+    balancing::Calls,
+    proxy::Request,
     rig::{Rig, SOON},
 };
 use crate::nodes;
@@ -29,45 +30,19 @@ const AT_ONCE: usize = 16;
 /// How long nothing more may happen after the expected requests.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// Requests since a moment, with their number by pattern.
-pub struct Counted {
-    /// Their number.
-    pub calls: usize,
-    /// Those that are not about the pairs of one port.
-    pub shared: usize,
-    /// By pattern, for messages.
-    pub by_pattern: BTreeMap<String, usize>,
-}
-
-impl Counted {
-    fn of(requests: &[Request]) -> Self {
-        // Logins are paid by the program, not by its routes.
-        let requests: Vec<_> = requests
-            .iter()
-            .filter(|one| one.service != super::Service::Identity && !one.is_discovery())
-            .cloned()
-            .collect();
-        let writes_port =
-            |one: &&Request| one.method == http::Method::PUT && one.path.contains("/ports/");
-        let pairs = requests.iter().filter(writes_port).count();
-        let by_pattern = tally(&requests);
-        Self { calls: requests.len(), shared: requests.len() - pairs, by_pattern }
-    }
-}
-
 /// What was seen.
 pub struct Figures {
     /// All nodes get routes.
-    pub filled: Counted,
+    pub filled: Calls,
     /// From the program's start to the last node's condition.
     pub took: Duration,
     /// The shortest and the longest time from the request that adds a node's pair to the node's
     /// condition; none if ports have no port security.
     pub after_pair: Option<(Duration, Duration)>,
     /// A node leaves, and its port stays.
-    pub left: Counted,
+    pub left: Calls,
     /// A node leaves, and its port as well.
-    pub left_with_port: Counted,
+    pub left_with_port: Calls,
 }
 
 /// The pod CIDR of the node with this number.
@@ -124,7 +99,7 @@ pub async fn measure(rig: &Rig, count: usize, is_secure: bool) -> Result<Figures
     program.terminate().await?;
     crate::cluster::clear(&rig.client).await?;
     clear(user, &router).await?;
-    Ok(Figures { filled: Counted::of(&requests), took, after_pair, left, left_with_port })
+    Ok(Figures { filled: Calls::of(&requests), took, after_pair, left, left_with_port })
 }
 
 /// Removes all routes and the ports of earlier runs.
@@ -186,7 +161,7 @@ fn after_pairs(
 }
 
 /// Deletes a node, and counts the calls until its route is gone and nothing else happens.
-async fn leaves(rig: &Rig, router: &str, number: usize, port: &Port) -> Result<Counted> {
+async fn leaves(rig: &Rig, router: &str, number: usize, port: &Port) -> Result<Calls> {
     let log = rig.cloud.proxy.log();
     let mark = log.mark();
     nodes::delete(&rig.client, &port.name).await?;
@@ -198,7 +173,7 @@ async fn leaves(rig: &Rig, router: &str, number: usize, port: &Port) -> Result<C
     })
     .await?;
     tokio::time::sleep(QUIET).await;
-    Ok(Counted::of(&log.since(mark)))
+    Ok(Calls::of(&log.since(mark)))
 }
 
 impl Figures {
@@ -215,17 +190,23 @@ impl Figures {
         eprintln!(
             "{count} nodes get routes, {ports}: {} calls, of these {} not one port's, in {:.1} s; one leaves: {}; with its port: {}",
             self.filled.calls,
-            self.filled.shared,
+            self.shared(),
             self.took.as_secs_f64(),
             self.left.calls,
             self.left_with_port.calls
         );
     }
 
+    /// The calls of the filling that are not about the pairs of one port.
+    fn shared(&self) -> usize {
+        self.filled.calls - self.filled.of_pattern("network PUT /v2.0/ports/{id}")
+    }
+
     /// Checks them against what is wanted for this number of nodes.
     pub fn check(&self, count: usize) -> Result<()> {
-        let Counted { calls, shared, by_pattern } = &self.filled;
-        ensure!(*shared <= 6, "{shared} calls besides those of single ports: {by_pattern:?}");
+        let Calls { calls, by_pattern, .. } = &self.filled;
+        let shared = self.shared();
+        ensure!(shared <= 6, "{shared} calls besides those of single ports: {by_pattern:?}");
         let left = match self.after_pair {
             Some((first, _)) => {
                 ensure!(*calls <= count + 6, "{calls} calls for {count} nodes: {by_pattern:?}");
@@ -238,7 +219,7 @@ impl Figures {
             }
         };
         for (counted, most) in [(&self.left, left), (&self.left_with_port, 2)] {
-            let Counted { calls, by_pattern, .. } = counted;
+            let Calls { calls, by_pattern, .. } = counted;
             ensure!(*calls <= most, "a node leaves: {calls} calls, not {most}: {by_pattern:?}");
         }
         Ok(())

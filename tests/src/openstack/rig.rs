@@ -24,6 +24,9 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// attempts.
 pub const INITIALISED: Duration = Duration::from_secs(90);
 
+/// Keystone itself, without the proxy.
+const KEYSTONE: &str = "http://127.0.0.1:5000/v3";
+
 /// The prefix of the names of all users that scenarios create.
 const USER_PREFIX: &str = "scenario-";
 
@@ -58,8 +61,7 @@ impl Cloud {
     pub async fn start(flavour: Flavour, crowd: usize) -> Result<Self> {
         let services = Services::up(flavour).await?;
         let proxy = FaultProxy::start().await?;
-        let keystone = "http://127.0.0.1:5000/v3";
-        let login = async |project| Admin::login(keystone, &Account::of(project)).await;
+        let login = async |project| Admin::login(KEYSTONE, &Account::of(project)).await;
         let (operator, user, other) =
             (login("admin").await?, login("k8s").await?, login("other").await?);
         clear_balancers(&services, &[&user, &other]).await?;
@@ -85,7 +87,7 @@ impl Cloud {
 
     /// Keystone itself, without the proxy.
     pub fn keystone(&self) -> &'static str {
-        "http://127.0.0.1:5000/v3"
+        KEYSTONE
     }
 }
 

@@ -8,9 +8,11 @@ use super::rig::Rig;
 
 mod access_rules;
 mod balancer_costs;
+mod balancer_dual_stack;
 mod balancer_facts;
 mod balancer_faults;
 mod balancer_input;
+mod balancer_options;
 mod balancer_owners;
 mod balancer_quotas;
 mod credentials;
@@ -100,6 +102,9 @@ pub fn all() -> Vec<Scenario> {
         balancer_costs::six_services_from_creation_to_deletion,
         balancer_costs::a_node_joins_ten_load_balancers,
         balancer_costs::answers_are_lost_and_leaders_killed,
+        balancer_options::listeners_pools_and_monitors_are_as_asked_for,
+        balancer_options::addresses_are_as_asked_for,
+        balancer_dual_stack::addresses_of_both_families,
         balancer_faults::octavia_is_away_for_two_minutes,
         balancer_faults::one_that_is_stuck_delays_no_other,
         balancer_faults::a_failed_one_is_repaired_and_keeps_its_address,
@@ -112,6 +117,7 @@ pub fn all() -> Vec<Scenario> {
         balancer_owners::what_the_other_controller_made_is_adopted_and_could_go_back,
         other_controller::it_recreates_nothing_when_it_is_started_again,
         balancer_input::each_wrong_annotation_is_named,
+        balancer_input::a_listener_of_others_on_a_port_is_named_and_stays,
         balancer_input::the_rules_of_the_page_are_enough,
         balancer_input::members_go_on_while_the_configuration_is_wrong,
     ]

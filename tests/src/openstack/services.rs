@@ -112,6 +112,12 @@ impl Services {
         self.sql(&format!("{set}='{status}', updated_at=utc_timestamp() where id='{id}'")).map(drop)
     }
 
+    /// Sets the provisioning status of the pools of a load balancer.
+    pub fn set_pool_status(&self, balancer: &str, status: &str) -> Result<()> {
+        let set = "update octavia.pool set provisioning_status";
+        self.sql(&format!("{set}='{status}' where load_balancer_id='{balancer}'")).map(drop)
+    }
+
     /// The resident memory of all services, shared pages counted once, in bytes.
     pub fn memory(&self) -> Result<u64> {
         let mut sum = 0;

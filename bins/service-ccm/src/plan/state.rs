@@ -163,10 +163,11 @@ impl State {
         failed.is_some_and(|failed| failed.is_final() || view.now < failed.retry_at)
     }
 
-    /// Whether the last call has not ended, or not well: the load balancer may have a part of the
-    /// configuration that it was about.
-    pub(super) fn is_unfinished(&self) -> bool {
-        let is_ensure = |pending: &Pending| pending.call == Some(CallKind::Ensure);
+    /// Whether the last call to create or update has not ended well: the load balancer may have a part
+    /// of its configuration or of another one. That holds as well if the configuration is the one that
+    /// the load balancer had before: a change may have been taken back when a part of it was made.
+    pub(super) fn may_be_partial(&self) -> bool {
+        let is_ensure = |last: &Pending| last.call == Some(CallKind::Ensure);
         self.pending.as_ref().is_some_and(is_ensure) || self.failure(CallKind::Ensure).is_some()
     }
 
@@ -265,7 +266,7 @@ mod tests {
         super::{
             ADOPT, Plan, Step,
             reason::Reason,
-            tests::{planned, service, there},
+            tests::{failed, pending, planned, service, there},
         },
         *,
     };
@@ -312,6 +313,21 @@ mod tests {
         assert!(!is_ensured(&service, &state));
         state.look = true;
         assert!(is_ensured(&service, &state));
+    }
+
+    #[test]
+    fn a_change_that_was_taken_back_half_way_is_completed() {
+        // Configured as it was before the change, of which the cloud has made a part.
+        let service = service();
+        let mut state = there(&service);
+        let digest = state.configured;
+        state.pending = Some(Pending { digest, ..pending(CallKind::Ensure, 50) });
+        assert!(is_ensured(&service, &state), "one step of several is made");
+        state.pending = None;
+        state.failed = failed(CallKind::Ensure, digest, ErrorKind::Unavailable);
+        assert!(!is_ensured(&service, &state));
+        state.failed[0].retry_at = At::default();
+        assert!(is_ensured(&service, &state), "a step has failed");
     }
 
     /// The traits of a provider that writes an annotation with the ID.

@@ -85,14 +85,14 @@ pub(super) fn there(service: &Service) -> State {
     }
 }
 
-fn pending(call: CallKind, check_at: u64) -> Pending {
+pub(super) fn pending(call: CallKind, check_at: u64) -> Pending {
     let what = "PENDING_CREATE".to_owned();
     let (check_at, since) = (at(check_at), at(0));
     Pending { call: Some(call), digest: None, members: None, what, check_at, since }
 }
 
 /// A call that failed and is made again at 200 s.
-fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
+pub(super) fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
     let error = CloudError::new(kind, "no");
     vec![Failed { call, digest, named: Default::default(), error, times: 1, retry_at: at(200) }]
 }

@@ -286,25 +286,4 @@ mod tests {
         let Plan::Next(Step::Write(change)) = step(&known, &state) else { panic!("a write") };
         assert!(change.ingress.is_some(), "{change:?}");
     }
-
-    #[test]
-    fn a_failed_call_is_made_again_although_a_list_shows_its_digest() {
-        let service = service();
-        let there = there(&service);
-        let failed = |retry_at| Failed {
-            call: CallKind::Ensure,
-            digest: there.configured,
-            named: Default::default(),
-            error: CloudError::new(ErrorKind::QuotaExceeded, "no floating address"),
-            times: 1,
-            retry_at: At(retry_at),
-        };
-        for (retry_at, is_due) in
-            [(std::time::Duration::ZERO, true), (std::time::Duration::MAX, false)]
-        {
-            let state = State { failed: vec![failed(retry_at)], ..there.clone() };
-            let is_ensure = matches!(step(&service, &state), Plan::Next(Step::Ensure(_)));
-            assert_eq!(is_ensure, is_due, "{retry_at:?}");
-        }
-    }
 }

@@ -33,9 +33,9 @@ use serde_json::Value;
 #[cfg(test)]
 pub(crate) use self::send::scripted_answer;
 pub(crate) use self::{
-    answer::Answer,
+    answer::{Answer, Deletion},
     endpoints::Microversion,
-    page::{Collection, Read, malformed},
+    page::{Collection, Read, id_of, members},
     retry::Failure,
     session::{REFUSED, is_refused_login},
     single_flight::{Pending, SingleFlight},
@@ -50,6 +50,9 @@ use super::{
     metrics::OpenStackMetrics,
     text::MAX_VALUE,
 };
+
+/// The maximum number of concurrent requests for the parts of one call.
+pub(crate) const AT_ONCE: usize = 8;
 
 /// The services that are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -264,26 +267,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// One cheap call that shows whether Keystone accepts the credentials and Nova
-    /// the token.
-    pub(crate) async fn probe(&self, call: Call) -> Result<(), CloudError> {
-        self.list_one(Request::get(Service::Compute, "server_list", "servers?limit=1"), call).await
-    }
-
-    /// As [`Client::probe`], for Neutron.
-    pub(crate) async fn probe_network(&self, call: Call) -> Result<(), CloudError> {
-        let path = "ports?limit=1&fields=id";
-        self.list_one(Request::get(Service::Network, "port_list", path), call).await
-    }
-
-    /// As [`Client::probe`], for Octavia.
-    pub(crate) async fn probe_load_balancer(&self, call: Call) -> Result<(), CloudError> {
-        let path = "v2.0/lbaas/loadbalancers?limit=1&fields=id";
-        self.list_one(Request::get(Service::LoadBalancer, "loadbalancer_list", path), call).await
-    }
-
-    async fn list_one(&self, request: Request<'_>, call: Call) -> Result<(), CloudError> {
-        self.send(request, call).await?.read::<Listed>().map(|_| ())
+    /// One cheap call that shows whether Keystone accepts the credentials and the service the token.
+    pub(crate) async fn probe(&self, service: Service, call: Call) -> Result<(), CloudError> {
+        let (operation, path) = match service {
+            Service::Identity => return self.log_in(&[], call).await,
+            Service::Compute => ("server_list", "servers?limit=1"),
+            Service::Network => ("port_list", "ports?limit=1&fields=id"),
+            Service::LoadBalancer => {
+                ("loadbalancer_list", "v2.0/lbaas/loadbalancers?limit=1&fields=id")
+            }
+        };
+        let answer = self.send(Request::get(service, operation, path), call).await?;
+        answer.read::<Listed>(operation).map(drop)
     }
 
     /// Marks this client as the one in use: the results of its logins are logged and counted.
@@ -330,15 +325,6 @@ impl Client {
         }
     }
 
-    /// The region in use, as far as it is known.
-    pub(crate) fn region(&self) -> Option<String> {
-        let of_catalog = || {
-            let token = self.session.load().last()?;
-            token.catalog.region(Service::Compute, self.interface).map(str::to_owned)
-        };
-        self.region.clone().or_else(of_catalog)
-    }
-
     /// The project that the last token was for, once there was one.
     pub(crate) fn project(&self) -> Option<Project> {
         self.session.load().last()?.project.clone()
@@ -366,7 +352,11 @@ impl Api for Client {
     }
 
     fn region(&self) -> Option<String> {
-        Self::region(self)
+        let of_catalog = || {
+            let token = self.session.load().last()?;
+            token.catalog.region(Service::Compute, self.interface).map(str::to_owned)
+        };
+        self.region.clone().or_else(of_catalog)
     }
 
     fn place(&self) -> Option<String> {

@@ -10,15 +10,16 @@
 //! | `merge` | the members of a pool after a change |
 //! | `seen` | what was read of one load balancer |
 //! | `diff` | the changes, one line each |
+//! | `differences` | what is not changed, one note each |
 //! | `floating` | what is to be done about the floating IP |
 //! | `kept` | addresses of before, which a new load balancer is to have |
 //! | `ingress` | addresses, state, what is waited for |
 //! | `blame` | which annotation or option an error is about |
-//! | `memory` | what saves requests |
+//! | `memory` | what saves requests: locks and times |
 //! | `find`, `read`, `inputs` | requests that read |
 //! | `list`, `ensure`, `create`, `repair`, `write`, `members`, `delete` | the calls of the contract |
 //!
-//! All but the last two rows are pure. Each call looks first, decides what is to be changed, and
+//! All but the last three rows are pure. Each call looks first, decides what is to be changed, and
 //! makes the first change; Octavia takes the next one only after seconds.
 
 mod annotations;
@@ -26,6 +27,7 @@ mod blame;
 mod create;
 mod delete;
 mod diff;
+mod differences;
 mod ensure;
 mod features;
 mod find;

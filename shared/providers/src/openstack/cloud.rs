@@ -52,6 +52,12 @@ struct Wanted {
     balancers: AtomicBool,
 }
 
+impl Wanted {
+    fn has(what: &AtomicBool) -> bool {
+        what.load(Ordering::Relaxed)
+    }
+}
+
 /// What became of changed settings that work.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Adopted {
@@ -110,32 +116,41 @@ impl OpenStackCloud {
             return Ok(Adopted::AtRestart(what));
         }
         self.client.take_over(&trial);
-        self.learn(nova.err());
+        if let Some(nova) = nova {
+            self.learn(nova.err());
+        }
         Ok(Adopted::InUse)
     }
 
-    /// A client with these settings that works, and what Nova answered it.
+    /// Whether this process asks Nova. One for routes or load balancers may have no right to.
+    fn asks_nova(&self) -> bool {
+        let others = self.wanted_routes().is_some() || self.wanted_balancers().is_some();
+        Wanted::has(&self.wanted.instances) || !others
+    }
+
+    /// A client with these settings that works, and what Nova answered it if it was asked.
     async fn tried(
         &self,
         config: &Config,
         call: Call,
-    ) -> Result<(Client, Result<(), CloudError>), CloudError> {
+    ) -> Result<(Client, Option<Result<(), CloudError>>), CloudError> {
         let trial = self.clients.client(config)?;
-        let asked = |service: &Service| {
-            *service == Service::Compute || self.client.answers(*service).is_some()
+        let asks_nova = self.asks_nova();
+        let asked = |service: &Service| match service {
+            Service::Compute => asks_nova,
+            other => self.client.answers(*other).is_some(),
         };
         let services = [Service::Compute, Service::Network, Service::LoadBalancer];
         let asked: Vec<Service> = services.into_iter().filter(asked).collect();
         trial.log_in(&asked, call).await?;
-        let nova = trial.probe(call).await;
+        let nova = if asks_nova { Some(trial.probe(Service::Compute, call).await) } else { None };
         if self.client.answers(Service::Compute) == Some(true) {
-            nova.clone()?;
+            nova.clone().transpose()?;
         }
-        if self.client.answers(Service::Network) == Some(true) {
-            trial.probe_network(call).await?;
-        }
-        if self.client.answers(Service::LoadBalancer) == Some(true) {
-            trial.probe_load_balancer(call).await?;
+        for service in [Service::Network, Service::LoadBalancer] {
+            if self.client.answers(service) == Some(true) {
+                trial.probe(service, call).await?;
+            }
         }
         Ok((trial, nova))
     }
@@ -168,6 +183,32 @@ impl OpenStackCloud {
                 ids::parse(provider_id, Some(&region))
             }
             parsed => parsed,
+        }
+    }
+
+    /// The routes, if this process asked for them.
+    fn wanted_routes(&self) -> Option<&NeutronRoutes> {
+        self.routes.as_deref().filter(|_| Wanted::has(&self.wanted.routes))
+    }
+
+    /// The load balancers, if this process asked for them.
+    fn wanted_balancers(&self) -> Option<&OctaviaBalancers> {
+        self.balancers.as_deref().filter(|_| Wanted::has(&self.wanted.balancers))
+    }
+
+    async fn network_health(&self, call: Call) -> Result<(), CloudError> {
+        match self.wanted_routes() {
+            Some(routes) if routes.offered().is_err() => routes.learn(call).await,
+            Some(_) => self.client.probe(Service::Network, call).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn balancer_health(&self, call: Call) -> Result<(), CloudError> {
+        match self.wanted_balancers().map(|balancers| (balancers.offered(), balancers)) {
+            Some((Err(_), balancers)) => balancers.learn(call).await,
+            Some((Ok(true), _)) => self.client.probe(Service::LoadBalancer, call).await,
+            Some((Ok(false), _)) | None => Ok(()),
         }
     }
 
@@ -246,34 +287,17 @@ impl Cloud for OpenStackCloud {
     /// Asks the services behind what this process uses. One that does not answer hides nothing of
     /// another one.
     async fn health(&self, call: Call) -> Result<(), CloudError> {
-        let wants = |what: &AtomicBool| what.load(Ordering::Relaxed);
-        let routes = self.routes.as_ref().filter(|_| wants(&self.wanted.routes));
-        let network = async {
-            match routes {
-                Some(routes) if routes.offered().is_err() => routes.learn(call).await,
-                Some(_) => self.client.probe_network(call).await,
-                None => Ok(()),
-            }
-        };
-        let balancers = self.balancers.as_ref().filter(|_| wants(&self.wanted.balancers));
-        let balancing = async {
-            match balancers.map(|balancers| (balancers.offered(), balancers)) {
-                Some((Err(_), balancers)) => balancers.learn(call).await,
-                Some((Ok(true), _)) => self.client.probe_load_balancer(call).await,
-                Some((Ok(false), _)) | None => Ok(()),
-            }
-        };
         let compute = async {
-            let has_others = routes.is_some() || balancers.is_some();
-            if has_others && !wants(&self.wanted.instances) {
+            if !self.asks_nova() {
                 return Ok(());
             }
-            let outcome = self.client.probe(call).await;
+            let outcome = self.client.probe(Service::Compute, call).await;
             if self.learn(outcome.clone().err()) {
                 self.introduce("OpenStack answers");
             }
             outcome
         };
+        let (network, balancing) = (self.network_health(call), self.balancer_health(call));
         let (compute, network, balancing) = tokio::join!(compute, network, balancing);
         compute.and(network).and(balancing)
     }

@@ -25,7 +25,7 @@ pub(super) use flavors::{Flavors, Kind};
 pub(super) use server::{Address, Row, Server};
 
 use super::{
-    api::{Answer, Api, Collection, Microversion, Read, Request, Service, malformed},
+    api::{Answer, Api, Collection, Microversion, Read, Request, Service},
     ids::ServerId,
     text::{MAX_MESSAGE, exactly, query},
 };
@@ -236,13 +236,12 @@ const fn servers(path: &str) -> Collection<'_> {
 
 /// Parses the response about one server, and checks that it is about this server.
 fn one_server(operation: &str, id: &ServerId, answer: &Answer) -> Result<Row, CloudError> {
-    let body: OneServer<'_> = serde_json::from_slice(&answer.body)
-        .map_err(|error| malformed(operation, answer, &error.to_string()))?;
+    let body: OneServer<'_> = answer.read(operation)?;
     let row = Row::read(body.server.get());
     match row.id() {
         Some(answered) if answered != id => {
             let what = format!("the request was about {id}, the response is about {answered}");
-            Err(malformed(operation, answer, &what))
+            Err(answer.malformed(operation, &what))
         }
         _ => Ok(row),
     }

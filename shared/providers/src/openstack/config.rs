@@ -28,6 +28,7 @@ use ccm_base::Files;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_settings::{Problems, RawSettings, Schema as _, one_of, settings};
 use ipnet::IpNet;
+use strum::IntoStaticStr;
 use url::Url;
 
 pub use self::sections::reference;
@@ -75,8 +76,9 @@ pub(crate) struct Config {
     pub classes: BTreeMap<String, LoadBalancerClass>,
 }
 
-/// The audience of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The audience of an endpoint; its name is the word in the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Interface {
     /// For all clients.
     Public,

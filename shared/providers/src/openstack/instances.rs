@@ -15,7 +15,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use ccm_base::message::one_line;
 use ccm_cloud::{
     Call, CloudError, Detail, ErrorKind, Fleet, Instance, InstanceTraits, Instances, Lookup,
     LookupResult, NodeIdentity, ProviderId,
@@ -33,19 +32,16 @@ use self::{
     question::NodeLookup,
 };
 use super::{
-    api::Api,
+    api::{AT_ONCE, Api},
     compute::{Flavors, Listing, Nova, Server},
     config::Config,
     ids::{self, Parsed, ServerId},
     network::{NetworkNames, Neutron, Port, Ports},
-    text::MAX_VALUE,
 };
 
 /// Up to this number of nodes are requested one by one; for more, the project is listed.
 /// Nova's name filter does not support alternatives: it treats `|` as a literal.
 const ONE_BY_ONE: usize = 3;
-/// The maximum number of concurrent requests for servers.
-const AT_ONCE: usize = 8;
 /// The default page size of Nova's lists.
 const PAGE: usize = 1_000;
 /// After a list that took too long, nodes are requested one by one for this long.
@@ -256,20 +252,14 @@ impl OpenStackInstances {
     }
 
     fn describe(&self, server: &Server, related: &RelatedData) -> Result<Instance, CloudError> {
-        let about = |line: &str| {
-            let name = one_line(&server.name, MAX_VALUE);
-            format!("server with ID {:?} and name {name:?}: {line}", server.id.as_str())
-        };
         let malformed = |line| CloudError::new(ErrorKind::Malformed, line);
         let (ports, sub_ports) = ports_of(&related.ports, server);
-        if let Some(line) = related.ports.unreadable.get(server.id.as_str()) {
-            return Err(malformed(about(line)));
+        let unreadable = |id| related.ports.unreadable_children.get(id);
+        let of_trunks = || ports.iter().flat_map(Port::sub_port_ids).find_map(unreadable);
+        if let Some(line) = related.ports.unreadable.get(server.id.as_str()).or_else(of_trunks) {
+            return Err(malformed(server.about(line)));
         }
-        let mut subs = ports.iter().flat_map(Port::sub_port_ids);
-        if let Some(line) = subs.find_map(|id| related.ports.unreadable_children.get(id)) {
-            return Err(malformed(about(line)));
-        }
-        let missing = |line: String| CloudError::new(ErrorKind::Unavailable, about(&line));
+        let missing = |line: String| CloudError::new(ErrorKind::Unavailable, server.about(line));
         self.port_memory.check(server, ports, &sub_ports).map_err(missing)?;
         let known = Inputs { server, ports, sub_ports: &sub_ports, names: &related.names };
         describe(&known, self.flavors.kind(server), &self.shape).map_err(malformed)

@@ -15,7 +15,6 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-pub(super) use requests::Deletion;
 pub(super) use tree::{Tree, TreeMember, TreePool};
 
 use super::api::Api;
@@ -59,8 +58,6 @@ pub(super) struct BalancerRow {
     #[serde(default, deserialize_with = "or_default")]
     pub(super) tags: Vec<String>,
     pub(super) provisioning_status: Provisioning,
-    #[serde(default)]
-    pub(super) operating_status: Option<String>,
     /// Octavia's driver: `amphora`, `ovn`.
     #[serde(default)]
     pub(super) provider: Option<String>,
@@ -81,8 +78,6 @@ pub(super) struct BalancerRow {
     /// two writes within a second may show the same. None until the first one.
     #[serde(default)]
     pub(super) updated_at: Option<String>,
-    #[serde(default)]
-    pub(super) project_id: Option<String>,
 }
 
 /// One of the other addresses of a load balancer.
@@ -107,8 +102,6 @@ pub(super) struct ListenerRow {
     pub(super) connection_limit: Option<i64>,
     #[serde(default)]
     pub(super) default_pool_id: Option<String>,
-    #[serde(default)]
-    pub(super) default_tls_container_ref: Option<String>,
     #[serde(default)]
     pub(super) insert_headers: Option<BTreeMap<String, String>>,
     #[serde(default)]
@@ -172,8 +165,6 @@ pub(super) struct MemberRow {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct MonitorRow {
     pub(super) id: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(super) name: String,
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) delay: u32,
@@ -187,8 +178,6 @@ pub(super) struct MonitorRow {
     pub(super) http_method: Option<String>,
     #[serde(default)]
     pub(super) expected_codes: Option<String>,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(super) pools: Vec<Reference>,
 }
 
 /// The kinds of a load balancer's children that are written by themselves.

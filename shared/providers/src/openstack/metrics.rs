@@ -63,15 +63,9 @@ impl OpenStackMetrics {
     /// A login of the credentials in use has ended.
     pub(crate) fn renewal(&self, result: Renewal) {
         self.renewals.of(result).inc();
-        match result {
-            Renewal::Done => {
-                self.refused.set(0);
-            }
-            Renewal::Refused => {
-                self.refused.set(1);
-            }
-            // Says nothing about the credentials.
-            Renewal::Failed => {}
+        // Another failure says nothing about the credentials.
+        if result != Renewal::Failed {
+            self.refused.set(i64::from(result == Renewal::Refused));
         }
     }
 }

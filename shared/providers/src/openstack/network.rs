@@ -25,7 +25,7 @@ pub(super) use routers::{ExtraRoute, Hop, Router};
 pub(super) use subnets::Subnet;
 
 use super::{
-    api::{Answer, Api, Collection, Service, malformed},
+    api::{AT_ONCE, Api, Collection, Service, id_of},
     ids::ServerId,
     text::{MAX_MESSAGE, paths},
 };
@@ -33,8 +33,6 @@ use super::{
 const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=status&fields=network_id\
                            &fields=fixed_ips&fields=mac_address&fields=trunk_details";
 const NETWORK_FIELDS: &str = "fields=id&fields=name";
-/// The maximum number of concurrent requests for the parts of one list.
-const AT_ONCE: usize = 8;
 
 /// The ports of some servers.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +68,7 @@ impl Neutron {
         for entry in self.entries("ports", PORT_FIELDS, "device_id", ids, call).await? {
             match Port::read(&entry) {
                 Ok(port) => ports.of_servers.entry(port.device_id.clone()).or_default().push(port),
-                Err(trouble) => ports.note(trouble),
+                Err(trouble) => note(&mut ports.unreadable, trouble.device_id, trouble.line),
             }
         }
         let subs: BTreeSet<_> = ports.sub_port_ids().map(str::to_owned).collect();
@@ -78,7 +76,7 @@ impl Neutron {
         for entry in self.entries("ports", PORT_FIELDS, "id", subs, call).await? {
             match Port::read(&entry) {
                 Ok(port) => drop(ports.carried.insert(port.id.clone(), port)),
-                Err(trouble) => ports.note_sub(trouble),
+                Err(trouble) => note(&mut ports.unreadable_children, trouble.port_id, trouble.line),
             }
         }
         Ok(ports)
@@ -127,7 +125,7 @@ impl Neutron {
             let mut entries = Vec::new();
             let take = |entry: &str| {
                 entries.push(entry.to_owned());
-                port::id_of(entry)
+                id_of(entry)
             };
             collection.read(&*self.api, call, take).await.map(|_| entries)
         });
@@ -149,39 +147,22 @@ impl Ports {
         self.unreadable.extend(other.unreadable);
         self.unreadable_children.extend(other.unreadable_children);
     }
-
-    fn note(&mut self, trouble: port::MalformedPort) {
-        match trouble.device_id {
-            Some(device) => drop(self.unreadable.insert(device, trouble.line)),
-            None => unassigned(&trouble),
-        }
-    }
-
-    fn note_sub(&mut self, trouble: port::MalformedPort) {
-        match trouble.port_id {
-            Some(id) => drop(self.unreadable_children.insert(id, trouble.line)),
-            None => unassigned(&trouble),
-        }
-    }
 }
 
-/// Logs an entry whose server is not known.
-fn unassigned(trouble: &port::MalformedPort) {
-    let line = one_line(&trouble.line, MAX_MESSAGE);
-    tracing::warn!("a port in Neutron's response could not be parsed: {line}");
-}
-
-/// The document of an answer.
-fn read<T: DeserializeOwned>(operation: &str, answer: &Answer) -> Result<T, CloudError> {
-    serde_json::from_slice(&answer.body)
-        .map_err(|error| malformed(operation, answer, &error.to_string()))
+/// Notes an entry that cannot be parsed, by the ID of what it belongs to. Without one it is logged.
+fn note(unreadable: &mut BTreeMap<String, String>, id: Option<String>, line: String) {
+    let Some(id) = id else {
+        let line = one_line(&line, MAX_MESSAGE);
+        return tracing::warn!("a port in Neutron's response could not be parsed: {line}");
+    };
+    unreadable.insert(id, line);
 }
 
 /// Entries of which each must be readable: one that is left out would count as missing.
 fn readable<T: DeserializeOwned>(what: &str, entries: &[String]) -> Result<Vec<T>, CloudError> {
     let read = |entry: &String| {
         serde_json::from_str(entry).map_err(|error| {
-            let id = port::id_of(entry).unwrap_or_default();
+            let id = id_of(entry).unwrap_or_default();
             let why = format!("cannot parse the {what} with ID {id:?}: {error}");
             CloudError::new(ErrorKind::Malformed, one_line(&why, MAX_MESSAGE))
         })

@@ -28,12 +28,13 @@ use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 
 use self::{hops::Hops, pairs::lacks, plan::Table};
-use super::{api::Api, network::Neutron};
+use super::{
+    api::{AT_ONCE, Api},
+    network::Neutron,
+};
 
 /// The largest number of changes in one call.
 const MAX_BATCH: usize = 500;
-/// The maximum number of ports that are written at once.
-const AT_ONCE: usize = 8;
 
 /// [`Routes`] by Neutron.
 pub(super) struct NeutronRoutes {

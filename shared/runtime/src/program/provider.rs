@@ -31,10 +31,7 @@ const HANDOVER: Duration = Duration::from_secs(90);
 /// The provider's build context, without the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
     let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
-    let config = ProviderConfig {
-        path: common.cloud.config.clone(),
-        cluster_name: common.cloud.cluster_name.clone(),
-    };
+    let config = ProviderConfig { path: common.cloud.config.clone() };
     ProviderContext::ungated(config, &agents.collect::<Vec<_>>().join(" "))
 }
 

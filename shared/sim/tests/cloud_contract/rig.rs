@@ -74,7 +74,7 @@ impl Rig {
         server.spawn(async move {
             serve(behind, listener, tls, CancellationToken::new()).await.unwrap();
         });
-        let config = ProviderConfig { path: Some(file), cluster_name: "test".to_owned() };
+        let config = ProviderConfig { path: Some(file) };
         let context = ProviderContext { gate, ..ProviderContext::ungated(config, "test/1") };
         let cloud = ExternalFactory.build(context).await.unwrap();
         for _ in 0..500 {

@@ -49,8 +49,7 @@ impl Place {
     }
 
     pub async fn client(&self) -> Result<Arc<dyn Cloud>, CloudError> {
-        let config =
-            ProviderConfig { path: Some(self.path("cloud.yaml")), cluster_name: "test".to_owned() };
+        let config = ProviderConfig { path: Some(self.path("cloud.yaml")) };
         let gate = Arc::clone(&self.gate) as Arc<dyn CallGate>;
         let context = ProviderContext { gate, ..ProviderContext::ungated(config, "test/1") };
         ExternalFactory.build(context).await

@@ -98,6 +98,48 @@ impl Admin {
         .await
     }
 
+    /// The ID of a flavor of load balancers, created unless it is there: Octavia keeps one that a
+    /// deleted load balancer had. Only for the operator.
+    pub async fn balancer_flavor(&self, name: &str) -> Result<String> {
+        if let Ok(id) = self.id_by_name(&self.balancer_url("flavors"), name).await {
+            return Ok(id);
+        }
+        let data = json!({"loadbalancer_topology": "SINGLE"}).to_string();
+        let profile = json!({"flavorprofile": {
+            "name": name, "provider_name": "amphora", "flavor_data": data
+        }});
+        let profile = self.create_balancer_part("flavorprofiles", profile).await?;
+        let flavor = json!({"name": name, "flavor_profile_id": profile["id"], "enabled": true});
+        let flavor = self.create_balancer_part("flavors", json!({ "flavor": flavor })).await?;
+        text(&flavor, "/id")
+    }
+
+    /// Offers an availability zone of load balancers, of the same name as Nova's. Only for the
+    /// operator.
+    pub async fn offer_balancer_zone(&self, name: &str) -> Result<()> {
+        let there = self.balancer_parts("availabilityzones").await?;
+        if there.iter().any(|zone| zone["name"] == name) {
+            return Ok(());
+        }
+        let data = json!({ "compute_zone": name }).to_string();
+        let profile = json!({"availability_zone_profile": {
+            "name": name, "provider_name": "amphora", "availability_zone_data": data
+        }});
+        let profile = self.create_balancer_part("availabilityzoneprofiles", profile).await?;
+        let zone = json!({"availability_zone": {
+            "name": name, "availability_zone_profile_id": profile["id"], "enabled": true
+        }});
+        self.create_balancer_part("availabilityzones", zone).await.map(drop)
+    }
+
+    /// The minor number of Octavia's newest API version: 26 of `v2.26`.
+    pub async fn balancer_api(&self) -> Result<u32> {
+        let document = self.get(&format!("{}/", self.load_balancer)).await?;
+        let all = document["versions"].as_array().context("no versions")?;
+        let minor = |one: &Value| one["id"].as_str()?.strip_prefix("v2.")?.parse().ok();
+        all.iter().filter_map(minor).max().context("no version 2")
+    }
+
     /// Sets quotas of a project in Octavia, `load_balancer` for example; null is the default.
     /// Only for the operator.
     pub async fn set_balancer_quota(&self, project: &Admin, quota: Value) -> Result<()> {

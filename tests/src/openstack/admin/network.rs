@@ -48,10 +48,18 @@ impl Admin {
 
     /// Creates a floating IP of an external network for a port, with this description.
     pub async fn float_port(&self, network: &str, port: &str, words: &str) -> Result<FloatingIp> {
-        let body = json!({"floatingip": {
-            "floating_network_id": network, "port_id": port, "description": words
-        }});
-        let made = self.post(&format!("{}/floatingips", self.network), body).await?;
+        let body = json!({"floating_network_id": network, "port_id": port, "description": words});
+        self.new_floating_ip(body).await
+    }
+
+    /// Creates a floating IP of an external network for no port, with this description.
+    pub async fn free_floating_ip(&self, network: &str, words: &str) -> Result<FloatingIp> {
+        self.new_floating_ip(json!({"floating_network_id": network, "description": words})).await
+    }
+
+    async fn new_floating_ip(&self, body: Value) -> Result<FloatingIp> {
+        let url = format!("{}/floatingips", self.network);
+        let made = self.post(&url, json!({ "floatingip": body })).await?;
         Ok(FloatingIp {
             id: text(&made, "/floatingip/id")?,
             address: text(&made, "/floatingip/floating_ip_address")?,
@@ -150,6 +158,16 @@ impl Admin {
         }});
         let made = self.post(&format!("{}/subnets", self.network), body).await?;
         Ok(NarrowNetwork { network, subnet: text(&made, "/subnet/id")? })
+    }
+
+    /// Adds an IPv6 subnet to a network, and returns its UUID.
+    pub async fn add_ipv6_subnet(&self, network: &str, name: &str, cidr: &str) -> Result<String> {
+        let body = json!({"subnet": {
+            "name": name, "network_id": network, "cidr": cidr, "ip_version": 6,
+            "enable_dhcp": false, "gateway_ip": null
+        }});
+        let made = self.post(&format!("{}/subnets", self.network), body).await?;
+        text(&made, "/subnet/id")
     }
 
     /// Deletes a network with its subnets.

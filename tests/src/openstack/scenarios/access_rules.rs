@@ -23,9 +23,9 @@ pub(super) fn rules_for(program: &str) -> Result<Vec<Value>> {
     let (_, text) = PAGE
         .split_once(&format!("\n### {program}\n"))
         .with_context(|| format!("the page has no rules for {program}"))?;
-    let block = text.split_once("```yaml").and_then(|(_, text)| text.split_once("```"));
+    let block = text.split_once("```json").and_then(|(_, text)| text.split_once("```"));
     let (block, _) = block.context("the page lacks a list of access rules")?;
-    serde_yaml_ng::from_str(block).context("the access rules of the page")
+    serde_json::from_str(block).context("the access rules of the page")
 }
 
 /// Lets the programs log in with a credential that has these rules. Returns its user.

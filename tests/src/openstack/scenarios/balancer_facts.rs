@@ -69,6 +69,16 @@ pub(super) async fn each_write_below_a_load_balancer_moves_its_updated_at(rig: &
     let new = json!({"post": {"listener": {
         "name": "second", "protocol": "TCP", "protocol_port": 81, "loadbalancer_id": balancer
     }}});
+    let single = json!({"post": {"member": {
+        "address": "127.32.200.3", "protocol_port": 30_000, "name": "three"
+    }}});
+    let fresh = json!({"post": {"pool": {
+        "name": "second", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "loadbalancer_id": balancer
+    }}});
+    let check = json!({"post": {"healthmonitor": {
+        "type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1, "name": "second",
+        "pool_id": pool.trim_start_matches("pools/")
+    }}});
     let whole = format!("loadbalancers/{balancer}");
     let mut seen = Vec::new();
     for (what, part, body) in [
@@ -79,9 +89,12 @@ pub(super) async fn each_write_below_a_load_balancer_moves_its_updated_at(rig: &
         ("an update of a monitor", &monitor, json!({"healthmonitor": {"delay": 6}})),
         ("an update of a member", &member, json!({"member": {"weight": 2}})),
         ("a batch of members", &members, json!({"members": two})),
+        ("a new single member", &members, single),
         ("a new listener", &"listeners".to_owned(), new),
+        ("a new pool", &"pools".to_owned(), fresh),
         ("the end of a member", &member, Value::Null),
         ("the end of a monitor", &monitor, Value::Null),
+        ("a new monitor", &"healthmonitors".to_owned(), check),
         ("the end of a pool", &pool, Value::Null),
         ("the end of a listener", &listener, Value::Null),
     ] {

@@ -95,7 +95,13 @@ pub(super) async fn a_failed_one_is_repaired_and_keeps_its_address(rig: &Rig) ->
     let vip =
         rig.cloud.user.balancer(&failed).await?.context("it is there")?["vip_address"].clone();
     sleep(Duration::from_secs(1)).await;
+    rig.cloud.services.set_pool_status(&failed, "ERROR")?;
     rig.cloud.services.set_balancer_status(&failed, "ERROR")?;
+    let said =
+        says(rig, "failed", "CloudUnavailable", SOON).await.with_context(|| program.log())?;
+    let is_why = said.contains(&failed) && said.contains("ERROR") && said.contains("pool");
+    ensure!(is_why, "it says which load balancer has failed, and which part of it: {said}");
+    eprintln!("a failed load balancer: {said}");
     let now = poll::until("a load balancer that works", 3 * SOON, || async {
         sleep(Duration::from_millis(500)).await;
         let all = of_service(rig, "failed").await?;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::poll;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::access_rules;
 use crate::{
     openstack::{
         balancing::{
-            ANNOTATION, add_node, add_nodes, annotated, delete_all, have_member, id_of,
+            ANNOTATION, add_node, add_nodes, annotated, delete_all, have_member, id, id_of,
             provisioned, quick, says, service,
         },
         rig::{Rig, SOON},
@@ -21,6 +21,9 @@ use crate::{
 
 /// The ID of nothing.
 const NOTHING: &str = "0f0e0d0c-1111-4222-8333-00000000abcd";
+
+/// Makes an internal load balancer.
+const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
 /// What becomes of a wrong value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +36,7 @@ enum Fate {
 use Fate::{Ignored, Refused};
 
 /// Each annotation with a value that cannot be.
-const WRONG: [(&str, &str, Fate); 13] = [
+const WRONG: [(&str, &str, Fate); 19] = [
     ("proxy-protocol", "v3", Ignored),
     ("connection-limit", "many", Ignored),
     ("timeout-client-data", "soon", Ignored),
@@ -47,7 +50,23 @@ const WRONG: [(&str, &str, Fate); 13] = [
     ("flavor-id", NOTHING, Refused),
     ("availability-zone", "nowhere", Refused),
     ("load-balancer-tags", "kubernetes-service-uid=1", Refused),
+    (INTERNAL, "perhaps", Ignored),
+    ("lb-method", "SOURCE_IP_PORT", Refused),
+    ("port-id", NOTHING, Refused),
+    ("network-id", NOTHING, Refused),
+    ("member-subnet-id", NOTHING, Refused),
+    ("floating-subnet-id", NOTHING, Refused),
 ];
+
+/// A Service with an annotation of the provider, of which a key with a `/` is written in full.
+fn with(name: &str, key: &str, value: &str) -> Value {
+    let mut wrong = service(name, 1);
+    if key.contains('/') {
+        wrong["metadata"]["annotations"][key] = value.into();
+        return wrong;
+    }
+    annotated(wrong, key, value)
+}
 
 /// What the Service says of its annotation: in its condition or in an event.
 async fn told(rig: &Rig, name: &str, key: &str, fate: Fate) -> Result<String> {
@@ -69,11 +88,16 @@ pub(super) async fn each_wrong_annotation_is_named(rig: &Rig) -> Result<()> {
     rig.balance_with("create-monitor = true\n").await?;
     add_nodes(rig, 2).await?;
     let program = rig.start(&quick(rig)).await?;
-    let foreign = rig.cloud.other.subnet("other").await?;
-    let all = WRONG.into_iter().chain([("subnet-id", &*foreign, Refused)]).enumerate();
+    let other = &rig.cloud.other;
+    let (subnet, network) = (other.subnet("other").await?, other.network("other").await?);
+    let ports = other.create_ports(&["of-another-project".to_owned()], true).await?;
+    let port = ports.first().context("no port")?;
+    let foreign = [("subnet-id", &*subnet), ("network-id", &*network), ("port-id", &*port.id)];
+    let foreign = foreign.map(|(key, value)| (key, value, Refused));
+    let all = WRONG.into_iter().chain(foreign).enumerate();
     let all: Vec<_> = all.map(|(at, wrong)| (format!("wrong-{at}"), wrong)).collect();
     for (name, (key, value, _)) in &all {
-        services::create(&rig.client, &annotated(service(name, 1), key, value)).await?;
+        services::create(&rig.client, &with(name, key, value)).await?;
     }
     let mut problems = Vec::new();
     for (name, (key, value, fate)) in &all {
@@ -85,9 +109,46 @@ pub(super) async fn each_wrong_annotation_is_named(rig: &Rig) -> Result<()> {
             services::address(&rig.client, name, SOON).await?;
         }
     }
+    other.delete_port(&port.id).await?;
     ensure!(problems.is_empty(), "{}\n{}", problems.join("\n"), program.log());
     let names: Vec<_> = all.into_iter().map(|(name, _)| name).collect();
     delete_all(rig, &names, 2 * SOON).await
+}
+
+/// A person has put a listener of their own on the load balancer, at a port that the Service wants next.
+pub(super) async fn a_listener_of_others_on_a_port_is_named_and_stays(rig: &Rig) -> Result<()> {
+    let user = &rig.cloud.user;
+    rig.balance().await?;
+    add_nodes(rig, 2).await?;
+    let program = rig.start(&quick(rig)).await?;
+    services::create(&rig.client, &service("taken", 1)).await?;
+    services::address(&rig.client, "taken", SOON).await?;
+    provisioned(rig, "taken", SOON).await?;
+    let balancer = id_of(rig, "taken").await?;
+    let theirs = json!({"listener": {
+        "name": "theirs", "protocol": "HTTP", "protocol_port": 8001, "loadbalancer_id": balancer,
+        "tags": ["of-a-person"]
+    }});
+    let theirs = id(&user.create_balancer_part("listeners", theirs).await?)?;
+    user.balancer_is(&balancer, "ACTIVE").await?;
+    let ports = json!({"spec": {"ports": service("taken", 2)["spec"]["ports"]}});
+    services::patch(&rig.client, "taken", ports).await?;
+    let said = says(rig, "taken", "Conflict", SOON).await.with_context(|| program.log())?;
+    ensure!(said.contains(&theirs) && said.contains("8001"), "it names the listener: {said}");
+    eprintln!("a listener of others: {said}");
+    let tree = user.balancer_tree(&balancer).await?;
+    let there = tree["listeners"].as_array().is_some_and(|all| all.len() == 2);
+    ensure!(there, "nothing has changed: {tree}");
+    // The first port goes on.
+    let joined = add_node(rig, 3).await?;
+    have_member(rig, &[balancer.clone()], &joined, SOON).await.with_context(|| program.log())?;
+
+    user.delete_balancer_part(&format!("listeners/{theirs}")).await?;
+    provisioned(rig, "taken", 2 * SOON).await.with_context(|| program.log())?;
+    let listeners = user.balancer_parts(&format!("listeners?loadbalancer_id={balancer}")).await?;
+    let ports: Vec<_> = listeners.iter().map(|one| &one["protocol_port"]).collect();
+    ensure!(ports.len() == 2 && listeners.iter().all(|one| one["protocol"] == "TCP"), "{ports:?}");
+    delete_all(rig, &["taken".to_owned()], 2 * SOON).await
 }
 
 pub(super) async fn members_go_on_while_the_configuration_is_wrong(rig: &Rig) -> Result<()> {

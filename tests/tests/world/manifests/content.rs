@@ -61,11 +61,13 @@ fn look_at(rig: &Rig, choice: &Choice) -> Result<()> {
         let has = |pointer: &str| deployment.pointer(pointer).is_some();
         let spec = "/spec/template/spec";
         let replicas = deployment.pointer("/spec/replicas").and_then(serde_json::Value::as_u64);
+        let secret = objects::cloud_secret(deployment);
         let found = [
             ("host-network", has(&format!("{spec}/hostNetwork"))),
             ("control-plane-only", has(&format!("{spec}/nodeSelector"))),
             ("external-provider", has(&format!("{spec}/initContainers"))),
             ("one-replica", replicas == Some(1)),
+            ("own-credentials", secret == objects::own_secret(deployment)),
             ("prometheus-operator", rendered.of("ServiceMonitor").count() == 1),
         ];
         for (component, there) in found {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind};
 use http::HeaderMap;
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 
 use super::fault;
 use crate::openstack::text::MAX_MESSAGE;
@@ -24,17 +24,17 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The body as what it should be.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, CloudError> {
-        serde_json::from_slice(&self.body).map_err(|error| {
-            let why = format!(
-                "the answer (HTTP {}, {} bytes) is not the expected document: {}",
-                self.status,
-                self.body.len(),
-                one_line(&error.to_string(), MAX_MESSAGE)
-            );
-            self.error(ErrorKind::Malformed, why)
-        })
+    /// The body of the answer to this operation, as what it should be.
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, operation: &str) -> Result<T, CloudError> {
+        let read = serde_json::from_slice(&self.body);
+        read.map_err(|error| self.malformed(operation, &error.to_string()))
+    }
+
+    /// The error for an answer that cannot be parsed.
+    pub(crate) fn malformed(&self, operation: &str, what: &str) -> CloudError {
+        let what = one_line(what, MAX_MESSAGE);
+        let message = format!("{operation}: cannot parse the response: {what}");
+        self.error(ErrorKind::Malformed, message)
     }
 
     /// The error for a write whose 404 says that what it names does not exist.
@@ -46,5 +46,32 @@ impl Answer {
     /// An error about this answer.
     pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> CloudError {
         CloudError { request_id: self.request_id.clone(), ..CloudError::new(kind, message) }
+    }
+}
+
+/// What became of a deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// The service has accepted it.
+    Accepted,
+    /// The service itself says that the object does not exist.
+    Gone {
+        /// The service's ID of the request.
+        request_id: Option<String>,
+    },
+}
+
+impl Deletion {
+    /// What the answer to a deletion says. An error if it is not one that the services give: then
+    /// something between may have given it, and the object may still exist.
+    pub(crate) fn of(answer: &Answer) -> Result<Self, CloudError> {
+        match answer.status {
+            204 => Ok(Self::Accepted),
+            404 => Ok(Self::Gone { request_id: answer.request_id.clone() }),
+            status => {
+                let what = format!("the answer to a deletion is HTTP {status} instead of 204");
+                Err(answer.error(ErrorKind::Malformed, what).that_may_be_done())
+            }
+        }
     }
 }

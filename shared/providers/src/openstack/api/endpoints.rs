@@ -81,7 +81,7 @@ pub(super) async fn look(
     let version = document.and_then(VersionDocument::newest);
     if versioned.is_none() {
         let id = version.as_ref().map_or("v2.1", |version| version.id.as_str());
-        base = below(base, id)?;
+        base = joined(&base, &format!("{id}/"))?;
     }
     let is_clear = version.is_some();
     let microversion = version.and_then(|version| version.chosen());
@@ -148,7 +148,7 @@ pub(crate) fn network(catalog_url: &str) -> Result<Endpoint, CloudError> {
     let base = directory(Service::Network, catalog_url)?;
     let base = match up_to_version(&base) {
         Some(_) => base,
-        None => below(base, "v2.0")?,
+        None => joined(&base, "v2.0/")?,
     };
     Ok(Endpoint { base, microversion: None })
 }
@@ -158,7 +158,7 @@ pub(crate) fn network(catalog_url: &str) -> Result<Endpoint, CloudError> {
 pub(crate) fn load_balancer(catalog_url: &str) -> Result<Endpoint, CloudError> {
     let catalog_url = directory(Service::LoadBalancer, catalog_url)?;
     let base = match up_to_version(&catalog_url) {
-        Some(versioned) => parent(&versioned)?,
+        Some(versioned) => joined(&versioned, "../")?,
         None => catalog_url,
     };
     Ok(Endpoint { base, microversion: None })
@@ -168,7 +168,7 @@ pub(crate) fn load_balancer(catalog_url: &str) -> Result<Endpoint, CloudError> {
 pub(crate) fn identity(auth_url: &Url) -> Result<Url, CloudError> {
     let base = directory(Service::Identity, auth_url.as_str())?;
     match up_to_version(&base) {
-        None => below(base, "v3"),
+        None => joined(&base, "v3/"),
         Some(base) if base.path().ends_with("/v3/") => Ok(base),
         Some(_) => {
             let why = format!(
@@ -222,16 +222,9 @@ fn is_version(text: &str) -> bool {
         && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
-/// The URL without its last segment.
-fn parent(url: &Url) -> Result<Url, CloudError> {
-    url.join("../").map_err(|error| {
-        CloudError::new(ErrorKind::Malformed, format!("{url} without its version: {error}"))
-    })
-}
-
-fn below(base: Url, version: &str) -> Result<Url, CloudError> {
-    base.join(&format!("{version}/")).map_err(|error| {
-        CloudError::new(ErrorKind::Malformed, format!("{base} and {version}: {error}"))
+fn joined(base: &Url, path: &str) -> Result<Url, CloudError> {
+    base.join(path).map_err(|error| {
+        CloudError::new(ErrorKind::Malformed, format!("{base} and {path}: {error}"))
     })
 }
 

@@ -1,10 +1,10 @@
-//! Reads paginated collections of Nova and Neutron.
+//! Reads paginated collections of Nova, Neutron and Octavia.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use ccm_cloud::{Call, CloudError, ErrorKind};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{Answer, Api, Request, Service};
 use crate::openstack::text;
@@ -79,7 +79,7 @@ impl Collection<'_> {
                 Some(last) if marker.as_ref() != Some(&last) => marker = Some(last),
                 _ => {
                     let what = "the list has a next page, but no valid marker";
-                    return Err(self.malformed(&answer, what));
+                    return Err(answer.malformed(self.operation, what));
                 }
             }
         }
@@ -98,25 +98,19 @@ impl Collection<'_> {
             let what = format!("{}: the service does not have {}", self.operation, self.path);
             return Err(answer.error(ErrorKind::NotFound, what));
         }
-        let mut body: BTreeMap<String, &RawValue> = serde_json::from_slice(&answer.body)
-            .map_err(|error| self.malformed(answer, &error.to_string()))?;
+        let malformed = |what: String| answer.malformed(self.operation, &what);
+        let mut body: BTreeMap<String, &RawValue> = answer.read(self.operation)?;
         // A body without the member is not an empty list.
         let entries = body
             .remove(self.key)
-            .ok_or_else(|| self.malformed(answer, &format!("it has no member {:?}", self.key)))?;
+            .ok_or_else(|| malformed(format!("it has no member {:?}", self.key)))?;
         let entries = serde_json::from_str(entries.get())
-            .map_err(|error| self.malformed(answer, &format!("{:?}: {error}", self.key)))?;
+            .map_err(|error| malformed(format!("{:?}: {error}", self.key)))?;
         let links = body.remove(format!("{}_links", self.key).as_str());
-        let links: Vec<Link> =
-            serde_json::from_str(links.map_or("[]", RawValue::get)).map_err(|error| {
-                self.malformed(answer, &format!("links of {:?}: {error}", self.key))
-            })?;
+        let links: Vec<Link> = serde_json::from_str(links.map_or("[]", RawValue::get))
+            .map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
         let goes_on = links.iter().any(|link| link.rel.as_deref() == Some("next"));
         Ok(Page { entries, goes_on })
-    }
-
-    fn malformed(&self, answer: &Answer, what: &str) -> CloudError {
-        malformed(self.operation, answer, what)
     }
 }
 
@@ -125,8 +119,12 @@ struct Page<'a> {
     goes_on: bool,
 }
 
-/// The error for a response that cannot be parsed.
-pub(crate) fn malformed(operation: &str, answer: &Answer, what: &str) -> CloudError {
-    let message = format!("{operation}: cannot parse the response: {what}");
-    answer.error(ErrorKind::Malformed, message)
+/// The ID of an entry, which is the marker of the next page.
+pub(crate) fn id_of(entry: &str) -> Option<String> {
+    members(entry).get("id").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The members of an entry; none if it is no object.
+pub(crate) fn members(entry: &str) -> BTreeMap<Cow<'_, str>, Value> {
+    serde_json::from_str(entry).unwrap_or_default()
 }

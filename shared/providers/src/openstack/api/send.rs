@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ccm_base::{clock, message::one_line};
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method,
     header::{ACCEPT, CONTENT_TYPE, IF_MATCH, USER_AGENT},
 };
 use http_body_util::Full;
@@ -80,26 +80,18 @@ impl Outgoing {
         self,
         user_agent: &HeaderValue,
     ) -> Result<http::Request<Full<Bytes>>, CloudError> {
-        let url: Uri = self.url.parse().map_err(|error| {
-            CloudError::new(
-                ErrorKind::Invalid,
-                format!(
-                    "{} {}: {:?} is no URL: {error}",
-                    self.class.service, self.class.operation, self.url
-                ),
-            )
-        })?;
-        let sends_json = !self.body.is_empty();
-        let mut request = http::Request::new(Full::new(self.body));
-        *request.method_mut() = self.method;
-        *request.uri_mut() = url;
-        *request.headers_mut() = self.headers;
-        let headers = request.headers_mut();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let json = HeaderValue::from_static("application/json");
+        let Self { class, method, url, mut headers, body, .. } = self;
+        headers.insert(ACCEPT, json.clone());
         headers.insert(USER_AGENT, user_agent.clone());
-        if sends_json {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if !body.is_empty() {
+            headers.insert(CONTENT_TYPE, json);
         }
+        let request = http::Request::builder().method(method).uri(&url).body(Full::new(body));
+        let mut request = request.map_err(|error| {
+            about(class, CloudError::new(ErrorKind::Invalid, format!("{url:?} is no URL: {error}")))
+        })?;
+        *request.headers_mut() = headers;
         Ok(request)
     }
 }

@@ -49,6 +49,17 @@ pub(super) struct Given {
     pub(super) source: String,
 }
 
+impl Given {
+    pub(super) fn is_of_annotation(&self) -> bool {
+        self.source.starts_with("annotation ")
+    }
+
+    /// Whether the Service asks for it, by an annotation or by its class: not an option for all.
+    pub(super) fn is_of_service(&self) -> bool {
+        !self.source.starts_with("[LoadBalancer] ")
+    }
+}
+
 /// The PROXY protocol between load balancer and members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proxy {
@@ -95,6 +106,8 @@ pub(super) struct Networks {
     pub(super) member_subnet: Option<Given>,
     pub(super) floating: FloatingNetwork,
     pub(super) floating_subnet: Option<Given>,
+    /// The pattern or the tags that choose the floating subnet instead of an ID.
+    pub(super) floating_patterns: Vec<Given>,
 }
 
 /// Tags that a user adds.
@@ -147,7 +160,7 @@ pub(super) fn read(
     let class = reading.class(options);
     let internal = config.internal || reading.flag_of(INTERNAL, false);
     let networks = reading.networks(options, class.as_ref(), internal);
-    let unmanaged = unmanaged(&mut reading, options, class.as_ref());
+    let unmanaged = unmanaged(&reading, config, &networks);
     let settings = Settings {
         internal,
         hostname: reading.hostname(),
@@ -219,12 +232,7 @@ impl Networks {
 }
 
 /// What is asked for and not managed yet.
-fn unmanaged(
-    reading: &mut Reading<'_>,
-    options: &Options,
-    class: Option<&(String, LoadBalancerClass)>,
-) -> Vec<Given> {
-    let config = &options.balancer;
+fn unmanaged(reading: &Reading<'_>, config: &LoadBalancer, networks: &Networks) -> Vec<Given> {
     let mut all = Vec::new();
     let mut add = |source: String, what: &str| {
         all.push(Given { value: what.to_owned(), source });
@@ -245,16 +253,10 @@ fn unmanaged(
                     empty text";
         add(tls.source, what);
     }
-    for key in ["floating-subnet", "floating-subnet-tags"] {
-        let chosen = reading.placed(key, options, class, true, |networks| match key {
-            "floating-subnet" => networks.floating_subnet.as_ref(),
-            _ => networks.floating_subnet_tags.as_ref(),
-        });
-        if let Some(Given { source, .. }) = chosen.filter(|_| reading.lacks_floating_subnet) {
-            let what = "patterns and tags do not choose the floating subnet yet: set \
-                        floating-subnet-id instead";
-            add(source, what);
-        }
+    for Given { source, .. } in &networks.floating_patterns {
+        let what = "patterns and tags do not choose the floating subnet yet: set \
+                    floating-subnet-id instead";
+        add(source.clone(), what);
     }
     all
 }

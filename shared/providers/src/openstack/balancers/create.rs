@@ -55,7 +55,7 @@ impl OctaviaBalancers {
         let look = floating::look(&wish, &[], may_be_left);
         let elsewhere = self.elsewhere(look, &job, call).await?;
         floating::plan(&wish, owner, None, &[], &elsewhere)?;
-        let mut body = self.body(&job, &place, &tree, &mut notes);
+        let mut body = self.body(&job, &place, &tree);
         let kept = self.kept(&job, &place, &wish, &elsewhere);
         check_time(call)?;
         let mut made = self.octavia.create(kept.added_to(body.clone()), call).await;
@@ -182,13 +182,7 @@ impl OctaviaBalancers {
     }
 
     /// The load balancer with all that is below it.
-    fn body(
-        &self,
-        job: &Job<'_>,
-        place: &Place,
-        tree: &Tree,
-        notes: &mut Vec<ccm_cloud::Note>,
-    ) -> Value {
+    fn body(&self, job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
         let (front_end, settings) = (&job.wanted.front_end, &job.settings);
         let owner = &front_end.owner;
         let mut tags = names::tags(owner).to_vec();
@@ -214,21 +208,12 @@ impl OctaviaBalancers {
         if !place.additional.is_empty() {
             body["additional_vips"] = json!(place.additional);
         }
-        for (key, given, offered, reason) in [
-            ("flavor_id", &settings.flavor, job.features.flavors(), "LoadBalancerFlavorIgnored"),
-            (
-                "availability_zone",
-                &settings.zone,
-                job.features.zones(),
-                "LoadBalancerAvailabilityZonesIgnored",
-            ),
+        for (key, given, offered) in [
+            ("flavor_id", &settings.flavor, job.features.flavors()),
+            ("availability_zone", &settings.zone, job.features.zones()),
         ] {
-            let Some(given) = given else { continue };
-            if offered {
+            if let Some(given) = given.as_ref().filter(|_| offered) {
                 body[key] = given.value.clone().into();
-            } else {
-                let what = format!("{}: this Octavia or its driver has none", given.source);
-                notes.push(remark(reason, what));
             }
         }
         body["listeners"] = listeners(job, place, tree);

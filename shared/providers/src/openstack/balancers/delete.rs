@@ -7,7 +7,8 @@ use ccm_cloud::{
 
 use super::{
     super::{
-        lbaas::{BalancerRow, Child, Deletion, Provisioning},
+        api::Deletion,
+        lbaas::{BalancerRow, Child, Provisioning},
         network::FloatingIps,
     },
     OctaviaBalancers, annotations,

@@ -2,7 +2,7 @@
 //!
 //! The order leaves the fewest ports down: what stands in the way of a port goes first, then what
 //! is missing is created, what differs is changed, and what is left over is deleted. Tags and
-//! digest come last, so that a digest says that all before it was done.
+//! digest come last, so that a digest which a change records says that all before it was done.
 
 mod children;
 mod steps;

@@ -1,6 +1,6 @@
 //! Brings a load balancer up to date, by one change per call.
 
-use ccm_base::{clock, message::one_line};
+use ccm_base::clock;
 use ccm_cloud::{Call, CloudError, IpFamily, LoadBalancer, Note, Progress, Waiting, Wanted};
 use serde_json::json;
 
@@ -8,16 +8,15 @@ use super::{
     super::{
         lbaas::{BalancerRow, Provisioning},
         network::FloatingIp,
-        text::MAX_VALUE,
     },
     OctaviaBalancers,
-    annotations::remark,
     create::vips,
     diff::{self, Act, Goal, Step, adopted},
+    differences,
     find::{Found, Rows},
     floating,
     ingress::{self, CHECK_AFTER},
-    inputs::{Job, own_address},
+    inputs::Job,
     memory::Verified,
     seen::{self, Seen},
     wanted::Tree,
@@ -161,11 +160,15 @@ impl OctaviaBalancers {
         }
         let family = families.first().copied().unwrap_or(IpFamily::V4);
         let tree = Tree::of(front_end, &job.settings, job.features, &families)?;
-        let mut notes = differences(&seen.row, job, &families);
+        let provider = &self.options.balancer.provider;
+        let mut notes = differences::differences(&seen, job, provider, &families);
         notes.extend(tree.notes.iter().chain(&job.settings.notes).cloned());
         let wish = self.wish(job, family, &seen.floating, &mut notes, call).await?;
         let look = floating::look(&wish, &seen.floating, true);
         let elsewhere = self.elsewhere(look, job, call).await?;
+        let outer = self.floating_subnet(&wish, &job.settings, &seen.floating, call).await?;
+        let (attached, outer) = (&seen.floating, outer.as_ref());
+        notes.extend(differences::of_floating(&wish, &job.settings, attached, &elsewhere, outer));
         let port = seen.row.vip_port_id.as_deref();
         let floating = floating::plan(&wish, &front_end.owner, port, &seen.floating, &elsewhere)?;
         let creates = |step: &Step| matches!(&step.act, Act::Floating(floating::Act::Create(_)));
@@ -215,51 +218,6 @@ impl OctaviaBalancers {
             filled: ports.filter(|one| one.pool.member_port.is_some()).count(),
         }
     }
-}
-
-/// What of a load balancer cannot be changed any more, and differs.
-fn differences(row: &BalancerRow, job: &Job<'_>, families: &[IpFamily]) -> Vec<Note> {
-    let settings = &job.settings;
-    let mut notes = Vec::new();
-    let mut differs = |source: &str, wanted: &str, seen: &str| {
-        let wanted = one_line(wanted, MAX_VALUE);
-        let what = format!(
-            "{source}: {wanted} has no effect on this load balancer, which has {seen}: only a new \
-             one can have it; delete and create the Service to get one"
-        );
-        notes.push(remark("LoadBalancerNotChanged", what));
-    };
-    let offered = |offers: bool, given| if offers { given } else { &None };
-    for (given, seen) in [
-        (offered(job.features.flavors(), &settings.flavor), &row.flavor_id),
-        (offered(job.features.zones(), &settings.zone), &row.availability_zone),
-        (&settings.networks.subnet, &row.vip_subnet_id),
-        (&settings.networks.port, &row.vip_port_id),
-    ] {
-        // A port or a network decides over the subnet.
-        if let Some(given) = given
-            && seen.as_ref() != Some(&given.value)
-            && (settings.networks.port.is_none() || given.source.ends_with("port-id"))
-        {
-            differs(&given.source, &given.value, seen.as_deref().unwrap_or("none"));
-        }
-    }
-    let family = families.first().copied().unwrap_or(IpFamily::V4);
-    if let (Some(wished), Some(vip)) = (own_address(job, family), row.vip_address)
-        && wished != vip
-    {
-        differs("spec.loadBalancerIP", &wished.to_string(), &vip.to_string());
-    }
-    for family in job.wanted.front_end.families.iter().filter(|one| !families.contains(one)) {
-        let of = families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
-        differs("spec.ipFamilies", &family.to_string(), &of);
-    }
-    let unmanaged = settings.unmanaged.iter().map(|given| {
-        let what = format!("{}: what is there is kept; {}", given.source, given.value);
-        remark("LoadBalancerPartNotManaged", what)
-    });
-    notes.extend(unmanaged);
-    notes
 }
 
 fn adoption_line(row: &BalancerRow, wanted: &Wanted) -> String {

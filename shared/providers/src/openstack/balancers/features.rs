@@ -62,6 +62,11 @@ impl Features {
         !self.ovn && (protocol == Protocol::Tcp || self.since(16))
     }
 
+    /// Health monitors of the members of a pool of this protocol.
+    pub(super) fn checks(self, protocol: Protocol) -> bool {
+        !self.ovn || protocol != Protocol::Sctp
+    }
+
     /// Version 2 of the PROXY protocol.
     pub(super) fn proxy_v2(self) -> bool {
         self.since(22)

@@ -135,9 +135,8 @@ impl OctaviaBalancers {
         job: &Job<'_>,
         call: Call,
     ) -> Result<(), CloudError> {
-        let of_annotation = |given: &&Given| given.source.starts_with("annotation");
         let Some(Given { value, source }) =
-            job.settings.networks.member_subnet.as_ref().filter(of_annotation)
+            job.settings.networks.member_subnet.as_ref().filter(|it| it.is_of_annotation())
         else {
             return Ok(());
         };
@@ -251,8 +250,10 @@ impl OctaviaBalancers {
         let network = match &settings.networks.floating {
             FloatingNetwork::Named(given) => given.clone(),
             FloatingNetwork::Refused(source) => {
-                let what = format!("{source} is empty, so there is no floating IP");
-                notes.push(remark("LoadBalancerForcedInternal", what));
+                if attached.is_empty() {
+                    let what = format!("{source} is empty, so there is no floating IP");
+                    notes.push(remark("LoadBalancerForcedInternal", what));
+                }
                 return Ok(Wish::Untouched);
             }
             FloatingNetwork::Found => {
@@ -276,6 +277,22 @@ impl OctaviaBalancers {
         };
         let subnet = settings.networks.floating_subnet.as_ref().map(|given| given.value.clone());
         Ok(Wish::External { network, subnet, address: job.wanted.front_end.address })
+    }
+
+    /// The subnet that the Service asks for, if a floating IP that is there can be compared with it.
+    pub(super) async fn floating_subnet(
+        &self,
+        wish: &Wish,
+        settings: &Settings,
+        attached: &[FloatingIp],
+        call: Call,
+    ) -> Result<Option<Subnet>, CloudError> {
+        let given = settings.networks.floating_subnet.as_ref();
+        let is_compared = matches!(wish, Wish::External { address: None, .. });
+        match given.filter(|given| is_compared && given.is_of_service() && !attached.is_empty()) {
+            Some(given) => self.neutron.subnet(&given.value, call).await,
+            None => Ok(None),
+        }
     }
 
     /// The first external network, in Neutron's order, that has or may have IPv4.

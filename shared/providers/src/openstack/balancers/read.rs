@@ -8,6 +8,7 @@ use super::{
         network::{FloatingIp, FloatingIps},
     },
     OctaviaBalancers,
+    differences::members_subnet,
     inputs::Job,
     merge::{SeenMember, has_foreign},
     seen::{self, Seen},
@@ -38,13 +39,14 @@ impl OctaviaBalancers {
         let mut seen = Seen { row, listeners, pools, monitors, members, floating };
         let checks_another_port = job.settings.checks.is_some()
             && matches!(job.wanted.front_end.traffic, Traffic::Local { .. });
+        let compares_subnets = members_subnet(&job.settings).is_some();
         let needs_details: Vec<String> = seen
             .pools
             .iter()
             .filter(|pool| {
                 let is_http = || seen.monitor_of(pool).is_some_and(|monitor| monitor.kind == HTTP);
                 let foreign = || has_foreign(seen.members_of(&pool.id), &job.wanted.members);
-                checks_another_port || is_http() || foreign()
+                checks_another_port || compares_subnets || is_http() || foreign()
             })
             .map(|pool| pool.id.clone())
             .collect();

@@ -5,6 +5,7 @@ mod annotated;
 mod bad_input;
 mod budgets;
 mod deletion;
+mod no_effect;
 mod odd;
 mod ownership;
 mod pools;

@@ -11,7 +11,7 @@ use ccm_cloud::{CloudError, ErrorKind, FrontEnd, FrontEndPort, IpFamily, Note, P
 use ipnet::IpNet;
 
 use super::{
-    annotations::{Checks, Proxy, Settings, Timeouts, remark},
+    annotations::{Checks, Given, PREFIX, Proxy, Settings, Timeouts, remark},
     features::Features,
     names,
 };
@@ -88,6 +88,8 @@ impl Tree {
         check_layer_7(settings, features)?;
         let allowed_cidrs = allowed_cidrs(front_end, features, families, &mut notes)?;
         let algorithm = algorithm(settings, features, &mut notes);
+        notes.extend(ignored(settings, features));
+        notes.extend(unchecked(front_end, settings, features));
         let balancer = names::balancer(&front_end.owner);
         let all = Parts { front_end, settings, features, allowed_cidrs, algorithm, balancer };
         let ports = front_end.ports.iter().enumerate();
@@ -98,7 +100,7 @@ impl Tree {
 
 /// What reads the content of a connection needs a driver that ends connections.
 fn check_layer_7(settings: &Settings, features: Features) -> Result<(), CloudError> {
-    let annotation = |key: &str| format!("annotation {}{key}", super::annotations::PREFIX);
+    let annotation = |key: &str| format!("annotation {PREFIX}{key}");
     if features.ovn && settings.proxy.is_some() {
         let what = "the driver ovn has no PROXY protocol, and members see the client's address \
                     without it: remove it";
@@ -174,7 +176,7 @@ fn everything(family: IpFamily) -> IpNet {
 fn algorithm(settings: &Settings, features: Features, notes: &mut Vec<Note>) -> String {
     const OVN: &str = "SOURCE_IP_PORT";
     if features.ovn && settings.method.value != OVN {
-        if settings.method.source.starts_with("annotation") {
+        if settings.method.is_of_annotation() {
             let what =
                 format!("{}: the driver ovn has {OVN} only, which is used", settings.method.source);
             notes.push(remark("LoadBalancerLbMethodUnknown", what));
@@ -182,6 +184,33 @@ fn algorithm(settings: &Settings, features: Features, notes: &mut Vec<Note>) -> 
         return OVN.to_owned();
     }
     settings.method.value.clone()
+}
+
+/// What a new load balancer would have, if this Octavia and its driver had it.
+fn ignored(settings: &Settings, features: Features) -> Vec<Note> {
+    let all = [
+        (&settings.flavor, features.flavors(), "LoadBalancerFlavorIgnored"),
+        (&settings.zone, features.zones(), "LoadBalancerAvailabilityZonesIgnored"),
+    ];
+    let lacking = all.into_iter().filter(|(_, offered, _)| !offered);
+    let note = |(given, _, reason): (&Option<Given>, bool, &str)| {
+        let source = &given.as_ref()?.source;
+        Some(remark(reason, format!("{source}: this Octavia or its driver has none")))
+    };
+    lacking.filter_map(note).collect()
+}
+
+/// The ports whose members cannot be checked as the Service asks for.
+fn unchecked(front_end: &FrontEnd, settings: &Settings, features: Features) -> Option<Note> {
+    settings.checks?;
+    let ports = front_end.ports.iter().filter(|port| !features.checks(port.protocol));
+    let ports: Vec<String> = ports.map(|port| format!("{}/{}", port.port, port.protocol)).collect();
+    let what = format!(
+        "annotation {PREFIX}enable-health-monitor or [LoadBalancer] create-monitor: members of {} \
+         are not checked: the driver ovn has health monitors for TCP and UDP only",
+        ports.join(", ")
+    );
+    (!ports.is_empty()).then(|| remark("LoadBalancerHealthMonitorIgnored", what))
 }
 
 /// What all ports of a front end have in common.
@@ -241,7 +270,8 @@ impl Parts<'_> {
             }
             _ => None,
         };
-        let monitor = self.settings.checks.map(|checks| Monitor {
+        let checks = self.settings.checks.filter(|_| self.features.checks(port.protocol));
+        let monitor = checks.map(|checks| Monitor {
             name: names::child("monitor", place, &self.balancer),
             kind: match port.protocol {
                 _ if http_port.is_some() => "HTTP",

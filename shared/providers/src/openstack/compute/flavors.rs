@@ -19,14 +19,12 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        api::{Api, Collection, Request, Service, malformed},
+        api::{AT_ONCE, Api, Collection, Request, Service},
         text::{is_label_value, label_value, query},
     },
     Server,
 };
 
-/// The maximum number of concurrent requests for flavors.
-const AT_ONCE: usize = 8;
 /// The retry interval for flavors that were refused, or were missing in a list.
 const ASK_AGAIN: Duration = Duration::from_mins(10);
 
@@ -128,9 +126,7 @@ impl Flavors {
             Err(error) if is_refusal(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        serde_json::from_slice::<OneFlavor>(&answer.body)
-            .map(|body| Some(body.flavor.name))
-            .map_err(|error| malformed(operation, &answer, &error.to_string()))
+        answer.read(operation).map(|OneFlavor { flavor }| Some(flavor.name))
     }
 
     /// Embedded flavors have no ID, so it is looked up by the name, which is unique in Nova.

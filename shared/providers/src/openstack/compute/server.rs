@@ -1,12 +1,12 @@
 //! One server in Nova's JSON.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{collections::BTreeMap, fmt::Display};
 
 use ccm_base::message::one_line;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::{ids::ServerId, text::MAX_VALUE};
+use super::super::{api::members, ids::ServerId, text::MAX_VALUE};
 
 const NO_UUID: &str = "its ID is not a UUID";
 
@@ -66,6 +66,12 @@ pub(crate) struct Flavor {
 }
 
 impl Server {
+    /// A message about it, with ID and name.
+    pub(crate) fn about(&self, what: impl Display) -> String {
+        let name = one_line(&self.name, MAX_VALUE);
+        format!("server with ID {:?} and name {name:?}: {what}", self.id.as_str())
+    }
+
     /// Its status, for instance `ACTIVE`.
     pub(crate) fn status(&self) -> &str {
         &self.fields.status
@@ -180,10 +186,6 @@ pub(super) fn read_name(json: &str) -> Result<(ServerId, String), String> {
     let id = ServerId::parse(&short.id).ok_or_else(|| about(NO_UUID))?;
     let name = short.name.ok_or_else(|| about("its cell of Nova is down"))?;
     Ok((id, name))
-}
-
-fn members(json: &str) -> BTreeMap<Cow<'_, str>, Value> {
-    serde_json::from_str(json).unwrap_or_default()
 }
 
 /// A message about an entry, with ID and name as far as they can be parsed.

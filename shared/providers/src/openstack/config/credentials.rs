@@ -51,7 +51,7 @@ pub(crate) enum User {
         /// The name.
         name: String,
         /// The domain.
-        domain: Option<Domain>,
+        domain: Domain,
     },
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum Scope {
         /// The name.
         name: String,
         /// The domain.
-        domain: Option<Domain>,
+        domain: Domain,
     },
     /// A whole domain.
     Domain(Domain),
@@ -270,7 +270,7 @@ impl Login {
         let what = "username needs the user's domain: user-domain-name, user-domain-id, \
                     domain-name or domain-id";
         let domain = need(own.or(self.domain()), what, problems)?;
-        Some(User::Name { name, domain: Some(domain) })
+        Some(User::Name { name, domain })
     }
 
     fn scope(&self, problems: &mut Problems) -> Option<Scope> {
@@ -284,7 +284,7 @@ impl Login {
         let what = "tenant-name needs the project's domain: tenant-domain-name, \
                     tenant-domain-id, domain-name or domain-id";
         let domain = need(own.or(self.domain()), what, problems)?;
-        Some(Scope::ProjectName { name, domain: Some(domain) })
+        Some(Scope::ProjectName { name, domain })
     }
 
     /// The domain of whatever has none of its own.

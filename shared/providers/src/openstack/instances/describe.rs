@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ccm_base::message::one_line;
 use ccm_cloud::{Instance, PowerState, ProviderId};
 
 use super::{
@@ -10,7 +9,7 @@ use super::{
         compute::{Kind, Server},
         config::{Config, Labels, Networking},
         ids::{self, ServerId},
-        text::{MAX_VALUE, label_value},
+        text::label_value,
     },
     addresses::{Inputs, node_addresses},
 };
@@ -70,10 +69,7 @@ impl Shape {
 /// Converts a server. The error names the server and the problem.
 pub(super) fn describe(known: &Inputs<'_>, kind: Kind, shape: &Shape) -> Result<Instance, String> {
     let server = known.server;
-    let about = |what: String| {
-        let name = one_line(&server.name, MAX_VALUE);
-        format!("server with ID {:?} and name {name:?}: {what}", server.id.as_str())
-    };
+    let about = |what: String| server.about(what);
     let mut instance = presence(server, shape).map_err(about)?;
     instance.addresses = node_addresses(known, &shape.networking).map_err(about)?;
     instance.zone = server.fields.zone.as_deref().and_then(label_value);

@@ -13,10 +13,11 @@ use tokio::sync::OnceCell;
 
 use super::{
     super::{
+        api::AT_ONCE,
         compute::{Asked, Listing, Nova, Row, Server},
         ids::ServerId,
     },
-    AT_ONCE, prove,
+    prove,
     question::NodeLookup,
 };
 

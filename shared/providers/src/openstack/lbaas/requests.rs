@@ -12,15 +12,13 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        api::{Answer, Api, Collection, Request, Service, malformed},
+        api::{AT_ONCE, Answer, Api, Collection, Deletion, Request, Service, id_of},
         text::{MAX_MESSAGE, MAX_VALUE, query},
     },
     ApiVersion, BalancerRow, Child, Filter, LBAAS, ListenerRow, MemberRow, MonitorRow, Octavia,
     PoolRow, Tree,
 };
 
-/// The maximum number of concurrent requests for the parts of one answer.
-const AT_ONCE: usize = 8;
 /// The versions are requested again after this time: Octavia may have been upgraded.
 const FRESH: Duration = Duration::from_hours(1);
 
@@ -31,33 +29,6 @@ pub(in super::super) struct BalancerRows {
     /// A line for each entry that cannot be parsed.
     pub(in super::super) malformed: Vec<String>,
     pub(in super::super) request_id: Option<String>,
-}
-
-/// What became of a deletion.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) enum Deletion {
-    /// The service has accepted it.
-    Accepted,
-    /// The service itself says that the object does not exist.
-    Gone {
-        /// The service's ID of the request.
-        request_id: Option<String>,
-    },
-}
-
-impl Deletion {
-    /// What the answer to a deletion says. An error if it is not one that the services give: then
-    /// something between may have given it, and the object may still exist.
-    pub(in super::super) fn of(answer: &Answer) -> Result<Self, CloudError> {
-        match answer.status {
-            204 => Ok(Self::Accepted),
-            404 => Ok(Self::Gone { request_id: answer.request_id.clone() }),
-            status => {
-                let what = format!("the answer to a deletion is HTTP {status} instead of 204");
-                Err(answer.error(ErrorKind::Malformed, what).that_may_be_done())
-            }
-        }
-    }
 }
 
 /// Octavia's document of versions.
@@ -111,12 +82,12 @@ impl Octavia {
         }
         let request = Request::get(Service::LoadBalancer, "version_list", "");
         let answer = self.api.send(request, call).await?;
-        let document: Versions = read("version_list", &answer)?;
+        let document: Versions = answer.read("version_list")?;
         let current = document.versions.iter().filter(|version| version.status == "CURRENT");
         let Some(version) = current.filter_map(|version| ApiVersion::parse(&version.id)).max()
         else {
             let what = "no version of the API has the status CURRENT";
-            return Err(malformed("version_list", &answer, what));
+            return Err(answer.malformed("version_list", what));
         };
         *known = Some((version, Instant::now()));
         Ok(version)
@@ -246,7 +217,8 @@ impl Octavia {
         let body = json!({ "loadbalancer": body });
         let request = Request::post(Service::LoadBalancer, operation, &path, body);
         let answer = made(operation, self.api.send(request, call).await?)?;
-        read(operation, &answer)
+        answer
+            .read(operation)
             .map(|OneBalancer { loadbalancer }| loadbalancer)
             // It is there, whatever is wrong with the answer.
             .map_err(CloudError::that_may_be_done)
@@ -288,10 +260,10 @@ impl Octavia {
         let body = json!({ child.key(): body });
         let request = Request::post(Service::LoadBalancer, operation, &path, body);
         let answer = made(operation, self.api.send(request, call).await?)?;
-        let document: Value = read(operation, &answer).map_err(CloudError::that_may_be_done)?;
+        let document: Value = answer.read(operation).map_err(CloudError::that_may_be_done)?;
         match document.get(child.key()).and_then(|made| made.get("id")).and_then(Value::as_str) {
             Some(id) => Ok(id.to_owned()),
-            None => Err(malformed(operation, &answer, "it has no ID").that_may_be_done()),
+            None => Err(answer.malformed(operation, "it has no ID").that_may_be_done()),
         }
     }
 
@@ -430,7 +402,7 @@ fn one<T: DeserializeOwned, R>(
     if denies(operation, id, answer)? {
         return Ok(None);
     }
-    read(operation, answer).map(|document| Some(inner(document)))
+    answer.read(operation).map(|document| Some(inner(document)))
 }
 
 /// Whether Octavia says that this object does not exist. A 404 about another one is an error.
@@ -443,7 +415,7 @@ fn denies(operation: &str, id: &str, answer: &Answer) -> Result<bool, CloudError
         return Ok(true);
     }
     let what = format!("404, but not about {id:?}: {}", one_line(&text, MAX_MESSAGE));
-    Err(malformed(operation, answer, &what))
+    Err(answer.malformed(operation, &what))
 }
 
 /// The answer to a write, unless what it is to be written to does not exist.
@@ -452,17 +424,6 @@ fn made(operation: &'static str, answer: Answer) -> Result<Answer, CloudError> {
         return Err(answer.missing(operation));
     }
     Ok(answer)
-}
-
-fn read<T: DeserializeOwned>(operation: &str, answer: &Answer) -> Result<T, CloudError> {
-    serde_json::from_slice(&answer.body)
-        .map_err(|error| malformed(operation, answer, &error.to_string()))
-}
-
-/// The ID of an entry, which is also the marker of the next page.
-fn id_of(entry: &str) -> Option<String> {
-    let entry: Value = serde_json::from_str(entry).ok()?;
-    entry.get("id").and_then(Value::as_str).map(str::to_owned)
 }
 
 fn unreadable(operation: &str, entry: &str, error: &serde_json::Error) -> String {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{requests::BalancerRows, *};
 use crate::openstack::{
-    api::{Request, Service},
+    api::{Deletion, Request, Service},
     scripted::{Scripted, answer, subnet, uuid},
 };
 

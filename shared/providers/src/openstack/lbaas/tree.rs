@@ -56,12 +56,9 @@ pub(in super::super) struct TreeMonitor {
 /// A member in the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(in super::super) struct TreeMember {
-    pub(in super::super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) name: String,
     pub(in super::super) address: IpAddr,
     pub(in super::super) protocol_port: u16,
     pub(in super::super) provisioning_status: Provisioning,
-    #[serde(default)]
-    pub(in super::super) operating_status: Option<String>,
 }

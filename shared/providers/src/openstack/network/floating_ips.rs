@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        api::{Request, Service},
-        lbaas::Deletion,
+        api::{Deletion, Request, Service},
         text::{paths, query},
     },
-    Neutron, read, readable,
+    Neutron, readable,
 };
 
 const FIELDS: &str = "fields=id&fields=floating_ip_address&fields=fixed_ip_address&fields=port_id\
@@ -88,7 +87,8 @@ impl Neutron {
         if answer.status == 404 {
             return Err(answer.missing(operation));
         }
-        read(operation, &answer)
+        answer
+            .read(operation)
             .map(|OneFloatingIp { floatingip }| floatingip)
             // It is there, whatever is wrong with the answer.
             .map_err(CloudError::that_may_be_done)
@@ -112,7 +112,7 @@ impl Neutron {
                 Err(answer.missing(operation))
             }
             404 => Ok(None),
-            _ => read(operation, &answer).map(|OneFloatingIp { floatingip }| Some(floatingip)),
+            _ => answer.read(operation).map(|OneFloatingIp { floatingip }| Some(floatingip)),
         }
     }
 

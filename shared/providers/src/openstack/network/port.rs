@@ -1,12 +1,10 @@
 //! Ports and networks in Neutron's JSON.
 
-use std::{borrow::Cow, collections::BTreeMap};
-
 use ccm_base::message::one_line;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::text::MAX_VALUE;
+use super::super::{api::members, text::MAX_VALUE};
 
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -86,11 +84,6 @@ impl Port {
     }
 }
 
-/// The ID of an entry, which serves as the marker of the next page.
-pub(super) fn id_of(json: &str) -> Option<String> {
-    members(json).get("id").and_then(Value::as_str).map(str::to_owned)
-}
-
 /// ID and name of a network.
 pub(super) fn read_network(json: &str) -> Result<(String, String), serde_json::Error> {
     #[derive(Deserialize)]
@@ -100,8 +93,4 @@ pub(super) fn read_network(json: &str) -> Result<(String, String), serde_json::E
     }
     let network: Network = serde_json::from_str(json)?;
     Ok((network.id, network.name))
-}
-
-fn members(json: &str) -> BTreeMap<Cow<'_, str>, Value> {
-    serde_json::from_str(json).unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::api::{Answer, Collection, Request, Service},
-    Neutron, read, readable,
+    Neutron, readable,
 };
 
 const ROUTER_FIELDS: &str = "fields=routes&fields=revision_number";
@@ -100,7 +100,7 @@ impl Neutron {
         let (operation, path) = ("router_get", format!("/routers/{id}?{ROUTER_FIELDS}"));
         let request = Request::get(Service::Network, operation, &path);
         let answer = found(id, self.api.send(request, call).await?)?;
-        read(operation, &answer).map(|OneRouter { router }| router)
+        answer.read(operation).map(|OneRouter { router }| router)
     }
 
     /// Adds routes to those of the router, or removes some; both are idempotent. Needs the
@@ -139,7 +139,7 @@ impl Neutron {
         call: Call,
     ) -> Result<Router, CloudError> {
         let answer = found(id, self.api.send(request, call).await?)?;
-        read(ROUTER_UPDATE, &answer).map(|OneRouter { router }| router)
+        answer.read(ROUTER_UPDATE).map(|OneRouter { router }| router)
     }
 
     /// The ports with these addresses in any network.
@@ -196,5 +196,5 @@ fn one_port(operation: &str, answer: &Answer) -> Result<Option<Hop>, CloudError>
     if answer.status == 404 {
         return Ok(None);
     }
-    read(operation, answer).map(|OnePort { port }| Some(port))
+    answer.read(operation).map(|OnePort { port }| Some(port))
 }

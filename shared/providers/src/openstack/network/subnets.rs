@@ -10,35 +10,29 @@ use super::{
         api::{Request, Service},
         text::query,
     },
-    Neutron, read, readable,
+    Neutron, readable,
 };
 
-const SUBNET_FIELDS: &str = "fields=id&fields=name&fields=network_id&fields=ip_version\
-                             &fields=cidr&fields=tags";
-const PORT_FIELDS: &str = "fields=id&fields=device_id&fields=device_owner&fields=network_id\
-                           &fields=fixed_ips";
+const SUBNET_FIELDS: &str = "fields=id&fields=network_id&fields=ip_version\
+                             &fields=cidr";
+/// The ID is the marker of the next page.
+const PORT_FIELDS: &str = "fields=id&fields=device_owner&fields=fixed_ips";
 
 /// A subnet.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Subnet {
     pub(crate) id: String,
-    #[serde(default)]
-    pub(crate) name: String,
     pub(crate) network_id: String,
     /// 4 or 6.
     pub(crate) ip_version: u8,
     /// Its addresses, as Neutron spells them.
     pub(crate) cidr: String,
-    #[serde(default)]
-    pub(crate) tags: Vec<String>,
 }
 
 /// A network with floating IPs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct ExternalNetwork {
     pub(crate) id: String,
-    #[serde(default)]
-    pub(crate) name: String,
     /// The IDs of all its subnets, those that the project may not see included.
     #[serde(default)]
     pub(crate) subnets: Vec<String>,
@@ -47,14 +41,9 @@ pub(crate) struct ExternalNetwork {
 /// A port and the subnets of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct PlacedPort {
-    pub(crate) id: String,
-    /// The server, router or load balancer that it belongs to; may be empty.
-    #[serde(default)]
-    pub(crate) device_id: String,
-    /// The kind of that: `compute:zone-1`, `Octavia`.
+    /// The kind of what it belongs to: `compute:zone-1`, `Octavia`; may be empty.
     #[serde(default)]
     pub(crate) device_owner: String,
-    pub(crate) network_id: String,
     #[serde(default)]
     pub(crate) fixed_ips: Vec<PlacedAddress>,
 }
@@ -79,7 +68,7 @@ impl Neutron {
         if answer.status == 404 {
             return Ok(None);
         }
-        read(operation, &answer).map(|OneSubnet { subnet }| Some(subnet))
+        answer.read(operation).map(|OneSubnet { subnet }| Some(subnet))
     }
 
     /// The subnets of a network, as far as the project may see them.
@@ -98,7 +87,7 @@ impl Neutron {
         &self,
         call: Call,
     ) -> Result<Vec<ExternalNetwork>, CloudError> {
-        let path = "/networks?fields=id&fields=name&fields=subnets&router%3Aexternal=true";
+        let path = "/networks?fields=id&fields=subnets&router%3Aexternal=true";
         readable("network", &self.entries_of("networks", vec![path.to_owned()], call).await?)
     }
 

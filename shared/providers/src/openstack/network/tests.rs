@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::openstack::{
-    lbaas::Deletion,
+    api::Deletion,
     scripted::{Scripted, answer, port, subnet, uuid},
 };
 
@@ -180,8 +180,8 @@ async fn a_malformed_row_fails_the_list() {
 async fn places_are_found() {
     let rig = Rig::new();
     let external = rig.neutron.external_networks(call()).await.unwrap();
-    let names: Vec<_> = external.iter().map(|network| network.name.as_str()).collect();
-    assert_eq!(names, ["public", "old"]);
+    let ids: Vec<_> = external.iter().map(|network| &*network.id).collect();
+    assert_eq!(ids, [uuid(PUBLIC), uuid(89)]);
     assert_eq!(external[0].subnets, [uuid(9)]);
     let unseen = rig.neutron.subnets_of(&external[0].id, call()).await.unwrap();
     assert_eq!(unseen, [], "the project may not see it");
@@ -193,6 +193,7 @@ async fn places_are_found() {
     let addresses = ["10.0.0.1".parse().unwrap(), "10.0.0.9".parse().unwrap()].into();
     let ports = rig.neutron.ports_of_addresses(&addresses, call()).await.unwrap();
     assert_eq!(ports.len(), 1);
-    assert_eq!((&*ports[0].device_id, &*ports[0].fixed_ips[0].subnet_id), (&*uuid(0), "s"));
+    let owner_and_subnet = (&*ports[0].device_owner, &*ports[0].fixed_ips[0].subnet_id);
+    assert_eq!(owner_and_subnet, ("compute:zone 1", "s"));
     assert!(rig.neutron.ports_of_addresses(&BTreeSet::new(), call()).await.unwrap().is_empty());
 }

@@ -38,13 +38,16 @@ impl Hops {
         addresses: &BTreeSet<IpAddr>,
         call: Call,
     ) -> Result<BTreeMap<IpAddr, Hop>, CloudError> {
-        let (unknown, networks) = {
+        let (fresh, unknown, networks) = {
             let known = self.0.lock();
             let is_fresh = |at: &Instant| at.elapsed() < FRESH;
-            let lacks = |ip: &&IpAddr| !known.ports.get(ip).is_some_and(|(_, at)| is_fresh(at));
+            let known_of = |ip: &IpAddr| known.ports.get(ip).filter(|(_, at)| is_fresh(at));
+            let fresh = |ip: &IpAddr| Some((*ip, known_of(ip)?.0.clone()));
+            let fresh: BTreeMap<_, _> = addresses.iter().filter_map(fresh).collect();
+            let lacks = |ip: &&IpAddr| !fresh.contains_key(ip);
             let unknown: BTreeSet<IpAddr> = addresses.iter().filter(lacks).copied().collect();
             let networks = known.networks.clone().filter(|(_, at)| is_fresh(at));
-            (unknown, networks.map(|(networks, _)| networks))
+            (fresh, unknown, networks.map(|(networks, _)| networks))
         };
         if !unknown.is_empty() {
             let own = async {
@@ -60,7 +63,9 @@ impl Hops {
             self.keep(own?, &unknown, ports?);
         }
         let known = self.0.lock();
-        let port = |ip: &IpAddr| Some((*ip, known.ports.get(ip)?.0.clone()?));
+        // What has expired while others were requested is still good enough for this call.
+        let port = |ip: &IpAddr| known.ports.get(ip).map(|(port, _)| port).or(fresh.get(ip));
+        let port = |ip: &IpAddr| Some((*ip, port(ip)?.clone()?));
         Ok(addresses.iter().filter_map(port).collect())
     }
 

@@ -1,5 +1,6 @@
 //! The contract of routes on scripted services that count.
 
+mod full;
 mod races;
 mod rights;
 

@@ -15,11 +15,14 @@ use futures::{StreamExt as _, stream};
 use ipnet::IpNet;
 
 use super::{
-    AT_ONCE, Features, MAX_BATCH, NeutronRoutes,
+    Features, MAX_BATCH, NeutronRoutes,
     pairs::{changed, lacks},
     plan::{Entry, Step, Table, conflict, step},
 };
-use crate::openstack::network::{ExtraRoute, Hop};
+use crate::openstack::{
+    api::AT_ONCE,
+    network::{ExtraRoute, Hop},
+};
 
 /// How often a port that another client changes at the same time is read again.
 const REREADS: usize = 2;
@@ -192,8 +195,9 @@ impl NeutronRoutes {
     }
 
     /// Writes the routes of the steps with as few requests as possible, and returns the table as
-    /// it is then. A request that is refused as invalid is made again in halves, so that one wrong
-    /// route affects no other one.
+    /// it is then. Removals go first, by themselves: they need no room and make some. A request
+    /// that is refused as invalid is made again in halves, so that one wrong route affects no
+    /// other one.
     async fn write(
         &self,
         features: Features,
@@ -202,58 +206,70 @@ impl NeutronRoutes {
         failed: &mut BTreeMap<usize, CloudError>,
         call: Call,
     ) -> Table {
-        let steps: Vec<&Step> = steps.iter().collect();
-        let mut parts = vec![steps];
+        let (mut additions, removals): (Vec<&Step>, Vec<_>) =
+            steps.iter().partition(|step| step.add.is_some());
+        // The room that an exchange makes is its own.
+        additions.sort_by_key(|step| step.remove.is_none());
+        let mut parts = vec![additions, removals];
         let mut refusals = 0;
         while let Some(part) = parts.pop() {
             if part.is_empty() {
                 continue;
             }
-            let error = match self.write_part(features, &table, &part, call).await {
-                Ok(written) => {
-                    table = written;
-                    for step in part.into_iter().filter(|_| features.atomic) {
-                        let Some((entry, route)) = &step.add else { continue };
-                        let Some(other) = table.other(*entry) else { continue };
-                        // Another client added another next hop at the same time: both would be
-                        // one too many, so ours is taken back.
-                        let own = std::slice::from_ref(route);
-                        let back = self.neutron.change_routes(&self.router, "remove", own, call);
-                        let error = match back.await {
-                            Ok(router) => {
-                                table = Table::of(&router);
-                                conflict(*entry, other)
-                            }
-                            Err(error) => error,
-                        };
-                        failed.insert(step.at, error);
-                    }
-                    continue;
+            let Err(error) = self.write_part(features, &mut table, &part, call).await else {
+                if features.atomic {
+                    self.take_back(&mut table, &part, failed, call).await;
                 }
-                Err(error) => error,
+                continue;
             };
             refusals += 1;
             let is_full = error.kind == ErrorKind::QuotaExceeded && part.len() == 1;
             let (again, given_up) = divided(part, &error, &table, refusals);
             parts.extend(again);
             failed.extend(given_up);
-            // Not one more fits: only what makes room for itself is still tried.
+            // Not one more fits: only what needs no room is still tried.
             for waiting in parts.iter_mut().filter(|_| is_full) {
-                let needs_room = |step: &mut &Step| step.remove.is_none();
-                failed.extend(waiting.extract_if(.., needs_room).map(|step| failure(step, &error)));
+                let refused = waiting.extract_if(.., |step| needs_room(step, &table));
+                failed.extend(refused.map(|step| failure(step, &error)));
             }
         }
         table
     }
 
-    /// One or two requests: removals first.
+    /// Removes those of the added routes whose destination has got another next hop by another
+    /// client at the same time: both would be one too many.
+    async fn take_back(
+        &self,
+        table: &mut Table,
+        added: &[&Step],
+        failed: &mut BTreeMap<usize, CloudError>,
+        call: Call,
+    ) {
+        for step in added {
+            let Some((entry, route)) = &step.add else { continue };
+            let Some(other) = table.other(*entry) else { continue };
+            let own = std::slice::from_ref(route);
+            let back = self.neutron.change_routes(&self.router, "remove", own, call).await;
+            let error = match back {
+                Ok(router) => {
+                    *table = Table::of(&router);
+                    conflict(*entry, other)
+                }
+                Err(error) => error,
+            };
+            failed.insert(step.at, error);
+        }
+    }
+
+    /// One or two requests: removals first. The table is afterwards what the last one that
+    /// succeeded has left.
     async fn write_part(
         &self,
         features: Features,
-        table: &Table,
+        table: &mut Table,
         part: &[&Step],
         call: Call,
-    ) -> Result<Table, CloudError> {
+    ) -> Result<(), CloudError> {
         let spelt = |route: &Option<(Entry, ExtraRoute)>| route.as_ref().map(|(_, it)| it.clone());
         let add: Vec<_> = part.iter().filter_map(|step| spelt(&step.add)).collect();
         let remove: Vec<_> = part.iter().filter_map(|step| spelt(&step.remove)).collect();
@@ -261,20 +277,19 @@ impl NeutronRoutes {
             let mut all = table.all.clone();
             all.retain(|route| !remove.contains(route));
             all.extend(add.into_iter().filter(|route| !table.all.contains(route)));
-            if all == table.all {
-                return Ok(table.clone());
+            if all != table.all {
+                let written = self.neutron.put_routes(&self.router, &all, table.revision, call);
+                *table = Table::of(&written.await?);
             }
-            let written = self.neutron.put_routes(&self.router, &all, table.revision, call);
-            return written.await.map(|router| Table::of(&router));
+            return Ok(());
         }
-        let mut written = table.clone();
         for (action, routes) in [("remove", remove), ("add", add)] {
             if !routes.is_empty() {
-                let router = self.neutron.change_routes(&self.router, action, &routes, call);
-                written = Table::of(&router.await?);
+                let written = self.neutron.change_routes(&self.router, action, &routes, call);
+                *table = Table::of(&written.await?);
             }
         }
-        Ok(written)
+        Ok(())
     }
 }
 
@@ -324,17 +339,34 @@ fn divided<'a>(
     refusals: usize,
 ) -> (Vec<Vec<&'a Step>>, Vec<(usize, CloudError)>) {
     let half = if refusals < MAX_REFUSALS { part.len() / 2 } else { 0 };
-    // How many are tried by themselves, and whether the others are tried after them.
-    let (middle, others_too) = match (error.kind, room(error, table)) {
-        (ErrorKind::QuotaExceeded, Some(room)) => (if room < part.len() { room } else { 0 }, false),
-        (ErrorKind::QuotaExceeded, None) | (ErrorKind::Invalid, _) => (half, half > 0),
-        _ => (0, false),
+    let needing = part.iter().filter(|step| needs_room(step, table)).count();
+    let (fitting, others): (Vec<_>, Vec<_>) = match (error.kind, room(error, table)) {
+        // The table has more than the maximum already.
+        (ErrorKind::QuotaExceeded, _) if needing == 0 => (Vec::new(), part),
+        (ErrorKind::QuotaExceeded, Some(room)) => {
+            // Where all should have fitted, the maximum is not what it seems.
+            let mut left = if room < needing { room } else { 0 };
+            part.into_iter().partition(|step| {
+                let (needs, fits) = (needs_room(step, table), left > 0);
+                left -= usize::from(needs && fits);
+                !needs || fits
+            })
+        }
+        (ErrorKind::QuotaExceeded, None) | (ErrorKind::Invalid, _) if half > 0 => {
+            let (first, others) = part.split_at(half);
+            return (vec![others.to_vec(), first.to_vec()], Vec::new());
+        }
+        _ => (Vec::new(), part),
     };
-    let (fitting, others) = part.split_at(middle);
-    if others_too {
-        return (vec![others.to_vec(), fitting.to_vec()], Vec::new());
-    }
-    (vec![fitting.to_vec()], others.iter().map(|step| failure(step, error)).collect())
+    (vec![fitting], others.iter().map(|step| failure(step, error)).collect())
+}
+
+/// Whether the table has one route more after this step.
+fn needs_room(step: &Step, table: &Table) -> bool {
+    let has = |route: &Option<(Entry, ExtraRoute)>| {
+        route.as_ref().is_some_and(|(entry, _)| table.entries.contains_key(entry))
+    };
+    step.add.is_some() && !has(&step.add) && !has(&step.remove)
 }
 
 /// The answer to a step that a request was refused for.

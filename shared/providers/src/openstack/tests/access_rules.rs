@@ -36,8 +36,8 @@ impl Rule {
 /// rule is needed for one.
 pub fn are_exactly_enough(program: &str, services: &[&Scripted]) {
     let (_, text) = PAGE.split_once(&format!("\n### {program}\n")).expect("a heading");
-    let block = text.split_once("```yaml").and_then(|(_, text)| text.split_once("```"));
-    let rules: Vec<Rule> = serde_yaml_ng::from_str(block.expect("a list of rules").0).unwrap();
+    let block = text.split_once("```json").and_then(|(_, text)| text.split_once("```"));
+    let rules: Vec<Rule> = serde_json::from_str(block.expect("a list of rules").0).unwrap();
     let mut used = vec![false; rules.len()];
     let worlds = services.iter().map(|scripted| scripted.world.lock());
     let seen: Vec<_> = worlds.flat_map(|world| world.seen.clone()).collect();

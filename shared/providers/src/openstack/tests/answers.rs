@@ -51,7 +51,7 @@ async fn only_the_service_itself_says_that_something_does_not_exist() {
     let rig = Rig::new();
     let get = Request::get(Service::Compute, "server_get", "servers/5");
     let call = Call::waiting(Duration::from_secs(5));
-    rig.client().probe(call).await.unwrap();
+    rig.client().probe(Service::Compute, call).await.unwrap();
     let body =
         "{\"itemNotFound\": {\"code\": 404, \"message\": \"Instance 5 could not be found.\"}}";
     rig.cloud.next("nova", [Move::text(404, body).with("x-openstack-request-id", "req-9")]);
@@ -81,7 +81,7 @@ async fn an_answer_without_end_is_not_read_to_the_end() {
 async fn a_document_of_another_kind_is_malformed_and_says_so() {
     let rig = Rig::new();
     let answer = rig.nova(10).await.unwrap();
-    let error = answer.read::<Vec<String>>().unwrap_err();
+    let error = answer.read::<Vec<String>>("server_list").unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed);
     assert_eq!(error.request_id, answer.request_id);
     assert_eq!(error.message.lines().count(), 1);

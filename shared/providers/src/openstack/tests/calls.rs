@@ -52,7 +52,7 @@ async fn the_deadline_holds_over_everything() {
     assert_eq!(error.kind, ErrorKind::Unavailable, "the cause, not the lack of time");
     assert!(begin.elapsed() < Duration::from_secs(64));
     rig.cloud.always("nova", None);
-    rig.client().probe(Call::waiting(Duration::MAX)).await.unwrap();
+    rig.client().probe(Service::Compute, Call::waiting(Duration::MAX)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use prometheus_client::{encoding::text, registry::Registry};
 use tokio::time::{Instant, advance, sleep};
 
 use super::cloud::{Move, PASSWORD, Rig};
+use crate::openstack::api::Service;
 
 /// A page of metrics.
 #[derive(Default)]
@@ -135,10 +136,16 @@ async fn a_renewal_that_is_refused_does_not_end_the_token_at_hand() {
 async fn the_probe_shows_what_is_wrong() {
     let rig = Rig::new();
     let call = Call::routine(Duration::from_secs(5));
-    rig.client().probe(call).await.unwrap();
+    rig.client().probe(Service::Compute, call).await.unwrap();
     rig.cloud.next("nova", [Move::text(200, "{\"hello\": 1}")]);
-    assert_eq!(rig.client().probe(call).await.unwrap_err().kind, ErrorKind::Malformed);
+    assert_eq!(
+        rig.client().probe(Service::Compute, call).await.unwrap_err().kind,
+        ErrorKind::Malformed
+    );
     rig.cloud.set_password("changed");
     rig.cloud.revoke();
-    assert_eq!(rig.client().probe(call).await.unwrap_err().kind, ErrorKind::Unauthorized);
+    assert_eq!(
+        rig.client().probe(Service::Compute, call).await.unwrap_err().kind,
+        ErrorKind::Unauthorized
+    );
 }

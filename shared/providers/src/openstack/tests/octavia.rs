@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_cloud::{Call, Cloud as _, CloudError, ErrorKind};
 use serde_json::{Value, json};
 use tokio::time::advance;
 
@@ -193,18 +193,31 @@ async fn changed_settings_are_tried_with_it_where_it_is_used() {
     rig.get(Service::LoadBalancer, 10).await.unwrap();
 }
 
+/// service-ccm's credentials may have no right to ask Nova.
+#[tokio::test(start_paused = true)]
+async fn changed_settings_are_not_tried_with_nova_where_only_load_balancers_are_used() {
+    let rig = Rig::new();
+    assert!(rig.openstack.load_balancers().is_err());
+    rig.get(Service::LoadBalancer, 10).await.unwrap();
+    assert_eq!(rig.openstack.adopt(&config(PASSWORD), call()).await, Ok(Adopted::InUse));
+    let seen = rig.cloud.seen();
+    let count = |host| seen.iter().filter(|seen| seen.host == host).count();
+    assert_eq!(count("nova"), 0);
+    assert!(count("octavia") > 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_page_of_another_server_is_no_list() {
     let rig = Rig::new();
     rig.get(Service::LoadBalancer, 10).await.unwrap();
     for body in ["<html>", "{}", "[]", "{\"loadbalancers\": 7}"] {
         rig.cloud.next("octavia", [Move::text(200, body)]);
-        let error = rig.client().probe_load_balancer(call()).await.unwrap_err();
+        let error = rig.client().probe(Service::LoadBalancer, call()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Malformed, "{body}");
     }
     assert_eq!(rig.client().answers(Service::LoadBalancer), Some(true));
     let error: Value = json!({});
     rig.cloud.always("octavia", Some(Move::text(503, &error.to_string())));
-    rig.client().probe_load_balancer(call()).await.unwrap_err();
+    rig.client().probe(Service::LoadBalancer, call()).await.unwrap_err();
     assert_eq!(rig.client().answers(Service::LoadBalancer), Some(false));
 }

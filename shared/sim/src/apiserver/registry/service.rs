@@ -14,10 +14,13 @@ pub(in super::super) struct Allocator {
 const NODE_PORTS: u32 = 2768;
 
 impl Allocator {
-    /// From 10.96.0.0/16; the first ones are reserved for the cluster.
-    fn address(&self) -> String {
+    /// From 10.96.0.0/16 or fd00:10:96::/112; the first ones are reserved for the cluster.
+    fn address(&self, family: &Value) -> String {
         let next = self.addresses.fetch_add(1, Ordering::Relaxed) % 65_000 + 16;
-        format!("10.96.{}.{}", next / 256, next % 256)
+        match family == "IPv6" {
+            true => format!("fd00:10:96::{next:x}"),
+            false => format!("10.96.{}.{}", next / 256, next % 256),
+        }
     }
 
     /// From 30000-32767.
@@ -99,21 +102,42 @@ pub(super) fn defaults(service: &mut Value, allocator: &Allocator) {
 
 fn cluster_ip(spec: &mut Value, allocator: &Allocator) {
     if spec["clusterIP"].is_null() {
-        spec["clusterIP"] =
-            spec["clusterIPs"].get(0).cloned().unwrap_or_else(|| json!(allocator.address()));
-    }
-    if spec["clusterIPs"].get(0) != Some(&spec["clusterIP"]) {
-        spec["clusterIPs"] = json!([spec["clusterIP"]]);
+        spec["clusterIP"] = spec["clusterIPs"].get(0).cloned().unwrap_or_default();
     }
     set_default(spec, "internalTrafficPolicy", "Cluster");
     // A headless Service without selector may have endpoints of both families.
-    let both = spec["clusterIP"] == "None" && spec["selector"].is_null();
+    let is_headless = spec["clusterIP"] == "None";
     if spec["ipFamilyPolicy"].is_null() {
+        let both = is_headless && spec["selector"].is_null();
         spec["ipFamilyPolicy"] = json!(if both { "RequireDualStack" } else { "SingleStack" });
     }
-    if spec["ipFamilies"].is_null() {
-        spec["ipFamilies"] = if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
+    let families = families(spec);
+    let ips = spec["clusterIPs"].as_array().cloned().unwrap_or_default();
+    let own =
+        if ips.first() == Some(&spec["clusterIP"]) { ips } else { vec![spec["clusterIP"].take()] };
+    let own = own.into_iter().filter(|ip| !ip.is_null()).map(Some).chain(std::iter::repeat(None));
+    let count = if is_headless { 1 } else { families.len() };
+    let ips = families.iter().take(count).zip(own);
+    let ips: Vec<Value> =
+        ips.map(|(family, ip)| ip.unwrap_or_else(|| json!(allocator.address(family)))).collect();
+    spec["clusterIP"] = ips.first().cloned().unwrap_or_default();
+    spec["clusterIPs"] = ips.into();
+    spec["ipFamilies"] = families.into();
+}
+
+/// The families of a Service: one, or both with the first one first, as its policy says.
+fn families(spec: &Value) -> Vec<Value> {
+    let mut families = spec["ipFamilies"].as_array().cloned().unwrap_or_default();
+    if families.is_empty() {
+        families.push(json!("IPv4"));
     }
+    if spec["ipFamilyPolicy"] == "SingleStack" {
+        families.truncate(1);
+    } else if let [first] = families.as_slice() {
+        let other = json!(if first == "IPv4" { "IPv6" } else { "IPv4" });
+        families.push(other);
+    }
+    families
 }
 
 /// Indexing creates nulls for missing fields.

@@ -45,6 +45,45 @@ async fn services_get_what_the_real_server_gives() {
 }
 
 #[tokio::test]
+async fn a_service_has_an_address_of_each_family_that_its_policy_says() {
+    let resource = resources::by_plural("services").unwrap();
+    let allocator = Allocator::default();
+    let port = json!([{ "port": 80 }]);
+    let seen = |service: &Value| {
+        let spec = &service["spec"];
+        assert_eq!(spec["clusterIP"], spec["clusterIPs"][0]);
+        json!([spec["ipFamilies"], spec["clusterIPs"]])
+    };
+    for (spec, expected) in [
+        (json!({ "ports": port }), json!([["IPv4"], ["10.96.0.16"]])),
+        (json!({ "ports": port, "ipFamilies": ["IPv6"] }), json!([["IPv6"], ["fd00:10:96::10"]])),
+        (
+            json!({ "ports": port, "ipFamilyPolicy": "PreferDualStack" }),
+            json!([["IPv4", "IPv6"], ["10.96.0.16", "fd00:10:96::11"]]),
+        ),
+        (
+            json!({ "ports": port, "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"] }),
+            json!([["IPv6", "IPv4"], ["fd00:10:96::10", "10.96.0.17"]]),
+        ),
+        (
+            json!({ "ports": port, "clusterIP": "None", "ipFamilyPolicy": "PreferDualStack" }),
+            json!([["IPv4", "IPv6"], ["None"]]),
+        ),
+    ] {
+        assert_eq!(seen(&created("services", json!({ "spec": spec }))), expected, "{spec}");
+    }
+    let old = created("services", json!({ "spec": { "ports": port } }));
+    let mut both = old.clone();
+    both["spec"]["ipFamilyPolicy"] = json!("PreferDualStack");
+    prepare_update(resource, "", &old, &mut both, &allocator);
+    assert_eq!(seen(&both), json!([["IPv4", "IPv6"], ["10.96.0.16", "fd00:10:96::10"]]));
+    let mut one = both.clone();
+    one["spec"]["ipFamilyPolicy"] = json!("SingleStack");
+    prepare_update(resource, "", &both, &mut one, &allocator);
+    assert_eq!(seen(&one), json!([["IPv4"], ["10.96.0.16"]]));
+}
+
+#[tokio::test]
 async fn a_change_of_type_gives_back_and_a_put_keeps() {
     let resource = resources::by_plural("services").unwrap();
     let allocator = Allocator::default();

@@ -87,8 +87,8 @@ impl Catalog {
 
     fn missing(&self, service: Service, interface: Interface, region: Option<&str>) -> CloudError {
         let place = region.map_or_else(String::new, |region| format!(" in region {region:?}"));
-        let wanted =
-            format!("no {} endpoint for interface {}{place}", service.name(), interface.as_str());
+        let (name, interface) = (service.name(), <&str>::from(interface));
+        let wanted = format!("no {name} endpoint for interface {interface}{place}");
         let there: BTreeSet<String> = self
             .of(service)
             .map(|endpoint| {
@@ -112,7 +112,7 @@ impl Catalog {
 
 impl Endpoint {
     fn is_for(&self, interface: Interface) -> bool {
-        self.interface.strip_suffix("URL").unwrap_or(&self.interface) == interface.as_str()
+        self.interface.strip_suffix("URL").unwrap_or(&self.interface) == <&str>::from(interface)
     }
 
     fn region(&self) -> Option<&str> {
@@ -121,17 +121,6 @@ impl Endpoint {
 
     fn lies_in(&self, region: &str) -> bool {
         [&self.region, &self.region_id].into_iter().any(|own| own.as_deref() == Some(region))
-    }
-}
-
-impl Interface {
-    /// The word in the catalog.
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Public => "public",
-            Self::Internal => "internal",
-            Self::Admin => "admin",
-        }
     }
 }
 

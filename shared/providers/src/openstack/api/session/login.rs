@@ -106,7 +106,7 @@ impl User {
     fn json(&self) -> Value {
         match self {
             Self::Id(id) => json!({ "id": id }),
-            Self::Name { name, domain } => named(name, domain.as_ref()),
+            Self::Name { name, domain } => named(name, domain),
         }
     }
 
@@ -131,19 +131,14 @@ impl Scope {
         match self {
             Self::Default => None,
             Self::ProjectId(id) => Some(json!({ "project": { "id": id } })),
-            Self::ProjectName { name, domain } => {
-                Some(json!({ "project": named(name, domain.as_ref()) }))
-            }
+            Self::ProjectName { name, domain } => Some(json!({ "project": named(name, domain) })),
             Self::Domain(domain) => Some(json!({ "domain": domain.json() })),
         }
     }
 }
 
-fn named(name: &str, domain: Option<&Domain>) -> Value {
-    match domain {
-        Some(domain) => json!({ "name": name, "domain": domain.json() }),
-        None => json!({ "name": name }),
-    }
+fn named(name: &str, domain: &Domain) -> Value {
+    json!({ "name": name, "domain": domain.json() })
 }
 
 #[cfg(test)]

@@ -75,14 +75,11 @@ pub(super) struct Reading<'a> {
     /// Source and line.
     problems: Vec<(String, String)>,
     notes: RefCell<Vec<Note>>,
-    /// Whether no floating subnet is given by its ID, so that a pattern would choose one.
-    pub(super) lacks_floating_subnet: bool,
 }
 
 impl<'a> Reading<'a> {
     pub(super) fn new(annotations: &'a BTreeMap<String, String>) -> Self {
-        let (problems, notes) = (Vec::new(), RefCell::default());
-        Self { annotations, problems, notes, lacks_floating_subnet: false }
+        Self { annotations, problems: Vec::new(), notes: RefCell::default() }
     }
 
     /// The remarks; or an error that names all problems.
@@ -187,7 +184,7 @@ impl<'a> Reading<'a> {
 
     /// A value of annotation, class or options, the first that is there. With `class_first` the
     /// class beats the annotation.
-    pub(super) fn placed(
+    fn placed(
         &self,
         key: &str,
         options: &Options,
@@ -214,7 +211,7 @@ impl<'a> Reading<'a> {
     }
 
     pub(super) fn networks(
-        &mut self,
+        &self,
         options: &Options,
         class: Option<&(String, LoadBalancerClass)>,
         internal: bool,
@@ -229,9 +226,18 @@ impl<'a> Reading<'a> {
             (None, Some("")) => FloatingNetwork::Refused(annotation(&format!("{PREFIX}{key}"))),
             (None, _) => FloatingNetwork::Found,
         };
-        let floating_subnet =
+        let id =
             placed("floating-subnet-id", true, |networks| networks.floating_subnet_id.as_ref());
-        let networks = Networks {
+        let patterns = [
+            placed("floating-subnet", true, |networks| networks.floating_subnet.as_ref()),
+            placed("floating-subnet-tags", true, |networks| networks.floating_subnet_tags.as_ref()),
+        ];
+        // Of one source the ID counts, of two sources the first one.
+        let rank = |given: &Given| (!given.is_of_service(), given.is_of_annotation());
+        let is_hidden = |given: &Given| id.as_ref().is_some_and(|id| rank(id) <= rank(given));
+        let floating_patterns: Vec<Given> =
+            patterns.into_iter().flatten().filter(|given| !is_hidden(given)).collect();
+        Networks {
             port: self.given("port-id", None),
             network: placed("network-id", !internal, |networks| networks.network_id.as_ref()),
             subnet: placed("subnet-id", !internal, |networks| networks.subnet_id.as_ref()),
@@ -239,10 +245,9 @@ impl<'a> Reading<'a> {
                 networks.member_subnet_id.as_ref()
             }),
             floating,
-            floating_subnet,
-        };
-        self.lacks_floating_subnet = networks.floating_subnet.is_none();
-        networks
+            floating_subnet: id.filter(|_| floating_patterns.is_empty()),
+            floating_patterns,
+        }
     }
 
     /// The host name for the status. Kubernetes accepts no others there.

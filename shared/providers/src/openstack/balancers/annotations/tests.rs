@@ -103,3 +103,65 @@ fn labels_select_nodes() {
         assert_eq!(Selector::parse(selector).matches(&labels), fits, "{selector:?}");
     }
 }
+
+/// The first source that chooses the subnet of floating IPs counts, by its ID or else by pattern
+/// and tags, which are not managed yet.
+#[test]
+fn only_an_id_of_the_same_or_an_earlier_source_hides_a_pattern() {
+    const CLASS: &str = "[LoadBalancerClass \"dmz\"] floating-subnet";
+    const OWN: &str = "annotation loadbalancer.openstack.org/floating-subnet";
+    const CONF: &str = "[LoadBalancer] floating-subnet";
+    type Values = (Option<&'static str>, Option<&'static str>);
+    let none: Values = (None, None);
+    let (id, pattern, both): (Values, Values, Values) =
+        ((Some("id"), None), (None, Some("p*")), (Some("id"), Some("p*")));
+    let (no_id, no_pattern): (Values, Values) = ((Some(""), None), (None, Some("")));
+    for (of_class, own, conf, expect) in [
+        (none, none, none, Ok(None)),
+        (none, none, id, Ok(Some(CONF))),
+        (none, none, both, Ok(Some(CONF))),
+        (none, none, pattern, Err(CONF)),
+        (none, pattern, none, Err(OWN)),
+        // The pattern of the Service is not that of all.
+        (none, pattern, id, Err(OWN)),
+        (none, both, id, Ok(Some(OWN))),
+        (none, id, pattern, Ok(Some(OWN))),
+        (pattern, id, none, Err(CLASS)),
+        (pattern, none, id, Err(CLASS)),
+        (id, pattern, none, Ok(Some(CLASS))),
+        (id, pattern, pattern, Ok(Some(CLASS))),
+        // An empty annotation is not the option of the same name.
+        (none, no_id, id, Ok(None)),
+        (none, no_id, pattern, Err(CONF)),
+        (none, no_pattern, pattern, Ok(None)),
+        (none, no_pattern, id, Ok(Some(CONF))),
+    ] {
+        let text = |value: Option<&str>| value.map(str::to_owned);
+        let networks = |(id, pattern): Values| LoadBalancerClass {
+            floating_subnet_id: text(id),
+            floating_subnet: text(pattern),
+            ..LoadBalancerClass::default()
+        };
+        let options = options(|options| {
+            options.networks = networks(conf);
+            options.classes.insert("dmz".to_owned(), networks(of_class));
+        });
+        let given = [("floating-subnet-id", own.0), ("floating-subnet", own.1)];
+        let given: Vec<_> =
+            given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        let given: Vec<_> = given.into_iter().chain([("class", "dmz")]).collect();
+        let settings = read(&annotations(&given), &options).unwrap();
+        let id = settings.networks.floating_subnet.map(|given| given.source);
+        let patterns: Vec<_> = settings.unmanaged.iter().map(|one| one.source.clone()).collect();
+        match expect {
+            Ok(source) => {
+                assert_eq!(id, source.map(|source| format!("{source}-id")), "{given:?} {conf:?}");
+                assert_eq!(patterns, [""; 0], "{given:?} {conf:?}");
+            }
+            Err(source) => {
+                assert_eq!(patterns, [source], "{given:?} {conf:?}");
+                assert_eq!(id, None, "{given:?} {conf:?}");
+            }
+        }
+    }
+}

@@ -174,7 +174,11 @@ async fn networks_are_found_out() {
     // The same by an empty annotation, which does not mean: find one.
     let rig = Rig::new();
     let done = rig.settle(&annotated(&wanted("web"), "floating-network-id", "")).await;
-    assert_eq!(done.notes.len(), usize::from(rig.cloud.world.lock().floating.ips.is_empty()));
+    assert_eq!(rig.cloud.world.lock().floating.ips.len(), 0);
+    let [note] = &done.notes[..] else { panic!("{:?}", done.notes) };
+    assert!(note.reason == "LoadBalancerForcedInternal" && note.warning, "{note:?}");
+    assert!(note.message.contains("floating-network-id is empty"), "{note:?}");
+    assert_eq!(json!(addresses(&done)), json!([rig.rows("balancers")[0]["vip_address"]]));
 }
 
 #[tokio::test]
@@ -364,7 +368,7 @@ async fn tags_of_a_user_are_added() {
     }
 }
 
-/// The driver ovn: no source ranges, no time limits, no HTTP checks, one algorithm.
+/// The driver ovn: no source ranges, no time limits, no HTTP checks, none of SCTP members, one algorithm.
 #[tokio::test]
 async fn ovn_gets_what_it_takes() {
     let rig = Rig::with(|options| {
@@ -376,12 +380,16 @@ async fn ovn_gets_what_it_takes() {
     let web = annotated(&wanted("web"), "enable-health-monitor", "true");
     let web = annotated(&annotated(&web, "flavor-id", &uuid(7)), "timeout-client-data", "7");
     let web = changed(&web, |it| {
+        it.ports.push(super::port(99, ccm_cloud::Protocol::Sctp));
         it.traffic = Traffic::Local { health_check_port: 31_999 };
         it.source_ranges = vec!["192.0.2.0/24".parse().unwrap()];
     });
     let done = rig.settle(&web).await;
-    let reasons: Vec<_> = done.notes.iter().map(|note| note.reason.as_str()).collect();
-    assert!(reasons.contains(&"LoadBalancerSourceRangesIgnored"), "{reasons:?}");
+    let mut reasons: Vec<_> = done.notes.iter().map(|note| note.reason.as_str()).collect();
+    reasons.sort_unstable();
+    let what = ["Flavor", "HealthMonitor", "SourceRanges"];
+    assert_eq!(reasons, what.map(|what| format!("LoadBalancer{what}Ignored")));
+    assert_eq!((rig.rows("pools").len(), rig.rows("monitors").len()), (3, 2), "none for SCTP");
     assert!(rig.rows("pools").iter().all(|row| row["lb_algorithm"] == "SOURCE_IP_PORT"));
     assert!(rig.rows("monitors").iter().all(|row| row["type"] == "TCP"));
     assert!(rig.rows("members").iter().all(|row| row["monitor_port"].is_null()));

@@ -5,6 +5,7 @@ use ccm_cloud::{Depth, LoadBalancers as _, Progress, Scope, Traffic};
 use super::rig::{
     Rig, annotated, call, change, changed, cluster, gather, member, members, port, wanted,
 };
+use crate::openstack::scripted::uuid;
 
 /// Three ports, twenty members, monitors.
 fn large(name: &str) -> ccm_cloud::Wanted {
@@ -175,6 +176,33 @@ async fn a_restart_is_one_list_and_nothing_to_do_is_none() {
         assert!(matches!(other.ensure(&large(&format!("n{number}"))).await, Ok(Progress::Done(_))));
     }
     assert_eq!(other.writes(), [""; 0]);
+}
+
+/// What is compared only if the Service asks for it.
+#[tokio::test]
+async fn a_comparison_costs_more_with_subnets_of_its_own() {
+    let rig = Rig::new();
+    let plain = wanted("web");
+    rig.settle(&plain).await;
+    let (members, floating) = ("member-subnet-id", "floating-subnet-id");
+    for (web, more) in [
+        (plain.clone(), vec![]),
+        (
+            annotated(&plain, members, &uuid(1)),
+            vec!["loadbalancer_member_list", "loadbalancer_member_list", "subnet_get"],
+        ),
+        (annotated(&plain, floating, &uuid(3)), vec!["subnet_get"]),
+    ] {
+        rig.settle(&web).await;
+        let other = rig.restarted();
+        counted(&other);
+        other.settle(&web).await;
+        let usual = ["floating_ip_list", "loadbalancer_list", "loadbalancer_listener_list"];
+        let usual = usual.into_iter().chain(["loadbalancer_pool_list", "loadbalancer_status_get"]);
+        let mut expect: Vec<_> = usual.chain(more).collect();
+        expect.sort_unstable();
+        assert_eq!(counted(&other), expect, "{:?}", web.front_end.settings);
+    }
 }
 
 /// Octavia shows the port of a check with single members only.

@@ -49,18 +49,17 @@ fn decided(given: &Given) -> String {
     }
 }
 
-fn domain_of(domain: Option<&Domain>) -> String {
+fn domain_of(domain: &Domain) -> String {
     match domain {
-        Some(Domain::Id(id)) => format!("@#{id}"),
-        Some(Domain::Name(name)) => format!("@{name}"),
-        None => String::new(),
+        Domain::Id(id) => format!("@#{id}"),
+        Domain::Name(name) => format!("@{name}"),
     }
 }
 
 fn one(user: &User) -> String {
     match user {
         User::Id(id) => format!("#{id}"),
-        User::Name { name, domain } => format!("{name}{}", domain_of(domain.as_ref())),
+        User::Name { name, domain } => format!("{name}{}", domain_of(domain)),
     }
 }
 
@@ -69,9 +68,9 @@ fn of(scope: &Scope) -> String {
         Scope::Default => "default".to_owned(),
         Scope::ProjectId(id) => format!("project #{id}"),
         Scope::ProjectName { name, domain } => {
-            format!("project {name}{}", domain_of(domain.as_ref()))
+            format!("project {name}{}", domain_of(domain))
         }
-        Scope::Domain(domain) => format!("domain {}", domain_of(Some(domain))),
+        Scope::Domain(domain) => format!("domain {}", domain_of(domain)),
     }
 }
 

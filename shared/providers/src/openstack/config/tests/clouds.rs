@@ -118,7 +118,7 @@ fn secrets_and_profiles_have_files_of_their_own() {
     };
     // A number is taken as it is written.
     assert_eq!(password.expose(), "0123");
-    let domain = Some(Domain::Name("d".to_owned()));
+    let domain = Domain::Name("d".to_owned());
     assert_eq!(user, User::Name { name: "u".to_owned(), domain });
     for name in [
         "work/clouds.yaml",
@@ -176,7 +176,7 @@ fn names_of_gophercloud_mean_what_they_mean_there() {
         else {
             panic!("not by name")
         };
-        (domain.unwrap(), of_project.unwrap())
+        (domain, of_project)
     };
     let id = |id: &str| Domain::Id(id.to_owned());
     assert_eq!(domains(", default_domain: d"), (id("d"), id("d")));

@@ -110,3 +110,16 @@ async fn an_unknown_outcome_is_repeated_and_made_once() {
     assert_eq!(kinds(&rig.apply(&[create(1)]).await), [None]);
     assert_eq!(rig.table().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_port_whose_view_expires_while_others_are_read_is_still_closed() {
+    let rig = Rig::new(3);
+    assert_eq!(kinds(&rig.apply(&[create(1)]).await), [None]);
+    tokio::time::sleep(Duration::from_secs(299)).await;
+    // The second port is not known yet: it is read while the view of the first one expires.
+    rig.cloud.world.lock().ports[2]["allowed_address_pairs"] =
+        json!([{ "ip_address": network(2).to_string() }]);
+    rig.cloud.world.lock().delay = Duration::from_secs(2);
+    assert_eq!(kinds(&rig.apply(&[delete(1), delete(2)]).await), [None; 2]);
+    assert_eq!((rig.pairs(1), rig.pairs(2)), (json!([]), json!([])));
+}

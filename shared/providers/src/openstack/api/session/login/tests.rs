@@ -9,7 +9,7 @@ fn domain() -> Domain {
 }
 
 fn user(name: &str) -> User {
-    User::Name { name: name.to_owned(), domain: Some(domain()) }
+    User::Name { name: name.to_owned(), domain: domain() }
 }
 
 fn id(text: &str) -> User {
@@ -17,13 +17,13 @@ fn id(text: &str) -> User {
 }
 
 fn all() -> Vec<Credentials> {
-    let project = || Scope::ProjectName { name: "k8s".to_owned(), domain: Some(domain()) };
+    let project = || Scope::ProjectName { name: "k8s".to_owned(), domain: domain() };
     let own = Domain::Id("d1".to_owned());
     let scopes = [
         Scope::Default,
         Scope::ProjectId("p1".to_owned()),
         project(),
-        Scope::ProjectName { name: "k8s".to_owned(), domain: None },
+        Scope::ProjectName { name: "k8s".to_owned(), domain: own.clone() },
         Scope::Domain(own.clone()),
     ];
     let mut all: Vec<_> = scopes
@@ -31,7 +31,7 @@ fn all() -> Vec<Credentials> {
         .map(|scope| Credentials::Password { user: id("u1"), password: secret("pw"), scope })
         .collect();
     let with_domain = |domain| User::Name { name: "ann".to_owned(), domain };
-    for user in [user("ann"), with_domain(Some(own)), with_domain(None)] {
+    for user in [user("ann"), with_domain(own)] {
         all.push(Credentials::Password { user, password: secret("p\"w"), scope: project() });
     }
     let by_id = ApplicationCredential::Id("a1".to_owned());
@@ -62,11 +62,10 @@ fn bodies_by_method() {
     password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}}}}
     password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"id":"p1"}}}}
     password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
-    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"name":"k8s"}}}}
+    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"domain":{"id":"d1"},"name":"k8s"}}}}
     password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"domain":{"id":"d1"}}}}
     password of user "ann": {"auth":{"identity":{"methods":["password"],"password":{"user":{"domain":{"name":"Default"},"name":"ann","password":"p\"w"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
     password of user "ann": {"auth":{"identity":{"methods":["password"],"password":{"user":{"domain":{"id":"d1"},"name":"ann","password":"p\"w"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
-    password of user "ann": {"auth":{"identity":{"methods":["password"],"password":{"user":{"name":"ann","password":"p\"w"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
     application credential "a1": {"auth":{"identity":{"application_credential":{"id":"a1","secret":"s"},"methods":["application_credential"]}}}
     application credential "ccm" of user "ann": {"auth":{"identity":{"application_credential":{"name":"ccm","secret":"s","user":{"domain":{"name":"Default"},"name":"ann"}},"methods":["application_credential"]}}}
     token: {"auth":{"identity":{"methods":["token"],"token":{"id":"t"}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
