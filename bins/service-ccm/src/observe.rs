@@ -59,6 +59,8 @@ pub(crate) struct Planned {
     pub(crate) problems: Vec<Problem>,
     /// Whether it waits for a user's word to adopt the load balancer of another controller.
     pub(crate) waits_for_adoption: bool,
+    /// Why it gets no load balancer of its own, if it is on one of others.
+    pub(crate) stays_on_foreign: Option<String>,
     /// The calls that wait because they have failed.
     pub(crate) held_calls: Vec<(Step, Failed)>,
 }
@@ -185,9 +187,17 @@ impl Handles {
             let is_served = service.is_load_balancer && !service.deleting && plan != Plan::NotOurs;
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
-            let held = held_calls(view).into_iter();
+            let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
+            let held = held_calls(view).into_iter().filter(|_| stays.is_none());
             let held_calls = held.map(|(step, failed)| (step, failed.clone())).collect();
-            Planned { plan, members, problems: desired.problems, waits_for_adoption, held_calls }
+            Planned {
+                plan,
+                members,
+                problems: desired.problems,
+                waits_for_adoption,
+                stays_on_foreign: stays,
+                held_calls,
+            }
         })
     }
 }

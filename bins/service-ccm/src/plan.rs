@@ -39,8 +39,8 @@ use self::{
     reason::Reason,
     status::{DIGEST, ID, StatusChange, Wished, Written, difference},
 };
-pub use named::{named, of_adoption, of_name, to_adopt};
-pub use state::{CallKind, Failed, Known, Pending, State};
+pub use named::{by_provider, named, of_adoption, of_name, to_adopt};
+pub use state::{CallKind, Failed, Foreign, Known, Pending, State};
 
 /// Which Services are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -238,6 +238,7 @@ fn next_call(view: View<'_>) -> Option<Step> {
         },
         Known::Recorded { id } => (Some(id), false),
         _ if state.waits_for_adoption(view) => return None,
+        _ if state.stays_on_foreign(view.service, view.traits).is_some() => return None,
         _ => (None, false),
     };
     if let Some(front_end) = &view.desired.front_end

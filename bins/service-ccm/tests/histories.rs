@@ -5,7 +5,7 @@
 //! A variant of the program without one of its protections breaks the rule that stands for it: a
 //! rule that no variant breaks finds nothing.
 //!
-//! `adoption`, `cases`, `going_back`, `orphans`, `patches` and `troubles` have single cases in the same world.
+//! `adoption`, `cases`, `going_back`, `orphans`, `patches`, `sharing`, `troubles` and `unfinished` have single cases in the same world.
 //!
 //! A history that fails is replayed with `QUARTET_HISTORY=<seed>`.
 
@@ -25,8 +25,12 @@ mod orphans;
 mod patches;
 #[path = "histories/rules.rs"]
 mod rules;
+#[path = "histories/sharing.rs"]
+mod sharing;
 #[path = "histories/troubles.rs"]
 mod troubles;
+#[path = "histories/unfinished.rs"]
+mod unfinished;
 #[path = "histories/variants.rs"]
 mod variants;
 #[path = "histories/watched.rs"]

@@ -45,6 +45,10 @@ pub struct LoadBalancerTraits {
     /// ([`LoadBalancer::annotations`]): keys, or with `*` at the end the beginnings of keys. They
     /// are no configuration.
     pub own_annotations: Vec<String>,
+    /// The annotation with the ID of the Service's load balancer, if the provider writes one that
+    /// others write as well: another controller of this cloud, or a user who asks for a load
+    /// balancer that is there already. A Service with such an ID gets no load balancer of its own.
+    pub id_annotation: Option<String>,
     /// The protocols that it offers.
     pub protocols: Vec<Protocol>,
     /// Whether one load balancer can have addresses of both families.
@@ -74,6 +78,7 @@ impl Default for LoadBalancerTraits {
         Self {
             annotations: Vec::new(),
             own_annotations: Vec::new(),
+            id_annotation: None,
             protocols: vec![Protocol::Tcp],
             dual_stack: false,
             member_ids: false,
@@ -92,12 +97,15 @@ impl LoadBalancerTraits {
     /// Whether an annotation of this key is configuration: whether the provider reads it, and does
     /// not write it.
     pub fn configures(&self, key: &str) -> bool {
-        let is_own = |own: &String| match own.strip_suffix('*') {
+        self.annotations.iter().any(|start| key.starts_with(start.as_str())) && !self.writes(key)
+    }
+
+    /// Whether an annotation of this key is one of [`Self::own_annotations`].
+    pub fn writes(&self, key: &str) -> bool {
+        self.own_annotations.iter().any(|own| match own.strip_suffix('*') {
             Some(start) => key.starts_with(start),
             None => key == own,
-        };
-        self.annotations.iter().any(|start| key.starts_with(start.as_str()))
-            && !self.own_annotations.iter().any(is_own)
+        })
     }
 }
 
@@ -237,13 +245,15 @@ pub struct LoadBalancer {
     pub id: String,
     /// Its name there.
     pub name: String,
-    /// The owner recorded with it. Of a [`Title::Adoptable`] one the Service that it was made for;
-    /// the UIDs are empty if only its names are known.
+    /// The owner recorded with it. Of a [`Title::Adoptable`] or [`Title::Shared`] one that this
+    /// program has not made, the Service that it was made for; the UIDs are empty if only its names
+    /// are known.
     pub owner: Option<Owner>,
     /// Whose it is.
     pub title: Title,
     /// The digest of the configuration that was applied completely. None if the provider stores
-    /// none, or while the configuration is applied in part.
+    /// none, or while the configuration is applied in part. While it is created the digest may be
+    /// there before the last part: the caller trusts that of one that was complete once.
     pub digest: Option<Digest>,
     /// Its state.
     pub phase: Phase,
@@ -257,7 +267,7 @@ pub struct LoadBalancer {
     pub ingress: Vec<Ingress>,
     /// Annotations to set on the Service, or with `None` to remove from it.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// Remarks.
+    /// Remarks. A list that does not show [`Self::ingress`] need not show them.
     pub notes: Vec<Note>,
     /// How long it has existed, if the cloud says so.
     pub age: Option<Duration>,

@@ -168,8 +168,9 @@ impl Lanes {
             Some(id) => of_adoption(id, error),
             None => error,
         };
+        let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
         let error = self.handles.balancers.with(service, |entry| match call {
-            CallKind::Ensure => of_name(service, entry.state.id(), error),
+            CallKind::Ensure => of_name(service, &traits, entry.state.id(), error),
             _ => error,
         });
         let now = self.handles.timeline.now();
@@ -186,7 +187,7 @@ impl Lanes {
             let failed = Failed {
                 call,
                 digest: asked.digest,
-                named: named(service).map(|id| id.map(Into::into)),
+                named: named(service, &traits).map(|id| id.map(Into::into)),
                 error: error.clone(),
                 times,
                 retry_at: now + wait,

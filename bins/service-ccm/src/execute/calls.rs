@@ -113,9 +113,10 @@ impl Lanes {
     }
 
     fn to_look_for(&self, service: &Service, call: CallKind) -> Option<String> {
-        self.handles
-            .balancers
-            .with(service, |entry| entry.state.to_look_for(service, call).map(str::to_owned))
+        let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
+        self.handles.balancers.with(service, |entry| {
+            entry.state.to_look_for(service, &traits, call).map(str::to_owned)
+        })
     }
 
     /// The load balancer that this Service is to adopt.
@@ -196,7 +197,7 @@ impl Lanes {
         }
         entry.state.configured = asked.digest;
         entry.state.look = false;
-        entry.state.adoptable = None;
+        (entry.state.adoptable, entry.state.foreign) = (None, None);
         entry.annotations = balancer.annotations.keys().cloned().collect();
         entry.state.known = Known::There(Box::new(balancer));
     }

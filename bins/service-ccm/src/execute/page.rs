@@ -20,11 +20,17 @@ impl Lanes {
                 Plan::Next(step) => Some(published(step, &planned.members, &entry.state)),
                 _ => None,
             };
+            let foreign = planned.stays_on_foreign.clone().map(|why| plans::Step {
+                step: "ensure",
+                changes: Vec::new(),
+                reason: "the Service has no load balancer of its own".to_owned(),
+                held: Some(why),
+            });
             let held = planned.held_calls.iter().map(|(step, failed)| {
                 let step = published(step, &planned.members, &entry.state);
                 plans::Step { held: Some(why_held(failed)), ..step }
             });
-            adoption.into_iter().chain(next).chain(held).collect()
+            adoption.into_iter().chain(foreign).chain(next).chain(held).collect()
         });
         self.handles.plans.set(&service.reference(), steps);
     }

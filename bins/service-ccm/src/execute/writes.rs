@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ccm_base::clock;
+use ccm_cloud::LoadBalancerTraits;
 use ccm_controller::{
     queue::Priority,
     writer::{self, Stopped},
@@ -31,7 +32,8 @@ impl Lanes {
             Step::Protect => ("protect", protect(service)),
             Step::Release => {
                 let own = self.handles.balancers.with(service, |entry| entry.annotations.clone());
-                ("release", release(service, &own))
+                let traits = self.handles.load_balancers().map(|one| one.traits());
+                ("release", release(service, &own, &traits.unwrap_or_default()))
             }
             Step::Write(change) => ("status", status(service, change)),
             _ => return true,
@@ -120,15 +122,19 @@ fn protect(service: &Service) -> StatusPatch {
 }
 
 /// Everything that this program wrote goes. Of a Service that is being deleted only the finalizer.
-fn release(service: &Service, of_provider: &[String]) -> StatusPatch {
+fn release(service: &Service, of_provider: &[String], traits: &LoadBalancerTraits) -> StatusPatch {
     let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, false);
     if service.deleting {
         return patch;
     }
-    for key in [ID, DIGEST].into_iter().chain(of_provider.iter().map(String::as_str)) {
-        if service.annotation(key).is_some() {
-            patch = patch.with_annotation(key, None);
-        }
+    let is_own = |key: &str| {
+        [ID, DIGEST].contains(&key)
+            || traits.writes(key)
+            || of_provider.iter().any(|own| own == key)
+    };
+    let annotations = service.details.iter().flat_map(|details| details.annotations.keys());
+    for key in annotations.filter(|key| is_own(key)) {
+        patch = patch.with_annotation(&**key, None);
     }
     let ours = [PROVISIONING, SERVING].into_iter().filter(|kind| service.condition(kind).is_some());
     let gone: Vec<Value> = ours.map(|kind| json!({"$patch": "delete", "type": kind})).collect();

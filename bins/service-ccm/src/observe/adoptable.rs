@@ -1,4 +1,4 @@
-//! What other controllers have made for the Services of this cluster.
+//! What other controllers and users have made for the Services of this cluster.
 
 use std::{
     cmp::Reverse,
@@ -6,13 +6,23 @@ use std::{
     sync::Arc,
 };
 
-use ccm_cloud::{LoadBalancer, LoadBalancerList, Title};
+use ccm_cloud::{LoadBalancer, LoadBalancerList, LoadBalancerTraits, Title};
 use ccm_objects::Service;
 
-use crate::plan::status::{ID, ingress};
+use crate::plan::{
+    Foreign, by_provider,
+    status::{ID, ingress},
+};
 
-/// By the UID of a Service: the ID of the load balancer that was made for it, and what shows that.
-pub(super) type Adoptables = HashMap<Box<str>, (String, String)>;
+/// What there is of others for a Service: see [`State`](crate::plan::State).
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    pub(super) adoptable: Option<(String, String)>,
+    pub(super) foreign: Option<Foreign>,
+}
+
+/// The same by the UID of the Service.
+pub(super) type AllMade = HashMap<Box<str>, Made>;
 
 /// The Services with the finalizer that have no load balancer in this list.
 pub(super) fn without_load_balancer(
@@ -28,24 +38,61 @@ pub(super) fn without_load_balancer(
     services
 }
 
-/// What was made for each of these Services. Of several load balancers it is the one that the
-/// Service names, else the one at its address, else the oldest.
-pub(super) fn adoptables(services: &[Arc<Service>], all: &[LoadBalancer]) -> Adoptables {
-    let mut of_name: HashMap<String, Vec<(&LoadBalancer, &str)>> = HashMap::new();
+/// What there is of others for each of these Services.
+pub(super) fn made(
+    services: &[Arc<Service>],
+    all: &[LoadBalancer],
+    traits: &LoadBalancerTraits,
+) -> AllMade {
+    let mut of_name: HashMap<String, Vec<&LoadBalancer>> = HashMap::new();
     for balancer in all {
-        if let (Title::Adoptable { why }, Some(owner)) = (&balancer.title, &balancer.owner) {
-            of_name.entry(owner.to_string()).or_default().push((balancer, why));
+        if let (Title::Adoptable { .. } | Title::Shared { .. }, Some(owner)) =
+            (&balancer.title, &balancer.owner)
+        {
+            of_name.entry(owner.to_string()).or_default().push(balancer);
         }
     }
+    let by_id: HashMap<&str, &LoadBalancer> = all.iter().map(|one| (&*one.id, one)).collect();
     let of_service = |service: &Arc<Service>| {
-        let (balancer, why) = of_name.get(&*service.key)?.iter().min_by_key(|(one, _)| {
-            let is_named = service.annotation(ID) == Some(&one.id);
-            let details = service.details.as_deref();
-            let shown = details.map(|details| &*details.ingress).unwrap_or_default();
-            let is_shown = !shown.is_empty() && ingress(one) == shown;
-            (!is_named, !is_shown, Reverse(one.age), &one.id)
-        })?;
-        Some((service.uid.clone(), (balancer.id.clone(), (*why).to_owned())))
+        let named = by_provider(service, traits).and_then(|(_, id)| by_id.get(id).copied());
+        let own = of_name.get(&*service.key).map(Vec::as_slice).unwrap_or_default();
+        (service.uid.clone(), of(service, named, own))
     };
-    services.iter().filter_map(of_service).collect()
+    services.iter().map(of_service).collect()
+}
+
+/// What there is for one Service: the load balancer that its annotation names, else of those that
+/// were made for it the one that this program adopted, else the one at its address, else the oldest.
+fn of(service: &Service, named: Option<&LoadBalancer>, own: &[&LoadBalancer]) -> Made {
+    let details = service.details.as_deref();
+    let shown = details.map(|details| &*details.ingress).unwrap_or_default();
+    let first = own.iter().copied().min_by_key(|one| {
+        let is_known = service.annotation(ID) == Some(&one.id);
+        let is_shown = !shown.is_empty() && ingress(one) == shown;
+        (!is_known, !is_shown, Reverse(one.age), &one.id)
+    });
+    let Some(balancer) = named.or(first) else { return Made::default() };
+    let is_own = own.iter().any(|one| one.id == balancer.id);
+    match &balancer.title {
+        Title::Adoptable { why } if is_own => {
+            let adoptable = Some((balancer.id.clone(), why.clone()));
+            Made { adoptable, ..Made::default() }
+        }
+        _ => {
+            let (id, whose) = (balancer.id.clone(), whose(balancer));
+            Made { foreign: Some(Foreign { id, whose, is_named: !is_own }), ..Made::default() }
+        }
+    }
+}
+
+/// Whose a load balancer is that this program does not take over for a Service.
+fn whose(balancer: &LoadBalancer) -> String {
+    match (&balancer.title, &balancer.owner) {
+        (Title::Shared { others }, _) => format!("it is shared by {} Services", others + 1),
+        (Title::Ours, Some(owner)) => format!("it belongs to Service {owner}"),
+        (Title::Adoptable { .. }, Some(owner)) => {
+            format!("another controller made it for Service {owner}")
+        }
+        _ => "its record does not say that it belongs to this cluster".to_owned(),
+    }
 }

@@ -21,12 +21,12 @@ use ccm_runtime::health::Condition;
 
 use super::{
     Handles,
-    adoptable::{Adoptables, adoptables, without_load_balancer},
+    adoptable::{AllMade, Made, made, without_load_balancer},
     balancers::Entry,
 };
 use crate::{
     plan::{
-        CallKind, Known, List, Pending,
+        CallKind, Known, List, Pending, by_provider,
         eligible::NodeSet,
         looks,
         orphans::Sight,
@@ -98,8 +98,8 @@ impl Audit {
         let list = self.list(&*balancers, Scope::Cluster, Depth::Summary).await?;
         let count = list.load_balancers.len();
         // No Service may go on before this is known: it would get a second load balancer.
-        let adoptable = self.adoptable(&*balancers, &list, is_first).await?;
-        let orphans = self.compare(list, adoptable, started);
+        let made = self.made(&*balancers, &list, is_first).await?;
+        let orphans = self.compare(list, made, started);
         self.handles.metrics.audited(Ok(orphans));
         if is_first {
             self.go_on(List::Compared);
@@ -181,7 +181,7 @@ impl Audit {
     }
 
     /// Compares a list with all Services. Returns the number of load balancers without one.
-    fn compare(&self, list: LoadBalancerList, mut adoptable: Adoptables, started: At) -> usize {
+    fn compare(&self, list: LoadBalancerList, mut made: AllMade, started: At) -> usize {
         let is_complete = list.malformed.is_empty();
         for line in &list.malformed {
             tracing::warn!("the list of load balancers has an entry that cannot be parsed: {line}");
@@ -198,10 +198,11 @@ impl Audit {
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
         for service in self.concerned() {
             let found = of_owner.remove(&*service.uid).unwrap_or_default();
-            let adoptable = adoptable.remove(&*service.uid);
+            let Made { adoptable, foreign } = made.remove(&*service.uid).unwrap_or_default();
             let changed = self.handles.balancers.with(&service, |entry| {
-                let changed = entry.state.adoptable != adoptable;
-                entry.state.adoptable = adoptable;
+                let state = &mut entry.state;
+                let changed = state.adoptable != adoptable || state.foreign != foreign;
+                (state.adoptable, state.foreign) = (adoptable, foreign);
                 if entry.answered > started {
                     return false;
                 }
@@ -217,6 +218,8 @@ impl Audit {
                 self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
             }
         }
+        // The cloud may work on some of them.
+        self.handles.poll.notify_one();
         let orphans: Vec<LoadBalancer> = of_owner.into_values().flatten().collect();
         self.handles.reports.orphans(&orphans);
         let count = orphans.len();
@@ -244,29 +247,31 @@ impl Audit {
     }
 
     /// What another controller has made for the Services that have no load balancer in this list:
-    /// once, and again as long as a Service waits to adopt it.
-    async fn adoptable(
+    /// once, and again as long as a Service waits to adopt it, or is on one of others.
+    async fn made(
         &self,
         balancers: &dyn LoadBalancers,
         list: &LoadBalancerList,
         is_first: bool,
-    ) -> Result<Adoptables, CloudError> {
+    ) -> Result<AllMade, CloudError> {
+        let traits = balancers.traits();
         let mut lacking = without_load_balancer(self.concerned(), list);
         if !is_first {
             lacking.retain(|service| {
-                self.handles.balancers.with(service, |entry| entry.state.adoptable.is_some())
+                by_provider(service, &traits).is_some()
+                    || self.handles.balancers.with(service, |entry| entry.state.is_of_others())
             });
         }
         // A cluster that was rebuilt has no load balancer and, so far, no Service.
         if lacking.is_empty() && !(is_first && list.load_balancers.is_empty()) {
-            return Ok(Adoptables::new());
+            return Ok(AllMade::new());
         }
         let all = self.list(balancers, Scope::All, Depth::Summary).await?;
         if is_first {
             report::adoptable(&all.load_balancers);
             report::rebuilt(&all.load_balancers, &self.handles.cluster);
         }
-        Ok(adoptables(&lacking, &all.load_balancers))
+        Ok(made(&lacking, &all.load_balancers, &traits))
     }
 
     /// Reads load balancers in full: at once those that another client has changed and those whose
@@ -337,13 +342,14 @@ struct Listing<'a> {
     stores_digest: bool,
 }
 
-/// Keeps of a load balancer what a list may not show: its addresses and annotations.
+/// Keeps of a load balancer what a list may not show: its addresses, annotations and remarks.
 fn keep_unshown(balancer: &mut LoadBalancer, before: Option<&LoadBalancer>) {
     if let Some(before) = before.filter(|before| before.id == balancer.id)
         && balancer.ingress.is_empty()
     {
         balancer.ingress.clone_from(&before.ingress);
         balancer.annotations.clone_from(&before.annotations);
+        balancer.notes.clone_from(&before.notes);
     }
 }
 
@@ -387,6 +393,9 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
             entry.state.configured = None;
             entry.awaited = true;
             entry.membership.forget();
+        } else if !entry.state.was_complete(service, &balancer.id) {
+            // Its digest may have been stored before its last part was made.
+            entry.state.configured = None;
         } else if stores_digest {
             entry.state.configured = balancer.digest;
         } else if entry.state.configured.is_none() {

@@ -238,7 +238,7 @@ impl Entry {
             Known::Elsewhere(_) => State::Elsewhere,
             _ if self.state.configured.is_some() => State::Provisioned,
             // Its creation is under way: a first call that does not return is no state of its own.
-            Known::Absent if !self.state.proved_absent && self.state.adoptable.is_none() => {
+            Known::Absent if !self.state.proved_absent && !self.state.is_of_others() => {
                 State::Pending
             }
             _ => State::Unknown,

@@ -121,6 +121,7 @@ async fn poll(handles: &Handles) -> Option<usize> {
 /// Applies what a poll has shown of a load balancer.
 fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
     let now = handles.timeline.now();
+    let Some(service) = handles.services.get(name) else { return };
     let notes = balancer.notes.clone();
     let mut is_provisioned = false;
     let is_pending = handles.balancers.with_name(name, |entry| {
@@ -150,7 +151,9 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
             Some(CallKind::Members) => true,
             Some(CallKind::Delete | CallKind::DeleteDuplicate) => false,
             None => {
-                state.configured = state.configured.or(balancer.digest);
+                if state.was_complete(&service, &balancer.id) {
+                    state.configured = state.configured.or(balancer.digest);
+                }
                 true
             }
         };
@@ -160,7 +163,7 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
         state.known = Known::There(Box::new(balancer));
         false
     });
-    if let Some(service) = handles.services.get(name).filter(|_| is_provisioned) {
+    if is_provisioned {
         handles.reports.notes(&service, &notes);
     }
     if is_pending == Some(false) {

@@ -16,7 +16,7 @@ use ccm_objects::{Service, ServiceDetails, service_keys};
 use ipnet::IpNet;
 use sha2::{Digest as _, Sha256};
 
-use super::ADOPT;
+use super::{ADOPT, by_provider};
 
 /// The version of [`digest`]: to be raised when the same Service gives another hash.
 const DIGEST_VERSION: u32 = 1;
@@ -44,7 +44,7 @@ impl Problem {
         Self { field: field.into(), message: message.into(), fatal: true }
     }
 
-    fn remark(field: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(super) fn remark(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { fatal: false, ..Self::fatal(field, message) }
     }
 }
@@ -104,6 +104,7 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
     };
     front_end.digest = digest(&front_end);
     reading.adoption();
+    reading.sharing(service);
     let problems = reading.problems;
     let front_end = (!problems.iter().any(|problem| problem.fatal)).then(|| Arc::new(front_end));
     Desired { front_end, problems }
@@ -286,6 +287,20 @@ impl Reading<'_> {
                 format!("{} is no ID of a load balancer; the page /plan shows it", quoted(id));
             self.problems.push(Problem::fatal(format!("annotation {ADOPT}"), what));
         }
+    }
+
+    /// A new Service that asks for a load balancer which is there already. One with the finalizer
+    /// may have it by another controller: the cloud says whether it exists.
+    fn sharing(&mut self, service: &Service) {
+        let Some((key, id)) = by_provider(service, self.traits) else { return };
+        if service.has_finalizer {
+            return;
+        }
+        let what = format!(
+            "load balancer {} was not made for this Service, and Services cannot share one yet; remove the annotation, and the Service gets its own",
+            quoted(id)
+        );
+        self.problems.push(Problem::fatal(format!("annotation {key}"), what));
     }
 
     fn traffic(&mut self) -> Traffic {

@@ -1,6 +1,6 @@
 //! The load balancers that a Service names by its annotations, and the errors about them.
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind, LoadBalancerTraits};
 use ccm_objects::Service;
 
 use super::{ADOPT, status::ID};
@@ -11,20 +11,43 @@ pub fn to_adopt(service: &Service) -> Option<&str> {
     service.annotation(ADOPT).filter(|id| service.annotation(ID) != Some(id))
 }
 
-/// The load balancers that a Service names: the one to adopt, and its own.
-pub fn named(service: &Service) -> [Option<&str>; 2] {
-    [ADOPT, ID].map(|key| service.annotation(key))
+/// The provider's annotation with the ID of a load balancer, and the ID, if this program has not
+/// written it: another controller has, or a user who asks for a load balancer that is there already.
+pub fn by_provider<'a>(
+    service: &'a Service,
+    traits: &'a LoadBalancerTraits,
+) -> Option<(&'a str, &'a str)> {
+    let key = traits.id_annotation.as_deref()?;
+    let id = service.annotation(key).filter(|id| !id.is_empty())?;
+    let is_own = [ADOPT, ID].iter().any(|own| service.annotation(own) == Some(id));
+    (!is_own).then_some((key, id))
+}
+
+/// The load balancers that a Service names: the one to adopt, its own, and that of
+/// [`by_provider`].
+pub fn named<'a>(service: &'a Service, traits: &'a LoadBalancerTraits) -> [Option<&'a str>; 3] {
+    let by_provider = by_provider(service, traits).map(|(_, id)| id);
+    [service.annotation(ADOPT), service.annotation(ID), by_provider]
 }
 
 /// The error of a call by which the cloud looked for what the Service calls its own: if that is
 /// another's, the annotation is named, because it may be a copy. `known` is what the cloud has shown.
-pub fn of_name(service: &Service, known: Option<&str>, error: CloudError) -> CloudError {
-    let Some(id) = service.annotation(ID).filter(|_| known.is_none()) else { return error };
-    if error.kind != ErrorKind::Conflict || !is_about(id, &error) {
+pub fn of_name(
+    service: &Service,
+    traits: &LoadBalancerTraits,
+    known: Option<&str>,
+    error: CloudError,
+) -> CloudError {
+    if known.is_some() || error.kind != ErrorKind::Conflict {
         return error;
     }
+    let own = service.annotation(ID).map(|id| (ID, id));
+    let names = own.into_iter().chain(by_provider(service, traits));
+    let Some((key, _)) = names.into_iter().find(|(_, id)| is_about(id, &error)) else {
+        return error;
+    };
     let message = format!(
-        "annotation {ID}: {}; remove the annotation if the Service is to get another one",
+        "annotation {key}: {}; remove the annotation if the Service is to get another one",
         error.message
     );
     CloudError { message, ..error }
@@ -64,6 +87,10 @@ mod tests {
     fn an_annotation_that_names_anothers_load_balancer_is_named() {
         let copy = service(Some("lb-1"));
         let own = || conflict("load balancer lb-1 is busy");
+        let traits = LoadBalancerTraits::default();
+        let of_name = |service: &Service, known: Option<&str>, error: CloudError| {
+            of_name(service, &traits, known, error)
+        };
         let error = of_name(&copy, None, conflict("load balancer lb-1 is shop/web's"));
         assert_eq!(
             error.message,

@@ -1,12 +1,14 @@
 //! What is known of one load balancer.
 
 use ccm_base::At;
-use ccm_cloud::{CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, Members};
+use ccm_cloud::{
+    CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members,
+};
 use ccm_objects::Service;
 
 use super::{
     View,
-    named::{named, to_adopt},
+    named::{by_provider, named, to_adopt},
     status::{ID, Written},
 };
 
@@ -70,8 +72,8 @@ pub struct Failed {
     pub call: CallKind,
     /// The configuration that it was about.
     pub digest: Option<Digest>,
-    /// The load balancer that the Service asked to adopt, and the one that it named its own.
-    pub named: [Option<Box<str>>; 2],
+    /// The load balancers that the Service named, in the order of [`named`].
+    pub named: [Option<Box<str>>; 3],
     /// The error.
     pub error: CloudError,
     /// How often it has failed in a row.
@@ -92,6 +94,18 @@ impl Failed {
         self.call == CallKind::Ensure
             && matches!(self.error.kind, ErrorKind::Invalid | ErrorKind::Unsupported)
     }
+}
+
+/// A load balancer that a Service has together with others, or that it names although it is not
+/// this Service's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// Its ID.
+    pub id: String,
+    /// Whose it is, in words: `it is shared by 2 Services`.
+    pub whose: String,
+    /// Whether only the annotation of [`by_provider`] leads to it.
+    pub is_named: bool,
 }
 
 /// What is known of one load balancer, besides its members.
@@ -115,6 +129,8 @@ pub struct State {
     pub proved_absent: bool,
     /// A load balancer that another controller made for this Service, and what shows that.
     pub adoptable: Option<(String, String)>,
+    /// A load balancer of others that this Service has or names.
+    pub foreign: Option<Foreign>,
     /// Whether the cloud is to be asked what it has, by a call, because no list shows it.
     pub look: bool,
     /// What the cloud would change for this configuration, one line each.
@@ -142,7 +158,7 @@ impl State {
     pub(super) fn waits_to_ensure(&self, view: View<'_>, front_end: &FrontEnd) -> bool {
         let failed = self.failure(CallKind::Ensure).filter(|failed| {
             failed.digest == Some(front_end.digest)
-                && failed.named.iter().map(Option::as_deref).eq(named(view.service))
+                && failed.named.iter().map(Option::as_deref).eq(named(view.service, view.traits))
         });
         failed.is_some_and(|failed| failed.is_final() || view.now < failed.retry_at)
     }
@@ -153,6 +169,13 @@ impl State {
     pub(super) fn may_be_partial(&self) -> bool {
         let is_ensure = |last: &Pending| last.call == Some(CallKind::Ensure);
         self.pending.as_ref().is_some_and(is_ensure) || self.failure(CallKind::Ensure).is_some()
+    }
+
+    /// Whether this load balancer was complete once, as this process has seen or the Service says.
+    /// One that another process began to create may lack a part, whatever its digest is.
+    pub fn was_complete(&self, service: &Service, id: &str) -> bool {
+        let is_known = self.id() == Some(id) && self.configured.is_some();
+        is_known || service.annotation(ID) == Some(id)
     }
 
     /// When the plan may be another one although nothing changes: a failed call is due again, or a
@@ -170,6 +193,32 @@ impl State {
         self.adoptable.is_some() && self.known == Known::Absent && !is_requested
     }
 
+    /// Whether it is known that the Service has a load balancer of another controller, or names one.
+    pub fn is_of_others(&self) -> bool {
+        self.adoptable.is_some() || self.foreign.is_some()
+    }
+
+    /// Why the Service gets no load balancer of its own, if there is one of others that it has or
+    /// names. What a user wants to be adopted instead is tried.
+    pub fn stays_on_foreign(
+        &self,
+        service: &Service,
+        traits: &LoadBalancerTraits,
+    ) -> Option<String> {
+        let Foreign { id, whose, is_named } = self.foreign.as_ref()?;
+        if self.known != Known::Absent || to_adopt(service).is_some() {
+            return None;
+        }
+        let what = format!("load balancer {id} is not this Service's alone: {whose}");
+        if !is_named {
+            return Some(format!("{what}; it stays as it is, and no other one is made"));
+        }
+        let (key, _) = by_provider(service, traits).filter(|(_, named)| named == id)?;
+        Some(format!(
+            "annotation {key}: {what}; remove the annotation if the Service is to get another one"
+        ))
+    }
+
     /// Whether it is known what the cloud would change for this configuration.
     pub fn is_previewed(&self, front_end: &FrontEnd) -> bool {
         self.previewed.as_ref().is_some_and(|(digest, _)| *digest == front_end.digest)
@@ -185,22 +234,42 @@ impl State {
     }
 
     /// The ID by which the cloud is to look for the load balancer: the known one; else what the
-    /// Service says, which may be the copy of another Service's annotation. To delete what is known
+    /// Service says, which may be the copy of another Service's annotation; else the one that it has
+    /// by another controller or wants to have, so that no second one is made. To delete what is known
     /// not to exist, or what the cloud says is another's, no ID is needed: everything of the owner
     /// goes.
-    pub fn to_look_for<'a>(&'a self, service: &'a Service, call: CallKind) -> Option<&'a str> {
+    pub fn to_look_for<'a>(
+        &'a self,
+        service: &'a Service,
+        traits: &'a LoadBalancerTraits,
+        call: CallKind,
+    ) -> Option<&'a str> {
         let is_anothers = |failed: &Failed| failed.error.kind == ErrorKind::Conflict;
         let is_useless = call == CallKind::Delete
             && (self.known == Known::Absent || self.failure(call).is_some_and(is_anothers));
-        self.id().or_else(|| service.annotation(ID).filter(|_| !is_useless))
+        let by_others = || {
+            let named = by_provider(service, traits).map(|(_, id)| id);
+            named.filter(|_| call == CallKind::Ensure)
+        };
+        let own = self.id().or_else(|| service.annotation(ID).filter(|_| !is_useless));
+        own.or_else(by_others)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use ccm_objects::ServiceDetails;
 
-    use super::*;
+    use super::{
+        super::{
+            ADOPT, Plan, Step,
+            reason::Reason,
+            tests::{failed, pending, planned, service, there},
+        },
+        *,
+    };
 
     #[test]
     fn a_copied_annotation_delays_no_deletion() {
@@ -208,14 +277,15 @@ mod tests {
         let details = ServiceDetails { annotations, ..ServiceDetails::default() };
         let copy = Service { details: Some(Box::new(details)), ..Service::default() };
         let mut state = State::default();
-        let id = |state: &State, call| state.to_look_for(&copy, call).map(str::to_owned);
+        let traits = LoadBalancerTraits::default();
+        let id = |state: &State, call| state.to_look_for(&copy, &traits, call).map(str::to_owned);
         let named = || Some("lb-1".to_owned());
         assert_eq!(id(&state, CallKind::Ensure), named());
         assert_eq!(id(&state, CallKind::Delete), named(), "nothing else is known");
         state.failed.push(Failed {
             call: CallKind::Delete,
             digest: None,
-            named: [None, None],
+            named: Default::default(),
             error: CloudError::new(ErrorKind::Conflict, "load balancer lb-1 is another's"),
             times: 1,
             retry_at: At::default(),
@@ -228,6 +298,87 @@ mod tests {
         state.known = Known::There(Box::new(LoadBalancer::new("lb-2", "", None)));
         for call in [CallKind::Ensure, CallKind::Delete] {
             assert_eq!(id(&state, call), Some("lb-2".to_owned()), "what the cloud has shown");
+        }
+    }
+
+    fn is_ensured(service: &Service, state: &State) -> bool {
+        let plan = planned(service, state, 100, |view| view.traits = &TRAITS);
+        matches!(plan, Plan::Next(Step::Ensure(_)))
+    }
+
+    #[test]
+    fn what_no_list_shows_is_called_when_it_is_to_be_looked_at() {
+        let service = service();
+        let mut state = there(&service);
+        assert!(!is_ensured(&service, &state));
+        state.look = true;
+        assert!(is_ensured(&service, &state));
+    }
+
+    #[test]
+    fn a_change_that_was_taken_back_half_way_is_completed() {
+        // Configured as it was before the change, of which the cloud has made a part.
+        let service = service();
+        let mut state = there(&service);
+        let digest = state.configured;
+        state.pending = Some(Pending { digest, ..pending(CallKind::Ensure, 50) });
+        assert!(is_ensured(&service, &state), "one step of several is made");
+        state.pending = None;
+        state.failed = failed(CallKind::Ensure, digest, ErrorKind::Unavailable);
+        assert!(!is_ensured(&service, &state));
+        state.failed[0].retry_at = At::default();
+        assert!(is_ensured(&service, &state), "a step has failed");
+    }
+
+    /// The traits of a provider that writes an annotation with the ID.
+    static TRAITS: LazyLock<LoadBalancerTraits> = LazyLock::new(|| LoadBalancerTraits {
+        id_annotation: Some("cloud.example/id".to_owned()),
+        ..LoadBalancerTraits::default()
+    });
+
+    #[test]
+    fn a_service_on_a_load_balancer_of_others_gets_no_second_one() {
+        let with = |annotations: &[(&str, &str)]| {
+            let mut service = service();
+            let details = service.details.as_mut().expect("details");
+            details.annotations =
+                annotations.iter().map(|(key, id)| ((*key).into(), (*id).into())).collect();
+            service
+        };
+        let on = |known: Known, is_named| {
+            let (id, whose) = ("lb-9".to_owned(), "it is shared by 2 Services".to_owned());
+            let foreign = Some(Foreign { id, whose, is_named });
+            State { known, foreign, ..State::default() }
+        };
+        let absent = |is_named| on(Known::Absent, is_named);
+        let named = ("cloud.example/id", "lb-9");
+        for (annotations, state, is_held) in [
+            (vec![named], absent(true), true),
+            (vec![named], absent(false), true),
+            (vec![], absent(false), true),
+            // The annotation is gone, names another one, or is not the only one.
+            (vec![], absent(true), false),
+            (vec![("cloud.example/id", "lb-8")], absent(true), false),
+            (vec![named, (ADOPT, "lb-9")], absent(true), false),
+            // It has its own.
+            (vec![named], State { configured: None, ..on(there(&service()).known, true) }, false),
+        ] {
+            let service = with(&annotations);
+            let plan = planned(&service, &state, 100, |view| view.traits = &TRAITS);
+            let words = match &plan {
+                Plan::Next(Step::Write(change)) => {
+                    change.conditions.iter().map(|one| (one.reason, &*one.message)).collect()
+                }
+                _ => Vec::new(),
+            };
+            let is_conflict = words.iter().any(|(reason, message)| {
+                *reason == Reason::Conflict
+                    && message.contains("lb-9")
+                    && message.contains("shared")
+            });
+            assert_eq!(is_conflict, is_held, "{annotations:?} {state:?}: {plan:?}");
+            let is_ensured = is_ensured(&service, &state);
+            assert_eq!(is_ensured, !is_held, "{annotations:?} {state:?}: {plan:?}");
         }
     }
 }

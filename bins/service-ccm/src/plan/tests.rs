@@ -85,20 +85,25 @@ pub(super) fn there(service: &Service) -> State {
     }
 }
 
-fn pending(call: CallKind, check_at: u64) -> Pending {
+pub(super) fn pending(call: CallKind, check_at: u64) -> Pending {
     let what = "PENDING_CREATE".to_owned();
     let (check_at, since) = (at(check_at), at(0));
     Pending { call: Some(call), digest: None, members: None, what, check_at, since }
 }
 
 /// A call that failed and is made again at 200 s.
-fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
+pub(super) fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
     let error = CloudError::new(kind, "no");
-    vec![Failed { call, digest, named: [None, None], error, times: 1, retry_at: at(200) }]
+    vec![Failed { call, digest, named: Default::default(), error, times: 1, retry_at: at(200) }]
 }
 
 /// The plan at this time, with members as they are to be, and with changes of the view.
-fn planned(service: &Service, state: &State, now: u64, change: impl FnOnce(&mut View<'_>)) -> Plan {
+pub(super) fn planned(
+    service: &Service,
+    state: &State,
+    now: u64,
+    change: impl FnOnce(&mut View<'_>),
+) -> Plan {
     let budget = ccm_controller::brake::Budget {
         limit: ccm_controller::brake::Limit::Count(1),
         window: Duration::from_secs(1),
@@ -334,20 +339,6 @@ fn a_change_that_is_taken_back_is_taken_back_in_the_cloud() {
 }
 
 #[test]
-fn a_change_that_was_taken_back_half_way_is_completed() {
-    // Configured as it was before the change, of which the cloud has made a part.
-    let service = service();
-    let digest = Some(digest_of(&service));
-    let mut state = there(&service);
-    state.pending = Some(Pending { digest, ..pending(CallKind::Ensure, 50) });
-    assert!(is_ensure(&step(&service, &state)), "one step of several is made");
-    state.pending = None;
-    state.failed = failed(CallKind::Ensure, digest, ErrorKind::Unavailable);
-    assert!(!is_ensure(&planned(&service, &state, 100, |_| {})));
-    assert!(is_ensure(&planned(&service, &state, 201, |_| {})), "a step has failed");
-}
-
-#[test]
 fn another_controllers_load_balancer_is_adopted_only_on_request() {
     let mut service = service();
     let state = State {
@@ -379,15 +370,6 @@ fn a_provider_without_list_and_digest_is_not_called_if_the_service_has_the_diges
     let details = service.details.as_mut().expect("details");
     details.annotations.insert(DIGEST.into(), digest.as_str().into());
     assert!(!is_ensure(&step(&service, &state)));
-}
-
-#[test]
-fn what_no_list_shows_is_called_when_it_is_to_be_looked_at() {
-    let service = service();
-    let mut state = there(&service);
-    assert!(!is_ensure(&step(&service, &state)));
-    state.look = true;
-    assert!(is_ensure(&step(&service, &state)));
 }
 
 #[test]

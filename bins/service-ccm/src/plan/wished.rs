@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ccm_cloud::{Cure, FrontEnd, IngressAddress, LoadBalancer, Phase};
+use ccm_cloud::{Cure, FrontEnd, IngressAddress, LoadBalancer, Note, Phase};
 
 use super::{
     ADOPT, APPROVED, CallKind, Known, PATIENCE, View,
     front_end::{Problem, in_words},
-    reason::{Reason, SERVING},
+    reason::{PROVISIONING, Reason, SERVING},
     status::{DIGEST, ID, Wished, ingress, shows},
 };
 
@@ -22,9 +22,11 @@ pub(super) fn wished(view: View<'_>) -> Wished {
     if let Known::There(balancer) = &state.known
         && balancer.phase == Phase::Ready
     {
-        // A list may not show them: what is there stays.
-        wished.ingress = Some(ingress(balancer)).filter(|ingress| !ingress.is_empty());
-        wished.annotations = annotations(view, balancer);
+        if state.was_complete(view.service, &balancer.id) {
+            // A list may not show them: what is there stays.
+            wished.ingress = Some(ingress(balancer)).filter(|ingress| !ingress.is_empty());
+            wished.annotations = annotations(view, balancer);
+        }
         // Until the members have been read, none is held as far as this leader knows.
         let was_held = shows(view.service.condition(SERVING), Reason::MembersHeld);
         if view.members_known || !was_held {
@@ -73,6 +75,9 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
         );
         return Some((Reason::WaitingForAdoption, text));
     }
+    if let Some(why) = view.state.stays_on_foreign(view.service, view.traits) {
+        return Some((Reason::Conflict, why));
+    }
     if let Some(failed) = [CallKind::Ensure, CallKind::Members]
         .into_iter()
         .find_map(|call| view.state.failure(call))
@@ -88,7 +93,8 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     if view.state.configured != Some(front_end.digest) {
         return None;
     }
-    let remarks: Vec<&Problem> = view.desired.problems.iter().collect();
+    let notes = warnings(view)?;
+    let remarks: Vec<&Problem> = view.desired.problems.iter().chain(&notes).collect();
     Some(if remarks.is_empty() {
         (Reason::Provisioned, "the load balancer is as the Service asks for".to_owned())
     } else {
@@ -96,11 +102,24 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     })
 }
 
+/// What the provider warns of; None if that is not known again yet, and the Service shows something.
+fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
+    let Known::There(balancer) = &view.state.known else { return Some(Vec::new()) };
+    let is_shown = shows(view.service.condition(PROVISIONING), Reason::PartlyProvisioned);
+    if is_shown && balancer.ingress.is_empty() {
+        return None;
+    }
+    let warnings = balancer.notes.iter().filter(|note| note.warning);
+    Some(warnings.map(|Note { reason, message, .. }| Problem::remark(reason, message)).collect())
+}
+
 fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
-    let first = balancer.ingress.first().map(|ingress| match &ingress.address {
-        IngressAddress::Ip(ip) => ip.to_string(),
-        IngressAddress::Hostname(name) => name.clone(),
-    });
+    let is_complete = view.state.was_complete(view.service, &balancer.id);
+    let first =
+        balancer.ingress.first().filter(|_| is_complete).map(|ingress| match &ingress.address {
+            IngressAddress::Ip(ip) => ip.to_string(),
+            IngressAddress::Hostname(name) => name.clone(),
+        });
     let of_status = || {
         let entry = view.service.details.as_deref()?.ingress.first()?;
         entry.hostname.as_deref().or(entry.ip.as_deref()).map(str::to_owned)
@@ -132,12 +151,13 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
 #[cfg(test)]
 mod tests {
     use ccm_base::At;
-    use ccm_cloud::{CloudError, ErrorKind};
+    use ccm_cloud::{CloudError, ErrorKind, Note};
+    use ccm_objects::Service;
 
     use super::super::{
         CallKind, Failed, Known, Plan, State, Step,
-        reason::{Reason, SERVING},
-        status::shows,
+        reason::{PROVISIONING, Reason, SERVING},
+        status::{ID, shows},
         tests::{service, step, there, written},
     };
 
@@ -170,7 +190,7 @@ mod tests {
             let failed = Failed {
                 call: CallKind::Ensure,
                 digest: there.configured,
-                named: [None, None],
+                named: Default::default(),
                 error: CloudError::new(ErrorKind::Busy, "it is immutable"),
                 times,
                 retry_at: At(std::time::Duration::MAX),
@@ -182,5 +202,88 @@ mod tests {
             let reasons = change.conditions.iter().map(|condition| condition.reason);
             assert_eq!(reasons.filter(|it| *it == Reason::WaitingForCloud).count() > 0, is_shown);
         }
+    }
+
+    /// What the Service shows after this plan.
+    fn shown(service: &Service, state: &State) -> Service {
+        written(service, &step(service, state))
+    }
+
+    fn with_notes(state: &mut State, notes: &[(&str, bool)]) {
+        let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
+        balancer.notes = notes
+            .iter()
+            .map(|(message, warning)| Note {
+                reason: "PartNotManaged".to_owned(),
+                message: (*message).to_owned(),
+                warning: *warning,
+            })
+            .collect();
+    }
+
+    #[test]
+    fn a_warning_of_the_provider_is_in_the_condition() {
+        let bare = service();
+        let mut state = there(&bare);
+        let message = |state: &State| {
+            let shown = shown(&bare, state);
+            let condition = shown.condition(PROVISIONING).expect("a condition").clone();
+            (condition.reason.to_string(), condition.message.to_string())
+        };
+        with_notes(&mut state, &[("an address was chosen", false)]);
+        assert_eq!(message(&state).0, "Provisioned", "it asks for nothing");
+        with_notes(&mut state, &[("an address was chosen", false), ("security groups", true)]);
+        let expect = ("PartlyProvisioned", "PartNotManaged: security groups");
+        assert_eq!(message(&state), (expect.0.to_owned(), expect.1.to_owned()));
+    }
+
+    #[test]
+    fn what_a_list_does_not_show_of_the_warnings_stays_in_the_condition() {
+        let bare = service();
+        let mut state = there(&bare);
+        with_notes(&mut state, &[("security groups", true)]);
+        let partly = shown(&bare, &state);
+        // What another leader writes, before the first comparison and after it.
+        with_notes(&mut state, &[]);
+        let change = |state: &State| {
+            let Plan::Next(Step::Write(change)) = step(&partly, state) else { panic!("a write") };
+            let mut reasons = change.conditions.into_iter().map(|condition| condition.reason);
+            reasons.find(|reason| reason.condition() == PROVISIONING)
+        };
+        assert_eq!(change(&state), Some(Reason::Provisioned));
+        let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
+        balancer.ingress.clear();
+        assert_eq!(change(&state), None);
+    }
+
+    /// The address and the ID are those of a load balancer that was complete once.
+    #[test]
+    fn what_was_never_complete_is_not_shown() {
+        let bare = service();
+        let Plan::Next(Step::Write(change)) = step(&bare, &there(&bare)) else { panic!("a write") };
+        assert!(change.ingress.is_some() && change.annotations.contains_key(ID));
+        let failed = Failed {
+            call: CallKind::Ensure,
+            digest: there(&bare).configured,
+            named: Default::default(),
+            error: CloudError::new(ErrorKind::QuotaExceeded, "no floating address"),
+            times: 1,
+            retry_at: At(std::time::Duration::MAX),
+        };
+        let state = State { failed: vec![failed], configured: None, ..there(&bare) };
+        let Plan::Next(Step::Write(change)) = step(&bare, &state) else { panic!("a write") };
+        assert!(change.ingress.is_none() && change.annotations.is_empty(), "{change:?}");
+        let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.reason).collect();
+        assert_eq!(reasons, [Reason::NoAddress, Reason::QuotaExceeded]);
+        // It was, before.
+        let mut known = bare.clone();
+        let details = known.details.as_mut().expect("details");
+        details.annotations.insert(ID.into(), "lb-1".into());
+        let named = [None, Some("lb-1".into()), None];
+        let failed =
+            state.failed.iter().map(|failed| Failed { named: named.clone(), ..failed.clone() });
+        let state = State { failed: failed.collect(), ..state.clone() };
+        let Plan::Next(Step::Write(change)) = step(&known, &state) else { panic!("a write") };
+        assert!(change.ingress.is_some(), "{change:?}");
     }
 }

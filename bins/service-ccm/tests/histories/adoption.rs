@@ -78,7 +78,7 @@ impl World {
     }
 
     /// Reason and message of the condition.
-    fn provisioning(&self, number: usize) -> (String, String) {
+    pub(crate) fn provisioning(&self, number: usize) -> (String, String) {
         let service = self.service(number).unwrap();
         let conditions = service["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let of_type = |one: &&Value| one["type"] == "LoadBalancerProvisioning";

@@ -95,6 +95,7 @@ impl Default for BalancerSettings {
             traits: LoadBalancerTraits {
                 annotations: vec![PREFIX.to_owned()],
                 own_annotations: vec![OWN_ID.to_owned()],
+                id_annotation: Some(OWN_ID.to_owned()),
                 protocols: vec![Protocol::Tcp, Protocol::Udp, Protocol::Sctp],
                 ..LoadBalancerTraits::default()
             },
@@ -163,7 +164,8 @@ pub struct SimBalancer {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// The recorded owners. More than one have ports on a shared load balancer.
+    /// The recorded owners. More than one have ports on a shared load balancer; those of a
+    /// controller that records no owners have no UIDs.
     pub owners: Vec<Owner>,
     /// For what a controller that records no owners has made it: names, no UIDs.
     pub made_for: Option<Owner>,

@@ -36,6 +36,7 @@ pub(in crate::external) fn traits_to_wire(
     let LoadBalancerTraits {
         annotations,
         own_annotations,
+        id_annotation,
         protocols,
         dual_stack,
         member_ids,
@@ -50,6 +51,7 @@ pub(in crate::external) fn traits_to_wire(
     proto::LoadBalancerTraits {
         annotations: annotations.clone(),
         own_annotations: own_annotations.clone(),
+        id_annotation: id_annotation.clone(),
         protocols: protocols.iter().map(|protocol| protocol_to_wire(*protocol).into()).collect(),
         dual_stack: Some(*dual_stack),
         member_ids: Some(*member_ids),
@@ -69,6 +71,7 @@ pub(in crate::external) fn traits_from_wire(
     let proto::LoadBalancerTraits {
         annotations,
         own_annotations,
+        id_annotation,
         protocols,
         dual_stack,
         member_ids,
@@ -90,6 +93,7 @@ pub(in crate::external) fn traits_from_wire(
         annotations: annotations.into_iter().filter(|start| !start.is_empty()).collect(),
         // A `*` alone would leave no configuration at all.
         own_annotations: own_annotations.into_iter().filter(|own| own != "*").collect(),
+        id_annotation: id_annotation.filter(|key| !key.is_empty()),
         protocols,
         dual_stack: dual_stack.unwrap_or(false),
         member_ids: member_ids.unwrap_or(false),
@@ -375,8 +379,8 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
         let (title, phase) = (title(&wire), phase(&wire).map_err(|what| about(&what))?);
         // Only a complete record names the owner of a load balancer.
         let owner = wire.owner.map(|owner| match title {
-            Title::Ours | Title::Shared { .. } => owner_from_wire(Some(owner)),
-            Title::Adoptable { .. } | Title::Foreign => Ok(names_from_wire(Some(owner))),
+            Title::Ours => owner_from_wire(Some(owner)),
+            _ => Ok(names_from_wire(Some(owner))),
         });
         let owner = owner.transpose();
         let owner = owner.map_err(|error| about(&error.message))?;

@@ -88,6 +88,7 @@ impl Features {
         LoadBalancerTraits {
             annotations: vec![PREFIX.to_owned(), INTERNAL.to_owned()],
             own_annotations: vec![ID.to_owned(), ADDRESS.to_owned()],
+            id_annotation: Some(ID.to_owned()),
             protocols,
             dual_stack: self.additional_vips(),
             member_labels: true,

@@ -86,7 +86,11 @@ pub(super) fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
         (Title::Adoptable { .. }, Some(made_for)) => {
             format!("it was made for Service {made_for} by another controller, and is not adopted")
         }
-        (Title::Shared { others }, _) => format!("{} Services share it", others + 1),
+        (Title::Shared { others }, _) => format!(
+            "{} Services share it, which is not managed yet; it stays as it is until its tags name \
+             one Service alone",
+            others + 1
+        ),
         (_, Some(owner)) => {
             let [cluster, service] = names::owner_tags(&owner);
             format!(

@@ -14,6 +14,8 @@ impl SimBalancer {
     /// Whose it is, as this cluster sees it.
     pub(super) fn title(&self, cluster: &ClusterId) -> Title {
         let ours = |owner: &Owner| owner.cluster.uid == cluster.uid;
+        let is_named =
+            |names: &Owner| names.cluster.uid.is_empty() && names.cluster.name == cluster.name;
         match self.owners.as_slice() {
             [owner] if ours(owner) => Title::Ours,
             [owner] if owner.cluster.name == cluster.name => Title::Adoptable {
@@ -26,7 +28,7 @@ impl SimBalancer {
             {
                 Title::Adoptable { why: "made for a cluster of this name".to_owned() }
             }
-            owners if owners.len() > 1 && owners.iter().any(ours) => {
+            owners if owners.len() > 1 && owners.iter().any(|one| ours(one) || is_named(one)) => {
                 Title::Shared { others: u32::try_from(owners.len() - 1).unwrap_or(u32::MAX) }
             }
             _ => Title::Foreign,

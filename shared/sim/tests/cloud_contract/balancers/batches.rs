@@ -75,6 +75,7 @@ pub async fn what_a_provider_writes_is_no_configuration(way: Way) {
     let rig = Rig::new(way).await;
     let traits = rig.balancers().traits();
     assert_eq!(traits.own_annotations, ["sim/load-balancer-id"]);
+    assert_eq!(traits.id_annotation.as_deref(), Some("sim/load-balancer-id"));
     let web = wanted("web");
     let written = rig.settle(&web).await.annotations;
     assert!(written.contains_key("sim/load-balancer-id"), "{written:?}");

@@ -6,7 +6,7 @@ use ccm_sim::{
     faults::{Effect, Fault, Trouble},
 };
 
-use super::world::{changed, cluster, namesake, owner, unwanted, wanted};
+use super::world::{changed, cluster, names, namesake, owner, unwanted, wanted};
 use crate::{
     rig::{Rig, Way},
     suite::call,
@@ -22,13 +22,14 @@ pub async fn lists_by_scope_and_depth(way: Way) {
         rig.sim.balancers().add(balancer);
     };
     add("shared", vec![namesake("a"), owner("b"), namesake("c")]);
+    add("shared by names", vec![names("a"), names("b")]);
     add("theirs", vec![namesake("a")]);
     add("theirs too", vec![namesake("a"), namesake("b")]);
     add("zero", Vec::new());
     let of = |names: &[&str]| Scope::Ids(names.iter().map(|&name| name.to_owned()).collect());
     let (one, two) = (web.id.as_str(), api.id.as_str());
     for (scope, expect) in [
-        (Scope::All, vec![one, two, "shared", "theirs", "theirs too", "zero"]),
+        (Scope::All, vec![one, two, "shared", "shared by names", "theirs", "theirs too", "zero"]),
         (Scope::Cluster, vec![one, two, "shared"]),
         (of(&["zero", "none", two]), vec![two, "zero"]),
         (of(&[]), vec![]),
@@ -45,6 +46,8 @@ pub async fn lists_by_scope_and_depth(way: Way) {
     }
     let shared = rig.shown("shared", Depth::Summary).await;
     assert_eq!((shared.title, shared.owner), (Title::Shared { others: 2 }, Some(owner("b"))));
+    let shared = rig.shown("shared by names", Depth::Summary).await;
+    assert_eq!((shared.title, shared.owner), (Title::Shared { others: 1 }, Some(names("a"))));
     for id in ["theirs too", "zero"] {
         assert_eq!(rig.shown(id, Depth::Summary).await.title, Title::Foreign);
     }

@@ -1,6 +1,8 @@
 //! Load balancers that openstack-cloud-controller-manager has made, and the way back.
 
-use ccm_cloud::{Depth, ErrorKind, LoadBalancer, Progress, Scope, Title, Wanted};
+use ccm_cloud::{
+    Depth, ErrorKind, LoadBalancer, LoadBalancers as _, Progress, Scope, Title, Wanted,
+};
 use serde_json::{Value, json};
 
 use super::rig::{Rig, annotated, changed, owner, wanted};
@@ -121,6 +123,40 @@ async fn only_what_was_made_for_the_service_is_adopted() {
     assert_eq!(second.kind, ErrorKind::Conflict, "{second}");
 }
 
+/// Two Services of the other controller on one load balancer: the list says for which of them it was
+/// made, the annotation leads there from both, and none gets a second one.
+#[tokio::test]
+async fn what_services_share_stays_and_no_second_one_is_made() {
+    let first = Rig::new();
+    let made = made_by_the_other(&first, &wanted("web")).await;
+    let api = "kube_service_prod_default_api";
+    first.cloud.world.lock().octavia.balancers[0]["tags"] = json!([NAME, api]);
+    let rig = first.restarted();
+    rig.writes();
+    let before = without_record(&rig);
+    let annotation = rig.balancers.traits().id_annotation;
+    assert_eq!(annotation.as_deref(), Some("loadbalancer.openstack.org/load-balancer-id"));
+    let list = rig.list(Scope::All, Depth::Summary).await.load_balancers;
+    assert_eq!((list.len(), &list[0].title), (1, &Title::Shared { others: 1 }));
+    assert_eq!(list[0].owner.as_ref().unwrap().to_string(), "default/web");
+    for name in ["web", "api"] {
+        let named = Wanted { known: Some(made.id.clone()), ..wanted(name) };
+        let asked = Wanted { adopt: Some(made.id.clone()), ..named.clone() };
+        for wanted in [named, asked] {
+            let error = rig.ensure(&wanted).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+            for words in [&*made.id, "2 Services share it", "not managed yet"] {
+                assert!(error.message.contains(words), "{error}");
+            }
+        }
+    }
+    assert_eq!((rig.writes(), without_record(&rig)), (vec![], before));
+    // The other Service leaves it.
+    rig.cloud.world.lock().octavia.balancers[0]["tags"] = json!([NAME]);
+    let adopting = Wanted { adopt: Some(made.id.clone()), ..wanted("web") };
+    assert_eq!(rig.settle(&adopting).await.id, made.id);
+}
+
 /// A cluster that was rebuilt has another UID. Nothing shows that it is not a neighbour of the same
 /// name, so what it had is left alone until an operator takes off the tags of before.
 #[tokio::test]
@@ -170,6 +206,7 @@ async fn what_is_not_managed_yet_goes_on() {
     let made = made_by_the_other(&first, &wanted("web")).await;
     let mut options = first.options.clone();
     options.balancer.manage_security_groups = true;
+    options.balancer.serial_calls = true;
     options.networks.floating_subnet = Some("public-*".to_owned());
     let rig = Rig {
         balancers: super::super::OctaviaBalancers::new(
@@ -180,10 +217,12 @@ async fn what_is_not_managed_yet_goes_on() {
         cloud: std::sync::Arc::clone(&first.cloud),
     };
     let adopted = rig.settle(&Wanted { adopt: Some(made.id.clone()), ..wanted("web") }).await;
-    assert_eq!(adopted.notes.len(), 2, "{:?}", adopted.notes);
+    assert_eq!(adopted.notes.len(), 3, "{:?}", adopted.notes);
+    assert!(adopted.notes.iter().all(|note| note.warning), "they are in the condition");
     let text: String = adopted.notes.iter().map(|note| note.message.as_str()).collect();
     assert!(text.contains("[LoadBalancer] manage-security-groups"), "{text}");
     assert!(text.contains("[LoadBalancer] floating-subnet"), "{text}");
+    assert!(text.contains("[LoadBalancer] provider-requires-serial-api-calls"), "{text}");
     rig.members_set("web", &made.id, super::members(&[4], &[1])).await;
     assert_eq!(rig.nodes(), [2, 3, 4]);
     // A new Service is refused, with all that is wrong.
