@@ -203,9 +203,11 @@ fn text_of(service: &KubeService, reason: &str) -> Option<String> {
     all.find(|one| one.reason == reason).map(|one| one.message.clone())
 }
 
-/// Waits until the Service is as wanted.
+/// Waits until the Service is as wanted, but for what its condition names.
 pub async fn provisioned(rig: &Rig, name: &str, limit: Duration) -> Result<()> {
-    says(rig, name, "Provisioned", limit).await.map(drop)
+    let reasons = ["Provisioned", "PartlyProvisioned"];
+    let is = |service: &KubeService| reasons.iter().any(|one| text_of(service, one).is_some());
+    services::wait_for(&rig.client, name, reasons[0], limit, is).await.map(drop)
 }
 
 /// Deletes all Services and waits until their load balancers are gone.
