@@ -14,6 +14,7 @@ mod balancer_faults;
 mod balancer_input;
 mod balancer_options;
 mod balancer_owners;
+mod balancer_places;
 mod balancer_quotas;
 mod credentials;
 mod follow;
@@ -102,8 +103,9 @@ pub fn all() -> Vec<Scenario> {
         balancer_costs::six_services_from_creation_to_deletion,
         balancer_costs::a_node_joins_ten_load_balancers,
         balancer_costs::answers_are_lost_and_leaders_killed,
-        balancer_options::listeners_pools_and_monitors_are_as_asked_for,
-        balancer_options::addresses_are_as_asked_for,
+        balancer_options::protocols_and_checks_are_as_asked_for,
+        balancer_options::clients_numbers_and_names_are_as_asked_for,
+        balancer_places::addresses_are_as_asked_for,
         balancer_dual_stack::addresses_of_both_families,
         balancer_faults::octavia_is_away_for_two_minutes,
         balancer_faults::one_that_is_stuck_delays_no_other,

@@ -7,18 +7,18 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::{poll, program::Program};
-use http::Method;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
     Service,
-    balancing::{ANNOTATION, Calls, id, of_service, provisioned, tags},
+    balancing::{ANNOTATION, BALANCERS, CLUSTER_TAG, Calls, id, of_service, provisioned, tags},
+    proxy::Request,
     rig::{Rig, SOON},
 };
 use crate::services;
 
-/// How long nothing may be written before a state counts as reached.
+/// How long nothing may be done before a state counts as reached.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// How many requests a failure shows.
@@ -142,16 +142,16 @@ async fn are(rig: &Rig, name: &str, expect: &Value) -> Result<Value> {
     Ok(seen)
 }
 
-/// Waits until the Service's rows are as expected and nothing more is written. Returns them.
+/// Waits until the Service's rows are as expected and nothing more is done. Returns them.
 pub async fn reached(rig: &Rig, name: &str, what: &str, expect: &Value) -> Result<Value> {
-    poll::until(what, 2 * SOON, || async {
+    poll::until(what, 3 * SOON, || async {
         sleep(Duration::from_millis(200)).await;
         are(rig, name, expect).await.map(Some)
     })
     .await
     .with_context(|| last_requests(rig))?;
     settled(rig).await?;
-    provisioned(rig, name, SOON).await?;
+    provisioned(rig, name, 3 * SOON).await.with_context(|| last_requests(rig))?;
     are(rig, name, expect).await.with_context(|| format!("{what}: it did not stay so"))
 }
 
@@ -166,18 +166,22 @@ pub fn last_requests(rig: &Rig) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Waits until no program has written to Octavia or Neutron for a while.
+/// Waits until the programs have sent nothing to Octavia and Neutron for a while but the audit's list.
 async fn settled(rig: &Rig) -> Result<()> {
-    poll::until("nothing to be written any more", 2 * SOON, || async {
+    poll::until("nothing to be done any more", 3 * SOON, || async {
         sleep(Duration::from_millis(200)).await;
         let all = rig.cloud.proxy.log().since(0);
-        let is_write = |one: &&super::proxy::Request| {
-            one.method != Method::GET && one.service != Service::Identity
-        };
-        let last = all.iter().rfind(is_write);
+        let last = all.iter().rfind(|one| is_work(one));
         Ok(last.is_none_or(|last| last.at.elapsed() > QUIET).then_some(()))
     })
     .await
+    .with_context(|| last_requests(rig))
+}
+
+fn is_work(request: &Request) -> bool {
+    let is_audit =
+        request.path == BALANCERS && request.query.contains(CLUSTER_TAG.trim_end_matches('='));
+    request.service != Service::Identity && !request.is_discovery() && !is_audit
 }
 
 /// Takes a Service through states one after another. Prints what each has cost. Its load balancer

@@ -90,7 +90,7 @@ async fn both(rig: &Rig, network: &NarrowNetwork) -> Result<()> {
         let ranges = if has_all { vec![four, six] } else { vec![first] };
         let everyone = match (has_all, first == four) {
             (true, _) => json!(["0.0.0.0/0", "::/0"]),
-            (false, _) => json!([]),
+            (false, _) => Value::Null,
         };
         let listener = |cidrs: Value| {
             json!({
