@@ -59,6 +59,12 @@ macro_rules! scenarios {
 
 /// All scenarios.
 pub fn all() -> Vec<Scenario> {
+    let mut all = of_nodes_and_routes();
+    all.extend(of_load_balancers());
+    all
+}
+
+fn of_nodes_and_routes() -> Vec<Scenario> {
     scenarios![
         through_proxy::services_work_through_the_proxy,
         through_proxy::a_held_service_answers_when_it_goes_on,
@@ -98,6 +104,11 @@ pub fn all() -> Vec<Scenario> {
         route_limits::a_whole_list_is_written_with_its_revision,
         route_limits::used_up_quotas_are_named,
         route_limits::routes_of_many_nodes_cost_few_calls,
+    ]
+}
+
+fn of_load_balancers() -> Vec<Scenario> {
+    scenarios![
         balancer_facts::each_write_below_a_load_balancer_moves_its_updated_at,
         balancer_facts::a_pending_load_balancer_refuses_writes_and_is_found_by_tags,
         balancer_costs::six_services_from_creation_to_deletion,

@@ -1,6 +1,7 @@
 //! Services with addresses of both families.
 
 use anyhow::{Context as _, Result, ensure};
+use ccm_sim::program::Program;
 use serde_json::{Value, json};
 
 use crate::{
@@ -82,8 +83,17 @@ async fn both(rig: &Rig, network: &NarrowNetwork) -> Result<()> {
     }
     ensure!(user.floating_ips().await?.is_empty(), "a floating IP was made");
 
+    source_ranges(rig, &program, &addresses).await?;
+    let names = ["four-first", "six-first"].map(str::to_owned);
+    delete_all(rig, &names, 2 * SOON).await?;
+    program.terminate().await?;
+    Ok(())
+}
+
+/// Both Services, which show these addresses, get source ranges of both families, and lose them.
+async fn source_ranges(rig: &Rig, program: &Program, addresses: &[Vec<String>]) -> Result<()> {
     let (four, six) = ("192.0.2.0/24", "2001:db8::/32");
-    let has_all = user.balancer_api().await? >= ALL_RANGES;
+    let has_all = rig.cloud.user.balancer_api().await? >= ALL_RANGES;
     for (name, first, shown) in
         [("four-first", four, &addresses[0]), ("six-first", six, &addresses[1])]
     {
@@ -111,11 +121,8 @@ async fn both(rig: &Rig, network: &NarrowNetwork) -> Result<()> {
                 expect: listener(everyone),
             },
         ];
-        go_through(rig, &program, name, states).await.context(name)?;
+        go_through(rig, program, name, states).await.context(name)?;
         an_audit_writes_nothing(rig, name).await?;
     }
-    let names = ["four-first", "six-first"].map(str::to_owned);
-    delete_all(rig, &names, 2 * SOON).await?;
-    program.terminate().await?;
     Ok(())
 }

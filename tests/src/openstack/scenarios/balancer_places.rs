@@ -98,6 +98,16 @@ async fn addresses(rig: &Rig, ground: &Ground) -> Result<()> {
         ),
     ];
     go_through(rig, &program, "place", states).await?;
+    let address = kept(rig, &program, ground).await?;
+    other_type(rig, ground, &address).await.with_context(|| program.log())?;
+    elsewhere(rig, &program, ground).await
+}
+
+/// The Service gets a floating IP of its own, keeps it while it is internal, and gets it again.
+/// Returns the address.
+async fn kept(rig: &Rig, program: &Program, ground: &Ground) -> Result<String> {
+    let Ground { port, own, .. } = ground;
+    let inside = |value: Value| annotations(&[(INTERNAL, value)]);
     services::patch(&rig.client, "place", inside("false".into())).await?;
     let is_new = |shown: &String| shown.starts_with("127.33.") && *shown != own.address;
     let has_new = |service: &KubeService| services::addresses(service).iter().any(is_new);
@@ -118,9 +128,8 @@ async fn addresses(rig: &Rig, ground: &Ground) -> Result<()> {
             kept(json!(port.id), &address),
         ),
     ];
-    go_through(rig, &program, "place", states).await?;
-    other_type(rig, ground, &address).await.with_context(|| program.log())?;
-    elsewhere(rig, &program, ground).await
+    go_through(rig, program, "place", states).await?;
+    Ok(address)
 }
 
 /// The Service gets this spec, which needs no load balancer.
