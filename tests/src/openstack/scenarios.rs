@@ -98,6 +98,15 @@ pub fn all() -> Vec<Scenario> {
         route_limits::a_whole_list_is_written_with_its_revision,
         route_limits::used_up_quotas_are_named,
         route_limits::routes_of_many_nodes_cost_few_calls,
+    ]
+    .into_iter()
+    .chain(balancers())
+    .collect()
+}
+
+/// Those about load balancers.
+fn balancers() -> Vec<Scenario> {
+    scenarios![
         balancer_facts::each_write_below_a_load_balancer_moves_its_updated_at,
         balancer_facts::a_pending_load_balancer_refuses_writes_and_is_found_by_tags,
         balancer_costs::six_services_from_creation_to_deletion,

@@ -98,7 +98,16 @@ async fn addresses(rig: &Rig, ground: &Ground) -> Result<()> {
         ),
     ];
     go_through(rig, &program, "place", states).await?;
-    services::patch(&rig.client, "place", inside("false".into())).await?;
+    let address = kept(rig, &program, ground).await?;
+    other_type(rig, ground, &address).await.with_context(|| program.log())?;
+    elsewhere(rig, &program, ground).await
+}
+
+/// It gets a floating IP that the program makes, and keeps it while it is internal. Returns that.
+async fn kept(rig: &Rig, program: &Program, ground: &Ground) -> Result<String> {
+    let Ground { port, own, .. } = ground;
+    let inside = |value: &str| annotations(&[(INTERNAL, value.into())]);
+    services::patch(&rig.client, "place", inside("false")).await?;
     let is_new = |shown: &String| shown.starts_with("127.33.") && *shown != own.address;
     let has_new = |service: &KubeService| services::addresses(service).iter().any(is_new);
     let what = "at a new floating IP";
@@ -114,13 +123,12 @@ async fn addresses(rig: &Rig, ground: &Ground) -> Result<()> {
         state("keep-floatingip and internal", keep, kept(Value::Null, &port.address)),
         state(
             "external with the floating IP that was kept",
-            inside("false".into()),
+            inside("false"),
             kept(json!(port.id), &address),
         ),
     ];
-    go_through(rig, &program, "place", states).await?;
-    other_type(rig, ground, &address).await.with_context(|| program.log())?;
-    elsewhere(rig, &program, ground).await
+    go_through(rig, program, "place", states).await?;
+    Ok(address)
 }
 
 /// The Service gets this spec, which needs no load balancer.
