@@ -41,6 +41,18 @@ pub(super) async fn addresses_of_both_families(rig: &Rig) -> Result<()> {
 async fn both(rig: &Rig, network: &NarrowNetwork) -> Result<()> {
     let user = &rig.cloud.user;
     let six = user.add_ipv6_subnet(&network.network, "dual-6", "fd00:39::/64").await?;
+    add_nodes(rig).await?;
+    let program = rig.start(&quick(rig)).await?;
+    let shown = made(rig, &program, network, &six).await?;
+    ranges(rig, &program, &shown).await?;
+    let names = ["four-first", "six-first"].map(str::to_owned);
+    delete_all(rig, &names, 2 * SOON).await?;
+    program.terminate().await?;
+    Ok(())
+}
+
+/// Nodes with an address of each family.
+async fn add_nodes(rig: &Rig) -> Result<()> {
     for number in 1..=2 {
         let name = format!("member-{number:03}");
         let mut node = nodes::initialised(&name);
@@ -51,16 +63,25 @@ async fn both(rig: &Rig, network: &NarrowNetwork) -> Result<()> {
         ]);
         nodes::register(&rig.client, &node).await?;
     }
-    let program = rig.start(&quick(rig)).await?;
+    Ok(())
+}
+
+/// Creates a Service with each family first, and returns the addresses that they show.
+async fn made(
+    rig: &Rig,
+    program: &Program,
+    network: &NarrowNetwork,
+    six: &str,
+) -> Result<[Vec<String>; 2]> {
     let mut four_first = dual("four-first", ["IPv4", "IPv6"], &network.subnet);
     four_first["metadata"]["annotations"][INTERNAL] = "true".into();
     services::create(&rig.client, &four_first).await?;
     // Without a floating IP: an address of IPv6 needs none, so the virtual addresses are shown.
-    services::create(&rig.client, &dual("six-first", ["IPv6", "IPv4"], &six)).await?;
+    services::create(&rig.client, &dual("six-first", ["IPv6", "IPv4"], six)).await?;
     let mut addresses = Vec::new();
     for (name, [first, second], member) in [
-        ("four-first", [&network.subnet, &six], "127.39.0.201"),
-        ("six-first", [&six, &network.subnet], "fd00:39::201"),
+        ("four-first", [&*network.subnet, six], "127.39.0.201"),
+        ("six-first", [six, &*network.subnet], "fd00:39::201"),
     ] {
         let all = json!(["member-001", "member-002"]);
         let pool = json!({"nodes": all, "members": {"member-001": {"address": member}}, "monitor": {"type": "TCP"}});
@@ -81,7 +102,9 @@ async fn both(rig: &Rig, network: &NarrowNetwork) -> Result<()> {
         eprintln!("{name}: {}", shown.join(" and "));
         addresses.push(shown);
     }
-    ensure!(user.floating_ips().await?.is_empty(), "a floating IP was made");
+    ensure!(rig.cloud.user.floating_ips().await?.is_empty(), "a floating IP was made");
+    addresses.try_into().map_err(|all| anyhow!("addresses of two Services: {all:?}"))
+}
 
     source_ranges(rig, &program, &addresses).await?;
     let names = ["four-first", "six-first"].map(str::to_owned);

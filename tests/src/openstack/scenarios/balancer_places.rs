@@ -124,7 +124,7 @@ async fn kept(rig: &Rig, program: &Program, ground: &Ground) -> Result<String> {
         state("keep-floatingip and internal", keep, kept(Value::Null, &port.address)),
         state(
             "external with the floating IP that was kept",
-            inside("false".into()),
+            inside("false"),
             kept(json!(port.id), &address),
         ),
     ];
