@@ -59,12 +59,6 @@ macro_rules! scenarios {
 
 /// All scenarios.
 pub fn all() -> Vec<Scenario> {
-    let mut all = of_nodes_and_routes();
-    all.extend(of_load_balancers());
-    all
-}
-
-fn of_nodes_and_routes() -> Vec<Scenario> {
     scenarios![
         through_proxy::services_work_through_the_proxy,
         through_proxy::a_held_service_answers_when_it_goes_on,
@@ -105,9 +99,13 @@ fn of_nodes_and_routes() -> Vec<Scenario> {
         route_limits::used_up_quotas_are_named,
         route_limits::routes_of_many_nodes_cost_few_calls,
     ]
+    .into_iter()
+    .chain(balancers())
+    .collect()
 }
 
-fn of_load_balancers() -> Vec<Scenario> {
+/// Those about load balancers.
+fn balancers() -> Vec<Scenario> {
     scenarios![
         balancer_facts::each_write_below_a_load_balancer_moves_its_updated_at,
         balancer_facts::a_pending_load_balancer_refuses_writes_and_is_found_by_tags,

@@ -1,6 +1,6 @@
 //! Services with addresses of both families.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use ccm_sim::program::Program;
 use serde_json::{Value, json};
 
@@ -106,20 +106,11 @@ async fn made(
     addresses.try_into().map_err(|all| anyhow!("addresses of two Services: {all:?}"))
 }
 
-    source_ranges(rig, &program, &addresses).await?;
-    let names = ["four-first", "six-first"].map(str::to_owned);
-    delete_all(rig, &names, 2 * SOON).await?;
-    program.terminate().await?;
-    Ok(())
-}
-
-/// Both Services, which show these addresses, get source ranges of both families, and lose them.
-async fn source_ranges(rig: &Rig, program: &Program, addresses: &[Vec<String>]) -> Result<()> {
+/// Source ranges of both families, as far as this Octavia takes them.
+async fn ranges(rig: &Rig, program: &Program, [of_four, of_six]: &[Vec<String>; 2]) -> Result<()> {
     let (four, six) = ("192.0.2.0/24", "2001:db8::/32");
     let has_all = rig.cloud.user.balancer_api().await? >= ALL_RANGES;
-    for (name, first, shown) in
-        [("four-first", four, &addresses[0]), ("six-first", six, &addresses[1])]
-    {
+    for (name, first, shown) in [("four-first", four, of_four), ("six-first", six, of_six)] {
         let ranges = if has_all { vec![four, six] } else { vec![first] };
         let everyone = match (has_all, first == four) {
             (true, _) => json!(["0.0.0.0/0", "::/0"]),

@@ -140,9 +140,8 @@ pub(super) async fn a_listener_of_others_on_a_port_is_named_and_stays(rig: &Rig)
     ensure!(there, "nothing has changed: {tree}");
     // The first port goes on.
     let joined = add_node(rig, 3).await?;
-    have_member(rig, std::slice::from_ref(&balancer), &joined, SOON)
-        .await
-        .with_context(|| program.log())?;
+    let all = std::slice::from_ref(&balancer);
+    have_member(rig, all, &joined, SOON).await.with_context(|| program.log())?;
 
     // Octavia refuses it while it changes the members.
     poll::until("the listener to be deleted", SOON, || async {

@@ -103,12 +103,11 @@ async fn addresses(rig: &Rig, ground: &Ground) -> Result<()> {
     elsewhere(rig, &program, ground).await
 }
 
-/// The Service gets a floating IP of its own, keeps it while it is internal, and gets it again.
-/// Returns the address.
+/// It gets a floating IP that the program makes, and keeps it while it is internal. Returns that.
 async fn kept(rig: &Rig, program: &Program, ground: &Ground) -> Result<String> {
     let Ground { port, own, .. } = ground;
-    let inside = |value: Value| annotations(&[(INTERNAL, value)]);
-    services::patch(&rig.client, "place", inside("false".into())).await?;
+    let inside = |value: &str| annotations(&[(INTERNAL, value.into())]);
+    services::patch(&rig.client, "place", inside("false")).await?;
     let is_new = |shown: &String| shown.starts_with("127.33.") && *shown != own.address;
     let has_new = |service: &KubeService| services::addresses(service).iter().any(is_new);
     let what = "at a new floating IP";
