@@ -15,7 +15,7 @@ use super::merge::SeenMember;
 
 /// How long members that were read serve again. Octavia shows the end of a change of members only
 /// after seconds, in which the other pools of the same load balancer wait for their turn.
-const FRESH: Duration = Duration::from_mins(1);
+const FRESH: Duration = Duration::from_mins(3);
 
 /// The pools of a load balancer.
 #[derive(Clone, Debug)]
