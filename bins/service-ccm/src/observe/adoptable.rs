@@ -66,7 +66,12 @@ pub(super) fn made(
 fn of(service: &Service, named: Option<&LoadBalancer>, own: &[&LoadBalancer]) -> Made {
     let details = service.details.as_deref();
     let shown = details.map(|details| &*details.ingress).unwrap_or_default();
-    let first = own.iter().copied().min_by_key(|one| {
+    // A shared one of its name is no reason to give a Service without an address none.
+    let is_in_use = |one: &&LoadBalancer| {
+        let is_shared = matches!(one.title, Title::Shared { .. });
+        !is_shared || !shown.is_empty() || service.annotation(ID) == Some(&one.id)
+    };
+    let first = own.iter().copied().filter(is_in_use).min_by_key(|one| {
         let is_known = service.annotation(ID) == Some(&one.id);
         let is_shown = !shown.is_empty() && ingress(one) == shown;
         (!is_known, !is_shown, Reverse(one.age), &one.id)

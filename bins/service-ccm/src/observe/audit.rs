@@ -203,6 +203,10 @@ impl Audit {
                 let state = &mut entry.state;
                 let changed = state.adoptable != adoptable || state.foreign != foreign;
                 (state.adoptable, state.foreign) = (adoptable, foreign);
+                if changed {
+                    // What was refused before may be right now.
+                    state.failed.retain(|failed| failed.call != CallKind::Ensure);
+                }
                 if entry.answered > started {
                     return false;
                 }

@@ -41,13 +41,17 @@ pub fn of_name(
     if known.is_some() || error.kind != ErrorKind::Conflict {
         return error;
     }
-    let own = service.annotation(ID).map(|id| (ID, id));
-    let names = own.into_iter().chain(by_provider(service, traits));
-    let Some((key, _)) = names.into_iter().find(|(_, id)| is_about(id, &error)) else {
-        return error;
+    let keys = std::iter::once(ID).chain(traits.id_annotation.as_deref());
+    let is_named = |key: &&str| service.annotation(key).is_some_and(|id| is_about(id, &error));
+    let keys: Vec<&str> = keys.filter(is_named).collect();
+    let (annotation, them) = match keys.len() {
+        0 => return error,
+        1 => ("annotation", "the annotation"),
+        _ => ("annotations", "them"),
     };
     let message = format!(
-        "annotation {key}: {}; remove the annotation if the Service is to get another one",
+        "{annotation} {}: {}; remove {them} if the Service is to get another one",
+        keys.join(" and "),
         error.message
     );
     CloudError { message, ..error }

@@ -249,7 +249,7 @@ impl State {
             && (self.known == Known::Absent || self.failure(call).is_some_and(is_anothers));
         let by_others = || {
             let named = by_provider(service, traits).map(|(_, id)| id);
-            named.filter(|_| call == CallKind::Ensure)
+            named.filter(|_| call == CallKind::Ensure && to_adopt(service).is_none())
         };
         let own = self.id().or_else(|| service.annotation(ID).filter(|_| !is_useless));
         own.or_else(by_others)

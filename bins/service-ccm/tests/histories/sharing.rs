@@ -117,6 +117,38 @@ async fn a_service_on_a_load_balancer_of_others_keeps_it_and_gets_no_second_one(
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_old_shared_one_of_its_name_holds_no_service_without_an_address() {
+    let mut world = World::shared(Variant::default()).await;
+    let status = json!({"status": {"loadBalancer": {"ingress": null}}});
+    world
+        .api
+        .patch("services", &World::service_key(1), "status", PatchKind::Merge, status)
+        .unwrap();
+    world.restart().await;
+    sleep(SOON).await;
+    assert!(world.has_address(1), "{}", world.says(1));
+    assert_eq!(world.ours().len(), 1);
+}
+
+/// A word to adopt is refused while others share it, and holds when they have left.
+#[tokio::test(start_paused = true)]
+async fn a_word_that_came_too_early_is_followed_later() {
+    let mut world = World::shared(Variant::default()).await;
+    let shown = world.ingress(1);
+    world.restart().await;
+    world.patch(1, json!({"metadata": {"annotations": {ADOPT: SHARED}}}));
+    sleep(Duration::from_mins(6)).await;
+    assert!(world.ours().is_empty(), "{}", world.says(1));
+    world.cloud.balancers().update(SHARED, |shared| {
+        shared.owners.clear();
+        shared.made_for = Some(named(1));
+    });
+    sleep(Duration::from_mins(6)).await;
+    assert_eq!(world.ours().len(), 1, "{}", world.says(1));
+    assert_eq!(world.ingress(1), shown);
+}
+
 /// What appears after the first list, or when there is none, is told by the cloud.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_comes_later_with_its_finalizer_gets_no_second_load_balancer() {

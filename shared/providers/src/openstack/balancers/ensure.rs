@@ -94,7 +94,10 @@ impl OctaviaBalancers {
         let mut job = self.job(wanted, features)?;
         self.check_member_subnet(&job, call).await?;
         let found = self.find(wanted, rows, call).await?;
-        if let Found::Own(row) | Found::Adoptable(row) = &found {
+        // One that has failed is replaced, by the driver of new ones.
+        if let Found::Own(row) | Found::Adoptable(row) = &found
+            && !matches!(row.provisioning_status, Provisioning::Error | Provisioning::Deleted)
+        {
             job.features = job.features.with(row.provider.as_deref());
         }
         Ok((job, found))
@@ -204,9 +207,12 @@ impl OctaviaBalancers {
         parts: Parts,
         notes: Vec<Note>,
     ) -> Verified {
-        let attached = floating
-            .iter()
-            .find(|ip| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address);
+        let stands =
+            |ip: &&FloatingIp| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address;
+        let wished = job.wanted.front_end.address;
+        let attached = floating.iter().filter(stands);
+        // Two are attached while one is exchanged for another.
+        let attached = attached.min_by_key(|ip| wished != Some(ip.address));
         let mut addresses = vips(row);
         if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
             *first = ip.address;

@@ -91,10 +91,14 @@ impl OctaviaBalancers {
                 neutron.update_floating_ip(&ip, None, call).await?;
                 Ok(None)
             }
-            floating::Act::Release(id) => {
-                neutron.delete_floating_ip(&id, call).await?;
-                Ok(None)
-            }
+            floating::Act::Release(id) => match neutron.delete_floating_ip(&id, call).await {
+                Err(error) if error.kind == ErrorKind::Conflict => {
+                    // Port forwardings of a user, for instance.
+                    tracing::warn!("floating IP {id} is left, it is in use otherwise: {error}");
+                    Ok(None)
+                }
+                outcome => outcome.map(|_| None),
+            },
             floating::Act::Tag(id, tags) => {
                 neutron.tag_floating_ip(&id, &tags, call).await?;
                 Ok(None)

@@ -222,6 +222,12 @@ impl NeutronRoutes {
                 }
                 continue;
             };
+            if !features.atomic && (error.kind == ErrorKind::Busy || error.maybe_done) {
+                // The other parts would write the list of before.
+                let rest = parts.into_iter().flatten().chain(part);
+                failed.extend(rest.map(|step| failure(step, &error)));
+                return table;
+            }
             refusals += 1;
             let is_full = error.kind == ErrorKind::QuotaExceeded && part.len() == 1;
             let (again, given_up) = divided(part, &error, &table, refusals);

@@ -99,6 +99,26 @@ async fn an_exchange_that_was_interrupted_is_completed() {
     }
 }
 
+/// Both are attached meanwhile, and Neutron lists that of before first.
+#[tokio::test]
+async fn the_wished_address_is_shown_while_another_is_still_attached() {
+    let rig = Rig::new();
+    rig.floating_ip(SAME, "mine");
+    rig.settle(&changed(&wanted("web"), |it| it.address = SAME.parse().ok())).await;
+    rig.floating_ip(FAR, "mine");
+    rig.cloud.world.lock().floating.ips[1]["floating_network_id"] = json!(uuid(OTHER));
+    let asked = changed(&wanted("web"), |it| it.address = FAR.parse().ok());
+    rig.cloud.refuse(|request| {
+        let detaches = request.operation == "floating_ip_update"
+            && request.body.as_ref().is_some_and(|it| it["floatingip"]["port_id"].is_null());
+        detaches.then(|| CloudError::new(ErrorKind::Unavailable, "HTTP 503"))
+    });
+    rig.ensure(&asked).await.unwrap_err();
+    rig.cloud.refuse(|_| None);
+    let rig = rig.restarted();
+    assert_eq!(addresses(&rig.settle(&asked).await), [FAR]);
+}
+
 /// Another client is faster, or Neutron fails.
 #[tokio::test]
 async fn the_address_of_now_comes_back_if_the_wished_one_cannot_be_had() {

@@ -250,6 +250,9 @@ async fn what_could_not_be_created_again_is_not_deleted() {
     };
     let managed = process(&|options| options.balancer.manage_security_groups = true);
     let nowhere = process(&|options| options.networks.subnet_id = None);
+    let by_ovn = process(&|options| options.balancer.provider = "ovn".to_owned());
+    first.cloud.world.lock().octavia.providers = vec!["ovn", "amphora"];
+    let proxy = annotated(&known, "proxy-protocol", "v1");
     let taken = process(&|_| {});
     taken.floating_ip("172.24.9.9", "mine");
     taken.cloud.world.lock().floating.ips[1]["port_id"] = json!("another's");
@@ -260,6 +263,7 @@ async fn what_could_not_be_created_again_is_not_deleted() {
     for (rig, wanted, words) in [
         (&managed, &known, "manage-security-groups"),
         (&first, &tls, "default-tls-container-ref"),
+        (&by_ovn, &proxy, "proxy-protocol"),
         (&nowhere, &without_nodes, "no node has"),
         (&taken, &wish, "another's"),
     ] {

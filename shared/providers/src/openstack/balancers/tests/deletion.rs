@@ -300,3 +300,16 @@ async fn nothing_is_remembered_of_what_is_gone() {
     let shown = rig.shown(&other, ccm_cloud::Depth::Summary).await;
     assert_eq!(shown.ingress.len(), 1, "the one that is there is remembered");
 }
+
+/// Neutron does not delete a floating IP with port forwardings.
+#[tokio::test]
+async fn a_floating_ip_that_is_in_use_otherwise_holds_no_deletion() {
+    let rig = Rig::new();
+    rig.settle(&wanted("web")).await;
+    rig.cloud.refuse(|request| {
+        let in_use = || CloudError::new(ErrorKind::Conflict, "HTTP 409: it has port forwardings");
+        (request.operation == "floating_ip_delete").then(in_use)
+    });
+    rig.deleted(&rig.unwanted(&wanted("web"))).await;
+    assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1);
+}

@@ -48,6 +48,22 @@ async fn a_write_between_our_look_and_our_write_is_not_lost() {
 }
 
 #[tokio::test]
+async fn nothing_is_added_to_a_list_that_has_changed() {
+    let rig = classic(3);
+    assert_eq!(kinds(&rig.apply(&[create(1)]).await), [None]);
+    rig.list().await;
+    rig.cloud.fail(|path, _| {
+        let stale = || Err(CloudError::new(ErrorKind::Busy, "HTTP 412: another revision"));
+        (path.starts_with("/routers") && !path.contains('?')).then(stale)
+    });
+    rig.cloud.operations();
+    let answers = rig.apply(&[create(2), delete(1)]).await;
+    assert_eq!(kinds(&answers), [Some(ErrorKind::Busy); 2]);
+    let writes = rig.cloud.operations().into_iter().filter(|one| *one == "router_update");
+    assert_eq!(writes.count(), 1);
+}
+
+#[tokio::test]
 async fn a_next_hop_that_another_client_adds_meanwhile_wins() {
     let rig = Rig::new(3);
     rig.list().await;
