@@ -205,8 +205,8 @@ impl World {
         let minutes = if dice.percent(2) { 60 } else { dice.within(3, 12) };
         let end = START + minutes * 60_000;
         let confirmation = u64::try_from(confirmation.as_millis()).unwrap_or(u64::MAX);
-        let everybody = if dice.percent(30) { span(dice, end, 120_000) } else { (0, 0) };
-        let everybody_is_silent = dice.percent(50);
+        let common = if dice.percent(30) { span(dice, end, 120_000) } else { (0, 0) };
+        let all_are_silent = dice.percent(50);
         let mut nodes = Vec::new();
         for slot in 0..dice.within(1, 9) {
             let created = if dice.percent(75) {
@@ -215,9 +215,9 @@ impl World {
                 dice.within(START, end)
             };
             let mut node = draw_node(dice, slot, 0, created, end, confirmation);
-            node.outages.push(everybody);
-            if everybody_is_silent {
-                node.silences.push(everybody);
+            node.outages.push(common);
+            if all_are_silent {
+                node.silences.push(common);
             }
             if dice.percent(30) && node.died < end {
                 let again = node.died + dice.within(1_000, 200_000);

@@ -149,7 +149,7 @@ async fn a_word_that_came_too_early_is_followed_later() {
     assert_eq!(world.ingress(1), shown);
 }
 
-/// What appears after the first list, or when there is none, is told by the cloud.
+/// The cloud reports what appears after the first list, or when there is none.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_comes_later_with_its_finalizer_gets_no_second_load_balancer() {
     let world = World::new().await;

@@ -1,5 +1,5 @@
 //! A cloud in memory: Keystone, Nova, Neutron and Octavia behind hyper's server, one pipe per
-//! connection, so that paused time passes only when everybody waits.
+//! connection, so that paused time passes only when all callers wait.
 
 use std::{
     collections::{HashMap, VecDeque},

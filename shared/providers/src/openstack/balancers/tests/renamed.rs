@@ -109,7 +109,7 @@ async fn a_listener_of_a_person_stays_with_its_pool() {
         // It is no difference that brings a full comparison with each look.
         let shown = rig.shown(&made.id, Depth::Members).await;
         assert_eq!(shown.digest, Some(fewer.front_end.digest), "{name:?}");
-        // The Service cannot have its port, and is told whose it is.
+        // The Service cannot have its port, and gets an error that says whose it is.
         let both = changed(&fewer, |it| it.ports.push(port(9999, Protocol::Tcp)));
         rig.writes();
         let error = rig.ensure(&both).await.unwrap_err();
