@@ -101,7 +101,8 @@ pub(crate) async fn a_deletion_needs_proof(env: Env) -> Result<()> {
     .await?;
     ensure!(balancer(&env, "web").is_ok(), "it exists");
     env.cloud().faults().clear();
-    services::gone(&env.client, "web", 2 * SOON).await?;
+    // The pause before the next attempt has grown with the failed ones.
+    services::gone(&env.client, "web", 8 * SOON).await?;
     poll::until("all to be counted as gone", SOON, || async {
         let page = leader.metric("ccm_service_load_balancers{state=\"failing\"}").await?;
         Ok((page == 0.0).then_some(()))
