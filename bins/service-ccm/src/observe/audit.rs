@@ -394,7 +394,8 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     });
     if entry.state.pending.is_none() {
         if is_foreign_write {
-            entry.state.configured = None;
+            // The digest does not say what has changed, neither now nor when the cloud is ready.
+            (entry.state.configured, entry.state.look) = (None, true);
             entry.awaited = true;
             entry.membership.forget();
         } else if !entry.state.was_complete(service, &balancer.id) {

@@ -131,7 +131,8 @@ pub struct State {
     pub adoptable: Option<(String, String)>,
     /// A load balancer of others that this Service has or names.
     pub foreign: Option<Foreign>,
-    /// Whether the cloud is to be asked what it has, by a call, because no list shows it.
+    /// Whether the cloud is to be asked what it has, by a call, because no list shows it: there is no
+    /// list, or another client has changed the load balancer.
     pub look: bool,
     /// What the cloud would change for this configuration, one line each.
     pub previewed: Option<(Digest, Vec<String>)>,

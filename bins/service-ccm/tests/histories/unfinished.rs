@@ -1,5 +1,5 @@
-//! Load balancers that were left in the middle of their creation: the digest is there, and their
-//! floating address is not.
+//! Load balancers whose digest is there although they are not as wanted: their creation was left in
+//! the middle, or another client has changed them.
 
 use std::time::Duration;
 
@@ -85,4 +85,19 @@ async fn a_creation_that_was_left_is_finished_as_soon_as_the_cloud_is_ready() {
     sleep(Duration::from_secs(30) + SOON).await;
     assert!(world.is_whole("lb-new"), "{:?}", world.cloud.balancers().writes());
     assert!(world.has_address(0));
+}
+
+/// The cloud still works on the change of another client when the audit lists the load balancer.
+#[tokio::test(start_paused = true)]
+async fn what_another_client_changes_is_compared_when_the_cloud_is_ready() {
+    let world = World::with_services(0..1).await;
+    sleep(SOON).await;
+    let before = world.ours().remove(0);
+    let until = Some(Instant::now() + Duration::from_mins(7));
+    world.cloud.balancers().update(&before.id, |balancer| {
+        balancer.configuration.listeners.clear();
+        balancer.state = State::Pending { what: "update", until, then: Outcome::Done };
+    });
+    sleep(Duration::from_mins(8)).await;
+    assert_eq!(world.ours()[0].configuration, before.configuration);
 }
