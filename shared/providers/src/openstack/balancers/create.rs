@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, LoadBalancer, Progress};
+use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, LoadBalancer, Note, Progress};
 use serde_json::{Value, json};
 
 use super::{
@@ -26,8 +26,11 @@ use super::{
 /// When it is worth to look at a creation first: amphorae are never ready before.
 const CREATION: Duration = Duration::from_secs(2);
 
-/// The reason of the event about an address that the cloud does not give again.
-const ADDRESS_CHANGED: &str = "LoadBalancerAddressChanged";
+/// The remark about an address that the cloud does not give again: no warning, because it is over and
+/// would stay in the condition.
+fn address_changed(what: String) -> Note {
+    Note { warning: false, ..remark("LoadBalancerAddressChanged", what) }
+}
 
 /// Refuses a creation that Octavia may still hold in its queue when the call ends: it would be made
 /// beside that of the next call, which does not find it yet.
@@ -64,7 +67,7 @@ impl OctaviaBalancers {
             Some(_) => Kept::default(),
             None => self.kept(&job, &place, &wish, &elsewhere),
         };
-        notes.extend(refused.map(|what| remark(ADDRESS_CHANGED, what)));
+        notes.extend(refused.map(address_changed));
         check_time(call)?;
         let mut made = self.octavia.create(kept.added_to(body.clone()), call).await;
         if let Err(error) = &made
@@ -73,7 +76,7 @@ impl OctaviaBalancers {
             // Octavia has made nothing.
             let what = format!("{kept} could not be kept: {error}");
             self.memory.keep_refusal(&owner.uid, what.clone());
-            notes.push(remark(ADDRESS_CHANGED, what));
+            notes.push(address_changed(what));
             check_time(call)?;
             made = self.octavia.create(body.take(), call).await;
         }

@@ -14,6 +14,7 @@ use super::{
         text::MAX_VALUE,
     },
     annotations::{FloatingNetwork, Given, INTERNAL, Settings, remark},
+    features::driver,
     floating::{Elsewhere, Wish},
     inputs::{Job, own_address},
     names,
@@ -72,14 +73,6 @@ fn of_spec(address: IpAddr) -> Given {
 
 fn anew(seen: &str) -> String {
     format!("has no effect on this load balancer, which has {seen}: {ANEW}")
-}
-
-/// The driver of this name: Octavia has three names for its own.
-fn driver(name: &str) -> &str {
-    match name {
-        "octavia" | "amphorav2" => "amphora",
-        other => other,
-    }
 }
 
 /// What is decided at the creation: driver, flavor, zone, and where the virtual address is.

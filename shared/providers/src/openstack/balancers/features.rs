@@ -18,11 +18,22 @@ pub(super) struct Features {
     version: ApiVersion,
     /// The driver `ovn`, which balances packets and ends no connection.
     pub(super) ovn: bool,
+    /// Octavia's own driver.
+    pub(super) amphora: bool,
+}
+
+/// The driver of this name: Octavia has three names for its own.
+pub(super) fn driver(name: &str) -> &str {
+    match name {
+        "octavia" | "amphorav2" => "amphora",
+        other => other,
+    }
 }
 
 impl Features {
-    pub(super) fn of(version: ApiVersion, driver: &str) -> Self {
-        Self { version, ovn: driver == "ovn" }
+    pub(super) fn of(version: ApiVersion, name: &str) -> Self {
+        let driver = driver(name);
+        Self { version, ovn: driver == "ovn", amphora: driver == "amphora" }
     }
 
     /// The same with the driver of a load balancer.

@@ -174,17 +174,23 @@ fn everything(family: IpFamily) -> IpNet {
     IpNet::new_assert(address, 0)
 }
 
+/// One that the driver does not have is replaced: amphora accepts any in a creation, and fails later.
 fn algorithm(settings: &Settings, features: Features, notes: &mut Vec<Note>) -> String {
     const OVN: &str = "SOURCE_IP_PORT";
-    if features.ovn && settings.method.value != OVN {
-        if settings.method.is_of_annotation() {
-            let what =
-                format!("{}: the driver ovn has {OVN} only, which is used", settings.method.source);
-            notes.push(remark("LoadBalancerLbMethodUnknown", what));
-        }
-        return OVN.to_owned();
+    let (given, is_of_ovn) = (&settings.method, settings.method.value == OVN);
+    let (driver, used) = match features {
+        Features { ovn: true, .. } if !is_of_ovn => ("ovn", OVN),
+        Features { amphora: true, .. } if is_of_ovn => ("amphora", "ROUND_ROBIN"),
+        _ => return given.value.clone(),
+    };
+    if given.is_of_annotation() {
+        let what = format!(
+            "{}: the driver {driver} does not have {}; {used} is used",
+            given.source, given.value
+        );
+        notes.push(remark("LoadBalancerLbMethodUnknown", what));
     }
-    settings.method.value.clone()
+    used.to_owned()
 }
 
 /// What a new load balancer would have, if this Octavia and its driver had it.

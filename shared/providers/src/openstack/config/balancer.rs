@@ -21,8 +21,8 @@ settings! {
         pub version: () = fixed(Text, "lb-version", ""), one_of(&[("", ()), ("v2", ())]);
         /// Octavia's provider. Known are `amphora`, `octavia`, `ovn`, `f5`, `amphorav2`.
         pub provider: String = fixed(Text, "lb-provider", "amphora");
-        /// How a pool chooses its member; ovn needs SOURCE_IP_PORT. Known are `ROUND_ROBIN`, `LEAST_CONNECTIONS`,
-        /// `SOURCE_IP`, `SOURCE_IP_PORT`.
+        /// How a pool chooses its member; ovn needs SOURCE_IP_PORT, and amphora does not have it. Known are
+        /// `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP`, `SOURCE_IP_PORT`.
         pub method: String = fixed(Text, "lb-method", "ROUND_ROBIN");
         /// Whether pools get health monitors unless their Service says otherwise.
         pub create_monitor: bool = fixed(Switch, "create-monitor", "false"), flag;
@@ -74,6 +74,12 @@ settings! {
         }
         if this.provider == "ovn" && this.method != "SOURCE_IP_PORT" {
             let what = format!("{:?} is not what ovn offers; must be SOURCE_IP_PORT", this.method);
+            raw.warn("lb-method", what, problems);
+        }
+        if ["amphora", "octavia", "amphorav2"].contains(&this.provider.as_str())
+            && this.method == "SOURCE_IP_PORT"
+        {
+            let what = "not what amphora offers, which gets ROUND_ROBIN instead";
             raw.warn("lb-method", what, problems);
         }
         for (key, count) in [

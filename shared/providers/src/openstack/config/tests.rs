@@ -226,6 +226,10 @@ fn what_is_odd_is_a_warning() {
             "[LoadBalancer] lb-method: \"ROUND_ROBIN\" is not what ovn offers; must be SOURCE_IP_PORT",
         ),
         (
+            "[LoadBalancer]\nlb-method = SOURCE_IP_PORT\n",
+            "line 6: [LoadBalancer] lb-method = \"SOURCE_IP_PORT\": not what amphora offers, which gets ROUND_ROBIN instead",
+        ),
+        (
             "[LoadBalancer]\nmonitor-max-retries = 0\n",
             "line 6: [LoadBalancer] monitor-max-retries = \"0\": not what Octavia takes; must be from 1 to 10",
         ),

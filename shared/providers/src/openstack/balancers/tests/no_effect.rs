@@ -178,6 +178,7 @@ async fn what_octavia_does_not_have_is_said() {
     let flavor = ("flavor-id", uuid(7), "LoadBalancerFlavorIgnored");
     let zone = ("availability-zone", "zone 1".to_owned(), "LoadBalancerAvailabilityZonesIgnored");
     let method = ("lb-method", "ROUND_ROBIN".to_owned(), "LoadBalancerLbMethodUnknown");
+    let of_ovn = ("lb-method", "SOURCE_IP_PORT".to_owned(), "LoadBalancerLbMethodUnknown");
     let checks = ("enable-health-monitor", "true".to_owned(), "LoadBalancerHealthMonitorIgnored");
     for (minor, driver, (key, value, reason)) in [
         (5, "amphora", &flavor),
@@ -185,6 +186,7 @@ async fn what_octavia_does_not_have_is_said() {
         (26, "ovn", &flavor),
         (26, "ovn", &zone),
         (26, "ovn", &method),
+        (26, "amphora", &of_ovn),
         (26, "ovn", &checks),
     ] {
         let rig = Rig::new();
