@@ -42,6 +42,7 @@ use ccm_controller::{
     cluster, own_node,
     queue::QueueMetrics,
     reader::{self, Reader},
+    repeat_reports,
     watch::{self, Watches},
     writer::{self, Writer},
 };
@@ -83,6 +84,7 @@ impl Program for ServiceCcm {
 
     fn specimens(metrics: &Metrics) {
         ServiceMetrics::new(metrics).specimens();
+        repeat_reports::specimens(metrics);
         metrics::collect(metrics, HashMap::new, || 0);
         let queues = QueueMetrics::new(metrics);
         queues.specimens(QUEUE);

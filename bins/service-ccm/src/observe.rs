@@ -16,6 +16,7 @@ use ccm_controller::{
     brake::approval::{SetApproval, is_marked},
     passes::Passes,
     queue::{QueueConfig, QueueMetrics, WorkQueue},
+    repeat_reports::RepeatMetrics,
 };
 use ccm_kube::store::Store;
 use ccm_objects::{Node, Service, Shared as Name};
@@ -95,6 +96,7 @@ pub(crate) struct Handles {
     pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<ServiceSettings>>,
     pub(crate) metrics: ServiceMetrics,
+    pub(crate) repeats: RepeatMetrics,
     pub(crate) timeline: Timeline,
 }
 
@@ -125,6 +127,7 @@ impl Handles {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics,
+            repeats: RepeatMetrics::new(&context.metrics),
             timeline: Timeline::begin(),
         }
     }

@@ -7,6 +7,7 @@
 //! | [`members`] | which members one load balancer is to have, and which may not leave it yet |
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
 //! | [`looks`] | when a load balancer that no list shows is looked at |
+//! | [`repeated`] | when a step is repeated that was answered as done |
 //! | [`debounce`] | when changes of the nodes go out |
 //! | `named` | the load balancers that a Service names, and the errors about them |
 //! | `state` | what is known of one load balancer |
@@ -23,6 +24,7 @@ pub mod members;
 mod named;
 pub mod orphans;
 pub mod reason;
+pub mod repeated;
 mod state;
 pub mod status;
 mod wished;
@@ -165,6 +167,9 @@ pub fn plan(view: View<'_>) -> Plan {
 /// The plan for a Service whose load balancer is to be deleted.
 fn clean_up(view: View<'_>) -> Plan {
     let state = view.state;
+    if !repeated::may_set_finalizer(&state.repeats, view.now, false) {
+        return Plan::Waits;
+    }
     if state.proved_absent {
         return Plan::Next(Step::Release);
     }
@@ -174,7 +179,7 @@ fn clean_up(view: View<'_>) -> Plan {
     if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, view.now) {
         return settled(view);
     }
-    Plan::Next(Step::Delete)
+    due(view, Step::Delete).map_or(Plan::Waits, Plan::Next)
 }
 
 /// The plan for a Service that is to have a load balancer.
@@ -182,8 +187,10 @@ fn provision(view: View<'_>) -> Plan {
     let View { service, state, .. } = view;
     if !service.has_finalizer {
         return match view.desired.front_end {
-            Some(_) => Plan::Next(Step::Protect),
-            None => settled(view),
+            Some(_) if repeated::may_set_finalizer(&state.repeats, view.now, true) => {
+                Plan::Next(Step::Protect)
+            }
+            _ => settled(view),
         };
     }
     let is_elsewhere = matches!(state.known, Known::Elsewhere(_));
@@ -228,8 +235,9 @@ fn next_call(view: View<'_>) -> Option<Step> {
     }
     if let Some(id) = &state.duplicate
         && !state.waits_after_failure(CallKind::DeleteDuplicate, view.now)
+        && let Some(step) = due(view, Step::DeleteDuplicate(id.clone()))
     {
-        return Some(Step::DeleteDuplicate(id.clone()));
+        return Some(step);
     }
     let (id, has_failed) = match &state.known {
         Known::There(balancer) => match &balancer.phase {
@@ -244,13 +252,21 @@ fn next_call(view: View<'_>) -> Option<Step> {
     if let Some(front_end) = &view.desired.front_end
         && (id.is_none() || has_failed || !is_configured(view, front_end))
         && !state.waits_to_ensure(view, front_end)
+        && let Some(step) = due(view, Step::Ensure(Arc::clone(front_end)))
     {
-        return Some(Step::Ensure(Arc::clone(front_end)));
+        return Some(step);
     }
     let changes = view.members_known
         && view.members.changes
         && !state.waits_after_failure(CallKind::Members, view.now);
-    id.filter(|_| changes).cloned().map(Step::SetMembers)
+    let step = id.filter(|_| changes).cloned().map(Step::SetMembers);
+    step.and_then(|step| due(view, step))
+}
+
+/// This call, unless it was answered as done of late and is to be repeated later.
+fn due(view: View<'_>, step: Step) -> Option<Step> {
+    let View { state, service, members, now, .. } = view;
+    repeated::may_call(&state.repeats, now, &step, service, members).then_some(step)
 }
 
 /// The calls that are due but for a failure, with that.
@@ -303,7 +319,8 @@ fn settled(view: View<'_>) -> Plan {
 /// The change of the status that is due now.
 pub fn status_change(view: View<'_>) -> StatusChange {
     let wished = wished::wished(view);
-    difference(view.service, &wished, view.state.condition_written, view.now)
+    let change = difference(view.service, &wished, view.state.condition_written, view.now);
+    repeated::that_may_be_written(&view.state.repeats, view.now, change)
 }
 
 /// The change of the status of a Service while the provider offers no load balancers; None if this

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ccm_cloud::{CloudError, ClusterId, LoadBalancer, Note, Title};
 use ccm_controller::{
     queue::Pace,
+    repeat_reports::RepeatMetrics,
+    repeats::Repeated,
     reports::{Report, Reports, When},
 };
 use ccm_kube::{ApiError, events::EventRecorder};
@@ -57,6 +59,11 @@ impl ServiceReports {
         let report = Report::warning(topic, state, format!("{}: {text}", service.key));
         let report = report.with_event(event, text);
         self.report(service, When::Changed, report);
+    }
+
+    /// Counts a write that was answered as done and is due again, and reports it once.
+    pub(crate) fn repeated(&self, service: &Service, metrics: &RepeatMetrics, one: &Repeated) {
+        metrics.report(&self.reports, &service.reference(), one);
     }
 
     /// Reports that a load balancer is created or updated.

@@ -5,7 +5,7 @@
 //! A variant of the program without one of its protections breaks the rule that stands for it: a
 //! rule that no variant breaks finds nothing.
 //!
-//! `adoption`, `cases`, `going_back`, `orphans`, `patches`, `sharing`, `troubles` and `unfinished` have single cases in the same world.
+//! `adoption`, `cases`, `going_back`, `orphans`, `patches`, `repeated`, `sharing`, `troubles` and `unfinished` have single cases in the same world.
 //!
 //! A history that fails is replayed with `QUARTET_HISTORY=<seed>`.
 
@@ -23,6 +23,8 @@ mod going_back;
 mod orphans;
 #[path = "histories/patches.rs"]
 mod patches;
+#[path = "histories/repeated.rs"]
+mod repeated;
 #[path = "histories/rules.rs"]
 mod rules;
 #[path = "histories/sharing.rs"]

@@ -70,6 +70,7 @@ impl Lanes {
                     done(asked, entry, value);
                 });
                 self.queue(lane).forget(name);
+                self.called(&asked.due);
                 self.report_done(asked, was_news);
             }
             Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting),

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use ccm_base::clock;
+use ccm_base::{At, clock};
 use ccm_cloud::LoadBalancerTraits;
 use ccm_controller::{
     queue::Priority,
+    repeats::{Repeated, Repeats},
     writer::{self, Stopped},
 };
 use ccm_kube::{
@@ -15,10 +16,12 @@ use ccm_kube::{
 use ccm_objects::{Service, Shared as Name, service_keys};
 use serde_json::{Value, json};
 
-use super::{Lane, Lanes};
+use super::{Due, Lane, Lanes};
+use crate::observe::Handles;
 use crate::plan::{
     Known, Step,
     reason::{PROVISIONING, Reason, SERVING},
+    repeated,
     status::{DIGEST, ID, NewCondition, StatusChange, Written},
 };
 
@@ -43,7 +46,8 @@ impl Lanes {
             self.handles.metrics.written(kind, answer);
         }
         match answer {
-            Ok(_) => {
+            Ok(answer) => {
+                self.repeated(service, |repeats, now| repeated::written(repeats, now, step, &answer));
                 self.written(service, step);
                 true
             }
@@ -52,6 +56,20 @@ impl Lanes {
                 false
             }
         }
+    }
+
+    /// A call to the cloud about this Service was answered as done.
+    pub(super) fn called(&self, Due { service, step, members }: &Due) {
+        self.repeated(service, |repeats, now| {
+            repeated::called(repeats, now, step, service, members).into_iter().collect()
+        });
+    }
+
+    /// Records what was answered as done, and reports what something takes back.
+    fn repeated(&self, service: &Service, add: impl FnOnce(&mut Repeats, At) -> Vec<Repeated>) {
+        let Handles { balancers, timeline, repeats, reports, .. } = &self.handles;
+        let all = balancers.with(service, |entry| add(&mut entry.state.repeats, timeline.now()));
+        all.iter().for_each(|one| reports.repeated(service, repeats, one));
     }
 
     fn written(&self, service: &Service, step: &Step) {

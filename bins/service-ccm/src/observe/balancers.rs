@@ -12,6 +12,7 @@ use std::{
 
 use ccm_base::At;
 use ccm_cloud::{Cure, Digest, Member, Phase};
+use ccm_controller::repeats::Repeats;
 use ccm_objects::{Service, Shared as Name};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -28,6 +29,8 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Balancers {
     entries: Mutex<HashMap<Name, Entry>>,
+    /// What was written to Services of which nothing else is remembered, with their UIDs.
+    written: Mutex<HashMap<Name, (Box<str>, Repeats)>>,
     /// What the list of the cluster's load balancers has shown since this process leads.
     list: Mutex<List>,
     /// When this process began to lead, and what the last leader has left.
@@ -86,6 +89,10 @@ impl Balancers {
             let (since, left) = &*self.inherited.lock();
             let membership = Membership::resume(*since, &left.departures);
             *entry = Entry { uid: service.uid.clone(), membership, ..Entry::default() };
+            let written = self.written.lock().remove(&service.key);
+            if let Some((_, repeats)) = written.filter(|(uid, _)| *uid == service.uid) {
+                entry.state.repeats = repeats;
+            }
         }
         change(entry)
     }
@@ -166,9 +173,20 @@ impl Balancers {
         }
     }
 
+    /// Forgets all of a Service but what was written to it: others may take that back.
+    pub(crate) fn forget(&self, name: &Name) {
+        let entry = self.entries.lock().remove(name);
+        if let Some(Entry { uid, state: State { repeats, .. }, .. }) = entry
+            && repeats != Repeats::default()
+        {
+            self.written.lock().insert(Name::clone(name), (uid, repeats));
+        }
+    }
+
     /// Forgets a Service that is gone.
-    pub(crate) fn forget(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         self.entries.lock().remove(name);
+        self.written.lock().remove(name);
     }
 
     /// What is known of the list.

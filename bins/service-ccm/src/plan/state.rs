@@ -4,6 +4,7 @@ use ccm_base::At;
 use ccm_cloud::{
     CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members,
 };
+use ccm_controller::repeats::Repeats;
 use ccm_objects::Service;
 
 use super::{
@@ -124,6 +125,8 @@ pub struct State {
     pub duplicate: Option<String>,
     /// When a condition was written last.
     pub condition_written: Option<Written>,
+    /// What was answered as done of late.
+    pub repeats: Repeats,
     /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
     /// another controller is responsible.
     pub proved_absent: bool,
@@ -179,13 +182,13 @@ impl State {
         is_known || service.annotation(ID) == Some(id)
     }
 
-    /// When the plan may be another one although nothing changes: a failed call is due again, or a
-    /// condition may be rewritten.
+    /// When the plan may be another one although nothing changes: a failed call is due again, a condition
+    /// may be rewritten, or what was taken back may be repeated.
     pub fn next_look(&self, now: At) -> Option<At> {
         let retries = self.failed.iter().map(|failed| failed.retry_at);
         let written = self.condition_written.into_iter();
         let rewrites = written.flat_map(|one| [true, false].map(|moves| one.next(moves)));
-        retries.chain(rewrites).filter(|at| now < *at).min()
+        retries.chain(rewrites).chain(self.repeats.next(now)).filter(|at| now < *at).min()
     }
 
     /// Whether there is a load balancer of another controller that no user has approved to adopt.

@@ -51,7 +51,7 @@ fn classed() -> Service {
     with_class("example.com/other")
 }
 
-fn cluster() -> ClusterId {
+pub(super) fn cluster() -> ClusterId {
     ClusterId { name: "c".to_owned(), uid: "c-1".to_owned() }
 }
 

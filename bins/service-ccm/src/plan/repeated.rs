@@ -1,0 +1,156 @@
+//! Steps that are due again although they were answered as done: when they are repeated.
+
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+};
+
+use ccm_base::At;
+use ccm_cloud::{Member, Members, NodeAddress};
+use ccm_controller::repeats::{Content, Repeated, Repeats};
+use ccm_objects::{Service, ServiceIngress};
+
+use super::{
+    Step,
+    members::Decision,
+    status::{NewCondition, StatusChange, shows},
+    to_adopt,
+};
+
+const FINALIZER: &str = "finalizer";
+const ADDRESSES: &str = "addresses";
+const ANNOTATIONS: &str = "annotations";
+
+/// Whether the finalizer may be added or removed now.
+pub(super) fn may_set_finalizer(repeats: &Repeats, now: At, is_there: bool) -> bool {
+    repeats.check(now, FINALIZER, || Content::of(&is_there)).is_ok()
+}
+
+/// Whether this call to the cloud may be made now.
+pub(super) fn may_call(
+    repeats: &Repeats,
+    now: At,
+    step: &Step,
+    service: &Service,
+    members: &Decision,
+) -> bool {
+    let kind = call(step);
+    kind.is_none_or(|kind| {
+        repeats.check(now, kind, || content(step, service, &members.members)).is_ok()
+    })
+}
+
+/// A call to the cloud was answered as done.
+pub fn called(
+    repeats: &mut Repeats,
+    now: At,
+    step: &Step,
+    service: &Service,
+    members: &Decision,
+) -> Option<Repeated> {
+    repeats.made(now, call(step)?, content(step, service, &members.members))
+}
+
+/// The part of a change of the status that may be written now: what others take back does not hold
+/// up the rest.
+pub fn that_may_be_written(repeats: &Repeats, now: At, mut change: StatusChange) -> StatusChange {
+    let may = |kind, content: &dyn Fn() -> Content| repeats.check(now, kind, content).is_ok();
+    change.ingress = change.ingress.filter(|ingress| may(ADDRESSES, &|| addresses(ingress)));
+    if !may(ANNOTATIONS, &|| annotations(&change.annotations)) {
+        change.annotations.clear();
+    }
+    let has_addresses = change.ingress.is_some();
+    change
+        .conditions
+        .retain(|one| may(one.reason.condition(), &|| condition(one, has_addresses)));
+    change
+}
+
+/// This step was written to the Service, and the API server has answered with it as it is now.
+pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) -> Vec<Repeated> {
+    let mut repeated = Vec::new();
+    let mut add = |kind: &'static str, content, is_shown: bool| {
+        repeated.extend(match is_shown {
+            true => repeats.made(now, kind, content),
+            false => repeats.refused(now, kind, content),
+        });
+    };
+    match step {
+        Step::Protect => add(FINALIZER, Content::of(&true), answer.has_finalizer),
+        Step::Release => add(FINALIZER, Content::of(&false), !answer.has_finalizer),
+        Step::Write(change) => {
+            if let Some(ingress) = &change.ingress {
+                let shown = answer.details.as_ref().map(|details| &details.ingress);
+                add(ADDRESSES, addresses(ingress), shown == Some(ingress));
+            }
+            if !change.annotations.is_empty() {
+                let mut all = change.annotations.iter();
+                let is_shown = all.all(|(key, value)| answer.annotation(key) == value.as_deref());
+                add(ANNOTATIONS, annotations(&change.annotations), is_shown);
+            }
+            for one in &change.conditions {
+                let kind = one.reason.condition();
+                let is_shown = shows(answer.condition(kind), one.reason);
+                add(kind, condition(one, change.ingress.is_some()), is_shown);
+            }
+        }
+        _ => {}
+    }
+    repeated
+}
+
+/// The kind of a step that is a change in the cloud.
+fn call(step: &Step) -> Option<&'static str> {
+    match step {
+        Step::Ensure(_) => Some("ensure"),
+        Step::SetMembers(_) => Some("set_members"),
+        Step::Delete => Some("delete"),
+        Step::DeleteDuplicate(_) => Some("delete_duplicate"),
+        Step::Preview(_) | Step::Protect | Step::Release | Step::Write(_) => None,
+    }
+}
+
+/// What a call is about. The members that go with a configuration do not count: that they differ
+/// each time is no reason to ensure each time.
+fn content(step: &Step, service: &Service, members: &Members) -> Content {
+    match step {
+        Step::Ensure(front_end) => {
+            Content::of(&(front_end.digest.version, front_end.digest.hash, to_adopt(service)))
+        }
+        Step::SetMembers(id) => Content::of(&(id, Told(&members.present), Told(&members.absent))),
+        Step::DeleteDuplicate(id) => Content::of(id),
+        _ => Content::of(&()),
+    }
+}
+
+/// Members by all that a cloud is told of them.
+struct Told<'a>(&'a [Member]);
+
+impl Hash for Told<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.len().hash(state);
+        for Member { node, provider_id, addresses, labels } in self.0 {
+            (node, provider_id, labels).hash(state);
+            for NodeAddress { kind, address } in addresses {
+                (kind.as_str(), address).hash(state);
+            }
+        }
+    }
+}
+
+fn addresses(ingress: &[ServiceIngress]) -> Content {
+    Content::of(&format!("{ingress:?}"))
+}
+
+fn annotations(annotations: &BTreeMap<String, Option<String>>) -> Content {
+    Content::of(annotations)
+}
+
+/// A message that may quote a request ID is no other content.
+fn condition(one: &NewCondition, has_addresses: bool) -> Content {
+    let words = (has_addresses || one.reason.words_count()).then_some(&one.message);
+    Content::of(&(one.reason.as_str(), words))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Writes that were answered as done and are due again: other clients, policies and clouds that take
+//! them back cost few calls, and nodes with several addresses of a family cost none.
+
+use std::time::Duration;
+
+use ccm_sim::apiserver::PatchKind;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    cases::{FINALIZER, SOON},
+    world::{Variant, World},
+};
+
+const REPEATED: &str = "ccm_repeated_writes_total";
+/// The most equal writes to one object within ten minutes.
+const MOST: usize = 9;
+
+impl World {
+    fn set_members(&self) -> u32 {
+        self.metric("ccm_service_operations_total{operation=\"set_members\",result=\"done\"} ")
+    }
+
+    fn ensured(&self) -> u32 {
+        self.metric("ccm_service_operations_total{operation=\"ensure\",result=\"done\"} ")
+    }
+
+    fn deleted(&self) -> u32 {
+        self.metric("ccm_service_operations_total{operation=\"delete\",result=\"done\"} ")
+    }
+
+    fn written(&self, kind: &str) -> u32 {
+        self.metric(&format!("ccm_service_writes_total{{kind=\"{kind}\",result=\"ok\"}} "))
+    }
+
+    fn repeats(&self, write: &str) -> u32 {
+        self.metric(&format!("{REPEATED}{{object=\"Service\",write=\"{write}\"}} "))
+    }
+
+    /// A node with these addresses, `{}` for its number.
+    fn add_node_with(&self, number: usize, addresses: &[(&str, &str)]) {
+        let addresses: Vec<Value> = addresses
+            .iter()
+            .map(|(kind, ip)| {
+                json!({"type": kind, "address": ip.replace("{}", &number.to_string())})
+            })
+            .collect();
+        let name = format!("more-{number}");
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "spec": {"providerID": format!("sim://i-{name}")}, "status": {"addresses": addresses},
+        });
+        self.api.create(node).unwrap();
+    }
+
+    /// Something takes this change back every 100 ms, for this time.
+    async fn taken_back(&self, patch: Value, lasting: Duration) {
+        for _ in 0..lasting.as_millis() / 100 {
+            self.api
+                .patch("services", &Self::service_key(0), "", PatchKind::Merge, patch.clone())
+                .ok();
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_with_two_addresses_of_a_family_cost_two_changes() {
+    for addresses in [
+        &[("InternalIP", "10.1.0.{}"), ("ExternalIP", "192.0.2.{}")][..],
+        &[("InternalIP", "10.1.0.{}"), ("InternalIP", "fd00::{}"), ("ExternalIP", "2001:db8::{}")],
+    ] {
+        let world = World::start(1, Variant::default()).await;
+        for node in world.api.list("nodes") {
+            world.api.delete("nodes", node["metadata"]["name"].as_str().unwrap()).unwrap();
+        }
+        for number in 1..=13 {
+            world.add_node_with(number, addresses);
+        }
+        sleep(SOON).await;
+        world.create(0);
+        sleep(SOON).await;
+        assert_eq!(world.members(0), 13);
+        let before = (world.set_members(), world.ensured());
+        world.add_node_with(14, addresses);
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!((world.members(0), world.set_members()), (14, before.0 + 1), "{addresses:?}");
+        world.api.delete("nodes", "more-14").unwrap();
+        sleep(SOON).await;
+        assert_eq!(world.members(0), 13, "it leaves within the interval");
+        sleep(Duration::from_hours(1)).await;
+        assert_eq!((world.set_members(), world.ensured()), (before.0 + 2, before.1));
+        assert_eq!(world.metric::<f32>("ccm_service_members_held ").to_bits(), 0);
+    }
+}
+
+/// What another writer does to a Service every 100 ms, what is written for it, and its name in the
+/// metric.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_takes_changes_back_costs_few_writes() {
+    let id = "quartet.dev/load-balancer-id";
+    for (patch, kind, write) in [
+        (json!({"metadata": {"annotations": {id: null}}}), "status", "annotations"),
+        (json!({"metadata": {"annotations": {id: "another"}}}), "status", "annotations"),
+        (json!({"metadata": {"finalizers": []}}), "protect", "finalizer"),
+        (json!({"status": {"loadBalancer": {}}}), "status", "addresses"),
+        (json!({"status": {"conditions": []}}), "status", "LoadBalancerServing"),
+    ] {
+        let world = World::with_services(0..1).await;
+        let (before, calls) = (world.written(kind), world.ensured() + world.set_members());
+        let lasting = Duration::from_mins(10);
+        world.taken_back(patch.clone(), lasting).await;
+        let count = (world.written(kind) - before) as usize;
+        assert!((3..=2 * MOST).contains(&count), "{patch}: {count} writes");
+        assert!(world.repeats(write) > 0, "{patch}");
+        let events = world.events("RepeatedWrite");
+        let told = events.iter().filter(|text| text.contains(&format!(" {write} ")));
+        assert_eq!(told.count(), 1, "{patch}: {events:?}");
+        let made = world.ensured() + world.set_members() - calls;
+        assert!(made <= 9, "{patch}: {made} calls");
+        // It ends: within the longest pause all is as it was.
+        sleep(Duration::from_mins(6)).await;
+        let service = world.service(0).unwrap();
+        assert_eq!(service["metadata"]["finalizers"], json!([FINALIZER]), "{patch}");
+        assert!(world.has_address(0) && service["metadata"]["annotations"][id] != "another");
+    }
+}
+
+/// The finalizer comes back each time: neither the removal nor the deletion before it goes on at the
+/// other writer's pace.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_comes_back_costs_few_deletions() {
+    let world = World::with_services(0..1).await;
+    world.set_type(0, "ClusterIP");
+    sleep(SOON).await;
+    let patch = json!({"metadata": {"finalizers": [FINALIZER]}});
+    world.taken_back(patch, Duration::from_mins(10)).await;
+    let (released, deleted) = (world.written("release") as usize, world.deleted() as usize);
+    assert!((3..=MOST).contains(&released), "{released}");
+    assert!(deleted <= MOST, "{deleted}");
+    assert_eq!(world.events("RepeatedWrite").len(), 1);
+}
