@@ -378,8 +378,11 @@ pub struct Unwanted {
     /// The load balancer in `known` is a second one of the same owner: only this one is
     /// deleted, and nothing that the other one uses. Refused if it is the only one.
     pub duplicate: bool,
-    /// As [`FrontEnd::settings`]: a setting may say that an address is to be kept.
-    pub settings: BTreeMap<String, String>,
+    /// As [`FrontEnd::settings`]: a setting may say that an address is to be kept. `None` if nothing is
+    /// known of the Service any more: then each address that can outlive its load balancer is kept.
+    pub settings: Option<BTreeMap<String, String>>,
+    /// As [`FrontEnd::address`], as far as it is known: this address is kept.
+    pub address: Option<IpAddr>,
     /// As [`FrontEnd::service`].
     pub service: Option<Arc<str>>,
 }

@@ -163,10 +163,11 @@ impl Lanes {
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
         // A Service with a mistake has no front end, but its annotations still count.
         let details = due.service.details.as_deref();
-        let settings = details.map(|details| settings(details, &traits)).unwrap_or_default();
+        let settings = details.map(|details| settings(details, &traits));
+        let address = details.and_then(|it| it.load_balancer_ip.as_deref()?.parse().ok());
         let owner = self.owner(&due.service);
         let service = traits.wants_service.then(|| due.service.json.clone()).flatten();
-        let question = Unwanted { owner, known, duplicate, settings, service };
+        let question = Unwanted { owner, known, duplicate, settings, address, service };
         if !duplicate && question.known.is_some() {
             self.handles.reports.deleting(&due.service);
         }

@@ -1,10 +1,7 @@
 //! Deletes load balancers without a Service, as [`plan::orphans`](crate::plan::orphans) decides,
 //! and shows them on the page `/plan`.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, LoadBalancers, Progress, Unwanted};
 use ccm_controller::{
@@ -137,14 +134,15 @@ impl Deletions {
     }
 
     async fn call(&self, balancers: &dyn LoadBalancers, all: &[Due]) {
-        // What the annotations of the Service said is not known any more.
         let questions: Vec<Unwanted> = all
             .iter()
             .map(|due| Unwanted {
                 owner: due.orphan.owner.clone(),
                 known: Some(due.orphan.id.clone()),
                 duplicate: due.is_duplicate,
-                settings: BTreeMap::new(),
+                // What the Service said is not known any more, so its address is kept.
+                settings: None,
+                address: None,
                 service: None,
             })
             .collect();

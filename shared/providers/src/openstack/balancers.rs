@@ -222,7 +222,8 @@ impl LoadBalancers for OctaviaBalancers {
         call: Call,
     ) -> Answers<'a, Progress<AbsenceProof>> {
         let refused = repeated(unwanted.iter().map(|one| &one.owner));
-        let ids: Vec<String> = unwanted.iter().filter_map(|one| one.known.clone()).collect();
+        let ids = unwanted.iter().filter_map(|one| one.known.clone());
+        let ids: Vec<String> = ids.filter(|id| names::is_id(id)).collect();
         // Before the end of a deletion a second load balancer of the owner is looked for as well. The
         // list of the project, by which several IDs are looked up anyway, shows it.
         let whole = ids.len() > 1 || ids.iter().any(|id| self.memory.is_deleted(id));

@@ -126,6 +126,7 @@ pub(super) fn port(number: usize) -> Value {
         "device_id": uuid(number),
         "device_owner": "compute:zone 1",
         "status": "ACTIVE",
+        "project_id": octavia::PROJECT,
         "network_id": uuid(77),
         "fixed_ips": [{"subnet_id": "s", "ip_address": address}],
         "mac_address": format!("fa:16:3e:00:{:02x}:{:02x}", number / 256, number % 256),
@@ -272,6 +273,12 @@ fn query_of(path: &str) -> (&str, Vec<(String, String)>) {
     let decoded = |text| percent_decode_str(text).decode_utf8().unwrap().into_owned();
     let terms = query.split('&').filter_map(|term| term.split_once('='));
     (path, terms.map(|(key, value)| (decoded(key), decoded(value))).collect())
+}
+
+/// The segments of a path, decoded.
+fn segments(path: &str) -> Vec<String> {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    parts.map(|part| percent_decode_str(part).decode_utf8().unwrap().into_owned()).collect()
 }
 
 impl World {

@@ -13,7 +13,7 @@
 //! | annotation | effect |
 //! |---|---|
 //! | `sim/floating` | `true`: clients reach the load balancer at a floating address |
-//! | `sim/keep-address` | `true`: the floating address stays after a deletion, without an owner |
+//! | `sim/keep-address` | `true`: the floating address stays after a deletion; only a Service of that name may ask for it |
 //! | `sim/elsewhere` | not empty: another controller is responsible, for this reason |
 //! | `sim/note` | a remark |
 //! | others with `sim/` | stored |
@@ -349,10 +349,14 @@ impl Balancers {
         self.settled(|store| store.take(id))
     }
 
-    /// All floating addresses and their owners.
+    /// All floating addresses and their owners; `None` for one that was kept.
     pub fn floating(&self) -> BTreeMap<IpAddr, Option<Owner>> {
         self.settled(|store| {
-            store.floating.iter().map(|(ip, of)| (*ip, of.owner.clone())).collect()
+            store
+                .floating
+                .iter()
+                .map(|(ip, of)| (*ip, (!of.is_kept).then(|| of.owner.clone())))
+                .collect()
         })
     }
 

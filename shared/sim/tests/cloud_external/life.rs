@@ -84,8 +84,8 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
         namespace: "default".to_owned(),
         name: "web".to_owned(),
     };
-    let (known, duplicate, settings, service) = (None, false, BTreeMap::new(), None);
-    let unwanted = [Unwanted { owner, known, duplicate, settings, service }];
+    let (known, duplicate, settings, service) = (None, false, Some(BTreeMap::new()), None);
+    let unwanted = [Unwanted { owner, known, duplicate, settings, address: None, service }];
     let balancers = cloud.load_balancers().unwrap().unwrap();
     let (_, answer) = balancers.delete(&unwanted, call()).next().await.unwrap();
     let error = answer.unwrap_err();

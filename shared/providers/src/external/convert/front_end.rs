@@ -336,25 +336,38 @@ pub(in crate::external) fn change_from_wire(
 }
 
 pub(in crate::external) fn unwanted_to_wire(unwanted: &Unwanted) -> proto::UnwantedLoadBalancer {
-    let Unwanted { owner, known, duplicate, settings, service } = unwanted;
+    let Unwanted { owner, known, duplicate, settings, address, service } = unwanted;
     proto::UnwantedLoadBalancer {
         owner: Some(owner_to_wire(owner)),
         known: known.clone(),
         duplicate: Some(*duplicate),
-        settings: settings.clone(),
+        settings: settings.clone().unwrap_or_default(),
         service_json: service.as_deref().map(str::to_owned),
+        settings_unknown: Some(settings.is_none()),
+        address: address.map(|address| address.to_string()),
     }
 }
 
 pub(in crate::external) fn unwanted_from_wire(
     wire: proto::UnwantedLoadBalancer,
 ) -> Result<Unwanted, CloudError> {
-    let proto::UnwantedLoadBalancer { owner, known, duplicate, settings, service_json } = wire;
+    let proto::UnwantedLoadBalancer {
+        owner,
+        known,
+        duplicate,
+        settings,
+        service_json,
+        settings_unknown,
+        address,
+    } = wire;
     Ok(Unwanted {
         owner: owner_from_wire(owner)?,
         known,
         duplicate: duplicate == Some(true),
-        settings,
+        settings: (settings_unknown != Some(true)).then_some(settings),
+        address: address
+            .map(|address| parsed("the address that the Service asks for", &address))
+            .transpose()?,
         service: service_json.map(Into::into),
     })
 }

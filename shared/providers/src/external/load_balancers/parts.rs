@@ -68,7 +68,7 @@ pub(super) fn size_of_change(change: &MemberChange) -> usize {
 /// The size of what is unwanted, in bytes.
 pub(super) fn size_of_unwanted(unwanted: &Unwanted) -> usize {
     let service = unwanted.service.as_ref().map_or(0, |service| service.len());
-    4 * SMALL + size_of_map(&unwanted.settings) + service
+    4 * SMALL + unwanted.settings.as_ref().map_or(0, size_of_map) + service
 }
 
 fn size_of_front_end(front_end: &FrontEnd) -> usize {

@@ -43,6 +43,14 @@ impl Answer {
         self.error(ErrorKind::NotFound, format!("{operation}: HTTP 404: {words}"))
     }
 
+    /// Whether a 404 says that the object of this ID does not exist, and no other one that the request
+    /// names.
+    pub(crate) fn denies(&self, id: &str) -> bool {
+        let words = fault::words(&self.body);
+        let ends = ["not found", "could not be found"];
+        self.status == 404 && ends.iter().any(|end| words.contains(&format!("{id} {end}")))
+    }
+
     /// An error about this answer.
     pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> CloudError {
         CloudError { request_id: self.request_id.clone(), ..CloudError::new(kind, message) }

@@ -137,11 +137,13 @@ impl Client {
     }
 }
 
-/// Refuses a path that leads elsewhere than below the service's base: what is found
-/// there says nothing about the object that was meant.
+/// Refuses a path that leads elsewhere than below the service's base, or to a whole collection because
+/// an ID is empty: what is found there says nothing about the object that was meant.
 fn stays_below(path: &str) -> Result<(), CloudError> {
     let (path, _) = path.split_once('?').unwrap_or((path, ""));
-    if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+    let below = path.strip_prefix('/').unwrap_or(path);
+    let is_odd = |segment: &str| matches!(segment, "" | "." | "..");
+    if !below.is_empty() && below.split('/').any(is_odd) {
         let why = format!("{:?} is no path of an object", one_line(path, MAX_MESSAGE));
         return Err(CloudError::new(ErrorKind::Invalid, why));
     }

@@ -7,11 +7,11 @@ use ccm_cloud::{CloudError, ErrorKind};
 
 use super::{
     super::text::MAX_VALUE,
-    annotations::{FloatingNetwork, Given, PREFIX, Settings},
+    annotations::{self, FloatingNetwork, Given, PREFIX, Settings},
 };
 
-/// How much of a value an error must repeat: messages are cut.
-const COMPARED: usize = 60;
+/// How much of such words an error must repeat: messages are cut.
+const COMPARED: usize = 100;
 
 /// What was asked of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +27,80 @@ const SHORT_DELAY: &str = "The request delay value ";
 /// Octavia's words for an unknown flavor and zone. It does not repeat the value.
 const NO_FLAVOR: &str = "Invalid flavor_id";
 const NO_ZONE: &str = "Invalid availability zone";
+/// Neutron's words for an external network that no router connects with the subnet of a port.
+const UNREACHABLE: [&str; 2] = ["External network ", " is not reachable from subnet "];
+/// How the subject of an error begins that is about the address of a wish.
+const ADDRESS: &str = "address ";
 
-/// Whether the cloud has refused this value.
-pub(super) fn is_about(error: &CloudError, given: &Given) -> bool {
-    let is_refusal = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Invalid);
-    is_refusal && !error.maybe_done && names(error, &given.value)
+/// What a value stands for: by this, services call what they miss or refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Port,
+    Network,
+    Subnet,
+    MemberSubnet,
+    FloatingNetwork,
+    FloatingSubnet,
+    Flavor,
+    Zone,
+    Method,
+    Tls,
 }
 
-/// Whether an error repeats a value, which it does in one line and perhaps cut.
-fn names(error: &CloudError, value: &str) -> bool {
-    let line: String = one_line(value, COMPARED + 1).chars().take(COMPARED).collect();
-    error.message.contains(&line)
+impl Role {
+    /// The kind of object, in the services' words, and the field of their requests.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Port => ("Port", "vip_port_id"),
+            Self::Network => ("Network", "vip_network_id"),
+            Self::Subnet => ("Subnet", "vip_subnet_id"),
+            Self::MemberSubnet | Self::FloatingSubnet => ("Subnet", "subnet_id"),
+            Self::FloatingNetwork => ("Network", "floating_network_id"),
+            Self::Flavor => ("Flavor", "flavor_id"),
+            Self::Zone => ("Availability Zone", "availability_zone"),
+            Self::Method => ("Algorithm", "lb_algorithm"),
+            Self::Tls => ("TLS container", "default_tls_container_ref"),
+        }
+    }
+
+    /// Whether it says where an address is from.
+    const fn is_place(self) -> bool {
+        let is_virtual = matches!(self, Self::Port | Self::Subnet | Self::Network);
+        is_virtual || matches!(self, Self::FloatingSubnet | Self::FloatingNetwork)
+    }
+
+    /// Whether it is sent with a request of this kind.
+    const fn is_sent(self, about: About) -> bool {
+        let is_floating = matches!(self, Self::FloatingNetwork | Self::FloatingSubnet);
+        matches!(about, About::FloatingIp) == is_floating
+    }
+}
+
+/// Whether the cloud has refused this subnet of members.
+pub(super) fn is_about(error: &CloudError, given: &Given) -> bool {
+    let is_refusal = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Invalid);
+    is_refusal && !error.maybe_done && refuses(&error.message, Role::MemberSubnet, &given.value)
+}
+
+/// Whether a service says that there is no such object, or that it is of no use in this place. It
+/// repeats the value in one line and perhaps cut.
+fn refuses(message: &str, role: Role, value: &str) -> bool {
+    let (kind, field) = role.words();
+    let ends = ["not found", "could not be found", "is not a valid external network"];
+    let is_object = ends.iter().any(|end| {
+        let line = one_line(&format!("{kind} {value} {end}"), COMPARED + 1);
+        message.contains(&line.chars().take(COMPARED).collect::<String>())
+    });
+    let is_field = [format!("Invalid input for {field}."), format!("field/attribute {field}.")];
+    is_object || is_field.iter().any(|words| message.contains(words))
+}
+
+/// The external network and the subnet that no router connects.
+fn unreachable(message: &str) -> Option<(&str, &str)> {
+    let (_, rest) = message.split_once(UNREACHABLE[0])?;
+    let (network, rest) = rest.split_once(UNREACHABLE[1])?;
+    let subnet = rest.split(['.', ' ']).next()?;
+    (!network.contains(' ') && !subnet.is_empty()).then_some((network, subnet))
 }
 
 /// An address that the project does not have and cannot create.
@@ -57,8 +120,13 @@ pub(super) fn wished(error: CloudError, address: &str) -> CloudError {
 
 /// A floating IP of the project that the load balancer cannot have.
 pub(super) fn unattached(error: CloudError, address: IpAddr) -> CloudError {
+    let what = match unreachable(&error.message) {
+        Some((network, subnet)) => format!("{}choose another address", no_router(network, subnet)),
+        None => "it is refused".to_owned(),
+    };
     let message = format!(
-        "spec.loadBalancerIP: floating IP {address} cannot be attached to the load balancer: {}",
+        "spec.loadBalancerIP: floating IP {address} cannot be attached to the load balancer: {what}: \
+         {}",
         error.message
     );
     let is_refusal =
@@ -67,41 +135,56 @@ pub(super) fn unattached(error: CloudError, address: IpAddr) -> CloudError {
     CloudError { message, kind, ..error }.about(format!("address {address}"))
 }
 
-/// The error with the source of the value that it names.
+/// What is missing between an external network and a subnet, up to what else would help.
+fn no_router(network: &str, subnet: &str) -> String {
+    format!(
+        "no router connects subnet {subnet} with external network {network}: add the subnet to a \
+         router whose gateway is {network}, make the Service internal ({}=true), or ",
+        annotations::INTERNAL
+    )
+}
+
+/// The error with what is wrong by the service's words: the annotation or option whose value it refuses
+/// in this role. Whether another value stands in the same text says nothing.
 pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudError {
+    if error.subject.as_ref().is_some_and(|subject| subject.starts_with(ADDRESS)) {
+        // The wish for an address is to blame already.
+        return error;
+    }
     if error.message.contains(SHORT_DELAY) {
         let source =
             format!("annotation {PREFIX}health-monitor-delay, or [LoadBalancer] monitor-delay");
         let message = format!("{source}: too short for members of UDP ports: {}", error.message);
         return CloudError { message, subject: Some(source), ..error };
     }
-    let networks = &settings.networks;
-    let floating = match &networks.floating {
-        FloatingNetwork::Named(given) => Some(given),
-        FloatingNetwork::Found | FloatingNetwork::Refused(_) => None,
-    };
-    let places = [networks.port.as_ref(), networks.subnet.as_ref(), networks.network.as_ref()];
-    let external = [networks.floating_subnet.as_ref(), floating];
-    let others = [
-        networks.member_subnet.as_ref(),
-        settings.flavor.as_ref(),
-        settings.zone.as_ref(),
-        settings.tls.as_ref(),
-        Some(&settings.method),
-    ];
-    let is_named = |given: &&Given| names(&error, &given.value);
+    if let Some((network, subnet)) = unreachable(&error.message) {
+        // The router may come without a change of the Service, so this is not final.
+        let (what, subject) = (no_router(network, subnet), format!("external network {network}"));
+        let message = format!("{what}name another floating-network-id: {}", error.message);
+        let error = CloudError { message, kind: ErrorKind::Conflict, ..error };
+        return error.about(subject);
+    }
+    let given = given(settings);
+    let sent = given.iter().filter(|(role, _)| role.is_sent(about));
     let is_full = FULL.iter().any(|words| error.message.contains(words));
-    let of_place = || match about {
-        About::LoadBalancer => places.into_iter().flatten().next(),
-        About::FloatingIp => external.into_iter().flatten().next(),
+    let has_no_room = |(_, given): &&(Role, &Given)| {
+        let id = one_line(&given.value, COMPARED);
+        error.message.contains(&format!("addresses available on network {id}"))
     };
-    let named = places.into_iter().chain(external).chain(others).flatten().find(is_named);
-    let unknown = [(NO_FLAVOR, &settings.flavor), (NO_ZONE, &settings.zone)];
-    let unknown = unknown.into_iter().find(|(words, _)| error.message.contains(words));
-    let named = named.or_else(|| unknown.and_then(|(_, given)| given.as_ref()));
-    let Some(Given { value, source }) = named.or_else(|| of_place().filter(|_| is_full)) else {
-        return error;
+    let is_to_blame = |(role, given): &&(Role, &Given)| match role {
+        Role::Flavor if error.message.contains(NO_FLAVOR) => true,
+        Role::Zone if error.message.contains(NO_ZONE) => true,
+        _ => refuses(&error.message, *role, &given.value),
     };
+    let found = match is_full {
+        // Neutron names the network, the request perhaps a subnet of it.
+        true => {
+            let place = || sent.clone().find(|(role, _)| role.is_place());
+            sent.clone().find(has_no_room).or_else(place)
+        }
+        false => sent.clone().find(is_to_blame),
+    };
+    let Some((_, Given { value, source })) = found else { return error };
     let right = match (is_full, error.kind) {
         (true, _) => "choose one with free addresses",
         (false, ErrorKind::NotFound | ErrorKind::Invalid) => {
@@ -116,3 +199,28 @@ pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> Cl
     let message = format!("{source}: {value}: {right}: {}", error.message);
     CloudError { kind, message, subject: Some(source.clone()), ..error }
 }
+
+/// The values that annotations and options give, with their roles.
+fn given(settings: &Settings) -> Vec<(Role, &Given)> {
+    let networks = &settings.networks;
+    let floating = match &networks.floating {
+        FloatingNetwork::Named(given) => Some(given),
+        FloatingNetwork::Found | FloatingNetwork::Refused(_) => None,
+    };
+    let all = [
+        (Role::Port, networks.port.as_ref()),
+        (Role::Subnet, networks.subnet.as_ref()),
+        (Role::Network, networks.network.as_ref()),
+        (Role::FloatingSubnet, networks.floating_subnet.as_ref()),
+        (Role::FloatingNetwork, floating),
+        (Role::MemberSubnet, networks.member_subnet.as_ref()),
+        (Role::Flavor, settings.flavor.as_ref()),
+        (Role::Zone, settings.zone.as_ref()),
+        (Role::Tls, settings.tls.as_ref()),
+        (Role::Method, Some(&settings.method)),
+    ];
+    all.into_iter().filter_map(|(role, given)| Some((role, given?))).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use super::{
     OctaviaBalancers, annotations,
     ensure::waiting,
     find::{Rows, not_ours},
-    floating, ingress, title,
+    floating, ingress, names, title,
 };
 
 impl OctaviaBalancers {
@@ -25,6 +25,11 @@ impl OctaviaBalancers {
         rows: &Rows,
         call: Call,
     ) -> Result<Progress<AbsenceProof>, CloudError> {
+        if unwanted.known.as_deref().is_some_and(|id| !names::is_id(id)) {
+            // It names nothing that Octavia can have, whoever wrote it.
+            let unnamed = Unwanted { known: None, ..unwanted.clone() };
+            return Box::pin(self.delete_one(&unnamed, rows, call)).await;
+        }
         let owner = &unwanted.owner;
         let known = unwanted.known.as_deref().map(|id| rows.get(id)).transpose()?.flatten();
         if let Some(row) = known.filter(|row| !title::is_ours(row, owner)) {
@@ -142,7 +147,7 @@ impl OctaviaBalancers {
         unwanted: &Unwanted,
         call: Call,
     ) -> Result<Vec<floating::Act>, CloudError> {
-        let (owner, keep) = (&unwanted.owner, annotations::keeps_floating(&unwanted.settings));
+        let owner = &unwanted.owner;
         let is_attached = |ip: &FloatingIp| ip.port_id.is_some() && ip.port_id == row.vip_port_id;
         let mut all = match unwanted.duplicate {
             true => Vec::new(),
@@ -153,7 +158,7 @@ impl OctaviaBalancers {
             all.extend(self.floating_of(row, call).await?);
         }
         let own = all.into_iter().filter(|ip| floating::is_ours(ip, owner));
-        let acts = own.filter_map(|ip| match (is_attached(&ip), keep) {
+        let acts = own.filter_map(|ip| match (is_attached(&ip), stays(&ip, unwanted)) {
             (true, true) => Some(floating::Act::Detach(ip)),
             (is_attached, false) if is_attached || floating::is_free(&ip) => {
                 Some(floating::Act::Release(ip.id))
@@ -183,12 +188,15 @@ impl OctaviaBalancers {
 
     /// Deletes floating IPs of a load balancer that is gone.
     async fn release_left(&self, unwanted: &Unwanted, call: Call) -> Result<(), CloudError> {
-        if annotations::keeps_floating(&unwanted.settings) {
+        if keeps(unwanted) {
             return Ok(());
         }
         for ip in self.floating_of_owner(&unwanted.owner, call).await? {
             // One that stands for something else by now is another one's.
-            if floating::is_free(&ip) && floating::is_ours(&ip, &unwanted.owner) {
+            if floating::is_free(&ip)
+                && floating::is_ours(&ip, &unwanted.owner)
+                && !stays(&ip, unwanted)
+            {
                 self.neutron.delete_floating_ip(&ip.id, call).await?;
             }
         }
@@ -216,6 +224,18 @@ impl OctaviaBalancers {
             }
         }
     }
+}
+
+/// Whether all floating IPs stay. What the Service says of them is not known of one that is gone: an
+/// address does not come back.
+fn keeps(unwanted: &Unwanted) -> bool {
+    unwanted.settings.as_ref().is_none_or(annotations::keeps_floating)
+}
+
+/// Whether this one of the owner's stays: it is to be kept, or was asked for by its address.
+fn stays(ip: &FloatingIp, unwanted: &Unwanted) -> bool {
+    let is_asked_for = unwanted.address == Some(ip.address);
+    keeps(unwanted) || is_asked_for || !floating::may_go(ip, &unwanted.owner)
 }
 
 fn by_id(id: &str, request_id: Option<String>) -> AbsenceProof {

@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
+use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Owner};
 use serde_json::{Value, json};
 
 use super::{
-    super::network::FloatingIp,
+    super::{network::FloatingIp, text::MAX_VALUE},
     annotations::Given,
     diff::{self, Step},
     names,
@@ -110,11 +111,16 @@ pub(super) fn plan(
             steps.extend(own.map(|ip| release(ip, owner, keep)));
             steps.extend(left(elsewhere, owner, keep, *address));
         }
+        (_, Some(_), Some(wished)) if whose(wished, owner).is_some() => {
+            return Err(of_another(wished, owner));
+        }
         (_, Some(address), Some(wished)) if wished.port_id.is_some() => {
             return Err(taken(*address, wished));
         }
         (attached, Some(_), Some(wished)) => {
             steps.extend(exchange(wished, attached, elsewhere, owner, keep));
+            // Attached first: by its revision it is attached only as it was seen.
+            steps.extend(record(wished, owner, true));
         }
         // Without a wish any will do; and one that does not exist is no reason to give this up.
         ([_, ..], ..) => {}
@@ -125,14 +131,22 @@ pub(super) fn plan(
         ([], ..) => steps.extend(creation(wish, owner, port)),
     }
     if steps.is_empty() {
-        let lacks =
-            |ip: &&FloatingIp| names::is_made_floating(&ip.description) && lacks_owner(ip, owner);
-        for ip in attached.iter().filter(lacks) {
-            let line = format!("record the owner with floating IP {}", ip.address);
-            steps.push(step(line, Act::Tag(ip.id.clone(), tags(&ip.tags, owner))));
-        }
+        let record = |ip: &FloatingIp| record(ip, owner, Some(ip.address) == *address);
+        steps.extend(attached.iter().filter_map(record));
     }
     Ok(steps)
+}
+
+/// Records the owner with one that a controller made and that has no owner, or an earlier Service of
+/// this name, also of a cluster that was built again. One that a person made, or another owner's, is left
+/// as it is.
+fn record(ip: &FloatingIp, owner: &Owner, is_asked_for: bool) -> Option<Step> {
+    let lacks = names::is_made_floating(&ip.description) && lacks_owner(ip, owner);
+    let is_its = whose(ip, owner).is_none() || names::is_floating_of(&ip.description, owner);
+    (lacks && is_its).then(|| {
+        let line = format!("record the owner with floating IP {}", ip.address);
+        step(line, Act::Tag(ip.id.clone(), tags(&ip.tags, owner, is_asked_for)))
+    })
 }
 
 fn step(line: String, act: Act) -> Step {
@@ -144,7 +158,7 @@ fn attach(ip: &FloatingIp, act: Act) -> Step {
 }
 
 fn release(ip: &FloatingIp, owner: &Owner, keep: bool) -> Step {
-    match !keep && is_ours(ip, owner) {
+    match !keep && may_go(ip, owner) {
         true => step(format!("delete floating IP {}", ip.address), Act::Release(ip.id.clone())),
         false => step(format!("detach floating IP {}", ip.address), Act::Detach(ip.clone())),
     }
@@ -159,7 +173,7 @@ fn left(
     but: IpAddr,
 ) -> impl Iterator<Item = Step> {
     let is_left =
-        move |ip: &&FloatingIp| !keep && is_free(ip) && is_ours(ip, owner) && ip.address != but;
+        move |ip: &&FloatingIp| !keep && is_free(ip) && may_go(ip, owner) && ip.address != but;
     elsewhere.tagged.iter().filter(is_left).map(move |ip| release(ip, owner, keep))
 }
 
@@ -181,7 +195,7 @@ fn exchange(
     let mut steps = vec![attach(wished, Act::Wished { ip: wished.clone(), instead_of })];
     // The one of the same network is detached by that.
     let goes =
-        |ip: &&FloatingIp| same.is_none_or(|same| same.id != ip.id) || !keep && is_ours(ip, owner);
+        |ip: &&FloatingIp| same.is_none_or(|same| same.id != ip.id) || !keep && may_go(ip, owner);
     steps.extend(attached.iter().filter(goes).map(|ip| release(ip, owner, keep)));
     steps.extend(left(elsewhere, owner, keep, wished.address));
     steps
@@ -205,14 +219,17 @@ fn creation(wish: &Wish, owner: &Owner, port: Option<&str>) -> Option<Step> {
 }
 
 /// The tags of a floating IP of this owner.
-pub(super) fn tags(there: &[String], owner: &Owner) -> Vec<String> {
-    let kept = there.iter().filter(|tag| !names::is_owner_tag(tag)).cloned();
-    kept.chain(names::owner_tags(owner)).collect()
+pub(super) fn tags(there: &[String], owner: &Owner, is_asked_for: bool) -> Vec<String> {
+    let is_kept = |tag: &&String| !names::is_owner_tag(tag) && *tag != names::ASKED_FOR;
+    let kept = there.iter().filter(is_kept).cloned();
+    let stays = is_asked_for || is_asked(there);
+    let asked_for = stays.then(|| names::ASKED_FOR.to_owned());
+    kept.chain(names::owner_tags(owner)).chain(asked_for).collect()
 }
 
 /// The same, with the virtual address that the next load balancer is to have.
 pub(super) fn kept_tags(there: &[String], owner: &Owner, vip: Option<IpAddr>) -> Vec<String> {
-    let mut tags = tags(there, owner);
+    let mut tags = tags(there, owner, false);
     tags.retain(|tag| !names::is_vip(tag));
     tags.extend(vip.map(names::vip_tag));
     tags
@@ -222,15 +239,72 @@ fn lacks_owner(ip: &FloatingIp, owner: &Owner) -> bool {
     !names::owner_tags(owner).iter().all(|tag| ip.tags.contains(tag))
 }
 
-/// Whether it was made for this owner's load balancer, and may be deleted with it.
+fn is_asked(tags: &[String]) -> bool {
+    tags.iter().any(|tag| tag == names::ASKED_FOR)
+}
+
+/// Whether it was made for this owner's load balancer.
 pub(super) fn is_ours(ip: &FloatingIp, owner: &Owner) -> bool {
-    let is_of_another =
+    let is_of_earlier =
         ip.tags.iter().any(|tag| names::is_owner_tag(tag)) && lacks_owner(ip, owner);
-    names::is_made_floating(&ip.description) && !is_of_another
+    names::is_made_floating(&ip.description) && !is_of_earlier && whose(ip, owner).is_none()
+}
+
+/// Whether it may be deleted with this owner's load balancer.
+pub(super) fn may_go(ip: &FloatingIp, owner: &Owner) -> bool {
+    is_ours(ip, owner) && !is_asked(&ip.tags)
+}
+
+/// Whose it is, if its tags or its description name another owner. The tags decide, as far as they
+/// name one. An earlier Service of the same namespace and name in the same cluster is no other owner:
+/// what it has kept, the next one may ask for.
+fn whose(ip: &FloatingIp, owner: &Owner) -> Option<String> {
+    let made_for = names::floating_service(&ip.description);
+    let named = |uid: &str| match made_for {
+        Some((service, _)) => format!("Service {}", one_line(service, MAX_VALUE)),
+        None => format!("the Service with UID {}", one_line(uid, MAX_VALUE)),
+    };
+    let service = names::services(&ip.tags).next();
+    let mut clusters = names::clusters(&ip.tags);
+    if let Some(uid) = names::clusters(&ip.tags).find(|uid| *uid != owner.cluster.uid) {
+        let uid = one_line(uid, MAX_VALUE);
+        return Some(format!("{} of the cluster with UID {uid}", named(service.unwrap_or("?"))));
+    }
+    let is_of_cluster = clusters.next().is_some();
+    let is_of_name = match (is_of_cluster, made_for) {
+        // The name of the cluster may have changed since.
+        (true, Some((service, _))) => Some(service == owner.to_string()),
+        (false, Some(_)) => Some(names::is_floating_of(&ip.description, owner)),
+        (_, None) => None,
+    };
+    match (service, is_of_name) {
+        (Some(uid), _) if uid == owner.uid && is_of_cluster => None,
+        (_, Some(true)) => None,
+        (None, None) => None,
+        (Some(uid), None) => Some(named(uid)),
+        (service, Some(false)) => {
+            let of = made_for
+                .filter(|_| !is_of_cluster)
+                .map(|(_, cluster)| format!(" of cluster {}", one_line(cluster, MAX_VALUE)));
+            Some(format!("{}{}", named(service.unwrap_or("?")), of.unwrap_or_default()))
+        }
+    }
 }
 
 pub(super) fn is_free(ip: &FloatingIp) -> bool {
     ip.port_id.is_none()
+}
+
+fn of_another(ip: &FloatingIp, owner: &Owner) -> CloudError {
+    let (address, whose) = (ip.address, whose(ip, owner).unwrap_or_default());
+    let what = format!(
+        "spec.loadBalancerIP: floating IP {address} belongs to {whose}, as its tags and its \
+         description say: choose another address; if that Service is not to have it any more, remove \
+         the tags kubernetes-cluster-id= and kubernetes-service-uid= and the description from \
+         floating IP {}",
+        ip.id
+    );
+    CloudError::new(ErrorKind::Conflict, what).about(format!("address {address}"))
 }
 
 fn taken(address: IpAddr, ip: &FloatingIp) -> CloudError {

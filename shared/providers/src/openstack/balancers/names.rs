@@ -18,9 +18,17 @@ const SERVICE: &str = "kubernetes-service-uid=";
 const DIGEST: &str = "quartet-config=";
 /// The tag of a floating IP with the virtual address that its next load balancer is to have.
 const VIP: &str = "quartet-vip=";
+/// The tag of a floating IP that a Service has asked for by its address: it is never deleted.
+pub(super) const ASKED_FOR: &str = "quartet-asked-for";
 /// How the description of a floating IP begins that was made for a load balancer. By this
 /// openstack-cloud-controller-manager knows that it may be deleted.
 const FLOATING: &str = "Floating IP for Kubernetes external service";
+
+/// Whether Octavia may have given this ID. What a user writes in place of one may be any text.
+pub(super) fn is_id(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_graphic() && !b"/?#%.".contains(&byte);
+    !text.is_empty() && text.len() <= LONGEST && text.bytes().all(fits)
+}
 
 /// The text, cut to what OpenStack stores.
 pub(super) fn cut(mut text: String) -> String {
@@ -88,6 +96,23 @@ pub(super) fn floating(owner: &Owner) -> String {
 /// Whether a floating IP of this description was made for a load balancer.
 pub(super) fn is_made_floating(description: &str) -> bool {
     description.contains(FLOATING)
+}
+
+/// For which Service of which cluster a floating IP of this description was made: its namespace with
+/// its name, and the name of the cluster, whose end may be cut off.
+pub(super) fn floating_service(description: &str) -> Option<(&str, &str)> {
+    let (_, rest) = description.split_once(FLOATING)?;
+    rest.trim_start().split_once(" from cluster ")
+}
+
+/// Whether a floating IP of this description was made for a Service of this namespace and name in a
+/// cluster of this name.
+pub(super) fn is_floating_of(description: &str, owner: &Owner) -> bool {
+    let own = &owner.cluster.name;
+    floating_service(description).is_some_and(|(service, cluster)| {
+        let is_cut = description.len() >= LONGEST && own.starts_with(cluster);
+        service == owner.to_string() && (cluster == own || is_cut)
+    })
 }
 
 /// The tags that record an owner.
@@ -225,7 +250,16 @@ mod tests {
         let text = "Floating IP for Kubernetes external service default/web from cluster prod";
         assert_eq!(floating(&web), text);
         assert!(is_made_floating(text) && !is_made_floating("my address"));
+        assert!(is_floating_of(text, &web) && is_floating_of(&format!("DMZ: {text}"), &web));
+        for other in [
+            owner("pro", "default", "web"),
+            owner("prod", "default", "we"),
+            owner("prod", "other", "web"),
+        ] {
+            assert!(!is_floating_of(text, &other), "{other:?}");
+        }
         let long = owner(&"c".repeat(300), "n", "s");
+        assert!(is_floating_of(&floating(&long), &long), "its end is cut off");
         assert_eq!((balancer(&long).len(), child("pool", 0, &balancer(&long)).len()), (255, 255));
         assert_eq!(cut("ü".repeat(200)).len(), 254, "no half characters");
     }

@@ -15,6 +15,7 @@ mod races;
 mod renamed;
 mod rig;
 mod rights;
+mod whose;
 
 use std::sync::Arc;
 

@@ -78,7 +78,7 @@ impl OctaviaBalancers {
                     Some(address) => wished(error, address),
                     None => error,
                 })?;
-                let tags = floating::tags(&made.tags, owner);
+                let tags = floating::tags(&made.tags, owner, address.is_some());
                 neutron.tag_floating_ip(&made.id, &tags, call).await?;
                 Ok(Some(made))
             }

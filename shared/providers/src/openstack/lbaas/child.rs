@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{Child, LBAAS};
+use super::{super::text::query, Child, LBAAS};
 
 impl Child {
     /// The member of bodies that holds it.
@@ -15,7 +15,7 @@ impl Child {
     }
 
     pub(super) fn path(self, id: Option<&str>) -> String {
-        let id = id.map_or_else(String::new, |id| format!("/{id}"));
+        let id = id.map_or_else(String::new, |id| format!("/{}", query(id)));
         format!("{LBAAS}/{}s{id}", self.key())
     }
 

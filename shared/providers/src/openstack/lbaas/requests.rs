@@ -139,7 +139,8 @@ impl Octavia {
         id: &str,
         call: Call,
     ) -> Result<Option<BalancerRow>, CloudError> {
-        let (operation, path) = ("loadbalancer_get", format!("{LBAAS}/loadbalancers/{id}"));
+        let (operation, path) =
+            ("loadbalancer_get", format!("{LBAAS}/loadbalancers/{}", query(id)));
         let answer = self.get(operation, &path, call).await?;
         one(operation, id, &answer, |OneBalancer { loadbalancer }| loadbalancer)
     }
@@ -152,7 +153,7 @@ impl Octavia {
         call: Call,
     ) -> Result<Option<Tree>, CloudError> {
         let operation = "loadbalancer_status_get";
-        let path = format!("{LBAAS}/loadbalancers/{id}/status");
+        let path = format!("{LBAAS}/loadbalancers/{}/status", query(id));
         let answer = self.get(operation, &path, call).await?;
         one(operation, id, &answer, |Statuses { statuses }| statuses.loadbalancer)
     }
@@ -185,7 +186,7 @@ impl Octavia {
         pool: &str,
         call: Call,
     ) -> Result<Vec<MemberRow>, CloudError> {
-        let path = format!("{LBAAS}/pools/{pool}/members");
+        let path = format!("{LBAAS}/pools/{}/members", query(pool));
         let operation = "loadbalancer_member_list";
         self.rows(List { key: "members", operation, path: &path }, call).await
     }
@@ -231,7 +232,8 @@ impl Octavia {
         body: Value,
         call: Call,
     ) -> Result<(), CloudError> {
-        let (operation, path) = ("loadbalancer_update", format!("{LBAAS}/loadbalancers/{id}"));
+        let (operation, path) =
+            ("loadbalancer_update", format!("{LBAAS}/loadbalancers/{}", query(id)));
         self.put(operation, &path, json!({ "loadbalancer": body }), call).await
     }
 
@@ -243,8 +245,8 @@ impl Octavia {
         cascade: bool,
         call: Call,
     ) -> Result<Deletion, CloudError> {
-        let query = if cascade { "?cascade=true" } else { "" };
-        let path = format!("{LBAAS}/loadbalancers/{id}{query}");
+        let how = if cascade { "?cascade=true" } else { "" };
+        let path = format!("{LBAAS}/loadbalancers/{}{how}", query(id));
         self.remove("loadbalancer_delete", id, &path, call).await
     }
 
@@ -307,7 +309,7 @@ impl Octavia {
                 return Err(CloudError::new(ErrorKind::Invalid, what));
             }
         }
-        let path = format!("{LBAAS}/pools/{pool}/members");
+        let path = format!("{LBAAS}/pools/{}/members", query(pool));
         let body = json!({ "members": members });
         self.put("loadbalancer_members_update", &path, body, call).await
     }
@@ -410,10 +412,10 @@ fn denies(operation: &str, id: &str, answer: &Answer) -> Result<bool, CloudError
     if answer.status != 404 {
         return Ok(false);
     }
-    let text = String::from_utf8_lossy(&answer.body);
-    if text.contains(id) {
+    if answer.denies(id) {
         return Ok(true);
     }
+    let text = String::from_utf8_lossy(&answer.body);
     let what = format!("404, but not about {id:?}: {}", one_line(&text, MAX_MESSAGE));
     Err(answer.malformed(operation, &what))
 }

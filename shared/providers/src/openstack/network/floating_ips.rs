@@ -42,11 +42,11 @@ pub(crate) struct FloatingIp {
 /// Which floating IPs to list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FloatingIps<'a> {
-    /// Those of these ports.
+    /// Those of these ports, also of another project: an administrator may have attached one.
     Ports(&'a [String]),
-    /// The one with this address.
+    /// The project's with this address.
     Address(IpAddr),
-    /// Those with all of these tags.
+    /// The project's with all of these tags.
     Tags(&'a [&'a str]),
 }
 
@@ -56,13 +56,18 @@ struct OneFloatingIp {
 }
 
 impl Neutron {
-    /// Lists floating IPs. One that cannot be parsed is an error.
+    /// Lists floating IPs. One that cannot be parsed is an error. To an administrator Neutron would
+    /// show those of all projects.
     pub(crate) async fn floating_ips(
         &self,
         which: FloatingIps<'_>,
         call: Call,
     ) -> Result<Vec<FloatingIp>, CloudError> {
-        let base = format!("/floatingips?{FIELDS}");
+        let mut base = format!("/floatingips?{FIELDS}");
+        if !matches!(which, FloatingIps::Ports(_)) {
+            let project = self.api.project_id(call).await?;
+            base.push_str(&format!("&project_id={}", query(&project)));
+        }
         let parts = match which {
             FloatingIps::Ports(ids) => paths(&base, "port_id", ids.iter().map(String::as_str)),
             FloatingIps::Address(address) => {
@@ -102,15 +107,13 @@ impl Neutron {
         port: Option<&str>,
         call: Call,
     ) -> Result<Option<FloatingIp>, CloudError> {
-        let (operation, path) = ("floating_ip_update", format!("/floatingips/{}", ip.id));
+        let (operation, path) = ("floating_ip_update", format!("/floatingips/{}", query(&ip.id)));
         let body = json!({ "floatingip": { "port_id": port } });
         let request = Request::put(Service::Network, operation, &path, body);
         let answer = self.api.send(request.at_revision(ip.revision), call).await?;
         match answer.status {
             // The port may be what is missing.
-            404 if !String::from_utf8_lossy(&answer.body).contains(&ip.id) => {
-                Err(answer.missing(operation))
-            }
+            404 if !answer.denies(&ip.id) => Err(answer.missing(operation)),
             404 => Ok(None),
             _ => answer.read(operation).map(|OneFloatingIp { floatingip }| Some(floatingip)),
         }
@@ -122,7 +125,7 @@ impl Neutron {
         id: &str,
         call: Call,
     ) -> Result<Deletion, CloudError> {
-        let (operation, path) = ("floating_ip_delete", format!("/floatingips/{id}"));
+        let (operation, path) = ("floating_ip_delete", format!("/floatingips/{}", query(id)));
         let request = Request::delete(Service::Network, operation, &path);
         Deletion::of(&self.api.send(request, call).await?)
     }
@@ -134,7 +137,8 @@ impl Neutron {
         tags: &[String],
         call: Call,
     ) -> Result<(), CloudError> {
-        let (operation, path) = ("floating_ip_tags_update", format!("/floatingips/{id}/tags"));
+        let (operation, path) =
+            ("floating_ip_tags_update", format!("/floatingips/{}/tags", query(id)));
         let body = json!({ "tags": tags });
         let request = Request::put(Service::Network, operation, &path, body);
         let answer = self.api.send(request, call).await?;

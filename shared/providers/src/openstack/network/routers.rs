@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    super::api::{Answer, Collection, Request, Service},
+    super::{
+        api::{Answer, Collection, Request, Service},
+        text::query,
+    },
     Neutron, readable,
 };
 
@@ -97,7 +100,7 @@ impl Neutron {
 
     /// The router of this ID.
     pub(crate) async fn router(&self, id: &str, call: Call) -> Result<Router, CloudError> {
-        let (operation, path) = ("router_get", format!("/routers/{id}?{ROUTER_FIELDS}"));
+        let (operation, path) = ("router_get", format!("/routers/{}?{ROUTER_FIELDS}", query(id)));
         let request = Request::get(Service::Network, operation, &path);
         let answer = found(id, self.api.send(request, call).await?)?;
         answer.read(operation).map(|OneRouter { router }| router)
@@ -112,7 +115,7 @@ impl Neutron {
         routes: &[ExtraRoute],
         call: Call,
     ) -> Result<Router, CloudError> {
-        let path = format!("/routers/{id}/{action}_extraroutes");
+        let path = format!("/routers/{}/{action}_extraroutes", query(id));
         let body = json!({ "router": { "routes": routes } });
         self.write_router(id, Request::put(Service::Network, ROUTER_UPDATE, &path, body), call)
             .await
@@ -126,7 +129,7 @@ impl Neutron {
         revision: Option<u64>,
         call: Call,
     ) -> Result<Router, CloudError> {
-        let path = format!("/routers/{id}");
+        let path = format!("/routers/{}", query(id));
         let body = json!({ "router": { "routes": routes } });
         let request = Request::put(Service::Network, ROUTER_UPDATE, &path, body);
         self.write_router(id, request.at_revision(revision), call).await
@@ -162,7 +165,7 @@ impl Neutron {
 
     /// The port of this ID; `None` if Neutron itself says that there is none.
     pub(crate) async fn hop(&self, id: &str, call: Call) -> Result<Option<Hop>, CloudError> {
-        let (operation, path) = ("port_get", format!("/ports/{id}?{HOP_FIELDS}"));
+        let (operation, path) = ("port_get", format!("/ports/{}?{HOP_FIELDS}", query(id)));
         let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;
         one_port(operation, &answer)
     }
@@ -175,7 +178,7 @@ impl Neutron {
         pairs: &[Value],
         call: Call,
     ) -> Result<Option<Hop>, CloudError> {
-        let (operation, path) = ("port_update", format!("/ports/{}", port.id));
+        let (operation, path) = ("port_update", format!("/ports/{}", query(&port.id)));
         let body = json!({ "port": { "allowed_address_pairs": pairs } });
         let request = Request::put(Service::Network, operation, &path, body);
         let answer = self.api.send(request.at_revision(port.revision_number), call).await?;

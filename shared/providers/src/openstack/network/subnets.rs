@@ -91,7 +91,8 @@ impl Neutron {
         readable("network", &self.entries_of("networks", vec![path.to_owned()], call).await?)
     }
 
-    /// The ports with one of these addresses, in whatever network.
+    /// The project's ports with one of these addresses, in whatever network. Other projects have
+    /// networks with the same addresses, which Neutron shows to an administrator.
     pub(crate) async fn ports_of_addresses(
         &self,
         addresses: &BTreeSet<IpAddr>,
@@ -99,7 +100,9 @@ impl Neutron {
     ) -> Result<Vec<PlacedPort>, CloudError> {
         let values: Vec<_> = addresses.iter().map(|ip| format!("ip_address={ip}")).collect();
         let values = values.iter().map(String::as_str);
-        let entries = self.entries("ports", PORT_FIELDS, "fixed_ips", values, call).await?;
+        let fields =
+            format!("{PORT_FIELDS}&project_id={}", query(&self.api.project_id(call).await?));
+        let entries = self.entries("ports", &fields, "fixed_ips", values, call).await?;
         readable("port", &entries)
     }
 }

@@ -6,7 +6,7 @@ use ccm_cloud::CloudError;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Request, World, paged, query_of, uuid};
+use super::{Request, World, octavia::PROJECT, paged, query_of, segments, uuid};
 use crate::openstack::api::{Answer, scripted_answer};
 
 type Done<T> = Result<T, (u16, &'static str, String)>;
@@ -52,7 +52,8 @@ impl World {
     /// Answers a request about floating IPs or subnets; `None` for all others.
     pub(super) fn floated(&mut self, request: &Request<'_>) -> Option<Result<Answer, CloudError>> {
         let (path, query) = query_of(request.path);
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let parts = segments(path);
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let body = request.body.clone().unwrap_or_default();
         let query: Vec<(&str, String)> =
             query.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
@@ -149,7 +150,7 @@ impl World {
             "id": id, "floating_ip_address": address, "floating_network_id": network,
             "port_id": given["port_id"], "fixed_ip_address": fixed, "status": "DOWN",
             "description": given["description"].as_str().unwrap_or_default(), "tags": [],
-            "revision_number": 0,
+            "revision_number": 0, "project_id": PROJECT,
         });
         self.floating.ips.push(ip.clone());
         Ok((201, json!({ "floatingip": ip.take() })))

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Request, World, query_of, uuid};
+use super::{Request, World, query_of, segments, uuid};
 use crate::openstack::api::{Answer, scripted_answer};
 
 /// The ID of the project.
@@ -94,7 +94,8 @@ impl World {
     ) -> Result<Answer, ccm_cloud::CloudError> {
         let (path, query) = query_of(request.path);
         let body = request.body.clone().unwrap_or_default();
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let parts = segments(path);
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let before = self.octavia.clone();
         let reply = match parts.as_slice() {
             [] => Ok((200, self.octavia.versions())),

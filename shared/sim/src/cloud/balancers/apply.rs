@@ -55,7 +55,7 @@ impl Store {
     ) {
         match (change, front_end) {
             (Change::Release(address), _) => {
-                self.floating.remove(address);
+                self.release(*address, false);
             }
             (Change::Attach(asked), Some(front_end)) => self.attach(id, *asked, front_end),
             (Change::Addresses(families), _) => self.readdress(id, families),
@@ -112,8 +112,10 @@ impl Store {
         let owner = &front_end.owner;
         let address =
             asked.or_else(|| self.unattached(owner)).unwrap_or_else(|| self.new_floating());
-        let floating = Floating { owner: Some(owner.clone()), to: Some(id.to_owned()) };
-        self.floating.insert(address, floating);
+        let is_asked_for =
+            asked.is_some() || self.floating.get(&address).is_some_and(|it| it.is_asked_for);
+        let (owner, to) = (owner.clone(), Some(id.to_owned()));
+        self.floating.insert(address, Floating { owner, to, is_kept: false, is_asked_for });
     }
 
     /// Gives a load balancer addresses of these families, and keeps those that it has.

@@ -2,9 +2,13 @@
 
 use std::net::IpAddr;
 
-use ccm_cloud::{CloudError, ErrorKind, FrontEnd, IpFamily};
+use ccm_cloud::{CloudError, ErrorKind, FrontEnd, IpFamily, Owner};
 
-use super::{FLOATING, SimBalancer, changes::wants_floating, store::Store};
+use super::{
+    FLOATING, SimBalancer,
+    changes::wants_floating,
+    store::{Floating, Store},
+};
 
 /// Refuses a configuration that this cloud cannot have, or that the contract does not allow.
 /// `now` is the load balancer that is to get it.
@@ -53,24 +57,35 @@ fn check_address(
     address: IpAddr,
     now: Option<&SimBalancer>,
 ) -> Result<(), CloudError> {
-    let error = |kind, what| Err(CloudError::new(kind, what).about(format!("address {address}")));
+    let error =
+        |kind, what: String| Err(CloudError::new(kind, what).about(format!("address {address}")));
     if !front_end.families.contains(&IpFamily::of(address)) {
-        return error(ErrorKind::Invalid, "the address is of another family");
+        return error(ErrorKind::Invalid, "the address is of another family".to_owned());
     }
     if wants_floating(front_end) {
-        let others = |owner: &_| !front_end.owner.is(owner);
-        let of_another = store.floating.get(&address).and_then(|it| it.owner.as_ref());
-        if of_another.is_some_and(others) {
-            return error(ErrorKind::Conflict, "the floating address belongs to another owner");
+        let own = &front_end.owner;
+        let is_of_another = |floating: &&Floating| {
+            let Owner { cluster, namespace, name, .. } = &floating.owner;
+            // What a Service has kept, the next one of its name may ask for.
+            let is_next = floating.is_kept
+                && (cluster, namespace, name) == (&own.cluster, &own.namespace, &own.name);
+            !own.is(&floating.owner) && !is_next
+        };
+        if let Some(floating) = store.floating.get(&address).filter(is_of_another) {
+            let what = format!("the floating address belongs to Service {}", floating.owner);
+            return error(ErrorKind::Conflict, what);
         }
         return Ok(());
     }
     if now.is_some_and(|balancer| !balancer.addresses.contains(&address)) {
-        return error(ErrorKind::Invalid, "the address of a load balancer cannot be changed");
+        return error(
+            ErrorKind::Invalid,
+            "the address of a load balancer cannot be changed".to_owned(),
+        );
     }
     let id = now.map(|balancer| &balancer.id);
     if store.balancers.values().any(|it| Some(&it.id) != id && it.addresses.contains(&address)) {
-        return error(ErrorKind::Conflict, "the address is in use");
+        return error(ErrorKind::Conflict, "the address is in use".to_owned());
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Deletions, step by step.
 
-use std::{net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ccm_cloud::{
     AbsenceProof, CloudError, ErrorKind, Owner, Progress, ProofMethod, Unwanted, Waiting,
@@ -13,6 +13,19 @@ use super::{
     store::{Context, Store},
 };
 
+/// Which addresses outlive their load balancer.
+#[derive(Clone, Copy)]
+struct Keep {
+    all: bool,
+    this: Option<IpAddr>,
+}
+
+impl Keep {
+    fn holds(self, address: IpAddr) -> bool {
+        self.all || self.this == Some(address)
+    }
+}
+
 impl Store {
     /// Makes the next step of a deletion.
     pub(super) fn delete(
@@ -20,7 +33,7 @@ impl Store {
         unwanted: &Unwanted,
         context: &Context,
     ) -> Result<Progress<AbsenceProof>, CloudError> {
-        let Unwanted { owner, known, duplicate, settings, .. } = unwanted;
+        let Unwanted { owner, known, duplicate, settings, address, .. } = unwanted;
         self.fence(owner, context.term)?;
         if context.wrong_project {
             return Ok(Progress::Done(self.proof(unwanted)));
@@ -32,7 +45,11 @@ impl Store {
         if *duplicate {
             self.check_duplicate(owner, known.as_deref())?;
         }
-        let keep = settings.get(KEEP_ADDRESS).is_some_and(|value| value == "true");
+        let asks = |all: &BTreeMap<String, String>| {
+            all.get(KEEP_ADDRESS).is_some_and(|value| value == "true")
+        };
+        // An address does not come back, so what is not known means that it stays.
+        let keep = Keep { all: settings.as_ref().is_none_or(asks), this: *address };
         let ids = self.doomed(unwanted);
         if let Some(id) = ids.iter().find(|id| !self.is_pending(id)) {
             self.end(id, keep, context);
@@ -79,9 +96,9 @@ impl Store {
     }
 
     /// Takes one step: the floating address, then the load balancer.
-    fn end(&mut self, id: &str, keep: bool, context: &Context) {
+    fn end(&mut self, id: &str, keep: Keep, context: &Context) {
         if let Some(address) = self.floating_of(id) {
-            let line = self.release(address, keep);
+            let line = self.release(address, keep.holds(address));
             self.record(id, WriteKind::Configure, line, context);
         } else {
             self.record(id, WriteKind::Delete, "delete".to_owned(), context);
@@ -89,18 +106,19 @@ impl Store {
     }
 
     /// Releases a floating address that is left of this owner.
-    fn release_rest(&mut self, owner: &Owner, keep: bool, context: &Context) {
+    fn release_rest(&mut self, owner: &Owner, keep: Keep, context: &Context) {
         if let Some(address) = self.unattached(owner) {
-            let line = self.release(address, keep);
+            let line = self.release(address, keep.holds(address));
             self.record(&address.to_string(), WriteKind::Delete, line, context);
         }
     }
 
-    fn release(&mut self, address: IpAddr, keep: bool) -> String {
-        match self.floating.get_mut(&address).filter(|_| keep) {
+    /// Takes a floating address from its load balancer. It stays if it is to be kept, or was asked for.
+    pub(super) fn release(&mut self, address: IpAddr, keep: bool) -> String {
+        match self.floating.get_mut(&address).filter(|floating| keep || floating.is_asked_for) {
             Some(floating) => {
-                (floating.owner, floating.to) = (None, None);
-                format!("keep the floating address {address} without an owner")
+                (floating.is_kept, floating.to) = (true, None);
+                format!("keep the floating address {address}")
             }
             None => {
                 self.floating.remove(&address);
@@ -113,7 +131,7 @@ impl Store {
     pub(super) fn unattached(&self, owner: &Owner) -> Option<IpAddr> {
         let mut all = self.floating.iter();
         all.find_map(|(address, floating)| {
-            let its = floating.owner.as_ref().is_some_and(|its| its.is(owner));
+            let its = floating.owner.is(owner) && !floating.is_kept;
             (its && floating.to.is_none()).then_some(*address)
         })
     }

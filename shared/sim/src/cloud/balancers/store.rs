@@ -33,8 +33,12 @@ pub(super) type Late = Box<dyn FnOnce(&mut Store, Instant) + Send>;
 /// A floating address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Floating {
-    /// To whom it belongs; `None` if it was kept after a deletion.
-    pub(super) owner: Option<Owner>,
+    /// To whom it belongs, or did before it was kept.
+    pub(super) owner: Owner,
+    /// Whether it has outlived its load balancer: only a Service of that name may ask for it.
+    pub(super) is_kept: bool,
+    /// Whether a Service has asked for this address: it is never deleted with a load balancer.
+    pub(super) is_asked_for: bool,
     /// The ID of the load balancer that it leads to.
     pub(super) to: Option<String>,
 }

@@ -58,7 +58,8 @@ async fn work_takes_its_configured_time() {
         owner: web.front_end.owner.clone(),
         known: None,
         duplicate: false,
-        settings: BTreeMap::new(),
+        settings: Some(BTreeMap::new()),
+        address: None,
         service: None,
     }];
     let delete = || async { cloud.delete(&unwanted, call()).next().await.unwrap().1.unwrap() };
@@ -126,7 +127,8 @@ async fn the_wrong_project_shows_no_load_balancers() {
         owner,
         known: None,
         duplicate: false,
-        settings: BTreeMap::new(),
+        settings: Some(BTreeMap::new()),
+        address: None,
         service: None,
     }];
     let answer = cloud.delete(&unwanted, call()).next().await.unwrap().1;

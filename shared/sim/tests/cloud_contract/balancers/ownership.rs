@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::RetryClass;
 use ccm_cloud::{
-    CloudError, ClusterId, Depth, ErrorKind, Phase, Progress, ProofMethod, Scope, Title, Unwanted,
-    Wanted,
+    CloudError, ClusterId, Depth, ErrorKind, Owner, Phase, Progress, ProofMethod, Scope, Title,
+    Unwanted, Wanted,
 };
 use ccm_sim::{
     cloud::{
@@ -113,21 +113,51 @@ pub async fn a_proof_says_that_nothing_is_left(way: Way) {
     }
 }
 
+/// The setting asks for it, nothing is known of the Service any more, or it names the address.
 pub async fn a_kept_address_outlives_its_load_balancer(way: Way) {
-    let rig = Rig::new(way).await;
-    let floating = with(&wanted("web"), "sim/floating", "true");
-    rig.settle(&floating).await;
-    let mut keeping = unwanted("web", None);
-    keeping.settings.insert("sim/keep-address".to_owned(), "true".to_owned());
-    rig.deleted(&keeping).await;
-    let kept: Vec<_> = rig.sim.balancers().floating().into_iter().collect();
-    assert!(matches!(kept[..], [(_, None)]), "{kept:?}");
-    // Another Service may ask for it.
-    let mut other = with(&wanted("api"), "sim/floating", "true");
-    Arc::make_mut(&mut other.front_end).address = Some(kept[0].0);
-    assert_eq!(rig.settle(&other).await.ingress, super::world::ip(kept[0].0));
-    let third = changed(&other, |front_end| front_end.owner = owner("third"));
-    assert_eq!(rig.ensure(&third).await.unwrap_err().kind, ErrorKind::Conflict);
+    for case in ["setting", "unknown", "address", "asked for"] {
+        let rig = Rig::new(way).await;
+        let mut floating = with(&wanted("web"), "sim/floating", "true");
+        if case == "asked for" {
+            Arc::make_mut(&mut floating.front_end).address = "100.64.7.7".parse().ok();
+        }
+        let shown = rig.settle(&floating).await.ingress;
+        let address = *rig.sim.balancers().floating().first_key_value().unwrap().0;
+        assert_eq!(shown, super::world::ip(address));
+        let mut keeping = unwanted("web", None);
+        match case {
+            "setting" => {
+                let keep = [("sim/keep-address".to_owned(), "true".to_owned())];
+                keeping.settings = Some(keep.into());
+            }
+            "unknown" => keeping.settings = None,
+            "address" => keeping.address = Some(address),
+            // The wish was recorded with the address.
+            _ => {}
+        }
+        rig.deleted(&keeping).await;
+        let kept: Vec<_> = rig.sim.balancers().floating().into_iter().collect();
+        assert_eq!(kept, [(address, None)], "{case}");
+        let again = rig.delete(&keeping).await.unwrap();
+        assert!(matches!(again, Progress::Done(_)), "nothing is left to be done: {case}");
+        // Another Service may not ask for it, the next one of its name may.
+        let asks = |owner: Owner| {
+            changed(&with(&wanted("web"), "sim/floating", "true"), |front_end| {
+                (front_end.owner, front_end.address) = (owner.clone(), Some(address));
+            })
+        };
+        let other = asks(owner("api"));
+        let error = rig.ensure(&other).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Conflict, "{case}: {error}");
+        assert_eq!(rig.preview(&other).await, Err(error));
+        let next = asks(Owner { uid: "next".to_owned(), ..owner("web") });
+        assert_eq!(rig.settle(&next).await.ingress, super::world::ip(address), "{case}");
+        assert_eq!(rig.ensure(&other).await.unwrap_err().kind, ErrorKind::Conflict);
+        // It has asked for it, so it stays again.
+        let gone = Unwanted { owner: next.front_end.owner.clone(), ..unwanted("web", None) };
+        rig.deleted(&gone).await;
+        assert_eq!(rig.sim.balancers().floating().len(), 1, "{case}");
+    }
 }
 
 /// Two processes look, find nothing, and create.

@@ -105,7 +105,8 @@ pub fn unwanted(name: &str, known: Option<&str>) -> Unwanted {
         owner: owner(name),
         known: known.map(str::to_owned),
         duplicate: false,
-        settings: BTreeMap::new(),
+        settings: Some(BTreeMap::new()),
+        address: None,
         service: None,
     }
 }

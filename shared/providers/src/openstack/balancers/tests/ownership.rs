@@ -32,7 +32,8 @@ async fn changes_only_what_is_its_owners() {
             owner: owner("web"),
             known: Some(id.to_owned()),
             duplicate,
-            settings: [].into(),
+            settings: Some([].into()),
+            address: None,
             service: None,
         };
         let errors = [

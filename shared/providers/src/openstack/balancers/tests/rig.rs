@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use super::super::{OctaviaBalancers, Options};
-use crate::openstack::scripted::{Scripted, subnet, uuid};
+use crate::openstack::scripted::{Scripted, octavia::PROJECT, subnet, uuid};
 
 /// The subnet of the virtual addresses, the external network, and another IPv6 subnet.
 pub const SUBNET: usize = 1;
@@ -237,7 +237,8 @@ impl Rig {
             owner: wanted.front_end.owner.clone(),
             known: own.map(|row| row["id"].as_str().unwrap().to_owned()),
             duplicate: false,
-            settings: wanted.front_end.settings.clone(),
+            settings: Some(wanted.front_end.settings.clone()),
+            address: wanted.front_end.address,
             service: None,
         }
     }
@@ -314,7 +315,7 @@ impl Rig {
         world.floating.ips.push(json!({
             "id": id, "floating_ip_address": address, "floating_network_id": uuid(EXTERNAL),
             "port_id": null, "fixed_ip_address": null, "description": description, "tags": [],
-            "revision_number": 0,
+            "revision_number": 0, "project_id": PROJECT,
         }));
         id
     }
