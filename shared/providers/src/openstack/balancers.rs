@@ -12,10 +12,11 @@
 //! | `diff` | the changes, one line each |
 //! | `differences` | what is not changed, one note each |
 //! | `floating` | what is to be done about the floating IP |
+//! | `local` | health monitors that Services with local traffic get without asking |
 //! | `kept` | addresses of before, which a new load balancer is to have |
 //! | `ingress` | addresses, state, what is waited for |
 //! | `blame` | which annotation or option an error is about |
-//! | `memory` | what saves requests: locks and times |
+//! | `memory`, `pace` | what saves requests, and what takes its time: locks and times |
 //! | `find`, `read`, `inputs` | requests that read |
 //! | `list`, `ensure`, `create`, `repair`, `write`, `members`, `delete` | the calls of the contract |
 //!
@@ -36,10 +37,12 @@ mod ingress;
 mod inputs;
 mod kept;
 mod list;
+mod local;
 mod members;
 mod memory;
 mod merge;
 mod names;
+mod pace;
 mod read;
 mod repair;
 mod seen;
@@ -63,6 +66,7 @@ use self::{
     features::{Features, TAGS},
     find::{Look, Rows},
     memory::Memory,
+    pace::Pace,
 };
 use super::{
     api::Api,
@@ -81,6 +85,8 @@ pub(super) struct OctaviaBalancers {
     /// The version, and `None` if the cloud has no Octavia; an error until it is known.
     version: Mutex<Result<Option<ApiVersion>, CloudError>>,
     memory: Memory,
+    /// How fast load balancers that stand get health monitors.
+    pace: Pace,
     /// The external network that was found out.
     external: inputs::External,
 }
@@ -95,6 +101,7 @@ impl OctaviaBalancers {
             options,
             version: Mutex::new(Err(CloudError::new(ErrorKind::Unavailable, unknown))),
             memory: Memory::default(),
+            pace: Pace::default(),
             external: inputs::External::default(),
         }
     }

@@ -33,7 +33,7 @@ use url::Url;
 
 pub use self::sections::reference;
 pub(crate) use self::{
-    balancer::{LoadBalancer, LoadBalancerClass},
+    balancer::{LoadBalancer, LoadBalancerClass, LocalMonitor},
     credentials::{ApplicationCredential, Credentials, Domain, Scope, User},
     environment::Environment,
     secret::Secret,

@@ -135,6 +135,8 @@ pub(super) struct PoolRow {
     pub(super) listeners: Vec<Reference>,
     #[serde(default)]
     pub(super) healthmonitor_id: Option<String>,
+    #[serde(default)]
+    pub(super) created_at: Option<String>,
     pub(super) provisioning_status: Provisioning,
 }
 
@@ -178,6 +180,8 @@ pub(super) struct MonitorRow {
     pub(super) http_method: Option<String>,
     #[serde(default)]
     pub(super) expected_codes: Option<String>,
+    #[serde(default)]
+    pub(super) created_at: Option<String>,
 }
 
 /// The kinds of a load balancer's children that are written by themselves.

@@ -10,7 +10,7 @@ pub(super) mod selector;
 
 use std::collections::BTreeMap;
 
-use ccm_cloud::{CloudError, Note};
+use ccm_cloud::{CloudError, Note, Traffic};
 
 use self::reading::Reading;
 pub(super) use self::{reading::remark, selector::Selector};
@@ -77,6 +77,14 @@ pub(super) struct Checks {
     pub(super) max_retries_down: u32,
 }
 
+/// How members of a Service with local traffic are checked, which has not said whether.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LocalChecks {
+    pub(super) checks: Checks,
+    /// Whether load balancers that stand get monitors as well, in their turn.
+    pub(super) for_all: bool,
+}
+
 /// Time limits of a listener, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timeouts {
@@ -134,6 +142,8 @@ pub(super) struct Settings {
     pub(super) method: Given,
     pub(super) timeouts: Timeouts,
     pub(super) checks: Option<Checks>,
+    /// Only with local traffic.
+    pub(super) local_checks: Option<LocalChecks>,
     pub(super) flavor: Option<Given>,
     pub(super) zone: Option<Given>,
     pub(super) selector: Selector,
@@ -154,6 +164,7 @@ pub(super) fn known() -> &'static [&'static str] {
 pub(super) fn read(
     annotations: &BTreeMap<String, String>,
     options: &Options,
+    traffic: Traffic,
 ) -> Result<Settings, CloudError> {
     let mut reading = Reading::new(annotations);
     let config = &options.balancer;
@@ -173,6 +184,10 @@ pub(super) fn read(
         method: reading.method(&config.method),
         timeouts: reading.timeouts(),
         checks: reading.checks(config),
+        local_checks: match traffic {
+            Traffic::Local { .. } => reading.local_checks(config),
+            Traffic::Cluster => None,
+        },
         flavor: reading.given("flavor-id", config.flavor_id.as_ref()),
         zone: reading.given("availability-zone", config.availability_zone.as_ref()),
         selector: selector(annotations, options),

@@ -17,6 +17,7 @@ use super::{
     floating::{self, Elsewhere, Look},
     inputs::{Job, Place, own_address},
     kept::Kept,
+    local::{self, Unasked},
     memory::{Parts, Vip},
     merge::{Shape, first},
     names,
@@ -55,6 +56,8 @@ impl OctaviaBalancers {
         let (place, tree) = self.designed(&job, call).await?;
         let notes = place.notes.iter().chain(&tree.notes).chain(&settings.notes).cloned();
         let mut notes: Vec<_> = notes.collect();
+        let front_end = &job.wanted.front_end;
+        notes.extend(local::remarks(None, front_end, settings, job.features, Unasked::Added));
         let family = place.families.first().copied().unwrap_or(IpFamily::V4);
         // What cannot be had is found out before anything is made.
         let wish = self.wish(&job, family, &[], &mut notes, call).await?;
@@ -136,7 +139,7 @@ impl OctaviaBalancers {
         let place = self.place(job, call).await?;
         let front_end = &job.wanted.front_end;
         let name = names::balancer(&front_end.owner);
-        let tree = Tree::of(name, front_end, &job.settings, job.features, &place.families)?;
+        let tree = Tree::of(name, front_end, &job.settings, job.features, &place.families, Unasked::Added)?;
         Ok((place, tree))
     }
 

@@ -1,5 +1,7 @@
 //! Brings a load balancer up to date, by one change per call.
 
+use std::time::Duration;
+
 use ccm_base::clock;
 use ccm_cloud::{Call, CloudError, IpFamily, LoadBalancer, Note, Progress, Waiting, Wanted};
 use serde_json::json;
@@ -17,6 +19,7 @@ use super::{
     floating,
     ingress::{self, CHECK_AFTER},
     inputs::Job,
+    local,
     memory::{Parts, Verified},
     names,
     seen::{self, Seen},
@@ -28,6 +31,10 @@ struct Comparison {
     seen: Seen,
     notes: Vec<Note>,
     steps: Vec<Step>,
+    /// Whether it is to get health monitors in its turn.
+    waits_for_monitors: bool,
+    /// How long the first results of new health monitors take.
+    tried_for: Option<Duration>,
 }
 
 impl OctaviaBalancers {
@@ -124,10 +131,15 @@ impl OctaviaBalancers {
     async fn update(
         &self,
         row: BalancerRow,
-        job: Job<'_>,
+        mut job: Job<'_>,
         call: Call,
     ) -> Result<Progress<LoadBalancer>, CloudError> {
+        job.adds_monitors = self.pace.has_begun(&row.id);
         let mut compared = self.compare(row, &job, call).await?;
+        if compared.waits_for_monitors && self.pace.begin(&compared.seen.row.id) {
+            job.adds_monitors = true;
+            compared = self.compare(compared.seen.row, &job, call).await?;
+        }
         while let Some(step) = compared.steps.first().cloned() {
             let line = step.line.clone();
             // Neutron's part is done at once, and needs no turn of Octavia's.
@@ -141,8 +153,12 @@ impl OctaviaBalancers {
                 compared.seen.floating = self.floating_of(&compared.seen.row, call).await?;
             }
         }
-        let Comparison { seen, notes, .. } = compared;
+        if let Some(left) = compared.tried_for {
+            return Ok(Progress::InProgress(trying(&compared.seen.row, left)));
+        }
+        let Comparison { seen, notes, waits_for_monitors, .. } = compared;
         let verified = self.verified(&seen.row, &seen.floating, &job, seen.parts(), notes);
+        let verified = Verified { waits_for_monitors, ..verified };
         self.memory.verify(&seen.row.id, verified);
         let mut balancer = self.shown(&seen.row, &job.wanted.front_end.owner.cluster);
         balancer.members = Some(seen::nodes(&seen.members));
@@ -164,9 +180,11 @@ impl OctaviaBalancers {
         }
         let family = families.first().copied().unwrap_or(IpFamily::V4);
         let name = names::of_existing(&seen.row.name, &seen.row.tags, &front_end.owner);
-        let tree = Tree::of(name, front_end, &job.settings, job.features, &families)?;
+        let unasked = local::decide(&seen, job);
+        let tree = Tree::of(name, front_end, &job.settings, job.features, &families, unasked)?;
         let provider = &self.options.balancer.provider;
         let mut notes = differences::differences(&seen, job, provider, &families);
+        notes.extend(local::remarks(Some(&seen), front_end, &job.settings, job.features, unasked));
         notes.extend(tree.notes.iter().chain(&job.settings.notes).cloned());
         let wish = self.wish(job, family, &seen.floating, &mut notes, call).await?;
         let is_new = self.memory.verified(&seen.row.id).is_none();
@@ -194,8 +212,27 @@ impl OctaviaBalancers {
             subnet: subnet.as_deref(),
             touched: self.memory.is_touched(&seen.row.id),
         };
-        let steps = diff::diff(&seen, &goal, floating)?;
-        Ok(Comparison { seen, notes, steps })
+        let mut steps = diff::diff(&seen, &goal, floating)?;
+        let waits_for_monitors = local::lacks_monitors(&seen, job)
+            && job.settings.local_checks.is_some_and(|local| local.for_all);
+        let tried_for = match self.tried(&seen, job) {
+            local::Found::Nothing => None,
+            local::Found::Later(left) => Some(left),
+            local::Found::AllFail(listener) => {
+                steps.insert(0, local::taking_back(&seen, job, &listener));
+                None
+            }
+        };
+        Ok(Comparison { seen, notes, steps, waits_for_monitors, tried_for })
+    }
+
+    /// What new health monitors have found.
+    fn tried(&self, seen: &Seen, job: &Job<'_>) -> local::Found {
+        let tried = local::on_trial(seen, job, clock::wall());
+        if tried.is_empty() {
+            return local::Found::Nothing;
+        }
+        local::found(seen, &tried, self.memory.tried(&seen.row.id))
     }
 
     /// What is remembered of a load balancer that is as wanted.
@@ -223,8 +260,15 @@ impl OctaviaBalancers {
             floating: attached.is_some(),
             notes,
             parts,
+            waits_for_monitors: false,
         }
     }
+}
+
+/// What new health monitors find is waited for.
+fn trying(row: &BalancerRow, left: Duration) -> Waiting {
+    let what = "the first results of the health monitors follow".to_owned();
+    Waiting { what, check_after: left, id: Some(row.id.clone()), request_id: None }
 }
 
 fn adoption_line(row: &BalancerRow, wanted: &Wanted) -> String {

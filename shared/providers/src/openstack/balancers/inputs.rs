@@ -7,7 +7,7 @@ use std::{
 };
 
 use ccm_base::message::one_line;
-use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, Note, Protocol, Wanted};
+use ccm_cloud::{Call, CloudError, ErrorKind, FrontEnd, IpFamily, Note, Protocol, Wanted};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -35,6 +35,8 @@ pub(super) struct Job<'a> {
     pub(super) wanted: &'a Wanted,
     pub(super) settings: Settings,
     pub(super) features: Features,
+    /// Whether it is one of those that get health monitors by the setting for all now.
+    pub(super) adds_monitors: bool,
 }
 
 /// Where a new load balancer is to be.
@@ -94,8 +96,9 @@ impl OctaviaBalancers {
         features: Features,
     ) -> Result<Job<'a>, CloudError> {
         check(wanted, features)?;
-        let settings = annotations::read(&wanted.front_end.settings, &self.options)?;
-        Ok(Job { wanted, settings, features })
+        let FrontEnd { settings, traffic, .. } = &*wanted.front_end;
+        let settings = annotations::read(settings, &self.options, *traffic)?;
+        Ok(Job { wanted, settings, features, adds_monitors: false })
     }
 
     /// Where a new load balancer is to be.

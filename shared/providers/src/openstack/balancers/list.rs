@@ -39,6 +39,9 @@ impl OctaviaBalancers {
         if listed.malformed.is_empty() && !matches!(scope, Scope::Ids(_)) {
             self.memory.keep_only(&rows.iter().map(|row| row.id.as_str()).collect(), began);
         }
+        if matches!(scope, Scope::Cluster) {
+            self.pace.counted(rows.len());
+        }
         let mut list = LoadBalancerList {
             load_balancers: rows.iter().map(|row| self.shown(row, cluster)).collect(),
             malformed: listed.malformed,
@@ -108,6 +111,7 @@ impl OctaviaBalancers {
         {
             return Err(error.clone());
         }
+        let mut turns = self.pace.room();
         let summaries = std::mem::take(&mut list.load_balancers).into_iter();
         for (((row, mut balancer), tree), known) in
             rows.iter().zip(summaries).zip(trees).zip(verified)
@@ -126,12 +130,15 @@ impl OctaviaBalancers {
                 pools: Vec::new(),
             });
             balancer.members = Some(seen::nodes(&seen::members(&tree)));
+            // Nothing else brings one to its turn.
+            let has_turn = turns > 0 && known.as_ref().is_some_and(|it| it.waits_for_monitors);
+            turns = turns.saturating_sub(usize::from(has_turn));
             let address = |known: &Verified| known.address.filter(|_| known.floating);
             let is_whole = known.is_some_and(|known| {
                 let is_whole = seen::parts(&tree) == known.parts && seen::failed(&tree).is_empty();
                 stands(&floating, row, address(&known)) && is_whole
             });
-            balancer.digest = balancer.digest.filter(|_| is_whole);
+            balancer.digest = balancer.digest.filter(|_| is_whole && !has_turn);
             list.load_balancers.push(balancer);
         }
         Ok(())

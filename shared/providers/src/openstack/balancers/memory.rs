@@ -46,6 +46,8 @@ pub(super) struct Memory {
     before: Mutex<HashMap<String, Before>>,
     /// What this process deletes with its floating IPs.
     deleted: Mutex<HashSet<String>>,
+    /// When this process first saw new health monitors, by the ID of the load balancer.
+    tried: Mutex<HashMap<String, Instant>>,
 }
 
 /// What is known of the addresses of an owner's earlier load balancer.
@@ -74,6 +76,8 @@ pub(super) struct Verified {
     pub(super) floating: bool,
     pub(super) notes: Vec<Note>,
     pub(super) parts: Parts,
+    /// Whether it is to get health monitors in its turn.
+    pub(super) waits_for_monitors: bool,
 }
 
 /// The numbers of parts, by which a status tree shows that some are missing.
@@ -148,11 +152,23 @@ impl Memory {
     /// gone, unless they came since.
     pub(super) fn keep_only(&self, ids: &HashSet<&str>, began: Instant) {
         self.balancers.lock().retain(|id, known| ids.contains(id.as_str()) || known.at >= began);
+        self.tried.lock().retain(|id, at| ids.contains(id.as_str()) || *at >= began);
+    }
+
+    /// For how long its new health monitors have been known.
+    pub(super) fn tried(&self, id: &str) -> Duration {
+        self.tried.lock().entry(id.to_owned()).or_insert_with(Instant::now).elapsed()
+    }
+
+    /// It has none any more, or another one.
+    pub(super) fn forget_tried(&self, id: &str) {
+        self.tried.lock().remove(id);
     }
 
     /// It is gone.
     pub(super) fn forget(&self, id: &str) {
         self.balancers.lock().remove(id);
+        self.forget_tried(id);
     }
 
     /// The next load balancer of this Service is to have this address.

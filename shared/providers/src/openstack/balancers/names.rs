@@ -16,6 +16,8 @@ const CLUSTER: &str = "kubernetes-cluster-id=";
 const SERVICE: &str = "kubernetes-service-uid=";
 /// The tag with the digest of the configuration.
 const DIGEST: &str = "quartet-config=";
+/// The tag with the digest of the configuration for which health monitors were taken back.
+const TAKEN_BACK: &str = "quartet-monitors-taken-back=";
 /// The tag of a floating IP with the virtual address that its next load balancer is to have.
 const VIP: &str = "quartet-vip=";
 /// The tag of a floating IP that a Service has asked for by its address: it is never deleted.
@@ -147,6 +149,21 @@ pub(super) fn digest(tags: &[String]) -> Option<Digest> {
 /// Whether the tag holds a digest.
 pub(super) fn is_digest(tag: &str) -> bool {
     tag.starts_with(DIGEST)
+}
+
+/// The tag that keeps health monitors away from a load balancer with this configuration.
+pub(super) fn taken_back_tag(digest: Digest) -> String {
+    format!("{TAKEN_BACK}{digest}")
+}
+
+/// The configuration that these tags keep health monitors away from.
+pub(super) fn taken_back(tags: &[String]) -> Option<Digest> {
+    values(tags, TAKEN_BACK).find_map(|text| text.parse().ok())
+}
+
+/// Whether the tag keeps health monitors away.
+pub(super) fn is_taken_back(tag: &str) -> bool {
+    tag.starts_with(TAKEN_BACK)
 }
 
 /// The UIDs of clusters in these tags.

@@ -10,6 +10,7 @@ use super::{
     OctaviaBalancers,
     differences::members_subnet,
     inputs::Job,
+    local::{Unasked, decide},
     merge::{SeenMember, has_foreign},
     names,
     seen::{self, Seen},
@@ -37,8 +38,10 @@ impl OctaviaBalancers {
         let checked: Vec<String> = checked.map(|pool| pool.id.clone()).collect();
         let monitors = self.octavia.monitors(&checked, call).await?;
         let members = seen::members(&tree);
-        let mut seen = Seen { row, listeners, pools, monitors, members, floating };
-        let checks_another_port = job.settings.checks.is_some()
+        let failing = seen::failing(&tree);
+        let mut seen = Seen { row, listeners, pools, monitors, members, failing, floating };
+        let adds = job.settings.local_checks.is_some() && decide(&seen, job) == Unasked::Added;
+        let checks_another_port = (job.settings.checks.is_some() || adds)
             && matches!(job.wanted.front_end.traffic, Traffic::Local { .. });
         let compares_subnets = members_subnet(&job.settings).is_some();
         let needs_details: Vec<String> = seen

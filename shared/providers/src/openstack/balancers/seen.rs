@@ -1,6 +1,6 @@
 //! What was read of one load balancer.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::{BTreeMap, BTreeSet}, net::IpAddr, sync::Arc, time::Duration};
 
 use ccm_cloud::{AddressKind, IpFamily, Member, NodeAddress};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
@@ -24,6 +24,8 @@ pub(super) struct Seen {
     pub(super) monitors: Vec<MonitorRow>,
     /// By pool.
     pub(super) members: BTreeMap<String, Vec<SeenMember>>,
+    /// The pools that have members, all of which fail the checks of a monitor.
+    pub(super) failing: BTreeSet<String>,
     /// Those of the virtual address.
     pub(super) floating: Vec<FloatingIp>,
 }
@@ -99,6 +101,15 @@ pub(super) fn members(tree: &Tree) -> BTreeMap<String, Vec<SeenMember>> {
         .collect()
 }
 
+/// The pools of a tree that have members, all of which fail the checks of a monitor.
+pub(super) fn failing(tree: &Tree) -> BTreeSet<String> {
+    let fail = |pool: &&TreePool| {
+        let members = &pool.members;
+        !members.is_empty() && members.iter().all(|one| one.operating_status == "ERROR")
+    };
+    pools(tree).into_iter().filter(fail).map(|pool| pool.id.clone()).collect()
+}
+
 /// The members of a load balancer for a controller: a node is one that is a member of every pool
 /// that has members.
 pub(super) fn nodes(pools: &BTreeMap<String, Vec<SeenMember>>) -> Arc<[Member]> {
@@ -123,11 +134,15 @@ pub(super) fn nodes(pools: &BTreeMap<String, Vec<SeenMember>>) -> Arc<[Member]> 
     whole.map(member).collect()
 }
 
-/// How long ago this was, by Octavia's clock, which writes UTC without saying so.
-pub(super) fn since(time: Option<&str>, now: Timestamp) -> Option<Duration> {
-    let time: DateTime = time?.trim_end_matches('Z').parse().ok()?;
-    let time = time.to_zoned(TimeZone::UTC).ok()?.timestamp();
-    Some(now.duration_since(time).try_into().unwrap_or_default())
+/// A time of Octavia's, which writes UTC without saying so.
+pub(super) fn time(text: Option<&str>) -> Option<Timestamp> {
+    let time: DateTime = text?.trim_end_matches('Z').parse().ok()?;
+    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+/// How long ago this was, by Octavia's clock.
+pub(super) fn since(text: Option<&str>, now: Timestamp) -> Option<Duration> {
+    Some(now.duration_since(time(text)?).try_into().unwrap_or_default())
 }
 
 /// What has failed below a load balancer, the deepest first.

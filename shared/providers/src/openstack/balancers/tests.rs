@@ -6,6 +6,7 @@ mod annotated;
 mod bad_input;
 mod budgets;
 mod deletion;
+mod local;
 mod no_effect;
 mod odd;
 mod ownership;

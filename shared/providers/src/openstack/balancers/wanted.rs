@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use super::{
     annotations::{Checks, Given, PREFIX, Proxy, Settings, Timeouts, remark},
     features::Features,
+    local::Unasked,
     names,
 };
 
@@ -60,6 +61,8 @@ pub(super) struct Pool {
     /// The port at which the members are checked, if that is another one.
     pub(super) monitor_port: Option<u16>,
     pub(super) monitor: Option<Monitor>,
+    /// Whether a monitor that is there stays although none is wanted.
+    pub(super) keeps_monitor: bool,
 }
 
 /// A health monitor.
@@ -85,6 +88,7 @@ impl Tree {
         settings: &Settings,
         features: Features,
         families: &[IpFamily],
+        unasked: Unasked,
     ) -> Result<Self, CloudError> {
         let mut notes = Vec::new();
         check_layer_7(settings, features)?;
@@ -92,7 +96,7 @@ impl Tree {
         let algorithm = algorithm(settings, features, &mut notes);
         notes.extend(ignored(settings, features));
         notes.extend(unchecked(front_end, settings, features));
-        let all = Parts { front_end, settings, features, allowed_cidrs, algorithm, balancer };
+        let all = Parts { front_end, settings, features, allowed_cidrs, algorithm, balancer, unasked };
         let ports = front_end.ports.iter().enumerate();
         let listeners = ports.map(|(place, port)| all.listener(place, port)).collect();
         Ok(Self { listeners, notes })
@@ -228,6 +232,7 @@ struct Parts<'a> {
     allowed_cidrs: Option<BTreeSet<IpNet>>,
     algorithm: String,
     balancer: String,
+    unasked: Unasked,
 }
 
 impl Parts<'_> {
@@ -278,6 +283,10 @@ impl Parts<'_> {
             _ => None,
         };
         let checks = self.settings.checks.filter(|_| self.features.checks(port.protocol));
+        // Without being asked for, members are checked at the health check port only.
+        let unasked = self.settings.local_checks.as_ref().filter(|_| http_port.is_some());
+        let added = unasked.filter(|_| self.unasked == Unasked::Added).map(|local| local.checks);
+        let checks = checks.or(added);
         let monitor = checks.map(|checks| Monitor {
             name: names::child("monitor", place, &self.balancer),
             kind: match port.protocol {
@@ -298,6 +307,7 @@ impl Parts<'_> {
             member_port: port.member_port,
             monitor_port: http_port.filter(|_| monitor.is_some()),
             monitor,
+            keeps_monitor: self.settings.local_checks.is_some() && self.unasked == Unasked::Kept,
         }
     }
 }

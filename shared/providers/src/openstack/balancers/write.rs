@@ -37,6 +37,9 @@ impl OctaviaBalancers {
         }
         let made = match step.act {
             Act::Create(child, mut body) => {
+                if child == super::super::lbaas::Child::Monitor {
+                    self.memory.forget_tried(&row.id);
+                }
                 if child == super::super::lbaas::Child::Listener {
                     body["loadbalancer_id"] = row.id.clone().into();
                 }

@@ -11,6 +11,23 @@ const PROVIDERS: [&str; 5] = ["amphora", "octavia", "ovn", "f5", "amphorav2"];
 const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 const STORES: [&str; 2] = ["barbican", "external"];
 
+const LOCAL: [(&str, LocalMonitor); 3] = [
+    ("changed", LocalMonitor::Changed),
+    ("all", LocalMonitor::All),
+    ("none", LocalMonitor::None),
+];
+
+/// Which Services with local traffic get health monitors that they have not asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LocalMonitor {
+    /// Those that are new, and those that change.
+    Changed,
+    /// All, those that stand in their turn.
+    All,
+    /// None.
+    None,
+}
+
 settings! {
     /// `[LoadBalancer]`. What is empty in the file is none here.
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +43,10 @@ settings! {
         pub method: String = fixed(Text, "lb-method", "ROUND_ROBIN");
         /// Whether pools get health monitors unless their Service says otherwise.
         pub create_monitor: bool = fixed(Switch, "create-monitor", "false"), flag;
+        /// Which Services with externalTrafficPolicy Local get health monitors at their health check
+        /// port unless they or create-monitor say otherwise: those that are new or `changed`, `all`
+        /// (those that stand a few at a time), or `none`.
+        pub local_monitor: LocalMonitor = fixed(Text, "local-monitor", "changed"), one_of(&LOCAL);
         /// Time between two checks of a member, in whole seconds.
         pub monitor_delay: Duration = fixed(Duration, "monitor-delay", "5s"), duration;
         /// How long one check may take, in whole seconds.

@@ -61,4 +61,7 @@ pub(in super::super) struct TreeMember {
     pub(in super::super) address: IpAddr,
     pub(in super::super) protocol_port: u16,
     pub(in super::super) provisioning_status: Provisioning,
+    /// What the checks of a monitor show: `ONLINE`, `ERROR`, or `NO_MONITOR` without one.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(in super::super) operating_status: String,
 }

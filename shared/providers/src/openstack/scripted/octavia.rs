@@ -50,6 +50,8 @@ pub(in crate::openstack) struct Octavia {
     /// Whether what a creation has nested stays `PENDING_CREATE` for good, as in version 2.26 of
     /// the real one: members then change only after a write to their pool.
     pub(in crate::openstack) forgets_nested: bool,
+    /// The addresses of members that checks do not reach, as JSON.
+    pub(in crate::openstack) unreachable: BTreeSet<String>,
     /// Entries on a page.
     pub(in crate::openstack) page: usize,
     /// Its clock moves by this many seconds with each change.
@@ -77,6 +79,7 @@ impl Default for Octavia {
             holds_all: false,
             quotas: BTreeMap::new(),
             forgets_nested: false,
+            unreachable: BTreeSet::new(),
             page: 1_000,
             seconds_per_change: 1,
             clock: 0,

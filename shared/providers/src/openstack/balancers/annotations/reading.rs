@@ -6,10 +6,10 @@ use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Note};
 
 use super::{
-    Checks, FloatingNetwork, Given, Networks, Options, PREFIX, Proxy, Timeouts, selector::is_valid,
+    Checks, FloatingNetwork, Given, LocalChecks, Networks, Options, PREFIX, Proxy, Timeouts, selector::is_valid,
 };
 use crate::openstack::{
-    config::{LoadBalancer, LoadBalancerClass},
+    config::{LoadBalancer, LoadBalancerClass, LocalMonitor},
     text::MAX_VALUE,
 };
 
@@ -50,6 +50,8 @@ pub(super) const KNOWN: [&str; 33] = [
     "x-forwarded-for",
 ];
 
+/// The annotation that says whether members are checked.
+const MONITOR: &str = "enable-health-monitor";
 /// Octavia's algorithms.
 const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 /// Octavia's longest time limit of a listener, in milliseconds.
@@ -151,6 +153,19 @@ impl<'a> Reading<'a> {
                 default
             }
             Err(_) => {
+                self.ignored(&format!("{PREFIX}{key}"), text, &right);
+                default
+            }
+        }
+    }
+
+    /// A number. What is none counts as the default, and so does what is out of range.
+    fn number_or_default(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
+        let Some(text) = self.text(key) else { return default };
+        match text.parse::<i64>() {
+            Ok(number) if range.contains(&number) => number,
+            _ => {
+                let right = format!("a whole number from {} to {}", range.start(), range.end());
                 self.ignored(&format!("{PREFIX}{key}"), text, &right);
                 default
             }
@@ -318,16 +333,33 @@ impl<'a> Reading<'a> {
 
     /// How members are checked, if they are.
     pub(super) fn checks(&mut self, config: &LoadBalancer) -> Option<Checks> {
-        if !self.flag("enable-health-monitor", config.create_monitor) {
+        let asks = self.flag(MONITOR, config.create_monitor);
+        asks.then(|| self.times(config, Self::number))
+    }
+
+    /// How members of a Service with local traffic are checked, which has not said whether. What is
+    /// wrong counts as the default: without checks the Service has a load balancer.
+    pub(super) fn local_checks(&mut self, config: &LoadBalancer) -> Option<LocalChecks> {
+        let has_said = matches!(self.text(MONITOR), Some("true" | "false"));
+        if has_said || config.create_monitor || config.local_monitor == LocalMonitor::None {
             return None;
         }
+        let for_all = config.local_monitor == LocalMonitor::All;
+        Some(LocalChecks { checks: self.times(config, Self::number_or_default), for_all })
+    }
+
+    fn times(
+        &mut self,
+        config: &LoadBalancer,
+        read: impl Fn(&mut Self, &str, i64, RangeInclusive<i64>) -> i64,
+    ) -> Checks {
         let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let mut number = |key, default: i64, range| {
-            let number = self.number(key, default, range);
+            let number = read(self, key, default, range);
             u32::try_from(number).unwrap_or(u32::MAX)
         };
         let long = 0..=i64::from(i32::MAX);
-        Some(Checks {
+        Checks {
             delay: number("health-monitor-delay", seconds(config.monitor_delay), long.clone()),
             timeout: number("health-monitor-timeout", seconds(config.monitor_timeout), long),
             max_retries: number(
@@ -340,7 +372,7 @@ impl<'a> Reading<'a> {
                 config.monitor_max_retries_down.into(),
                 1..=10,
             ),
-        })
+        }
     }
 
     /// Tags, comma separated.
@@ -355,6 +387,7 @@ impl<'a> Reading<'a> {
         let reserved = |tag: &&String| {
             super::super::names::is_owner_tag(tag)
                 || super::super::names::is_digest(tag)
+                || super::super::names::is_taken_back(tag)
                 || tag.starts_with(super::super::names::PREFIX)
         };
         if let Some(tag) = tags.iter().find(reserved) {

@@ -13,7 +13,7 @@ fn options(change: impl FnOnce(&mut Options)) -> Options {
 
 #[test]
 fn defaults_are_those_of_the_other_controller() {
-    let settings = read(&BTreeMap::new(), &options(|_| {})).unwrap();
+    let settings = read(&BTreeMap::new(), &options(|_| {}), Traffic::Cluster).unwrap();
     assert_eq!(
         (settings.internal, settings.keep_floating, settings.connection_limit),
         (false, false, -1)
@@ -24,7 +24,7 @@ fn defaults_are_those_of_the_other_controller() {
     assert_eq!(settings.method.value, "ROUND_ROBIN");
     assert_eq!(settings.networks.floating, FloatingNetwork::Found);
     let monitored = annotations(&[("enable-health-monitor", "true")]);
-    let checks = read(&monitored, &options(|_| {})).unwrap().checks;
+    let checks = read(&monitored, &options(|_| {}), Traffic::Cluster).unwrap().checks;
     let expect = Checks { delay: 5, timeout: 3, max_retries: 1, max_retries_down: 3 };
     assert_eq!(checks, Some(expect));
 }
@@ -37,10 +37,10 @@ fn an_empty_annotation_overrides_the_option() {
         options.balancer.flavor_id = Some("flavor".to_owned());
         options.balancer.default_tls_container = Some("https://b/v1/secrets/x".to_owned());
     });
-    let plain = read(&BTreeMap::new(), &options).unwrap();
+    let plain = read(&BTreeMap::new(), &options, Traffic::Cluster).unwrap();
     assert!(plain.flavor.is_some() && plain.tls.is_some());
     let empty = annotations(&[("flavor-id", ""), ("default-tls-container-ref", "")]);
-    let empty = read(&empty, &options).unwrap();
+    let empty = read(&empty, &options, Traffic::Cluster).unwrap();
     assert!(empty.flavor.is_none() && empty.tls.is_none() && empty.unmanaged.is_empty());
 }
 
@@ -72,7 +72,7 @@ fn the_source_that_counts_first() {
         if internal {
             given.insert(INTERNAL.to_owned(), "true".to_owned());
         }
-        let networks = read(&given, &options).unwrap().networks;
+        let networks = read(&given, &options, Traffic::Cluster).unwrap().networks;
         let value = |given: &Option<Given>| given.as_ref().unwrap().value.clone();
         assert_eq!(value(&networks.subnet), subnet, "{given:?}");
         assert_eq!(value(&networks.member_subnet), members, "{given:?}");
@@ -150,7 +150,7 @@ fn only_an_id_of_the_same_or_an_earlier_source_hides_a_pattern() {
         let given: Vec<_> =
             given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         let given: Vec<_> = given.into_iter().chain([("class", "dmz")]).collect();
-        let settings = read(&annotations(&given), &options).unwrap();
+        let settings = read(&annotations(&given), &options, Traffic::Cluster).unwrap();
         let id = settings.networks.floating_subnet.map(|given| given.source);
         let patterns: Vec<_> = settings.unmanaged.iter().map(|one| one.source.clone()).collect();
         match expect {

@@ -199,6 +199,7 @@ fn monitor(seen: &Seen, pool: &PoolRow, listener: &Listener, steps: &mut Vec<Ste
     match (seen.monitor_of(pool), &listener.pool.monitor) {
         (None, None) => {}
         (None, Some(wanted)) => steps.push(creation(wanted, true)),
+        (Some(_), None) if listener.pool.keeps_monitor => {}
         (Some(there), None) => steps.push(deletion(&there.id)),
         (Some(there), Some(wanted)) if there.kind != wanted.kind => {
             steps.push(deletion(&there.id));

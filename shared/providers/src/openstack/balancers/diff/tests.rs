@@ -11,6 +11,7 @@ use crate::openstack::{
     balancers::{
         annotations::{Options, Settings, read},
         features::Features,
+        local::Unasked,
         merge::SeenMember,
     },
     lbaas::{ApiVersion, BalancerRow, MonitorRow, PoolRow},
@@ -137,7 +138,7 @@ impl Model {
                 ids.map(|id| serde_json::from_value(json!({ "id": id })).unwrap()).collect();
         }
         let (listeners, members) = (rows(&self.listeners), self.members.clone());
-        Seen { row, listeners, pools, monitors, members, floating: Vec::new() }
+        Seen { row, listeners, pools, monitors, members, failing: BTreeSet::new(), floating: Vec::new() }
     }
 
     fn apply(&mut self, act: Act) {
@@ -206,15 +207,20 @@ impl Model {
 }
 
 fn settings(front_end: &FrontEnd) -> Settings {
-    read(&front_end.settings, &Options::of(&crate::openstack::tests::config())).unwrap()
+    read(&front_end.settings, &Options::of(&crate::openstack::tests::config()), front_end.traffic).unwrap()
 }
 
 fn steps(model: &Model, drawn: &Drawn, touched: bool) -> Result<Vec<Step>, CloudError> {
     let front_end = front_end(drawn);
     let settings = settings(&front_end);
     let features = Features::of(ApiVersion { major: 2, minor: 26 }, "amphora");
+    let unasked = match drawn.hash {
+        0 => Unasked::Kept,
+        1 => Unasked::Added,
+        _ => Unasked::TakenBack,
+    };
     let tree =
-        Tree::of(names::balancer(&owner()), &front_end, &settings, features, &[IpFamily::V4])
+        Tree::of(names::balancer(&owner()), &front_end, &settings, features, &[IpFamily::V4], unasked)
             .unwrap();
     let node = |number: &u8| Member {
         node: format!("n{number}"),

@@ -36,9 +36,9 @@ fn front_end(annotations: &[(&str, &str)]) -> FrontEnd {
 
 fn tree(front_end: &FrontEnd, minor: u32, driver: &str) -> Result<Tree, CloudError> {
     let options = Options::of(&crate::openstack::tests::config());
-    let settings = read(&front_end.settings, &options).unwrap();
+    let settings = read(&front_end.settings, &options, front_end.traffic).unwrap();
     let features = Features::of(ApiVersion { major: 2, minor }, driver);
-    Tree::of(names::balancer(&front_end.owner), front_end, &settings, features, &[IpFamily::V4])
+    Tree::of(names::balancer(&front_end.owner), front_end, &settings, features, &[IpFamily::V4], Unasked::Kept)
 }
 
 /// Octavia pairs few protocols of listeners and pools.

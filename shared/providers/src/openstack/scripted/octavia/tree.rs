@@ -271,11 +271,22 @@ impl Octavia {
     fn pool_tree(&self, pool: &Value) -> Value {
         let mut shown = short(pool, &[]);
         let of_pool = |row: &&Value| row["_pool"] == pool["id"];
-        if let Some(monitor) = self.monitors.iter().find(of_pool) {
+        let monitor = self.monitors.iter().find(of_pool);
+        if let Some(monitor) = monitor {
             shown["health_monitor"] = short(monitor, &["type"]);
         }
         let members = self.members.iter().filter(of_pool);
-        let members = members.map(|member| short(member, &["address", "protocol_port"]));
+        let members = members.map(|member| {
+            let mut shown = short(member, &["address", "protocol_port"]);
+            shown["operating_status"] = match monitor {
+                None => json!("NO_MONITOR"),
+                Some(_) if self.unreachable.contains(&shown["address"].to_string()) => {
+                    json!("ERROR")
+                }
+                Some(_) => json!("ONLINE"),
+            };
+            shown
+        });
         shown["members"] = members.collect::<Vec<_>>().into();
         shown
     }

@@ -1,0 +1,229 @@
+//! Health monitors that a Service with `externalTrafficPolicy: Local` gets without asking for them.
+//! Pure.
+//!
+//! Only nodes with a pod of such a Service answer, and only a check tells Octavia which these are.
+//! A new load balancer and one whose Service changes get the monitors. One that stands keeps what it
+//! has: checks that do not reach the nodes would end its traffic.
+
+use std::time::Duration;
+
+use ccm_cloud::{FrontEnd, Note, Traffic};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{
+    super::lbaas::{ListenerRow, MonitorRow, PoolRow},
+    annotations::{PREFIX, Settings, remark},
+    diff::{Act, Step, transport},
+    features::Features,
+    inputs::Job,
+    names,
+    read::HTTP,
+    seen::{Seen, since, time},
+};
+
+/// A pool that had existed for this long when its monitor was added has served before.
+const SERVED: Duration = Duration::from_mins(10);
+/// For how long a monitor is a new one.
+const NEW: Duration = Duration::from_hours(1);
+/// How long Octavia takes at most to show what a check has found.
+const SHOWN: Duration = Duration::from_secs(15);
+
+/// What is done about monitors that a Service has not asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unasked {
+    /// Each pool gets one.
+    Added,
+    /// Pools keep what they have.
+    Kept,
+    /// They failed all members of a pool that had served: none until the Service changes.
+    TakenBack,
+}
+
+/// What is done about a load balancer that exists.
+pub(super) fn decide(seen: &Seen, job: &Job<'_>) -> Unasked {
+    let wanted = job.wanted.front_end.digest;
+    if names::taken_back(&seen.row.tags) == Some(wanted) {
+        return Unasked::TakenBack;
+    }
+    let changes = wanted.differs_from(names::digest(&seen.row.tags));
+    // What was begun is completed, by any process.
+    let is_begun = || checked(seen, &job.wanted.front_end).next().is_some();
+    if changes || job.adds_monitors || is_begun() { Unasked::Added } else { Unasked::Kept }
+}
+
+fn is_wanted(listener: &ListenerRow, front_end: &FrontEnd) -> bool {
+    let key = (transport(&listener.protocol), listener.protocol_port);
+    front_end.ports.iter().any(|port| (port.protocol, port.port) == key)
+}
+
+/// The pools of the Service's ports with HTTP monitors.
+fn checked<'a>(
+    seen: &'a Seen,
+    front_end: &'a FrontEnd,
+) -> impl Iterator<Item = (&'a ListenerRow, &'a PoolRow, &'a MonitorRow)> {
+    let own = seen.listeners.iter().filter(|listener| is_wanted(listener, front_end));
+    own.filter_map(|listener| {
+        let pool = seen.pool_of(listener)?;
+        let monitor = seen.monitor_of(pool).filter(|monitor| monitor.kind == HTTP)?;
+        Some((listener, pool, monitor))
+    })
+}
+
+/// Whether a port is without the monitor that the setting for all load balancers gives it.
+pub(super) fn lacks_monitors(seen: &Seen, job: &Job<'_>) -> bool {
+    let Job { wanted, settings, features, .. } = job;
+    let is_kept = settings.local_checks.is_some() && decide(seen, job) == Unasked::Kept;
+    is_kept && !unchecked(Some(seen), &wanted.front_end, *features, true).is_empty()
+}
+
+/// The ports without a monitor, of those that can have one or of those that cannot.
+fn unchecked(
+    seen: Option<&Seen>,
+    front_end: &FrontEnd,
+    features: Features,
+    can: bool,
+) -> Vec<String> {
+    let is_checked = |key| {
+        let Some(seen) = seen else { return false };
+        let own = |one: &&ListenerRow| (transport(&one.protocol), one.protocol_port) == key;
+        let pool = seen.listeners.iter().find(own).and_then(|listener| seen.pool_of(listener));
+        pool.is_some_and(|pool| seen.monitor_of(pool).is_some())
+    };
+    let ports = front_end.ports.iter().filter(|port| {
+        features.http_checks(port.protocol) == can && !is_checked((port.protocol, port.port))
+    });
+    ports.map(|port| format!("{}/{}", port.port, port.protocol)).collect()
+}
+
+/// What a user of such a Service is told. `seen` is the load balancer, unless it is a new one.
+pub(super) fn remarks(
+    seen: Option<&Seen>,
+    front_end: &FrontEnd,
+    settings: &Settings,
+    features: Features,
+    unasked: Unasked,
+) -> Vec<Note> {
+    let (Some(unasked_for), Traffic::Local { health_check_port }) =
+        (&settings.local_checks, front_end.traffic)
+    else {
+        return Vec::new();
+    };
+    const FIELD: &str = "spec.externalTrafficPolicy is Local";
+    const LOST: &str =
+        "are not checked, so nodes without a pod of the Service drop their share of the traffic";
+    let key = format!("annotation {PREFIX}enable-health-monitor");
+    let mut notes = Vec::new();
+    let cannot = unchecked(seen, front_end, features, false);
+    if !cannot.is_empty() {
+        let (why, right) = match features.ovn {
+            true => (
+                "the driver ovn has no HTTP health monitors",
+                "set it to true for checks of TCP ports by a connection",
+            ),
+            false => (
+                "before version 2.16 Octavia checks members of UDP and SCTP ports at no other port",
+                "set spec.externalTrafficPolicy to Cluster",
+            ),
+        };
+        let what = format!(
+            "{key}: {FIELD}, and members of {} {LOST}: {why}; {right}, or to false to do without",
+            cannot.join(", ")
+        );
+        notes.push(remark("LoadBalancerHealthMonitorIgnored", what));
+    }
+    let missing = unchecked(seen, front_end, features, true);
+    match unasked {
+        Unasked::Kept if !missing.is_empty() => {
+            let right = match unasked_for.for_all {
+                true => "the monitors follow in their turn, as [LoadBalancer] local-monitor says",
+                false => {
+                    "set it to true, or to false to do without, or [LoadBalancer] local-monitor \
+                     to all for all Services"
+                }
+            };
+            let what =
+                format!("{key}: {FIELD}, and members of {} {LOST}: {right}", missing.join(", "));
+            notes.push(remark("LoadBalancerHealthMonitorMissing", what));
+        }
+        Unasked::TakenBack => {
+            let what = format!(
+                "{key}: {FIELD}, but the health monitor failed all members of a pool that had \
+                 served, so there is none: let the load balancer reach port {health_check_port} of \
+                 the nodes, then set it to true, or to false to do without"
+            );
+            notes.push(remark("LoadBalancerHealthMonitorTakenBack", what));
+        }
+        _ => {}
+    }
+    notes
+}
+
+/// What new monitors have found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// There are none, or they let members through.
+    Nothing,
+    /// It is not known yet.
+    Later(Duration),
+    /// All members of a pool of this listener fail that had served before.
+    AllFail(String),
+}
+
+/// The new monitors of pools that served before they had them.
+pub(super) fn on_trial<'a>(
+    seen: &'a Seen,
+    job: &'a Job<'_>,
+    now: Timestamp,
+) -> Vec<(&'a ListenerRow, &'a PoolRow, &'a MonitorRow)> {
+    if job.settings.local_checks.is_none() || decide(seen, job) == Unasked::TakenBack {
+        return Vec::new();
+    }
+    let is_tried = |(_, pool, monitor): &(_, &PoolRow, &MonitorRow)| {
+        let age = |monitor: &MonitorRow| since(monitor.created_at.as_deref(), now);
+        let (Some(added), Some(age)) = (time(monitor.created_at.as_deref()), age(monitor)) else {
+            return false;
+        };
+        // Both are of Octavia's clock.
+        age < NEW && since(pool.created_at.as_deref(), added).is_some_and(|it| it >= SERVED)
+    };
+    checked(seen, &job.wanted.front_end).filter(is_tried).collect()
+}
+
+/// What they have found, this long after this process has first seen them.
+pub(super) fn found(
+    seen: &Seen,
+    tried: &[(&ListenerRow, &PoolRow, &MonitorRow)],
+    elapsed: Duration,
+) -> Found {
+    let takes = |monitor: &MonitorRow| {
+        let MonitorRow { delay, timeout, max_retries_down, .. } = monitor;
+        let seconds = delay.saturating_mul(max_retries_down.unwrap_or(3)).saturating_add(*timeout);
+        Duration::from_secs(seconds.into()).saturating_add(SHOWN)
+    };
+    let Some(takes) = tried.iter().map(|(_, _, monitor)| takes(monitor)).max() else {
+        return Found::Nothing;
+    };
+    if elapsed < takes {
+        return Found::Later(takes.saturating_sub(elapsed));
+    }
+    match tried.iter().find(|(_, pool, _)| seen.failing.contains(&pool.id)) {
+        Some((listener, _, _)) => {
+            Found::AllFail(format!("{}/{}", listener.protocol_port, listener.protocol))
+        }
+        None => Found::Nothing,
+    }
+}
+
+/// Records that the monitors are taken back; that they go follows from it.
+pub(super) fn taking_back(seen: &Seen, job: &Job<'_>, listener: &str) -> Step {
+    let mut tags: Vec<String> =
+        seen.row.tags.iter().filter(|tag| !names::is_taken_back(tag)).cloned().collect();
+    tags.push(names::taken_back_tag(job.wanted.front_end.digest));
+    let line = format!(
+        "record with load balancer {} that its health monitors are taken back: all members of \
+         listener {listener} fail",
+        seen.row.id
+    );
+    Step::new(line, Act::Balancer(json!({ "tags": tags })))
+}
