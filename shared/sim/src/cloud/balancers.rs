@@ -36,8 +36,8 @@ use std::{
 };
 
 use ccm_cloud::{
-    Cure, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Member, Owner, Protocol,
-    Traffic,
+    Cure, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Member, Owner, Pool,
+    Protocol, Traffic,
 };
 use ipnet::IpNet;
 use parking_lot::Mutex;
@@ -251,6 +251,19 @@ impl SimBalancer {
     /// The names of its members, sorted.
     pub fn member_names(&self) -> BTreeSet<&str> {
         self.members.iter().map(|member| member.node.as_str()).collect()
+    }
+
+    /// Its members by port: all of them behind each port that has one of its members.
+    pub fn pools(&self) -> Vec<Pool> {
+        let listeners = self.configuration.listeners.iter();
+        let filled = listeners.filter(|(_, listener)| listener.member_port.is_some());
+        let pool = |(&(protocol, port), _): (&(Protocol, u16), _)| Pool {
+            protocol,
+            port,
+            members: self.members.len(),
+            why_empty: None,
+        };
+        filled.map(pool).collect()
     }
 
     /// Whether this is its only owner.

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ccm_cloud::{
-    CloudError, Cure, Depth, ErrorKind, IpFamily, LoadBalancer, MemberChange, Owner, Progress,
-    Title, Wanted,
+    CloudError, Cure, Depth, ErrorKind, IpFamily, LoadBalancer, MemberChange, MembersSet, Owner,
+    Progress, Title, Waiting, Wanted,
 };
 
 use super::{
@@ -34,7 +34,7 @@ impl Store {
         let id = self.make(target, &changes, wanted, context);
         let ready = self.balancers.get(&id).is_some_and(|it| it.state == State::Ready);
         if changes.len() > 1 || !ready {
-            return Ok(Progress::InProgress(self.waiting(&id)));
+            return Ok(Progress::InProgress(Waiting { changed: true, ..self.waiting(&id) }));
         }
         self.describe(&id, &owner.cluster, Depth::Members, context.now).map(Progress::Done)
     }
@@ -52,12 +52,12 @@ impl Store {
         Ok(changes.iter().map(ToString::to_string).collect())
     }
 
-    /// Changes members. Done with the version after it.
+    /// Changes members.
     pub(super) fn set_members(
         &mut self,
         change: &MemberChange,
         context: &Context,
-    ) -> Result<Progress<Option<String>>, CloudError> {
+    ) -> Result<Progress<MembersSet>, CloudError> {
         let MemberChange { owner, id, members: wanted, front_end, settings: _ } = change;
         self.fence(owner, context.term)?;
         let traits = &self.settings.traits;
@@ -82,14 +82,20 @@ impl Store {
         }
         let families = balancer.families();
         let Some((add, remove)) = members(&balancer.members, wanted, &families, traits) else {
-            return Ok(Progress::Done(self.version(id)));
+            return Ok(Progress::Done(self.members_set(id, false)));
         };
         self.apply(id, &Change::Members { add, remove }, None, None, context);
         let ready = self.balancers.get(id).is_some_and(|it| it.state == State::Ready);
         Ok(match ready {
-            true => Progress::Done(self.version(id)),
-            false => Progress::InProgress(self.waiting(id)),
+            true => Progress::Done(self.members_set(id, true)),
+            false => Progress::InProgress(Waiting { changed: true, ..self.waiting(id) }),
         })
+    }
+
+    /// What there is after a change of members.
+    fn members_set(&self, id: &str, changed: bool) -> MembersSet {
+        let pools = self.balancers.get(id).map(SimBalancer::pools);
+        MembersSet { version: self.version(id), changed, pools }
     }
 
     /// The load balancer that a request is about, and the changes that are left.
