@@ -41,8 +41,8 @@ pub use instances::{
 };
 pub use load_balancers::{
     Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, Note, Phase, Progress, Scope, Title, Unwanted,
-    Waiting, Wanted, repeated,
+    LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, Note, Phase, Pool, Progress,
+    Scope, Title, Unwanted, Waiting, Wanted, repeated,
 };
 pub use owner::{ClusterId, Digest, DigestError, Owner};
 pub use provider::{Capability, Cloud};

@@ -141,6 +141,8 @@ pub struct Waiting {
     pub id: Option<String>,
     /// The cloud's ID of the last request.
     pub request_id: Option<String>,
+    /// Whether this call has made a change. If not, it only waits for the cloud. Always false in a list.
+    pub changed: bool,
 }
 
 /// How far a call has come with one load balancer.
@@ -154,6 +156,37 @@ pub enum Progress<T> {
     /// Another controller of this cloud is responsible for it, with the reason. The Service
     /// keeps its finalizer and its status.
     Elsewhere(String),
+    /// The call has changed nothing, because it could not see what it needs, with the reason:
+    /// `pool 2 has no member that shows its port`. Whether the load balancer is as wanted is not
+    /// known; [`LoadBalancers::ensure`] finds out. Only [`LoadBalancers::set_members`] answers this.
+    NotSeen(String),
+}
+
+/// The members behind one port of a load balancer, as the cloud has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// The protocol of the port.
+    pub protocol: Protocol,
+    /// The port of the load balancer.
+    pub port: u16,
+    /// How many members it has.
+    pub members: usize,
+    /// Why it has none although the controller has named some, in one line: the provider's own rules
+    /// leave them out (`node-selector "env=production" matches none of 2 nodes`). None if nothing
+    /// explains it: such a pool is to be filled.
+    pub why_empty: Option<String>,
+}
+
+/// The answer to a change of members: they are as wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MembersSet {
+    /// [`LoadBalancer::version`] after this write, or the present one if nothing was to change.
+    /// None if the cloud has no such value.
+    pub version: Option<String>,
+    /// Whether this call has changed something. If not, nothing differed.
+    pub changed: bool,
+    /// As [`LoadBalancer::pools`], after this write.
+    pub pools: Option<Vec<Pool>>,
 }
 
 /// Who can repair a failed load balancer.
@@ -262,6 +295,9 @@ pub struct LoadBalancer {
     /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). None unless it was
     /// read with [`Depth::Members`]. Many load balancers with the same members share one list.
     pub members: Option<Arc<[Member]>>,
+    /// The members by port: one entry for each port with a pool. None unless it was read with
+    /// [`Depth::Members`], or if the provider does not know them.
+    pub pools: Option<Vec<Pool>>,
     /// Where clients reach it. In a list it may be empty because a list does not show it: only an
     /// answer of [`LoadBalancers::ensure`] says that there is none.
     pub ingress: Vec<Ingress>,
@@ -287,6 +323,7 @@ impl LoadBalancer {
             phase: Phase::Ready,
             version: None,
             members: None,
+            pools: None,
             ingress: Vec::new(),
             annotations: BTreeMap::new(),
             notes: Vec::new(),
@@ -436,14 +473,13 @@ pub trait LoadBalancers: Send + Sync {
     /// balancer is as wanted. Changes nothing. None if another controller is responsible.
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>>;
 
-    /// Changes members, and nothing else. Done with [`LoadBalancer::version`] after this write, so
-    /// that the caller does not take its own write for another client's; None if the cloud has no
-    /// such value. If nothing was to change, it is the present version.
+    /// Changes members, and nothing else. Done with what is there after this write, so that the
+    /// caller does not take its own write for another client's, and says what it has seen.
     fn set_members<'a>(
         &'a self,
         changes: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<Option<String>>>;
+    ) -> Answers<'a, Progress<MembersSet>>;
 
     /// Deletes load balancers and all that was created for them, also what is left of one that
     /// was deleted in part. The proof says that nothing of this owner exists any more: the

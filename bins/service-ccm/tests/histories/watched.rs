@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, Members, Owner, Progress, Scope, Unwanted,
-    Wanted,
+    LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet, Owner, Progress, Scope,
+    Unwanted, Wanted,
 };
 use ccm_objects::service_keys::CLEANUP;
 use ccm_sim::{apiserver::ApiServer, cloud::SimCloud};
@@ -107,7 +107,7 @@ impl LoadBalancers for Watched {
         &'a self,
         all: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<Option<String>>> {
+    ) -> Answers<'a, Progress<MembersSet>> {
         for change in all {
             self.check(&change.owner, &[Some(&change.id)]);
             self.check_members(&change.owner, &change.members);

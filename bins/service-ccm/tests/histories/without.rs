@@ -9,8 +9,8 @@ use std::{
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, Digest, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, Owner,
-    Progress, ProofMethod, Scope, Title, Unwanted, Wanted,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, MembersSet,
+    Owner, Progress, ProofMethod, Scope, Title, Unwanted, Wanted,
 };
 use ccm_sim::apiserver::PatchKind;
 use ccm_tests::variants::together;
@@ -200,7 +200,7 @@ impl LoadBalancers for Missing {
         &'a self,
         all: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<Option<String>>> {
+    ) -> Answers<'a, Progress<MembersSet>> {
         together(async move {
             let mut all = all.to_vec();
             for change in &mut all {

@@ -55,8 +55,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Progress, Scope, Unwanted,
-    Wanted, repeated,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, Progress, Scope,
+    Unwanted, Wanted, repeated,
 };
 use futures::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -214,7 +214,7 @@ impl LoadBalancers for OctaviaBalancers {
         &'a self,
         changes: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<Option<String>>> {
+    ) -> Answers<'a, Progress<MembersSet>> {
         let refused = repeated(changes.iter().map(|one| &one.owner));
         let ids = changes.iter().map(|one| one.id.clone()).collect();
         let look = Look { ids, ..Look::default() };

@@ -283,5 +283,6 @@ fn in_progress(row: &BalancerRow, what: &str) -> Progress<LoadBalancer> {
 /// What is waited for after a change.
 pub(super) fn waiting(row: &BalancerRow, line: String) -> Waiting {
     let what = format!("PENDING_UPDATE: {line}");
-    Waiting { what, check_after: CHECK_AFTER, id: Some(row.id.clone()), request_id: None }
+    let id = Some(row.id.clone());
+    Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: true }
 }

@@ -1,7 +1,7 @@
 //! Changes members, and nothing else: by one pool per call.
 
 use ccm_base::clock;
-use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, Progress};
+use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, MembersSet, Progress};
 use tokio::time::Instant;
 
 use super::{
@@ -27,7 +27,7 @@ impl OctaviaBalancers {
         change: &MemberChange,
         rows: &Rows,
         call: Call,
-    ) -> Result<Progress<Option<String>>, CloudError> {
+    ) -> Result<Progress<MembersSet>, CloudError> {
         let Some(row) = rows.get(&change.id)? else {
             let what = format!("the project has no load balancer {}", change.id);
             let error = CloudError::new(ErrorKind::NotFound, what);
@@ -62,7 +62,7 @@ impl OctaviaBalancers {
         }
         self.memory.forget_pools(&row.id);
         let version = row.updated_at.clone().or_else(|| row.created_at.clone());
-        Ok(Progress::Done(version))
+        Ok(Progress::Done(MembersSet { version, changed: false, pools: None }))
     }
 
     /// Changes the members of one pool. Returns what is done; None if nothing is to be.
