@@ -30,7 +30,7 @@ KUBERNETES = tests/kube-apiserver/build.sh
 
 .DEFAULT_GOAL := help
 .PHONY: help tools demo demo-check test test-cluster test-rights test-manifests test-kubelets \
-  test-openstack test-alerts test-dashboards lint deny fmt build docs dashboards manifests bench model-check lines clean
+  test-openstack test-alerts test-dashboards lint deny fmt build docs dashboards manifests bench mutants model-check lines clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name
 	$(BUILD_DIST)
 	$(CARGO) build --locked --release -p ccm-bench
 	QUARTET_BIN=$(DIST) target/release/bench $(BENCH) --flavour $(FLAVOUR)
+
+mutants: tools ## break one decision of service-ccm after the other: which test finds it (MUTANT=words runs those)
+	$(CARGO) run --locked -p ccm-tests --bin mutants -- service-ccm "$(MUTANT)"
 
 model-check: tools ## the whole model of leader election: four minutes, 1 GB
 	$(CARGO) run --locked --release -p ccm-runtime --example model-check

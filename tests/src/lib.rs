@@ -14,6 +14,7 @@
 //! | [`manifests`] | what is installed |
 //! | [`histories`] | random histories of the deletion policy |
 //! | [`mod@variants`] | random histories of a whole controller, and variants without a protection |
+//! | [`mutants`] | decisions that are broken one at a time: `make mutants` |
 //! | [`printed`], [`measured`], [`metrics_page`] | what the built programs print about themselves; `docs/metrics.md` |
 //!
 //! The test targets: `house` holds the rules of this repository, which need no cluster;
@@ -27,6 +28,7 @@ pub mod lanes;
 pub mod manifests;
 pub mod measured;
 pub mod metrics_page;
+pub mod mutants;
 pub mod nodes;
 pub mod openstack;
 pub mod printed;

@@ -35,6 +35,7 @@ pub fn binaries() -> Result<PathBuf> {
 /// How to start a program.
 pub struct Launch {
     name: String,
+    build: Option<PathBuf>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
 }
@@ -42,7 +43,7 @@ pub struct Launch {
 impl Launch {
     /// The program with this name, without arguments.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), arguments: Vec::new(), environment: Vec::new() }
+        Self { name: name.to_owned(), build: None, arguments: Vec::new(), environment: Vec::new() }
     }
 
     /// The controller of this name against this cluster and this cloud.
@@ -52,6 +53,13 @@ impl Launch {
             .arg(format!("--cloud-provider={provider}"))
             .arg(format!("--cloud-config={}", cloud_config.display()))
             .arg("--bind-address=127.0.0.1")
+    }
+
+    /// Starts this file instead: another build of the program.
+    #[must_use]
+    pub fn built_as(mut self, file: &Path) -> Self {
+        self.build = Some(file.to_owned());
+        self
     }
 
     /// Adds an argument.
@@ -98,7 +106,10 @@ impl Launch {
     }
 
     fn command(&self) -> Result<Command> {
-        let path = binaries()?.join(&self.name);
+        let path = match &self.build {
+            Some(file) => file.clone(),
+            None => binaries()?.join(&self.name),
+        };
         if !path.exists() {
             bail!("{} is not built; run `cargo build --all-targets`", path.display());
         }

@@ -16,6 +16,7 @@ mod balancer_options;
 mod balancer_owners;
 mod balancer_places;
 mod balancer_quotas;
+mod balancer_truth;
 mod credentials;
 mod follow;
 mod handover;
@@ -124,6 +125,9 @@ fn balancers() -> Vec<Scenario> {
         balancer_faults::one_that_is_deleted_by_others_comes_back,
         balancer_quotas::each_used_up_quota_is_named,
         balancer_quotas::a_subnet_without_room_is_named,
+        balancer_truth::services_older_than_the_first_node_get_its_members,
+        balancer_truth::local_traffic_is_checked,
+        balancer_truth::an_upgrade_changes_nothing,
         balancer_owners::two_clusters_of_one_name_share_a_project,
         balancer_owners::what_the_other_controller_made_is_adopted_and_could_go_back,
         other_controller::it_recreates_nothing_when_it_is_started_again,

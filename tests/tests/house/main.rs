@@ -5,6 +5,7 @@ mod circles;
 mod dashboards;
 mod documents;
 mod histories;
+mod mutants;
 mod pages;
 mod suites;
 mod tidy;

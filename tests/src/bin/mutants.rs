@@ -1,0 +1,159 @@
+//! `make mutants`: breaks one decision of a program after the other, and says which test finds it.
+//!
+//! The copy with all mutants is built once in `target/mutants`. Fails if a mutant is not found, or if
+//! the copy fails without one.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{ExitCode, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_tests::{
+    cluster::repository,
+    mutants::{Mutant, Mutants, SWITCH},
+};
+use futures::{StreamExt as _, stream};
+use tokio::{process::Command, time::timeout};
+
+/// How long one run of a test target may take. A mutant with which it takes longer is found.
+const LONGEST: Duration = Duration::from_mins(5);
+/// How many mutants are tested at once.
+const AT_ONCE: usize = 2;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<bool> {
+    let mut words = std::env::args().skip(1);
+    let program = words.next().context("usage: mutants PROGRAM [WORDS OF WHAT IS BROKEN]")?;
+    let filter = words.next().unwrap_or_default();
+    let folder = repository().join("bins").join(&program);
+    let mutants = Mutants::read(&folder)?;
+    let copy = repository().join("target/mutants/tree");
+    copy_sources(&copy, &program).await?;
+    let package = copy.join("bins").join(&program);
+    for (file, text) in mutants.applied(&folder)? {
+        write_if_other(&package.join(file), text.as_bytes())?;
+    }
+    let targets = build(&copy, &program, &mutants.tests).await?;
+    if let Some(found) = first_failure(&package, &targets, None).await? {
+        eprintln!("without a mutant: {found}");
+        return Ok(false);
+    }
+    let all: Vec<(usize, &Mutant)> =
+        mutants.all.iter().enumerate().filter(|(_, one)| one.breaks.contains(&filter)).collect();
+    let found = stream::iter(&all).map(|(number, mutant)| {
+        let (package, targets) = (&package, &targets);
+        async move { (*mutant, first_failure(package, targets, Some(*number)).await) }
+    });
+    let mut found = found.buffer_unordered(AT_ONCE);
+    let mut survivors = 0;
+    while let Some((mutant, found)) = found.next().await {
+        match found? {
+            Some(found) => println!("found    {}: {found}", mutant.breaks),
+            None => {
+                survivors += 1;
+                println!("SURVIVES {} ({}: {})", mutant.breaks, mutant.file, mutant.code);
+            }
+        }
+    }
+    println!("{} of {} mutants are found", all.len() - survivors, all.len());
+    Ok(survivors == 0)
+}
+
+/// Copies what git knows of the sources, but for the files that the mutants of the program replace. A
+/// file that is the same stays, so that cargo builds less.
+async fn copy_sources(copy: &Path, program: &str) -> Result<()> {
+    let list = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(repository())
+        .output()
+        .await?;
+    ensure!(list.status.success(), "git ls-files failed");
+    let replaced = Mutants::read(&repository().join("bins").join(program))?;
+    let replaced = replaced.applied(&repository().join("bins").join(program))?;
+    let is_replaced = |name: &str| {
+        let own = name.strip_prefix("bins/").and_then(|name| name.strip_prefix(program));
+        own.and_then(|name| name.strip_prefix('/')).is_some_and(|name| replaced.contains_key(name))
+    };
+    let names = String::from_utf8(list.stdout)?;
+    for name in names.split('\0').filter(|name| !name.is_empty() && !is_replaced(name)) {
+        if let Ok(bytes) = fs::read(repository().join(name)) {
+            write_if_other(&copy.join(name), &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_if_other(path: &Path, bytes: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+    fs::write(path, bytes).with_context(|| format!("write {}", path.display()))
+}
+
+/// Builds the test targets. Returns their programs.
+async fn build(copy: &Path, program: &str, tests: &[String]) -> Result<Vec<PathBuf>> {
+    let mut programs = Vec::new();
+    let output = Command::new("cargo")
+        .args(["test", "--locked", "--no-run", "--message-format=json", "-p", program])
+        .args(tests)
+        .env("CARGO_TARGET_DIR", repository().join("target/mutants/build"))
+        .env("CARGO_PROFILE_DEV_DEBUG", "false")
+        // The expression that replaces another one need not use all that this one used.
+        .env("RUSTFLAGS", "-A warnings")
+        .current_dir(copy)
+        .stderr(Stdio::inherit())
+        .output()
+        .await?;
+    ensure!(output.status.success(), "the copy with all mutants does not build");
+    for line in String::from_utf8(output.stdout)?.lines() {
+        let message: serde_json::Value = serde_json::from_str(line)?;
+        if message["profile"]["test"] == true
+            && let Some(path) = message["executable"].as_str()
+        {
+            programs.push(path.into());
+        }
+    }
+    Ok(programs)
+}
+
+/// The first test that fails with this mutant.
+async fn first_failure(
+    package: &Path,
+    targets: &[PathBuf],
+    mutant: Option<usize>,
+) -> Result<Option<String>> {
+    for target in targets {
+        let mut command = Command::new(target);
+        if let Some(number) = mutant {
+            command.env(SWITCH, number.to_string());
+        }
+        command.current_dir(package).stderr(Stdio::null()).kill_on_drop(true);
+        let Ok(output) = timeout(LONGEST, command.output()).await else {
+            return Ok(Some(format!("it takes longer than {} s", LONGEST.as_secs())));
+        };
+        let output = output?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stdout);
+            let failed = text.lines().find_map(|line| {
+                line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_owned)
+            });
+            return Ok(Some(failed.unwrap_or_else(|| format!("it ends with {}", output.status))));
+        }
+    }
+    Ok(None)
+}
