@@ -22,6 +22,9 @@ use ccm_sim::apiserver::ApiServer;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+/// The end of the user agent of a process that stands by.
+pub const STANDBY: &str = "standby";
+
 /// The environment of a controller with a simulated API server. When it is dropped, the
 /// controller ends without an order.
 pub struct InProcess<P: Program> {
@@ -50,7 +53,7 @@ impl<P: Program> InProcess<P> {
         settings: &Loaded<P>,
         leadership: Leadership,
     ) -> Result<Self> {
-        Self::with_metrics(api, cloud, settings, leadership, Metrics::new())
+        Self::with_metrics(api, cloud, settings, leadership, Metrics::new(), "test")
     }
 
     /// Starts a program that leads, after this process of it or as the first one.
@@ -62,16 +65,37 @@ impl<P: Program> InProcess<P> {
         metrics: Metrics,
     ) -> Result<Self> {
         let leadership = Leadership::unconditional();
-        let leadership = match last {
-            Some(last) => leadership.after(last),
-            None => leadership,
-        };
-        let process = Self::with_metrics(api, cloud, settings, leadership, metrics)?;
-        match P::prepare(&process.context).await {
-            Ok(program) => Arc::new(program).lead(&process.context),
+        let process = Self::with_metrics(api, cloud, settings, leadership, metrics, "test")?;
+        let (mut process, program) = process.prepared().await?;
+        process.take_over(program, last);
+        Ok(process)
+    }
+
+    /// Starts a program that does not lead yet. Its user agent ends with [`STANDBY`].
+    pub async fn standing_by(
+        api: &ApiServer,
+        cloud: Arc<dyn Cloud>,
+        settings: &Loaded<P>,
+        metrics: Metrics,
+    ) -> Result<(Self, Arc<P>)> {
+        let leadership = Leadership::unconditional();
+        let process = Self::with_metrics(api, cloud, settings, leadership, metrics, STANDBY)?;
+        process.prepared().await
+    }
+
+    async fn prepared(self) -> Result<(Self, Arc<P>)> {
+        match P::prepare(&self.context).await {
+            Ok(program) => Ok((self, Arc::new(program))),
             Err(failure) => bail!(failure),
         }
-        Ok(process)
+    }
+
+    /// Lets a program lead that was standing by, after this process of it or as the first one.
+    pub fn take_over(&mut self, program: Arc<P>, last: Option<&Leadership>) {
+        if let Some(last) = last {
+            self.context.leadership = self.context.leadership.clone().after(last);
+        }
+        program.lead(&self.context);
     }
 
     fn with_metrics(
@@ -80,11 +104,12 @@ impl<P: Program> InProcess<P> {
         settings: &Loaded<P>,
         leadership: Leadership,
         metrics: Metrics,
+        agent: &str,
     ) -> Result<Self> {
         let config = ClientConfig {
             kubeconfig: None,
             master: None,
-            user_agent: format!("{}/test", P::IDENTITY.binary),
+            user_agent: format!("{}/{agent}", P::IDENTITY.binary),
             request_timeout: Duration::from_secs(5),
             limiter: Arc::new(Unlimited),
             metrics: Arc::new(RestMetrics::default()),

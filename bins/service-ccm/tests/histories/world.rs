@@ -4,7 +4,7 @@ use std::{net::Ipv4Addr, str::FromStr, sync::Arc, time::Duration};
 
 use ccm_cloud::{ClusterId, LoadBalancers, Owner};
 use ccm_objects::service_keys::CLEANUP;
-use ccm_runtime::{metrics::Metrics, program::Loaded};
+use ccm_runtime::{leadership::Leadership, metrics::Metrics, program::Loaded};
 use ccm_sim::{
     apiserver::{ApiServer, Options},
     cloud::{SimCloud, balancers::SimBalancer},
@@ -41,6 +41,9 @@ pub(crate) struct World {
     variant: Variant,
     running: Option<InProcess<ServiceCcm>>,
 }
+
+/// A process that does not lead, and its program.
+pub(crate) type Standby = (InProcess<ServiceCcm>, Arc<ServiceCcm>);
 
 /// What differs from the program as it is shipped.
 pub(crate) type Variant = variants::Variant<Without>;
@@ -114,8 +117,29 @@ impl World {
 
     /// Ends the process, if there is one, without an order, and starts another.
     pub(crate) async fn restart(&mut self) {
-        let last = self.running.take().filter(|_| !self.variant.forgets);
-        let last = last.map(|running| running.context.leadership.clone());
+        let last = self.stop();
+        let (settings, metrics) = (settings(self.variant), Metrics::new());
+        let leading =
+            InProcess::leading(&self.api, self.seen_cloud(), &settings, last.as_ref(), metrics);
+        self.running = Some(leading.await.unwrap());
+    }
+
+    /// Starts a process beside the one that leads, which does not lead yet.
+    pub(crate) async fn stand_by(&self) -> Standby {
+        let (settings, metrics) = (settings(self.variant), Metrics::new());
+        let standby = InProcess::standing_by(&self.api, self.seen_cloud(), &settings, metrics);
+        standby.await.unwrap()
+    }
+
+    /// Ends the process that leads, without an order, and lets this one lead.
+    pub(crate) fn take_over(&mut self, (mut standby, program): Standby) {
+        let last = self.stop();
+        standby.take_over(program, last.as_ref());
+        self.running = Some(standby);
+    }
+
+    /// The cloud as the rules watch it, for one process.
+    fn seen_cloud(&self) -> Arc<Layered> {
         let watched = Watched {
             cloud: self.cloud.clone(),
             api: Arc::clone(&self.api),
@@ -125,21 +149,26 @@ impl World {
             Some(without) => Arc::new(Missing::new(without, watched)),
             None => Arc::new(watched),
         };
-        let cloud = Arc::new(Layered::new(&self.cloud, Layer::LoadBalancers(balancers)));
-        let settings = settings(self.variant);
-        let (last, metrics) = (last.as_ref(), Metrics::new());
-        let leading = InProcess::leading(&self.api, cloud, &settings, last, metrics);
-        self.running = Some(leading.await.unwrap());
+        Arc::new(Layered::new(&self.cloud, Layer::LoadBalancers(balancers)))
     }
 
-    /// Ends the process without an order.
-    pub(crate) fn stop(&mut self) {
-        self.running = None;
+    /// Ends the process without an order. Returns what it leaves.
+    pub(crate) fn stop(&mut self) -> Option<Leadership> {
+        let last = self.running.take().filter(|_| !self.variant.forgets);
+        last.map(|running| running.context.leadership.clone())
     }
 
     /// The page `/plan`.
     pub(crate) fn plans(&self) -> String {
         self.running.as_ref().unwrap().plans()
+    }
+
+    /// The line of a check, as `/readyz?verbose` has it: `[+]` if it passes.
+    pub(crate) fn line(&self, name: &str) -> String {
+        let findings = self.running.as_ref().unwrap().context.health.findings();
+        let found = findings.into_iter().find(|found| found.name == name).unwrap();
+        let sign = if found.verdict.is_passed() { "[+]" } else { "[!]" };
+        format!("{sign}{}", found.verdict.detail())
     }
 
     /// Changes settings as a new file does.
