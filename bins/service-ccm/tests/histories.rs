@@ -5,7 +5,7 @@
 //! A variant of the program without one of its protections breaks the rule that stands for it: a
 //! rule that no variant breaks finds nothing.
 //!
-//! `adoption`, `cases`, `going_back`, `orphans`, `patches`, `repeated`, `sharing`, `takeover`, `troubles` and `unfinished` have single cases in the same world.
+//! The other modules have single cases in the same world.
 //!
 //! A history that fails is replayed with `QUARTET_HISTORY=<seed>`.
 
@@ -17,6 +17,8 @@ mod adoption;
 mod cases;
 #[path = "histories/events.rs"]
 mod events;
+#[path = "histories/finalizers.rs"]
+mod finalizers;
 #[path = "histories/going_back.rs"]
 mod going_back;
 #[path = "histories/orphans.rs"]
