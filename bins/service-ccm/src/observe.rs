@@ -33,7 +33,7 @@ use self::balancers::Balancers;
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Failed, List, Plan, Step, View,
+        APPROVED, CallKind, Failed, Known, List, Plan, Step, View,
         eligible::NodeSet,
         front_end::{Problem, desired},
         held_calls,
@@ -144,6 +144,32 @@ impl Handles {
     pub(crate) fn call(&self, is_urgent: bool) -> Call {
         let limit = self.settings.borrow().cloud_call_timeout;
         if is_urgent { Call::waiting(limit) } else { Call::routine(limit) }
+    }
+
+    /// Reports the end of a creation or a change, what the provider remarks, and what it leaves out.
+    pub(crate) fn completed(&self, service: &Service) {
+        let (was_announced, notes, why_empty) = self.balancers.with(service, |entry| {
+            let notes = match &entry.state.known {
+                Known::There(balancer) => balancer.notes.clone(),
+                _ => Vec::new(),
+            };
+            (std::mem::take(&mut entry.is_announced), notes, entry.state.why_empty())
+        });
+        if was_announced {
+            self.reports.ensured(service);
+        }
+        self.reports.notes(service, &notes);
+        if let Some(why) = why_empty {
+            self.reports.no_members(service, Some(&why));
+        }
+    }
+
+    /// Reports that the load balancer whose address the Service shows is gone, and which one has
+    /// taken its place.
+    pub(crate) fn gone(&self, service: &Service, id: &str, by: Option<&str>) {
+        if self.reports.gone(service, id, by) {
+            self.metrics.gone();
+        }
     }
 
     /// Whether a user has approved that any member leaves: by a mark on the Service, or for a set.

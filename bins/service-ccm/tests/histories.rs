@@ -5,7 +5,7 @@
 //! A variant of the program without one of its protections breaks the rule that stands for it: a
 //! rule that no variant breaks finds nothing.
 //!
-//! `adoption`, `cases`, `going_back`, `orphans`, `patches`, `sharing`, `troubles` and `unfinished` have single cases in the same world.
+//! `adoption`, `cases`, `claims`, `going_back`, `orphans`, `patches`, `sharing`, `troubles` and `unfinished` have single cases in the same world.
 //!
 //! A history that fails is replayed with `QUARTET_HISTORY=<seed>`.
 
@@ -15,10 +15,14 @@
 mod adoption;
 #[path = "histories/cases.rs"]
 mod cases;
+#[path = "histories/claims.rs"]
+mod claims;
 #[path = "histories/events.rs"]
 mod events;
 #[path = "histories/going_back.rs"]
 mod going_back;
+#[path = "histories/lies.rs"]
+mod lies;
 #[path = "histories/orphans.rs"]
 mod orphans;
 #[path = "histories/patches.rs"]
