@@ -182,7 +182,9 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
     let is_empty = members.members.present.is_empty();
     let Some(pools) = view.state.pools.as_deref() else {
         if !view.members_known {
-            let is_shown = view.service.condition(SERVING).is_some();
+            let seen = [Reason::Serving, Reason::MembersHeld, Reason::NoMembers];
+            let shown = view.service.condition(SERVING);
+            let is_shown = seen.iter().any(|reason| shows(shown, *reason));
             let text = || "its members have not been read yet".to_owned();
             return (!is_shown).then(|| (Reason::NotConfirmed, text()));
         }
