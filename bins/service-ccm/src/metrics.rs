@@ -141,6 +141,10 @@ metrics! {
             begin (Every, Ok(()));
         /// Time from the creation of a Service to its address
         [ALPHA] ccm_service_provisioning_seconds => provisioning: Histogram, bounds PROVISIONING;
+        /// Services whose address was replaced in their status, all causes together
+        [ALPHA] ccm_service_address_changes => address_changes: Counter;
+        /// Load balancers whose address a Service shows and that are not in the cloud any more, without an order of this program
+        [ALPHA] ccm_service_load_balancers_gone => gone: Counter;
         /// Nodes that can be members of load balancers, on the leader
         [ALPHA] ccm_service_eligible_nodes => eligible: Gauge;
         /// Load balancers of this cluster without a Service, as of the last list
@@ -180,6 +184,16 @@ impl ServiceMetrics {
     /// Records that a Service of this age has got its address.
     pub(crate) fn provisioned(&self, age: Duration) {
         self.provisioning.observe(age.as_secs_f64());
+    }
+
+    /// Records that a Service shows other addresses.
+    pub(crate) fn address_changed(&self) {
+        self.address_changes.inc();
+    }
+
+    /// Records that the load balancer of a Service is gone.
+    pub(crate) fn gone(&self) {
+        self.gone.inc();
     }
 
     /// Records the time from a change of the set of nodes to the end of a call about it.

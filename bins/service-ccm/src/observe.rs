@@ -36,7 +36,7 @@ use self::{balancers::Balancers, unclaimed::Unclaimed};
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Classes, Failed, List, Plan, Step, View,
+        APPROVED, CallKind, Classes, Failed, Known, List, Plan, Step, View,
         eligible::NodeSet,
         evidence,
         front_end::{Problem, desired},
@@ -163,6 +163,32 @@ impl Handles {
     /// Which Services are served, and by whom.
     pub(crate) fn classes(&self) -> Classes {
         Classes { instance: self.instance.clone(), ..self.settings.borrow().classes() }
+    }
+
+    /// Reports the end of a creation or a change, what the provider remarks, and what it leaves out.
+    pub(crate) fn completed(&self, service: &Service) {
+        let (was_announced, notes, why_empty) = self.balancers.with(service, |entry| {
+            let notes = match &entry.state.known {
+                Known::There(balancer) => balancer.notes.clone(),
+                _ => Vec::new(),
+            };
+            (std::mem::take(&mut entry.is_announced), notes, entry.state.why_empty())
+        });
+        if was_announced {
+            self.reports.ensured(service);
+        }
+        self.reports.notes(service, &notes);
+        if let Some(why) = why_empty {
+            self.reports.no_members(service, Some(&why));
+        }
+    }
+
+    /// Reports that the load balancer whose address the Service shows is gone, and which one has
+    /// taken its place.
+    pub(crate) fn gone(&self, service: &Service, id: &str, by: Option<&str>) {
+        if self.reports.gone(service, id, by) {
+            self.metrics.gone();
+        }
     }
 
     /// Whether a user has approved that any member leaves: by a mark on the Service, or for a set.

@@ -12,6 +12,7 @@
 //! | [`debounce`] | when changes of the nodes go out |
 //! | `named` | the load balancers that a Service names, and the errors about them |
 //! | `state` | what is known of one load balancer |
+//! | `pools` | what is behind the ports, and when the cloud is asked again if that is nothing |
 //! | [`reason`] | the conditions of a Service and their reasons |
 //! | `wished` | what a Service is to show |
 //! | [`status`] | what of that is written now |
@@ -25,6 +26,7 @@ pub mod looks;
 pub mod members;
 mod named;
 pub mod orphans;
+mod pools;
 pub mod reason;
 pub mod repeated;
 mod state;
@@ -44,7 +46,7 @@ use self::{
     reason::Reason,
     status::{DIGEST, ID, StatusChange, Wished, Written, difference},
 };
-pub use named::{by_provider, named, of_adoption, of_name, to_adopt};
+pub use named::{by_provider, named, of_adoption, of_name, replaced, shown_id, to_adopt};
 pub use state::{CallKind, Failed, Foreign, Known, Pending, State};
 
 /// Which Services are served, and by whom.
@@ -207,8 +209,8 @@ fn provision(view: View<'_>) -> Plan {
     let is_elsewhere = matches!(state.known, Known::Elsewhere(_));
     let wants = view.desired.front_end.as_ref().map(|front_end| front_end.digest);
     // Another configuration may be this program's.
-    if is_elsewhere && (wants.is_none() || wants == state.configured) {
-        return Plan::Settled;
+    if is_elsewhere && !state.look && (wants.is_none() || wants == state.configured) {
+        return settled(view);
     }
     if state.known == Known::Nothing && waits_for_list(view) {
         return Plan::Waits;
@@ -267,8 +269,10 @@ fn next_call(view: View<'_>) -> Option<Step> {
     {
         return Some(step);
     }
+    let is_blind = state.gap.as_ref().is_some_and(|gap| gap.is_blind(view.now));
     let changes = view.members_known
         && view.members.changes
+        && !is_blind
         && !state.waits_after_failure(CallKind::Members, view.now);
     let step = id.filter(|_| changes).cloned().map(Step::SetMembers);
     step.and_then(|step| due(view, step))
@@ -303,7 +307,8 @@ pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
 
 /// Whether the load balancer has this configuration.
 fn is_configured(view: View<'_>, front_end: &FrontEnd) -> bool {
-    if view.state.look || view.state.may_be_partial() {
+    let has_gap = view.state.gap.as_ref().is_some_and(|gap| gap.is_due(view.now));
+    if view.state.look || has_gap || view.state.may_be_partial() {
         return false;
     }
     let recorded = || {

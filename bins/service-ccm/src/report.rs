@@ -77,20 +77,41 @@ impl ServiceReports {
         self.normal(service, When::Always, "EnsuredLoadBalancer", "", "Ensured load balancer");
     }
 
-    /// Reports that the members have changed, or that there is none.
-    pub(crate) fn members_changed(&self, service: &Service, members: usize) {
-        if members == 0 {
-            return self.no_members(service);
-        }
+    /// Reports that the members have changed.
+    pub(crate) fn members_changed(&self, service: &Service) {
         let text = "Updated load balancer with new hosts";
         self.normal(service, When::Always, "UpdatedLoadBalancer", "", text);
     }
 
-    /// Reports that no node can be a member.
-    pub(crate) fn no_members(&self, service: &Service) {
-        let text = "There are no available nodes for LoadBalancer".to_owned();
+    /// Reports that no node can be a member, and why the provider leaves out those that could.
+    pub(crate) fn no_members(&self, service: &Service, why: Option<&str>) {
+        let text = "There are no available nodes for LoadBalancer";
+        let text = why.map_or_else(|| text.to_owned(), |why| format!("{text}: {why}"));
         let event = "UnAvailableLoadBalancer";
-        self.warning(service, event, event, "no nodes", text);
+        self.warning(service, event, event, why.unwrap_or("no nodes"), text);
+    }
+
+    /// Reports that the load balancer whose address a Service shows is gone. Returns whether that was
+    /// new.
+    pub(crate) fn gone(&self, service: &Service, id: &str, by: Option<&str>) -> bool {
+        let next = by.map_or_else(
+            || "no other one could be made yet, and the Service keeps its address".to_owned(),
+            |by| format!("{by} takes its place"),
+        );
+        let (topic, text) = (
+            "LoadBalancerGone",
+            format!("load balancer {id} is not in the cloud any more; {next}"),
+        );
+        let report = Report::warning(topic, id, format!("{}: {text}", service.key));
+        self.reports.report(&service.reference(), When::Once, report.with_event(topic, text))
+    }
+
+    /// Reports that clients reach a Service at other addresses.
+    pub(crate) fn address_changed(&self, service: &Service, change: &str) {
+        let topic = "LoadBalancerAddressChanged";
+        let text = format!("the address of the load balancer has changed: {change}");
+        let report = Report::warning(topic, change, format!("{}: {text}", service.key));
+        self.report(service, When::Always, report.with_event(topic, text));
     }
 
     /// Reports that a load balancer is being deleted.

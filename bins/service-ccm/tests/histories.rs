@@ -15,12 +15,16 @@
 mod adoption;
 #[path = "histories/cases.rs"]
 mod cases;
+#[path = "histories/claims.rs"]
+mod claims;
 #[path = "histories/events.rs"]
 mod events;
 #[path = "histories/finalizers.rs"]
 mod finalizers;
 #[path = "histories/going_back.rs"]
 mod going_back;
+#[path = "histories/lies.rs"]
+mod lies;
 #[path = "histories/orphans.rs"]
 mod orphans;
 #[path = "histories/patches.rs"]

@@ -57,9 +57,6 @@ pub enum ErrorKind {
 
 ccm_metrics::label!(ErrorKind);
 
-/// When to try again what was busy.
-const BUSY: Duration = Duration::from_secs(2);
-
 impl ErrorKind {
     /// Every kind, for exhaustive tests.
     pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
@@ -150,11 +147,11 @@ impl CloudError {
         self
     }
 
-    /// Whether and when to retry.
+    /// Whether and when to retry. A delay is the cloud's own; what it asks for none is repeated with
+    /// back-off.
     pub fn class(&self) -> RetryClass {
         match (self.kind, self.retry_after) {
             (_, Some(after)) => RetryClass::RetryAfter(after),
-            (ErrorKind::Busy, None) => RetryClass::RetryAfter(BUSY),
             (
                 ErrorKind::Invalid
                 | ErrorKind::Unsupported

@@ -1,6 +1,6 @@
 //! The answers to calls: what follows from each one, and when a failed call is made again.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use ccm_base::{RetryClass, jittered};
 use ccm_cloud::{Answers, CloudError, ErrorKind, LoadBalancer, Phase, Progress, Waiting};
@@ -13,11 +13,13 @@ use super::{Due, Lane, Lanes, WRITES, calls::Asked};
 use crate::{
     metrics::Ended,
     observe::{RETRY, balancers::Entry},
-    plan::{CallKind, Failed, Known, Pending, named, of_adoption, of_name, to_adopt},
+    plan::{CallKind, Failed, Known, Pending, named, of_adoption, of_name, shown_id, to_adopt},
 };
 
 /// The random part of a wait after a failure: what failed together does not come back together.
 const JITTER: Range<f64> = 0.8..1.0;
+/// The shortest wait, also if the cloud asks for less.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 impl Lanes {
     /// Applies answers as they arrive, and makes the writes that follow from them.
@@ -49,8 +51,7 @@ impl Lanes {
         done: &impl Fn(&Asked<Q>, &mut Entry, T),
     ) {
         let Asked { due: Due { service, .. }, call, .. } = asked;
-        let (name, was_news) =
-            (&service.key, asked.digest.is_some_and(|digest| self.is_news(service, digest)));
+        let name = &service.key;
         self.handles.metrics.ended(*call, answer.as_ref().map(Ended::from));
         let is_timeout = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
         self.handles.balancers.with(service, |entry| {
@@ -66,11 +67,11 @@ impl Lanes {
                 });
                 self.queue(lane).forget(name);
                 self.called(&asked.due);
-                self.report_done(asked, was_news);
+                self.report_done(asked);
             }
             Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting),
             Ok(Progress::Elsewhere(why)) => self.elsewhere(asked, why),
-            Ok(Progress::NotSeen(why)) => self.not_seen(asked, &why),
+            Ok(Progress::NotSeen(why)) => self.not_seen(asked, why),
             Err(error) => self.failed(lane, asked, error),
         }
         if is_timeout {
@@ -110,32 +111,30 @@ impl Lanes {
     }
 
     /// It could not see what it needs: a full call follows.
-    fn not_seen<Q>(&self, asked: &Asked<Q>, why: &str) {
+    fn not_seen<Q>(&self, asked: &Asked<Q>, why: String) {
         let service = &asked.due.service;
         tracing::info!(service = &*service.key, "the load balancer is looked at in full: {why}");
+        let now = self.handles.timeline.now();
         self.handles.balancers.with(service, |entry| {
             entry.state.pending = None;
-            entry.state.look = true;
+            entry.state.saw_nothing(why, now);
         });
     }
 
-    fn report_done<Q>(&self, asked: &Asked<Q>, was_news: bool) {
+    fn report_done<Q>(&self, asked: &Asked<Q>) {
         let (service, reports) = (&asked.due.service, &self.handles.reports);
         match asked.call {
-            CallKind::Ensure => {
-                if was_news {
-                    reports.ensured(service);
-                }
-                let notes =
-                    self.handles.balancers.with(service, |entry| match &entry.state.known {
-                        Known::There(balancer) => balancer.notes.clone(),
-                        _ => Vec::new(),
-                    });
-                reports.notes(service, &notes);
-            }
+            CallKind::Ensure => self.handles.completed(service),
             CallKind::Members => {
                 let members = asked.members.as_ref().map_or(0, |members| members.present.len());
-                reports.members_changed(service, members);
+                let (has_changed, why_empty) = self.handles.balancers.with(service, |entry| {
+                    (std::mem::take(&mut entry.has_changed), entry.state.why_empty())
+                });
+                if members == 0 || why_empty.is_some() {
+                    reports.no_members(service, why_empty.as_deref());
+                } else if has_changed {
+                    reports.members_changed(service);
+                }
             }
             CallKind::Delete => reports.deleted(service),
             CallKind::DeleteDuplicate => reports.duplicate_deleted(service),
@@ -147,7 +146,11 @@ impl Lanes {
         let now = self.handles.timeline.now();
         self.handles.balancers.with(&asked.due.service, |entry| {
             let earlier = entry.state.pending.take().filter(|last| last.call == Some(asked.call));
-            let Waiting { what, check_after, id, .. } = waiting.clone();
+            let Waiting { what, check_after, id, changed, .. } = waiting.clone();
+            entry.has_changed |= changed && asked.call == CallKind::Members;
+            if let Some(id) = id.as_deref().filter(|_| asked.call == CallKind::Ensure) {
+                self.replaced(&asked.due.service, entry, id);
+            }
             entry.state.failed.retain(|failed| failed.call != asked.call);
             entry.state.pending = Some(Pending {
                 call: Some(asked.call),
@@ -180,6 +183,13 @@ impl Lanes {
             CallKind::Ensure => of_name(service, &traits, entry.state.id(), error),
             _ => error,
         });
+        let is_absent =
+            |entry: &mut Entry| call == CallKind::Ensure && entry.state.known == Known::Absent;
+        if let Some(gone) = shown_id(service)
+            && self.handles.balancers.with(service, is_absent)
+        {
+            self.handles.gone(service, gone, None);
+        }
         let now = self.handles.timeline.now();
         let pace = pace(&error);
         let (wait, may_pass) = self.handles.balancers.with(service, |entry| {
@@ -238,19 +248,21 @@ pub(super) async fn each_answer<A, T, F: Future<Output = ()>>(
     }
 }
 
-/// When a failed call is made again.
+/// When a failed call is made again. What another client's change refuses waits longer each time,
+/// whatever the cloud asks for: it has no end of which the cloud knows.
 fn pace(error: &CloudError) -> Pace {
     match error.class() {
         RetryClass::Retry => Pace::Backoff(RETRY),
-        RetryClass::RetryAfter(after) => Pace::RetryAfter(after.min(RETRY.longest)),
+        RetryClass::RetryAfter(after) if error.kind == ErrorKind::Busy && after <= RETRY.first => {
+            Pace::Backoff(RETRY)
+        }
+        RetryClass::RetryAfter(after) => Pace::RetryAfter(after.clamp(SHORTEST, RETRY.longest)),
         RetryClass::Permanent => Pace::Every(LONG_RETRY),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -260,7 +272,13 @@ mod tests {
             |seconds| error(ErrorKind::Throttled).with_retry_after(Duration::from_secs(seconds));
         assert_eq!(pace(&asked(42)), Pace::RetryAfter(Duration::from_secs(42)));
         assert_eq!(pace(&asked(4000)), Pace::RetryAfter(RETRY.longest), "no longer than others");
-        assert_eq!(pace(&error(ErrorKind::Unavailable)), Pace::Backoff(RETRY));
+        assert_eq!(pace(&asked(0)), Pace::RetryAfter(SHORTEST), "not at once");
+        for kind in [ErrorKind::Unavailable, ErrorKind::Busy] {
+            assert_eq!(pace(&error(kind)), Pace::Backoff(RETRY), "{kind}");
+        }
+        let busy = |seconds| error(ErrorKind::Busy).with_retry_after(Duration::from_secs(seconds));
+        assert_eq!(pace(&busy(2)), Pace::Backoff(RETRY), "it was never asked to wait for longer");
+        assert_eq!(pace(&busy(42)), Pace::RetryAfter(Duration::from_secs(42)));
         assert_eq!(pace(&error(ErrorKind::QuotaExceeded)), Pace::Every(LONG_RETRY));
         let waits: Vec<u64> = (1..9).map(|times| RETRY.after(times).as_secs()).collect();
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);

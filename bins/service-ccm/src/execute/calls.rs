@@ -1,6 +1,12 @@
 //! Calls to the cloud: what is asked, and what a completed call says about a load balancer.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use ccm_cloud::{
     AbsenceProof, Digest, FrontEnd, LoadBalancer, LoadBalancers, MemberChange, Members, MembersSet,
@@ -16,6 +22,7 @@ use crate::{
         CallKind, Known, Step,
         front_end::{desired, settings},
         reason::{PROVISIONING, Reason},
+        replaced,
         status::{ingress, shows},
         to_adopt,
     },
@@ -93,9 +100,10 @@ impl Lanes {
         // From now on there may be a load balancer, whatever the answer is.
         self.handles.balancers.with(service, |entry| entry.state.proved_absent = false);
         if self.is_news(service, front_end.digest) {
+            self.handles.balancers.with(service, |entry| entry.is_announced = true);
             self.handles.reports.ensuring(service, &front_end.digest.to_string());
             if members.present.is_empty() {
-                self.handles.reports.no_members(service);
+                self.handles.reports.no_members(service, None);
             }
         }
         Asked { due, call: CallKind::Ensure, question, digest, members: Some(members) }
@@ -132,7 +140,7 @@ impl Lanes {
 
     /// Whether a call with this configuration is worth an event: most calls of a restart or an
     /// audit change nothing.
-    pub(super) fn is_news(&self, service: &Service, digest: Digest) -> bool {
+    fn is_news(&self, service: &Service, digest: Digest) -> bool {
         let configured = self.handles.balancers.with(service, |entry| entry.state.configured);
         let provisioned = [Reason::Provisioned, Reason::PartlyProvisioned];
         let condition = service.condition(PROVISIONING);
@@ -186,21 +194,18 @@ impl Lanes {
         self.answers(lane, asked, answers, done).await;
     }
 
-    fn ensured(&self, asked: &Asked<Wanted>, entry: &mut Entry, mut balancer: LoadBalancer) {
-        let nodes = self.handles.node_set.borrow().clone();
-        match (balancer.members.take(), &asked.members) {
-            (Some(members), _) => {
-                entry.membership.shown(&members, &nodes);
-                entry.read = Some(self.handles.timeline.now());
-            }
-            (None, Some(members)) => entry.membership.applied(members),
-            (None, None) => {}
+    fn ensured(&self, asked: &Asked<Wanted>, entry: &mut Entry, balancer: LoadBalancer) {
+        self.replaced(&asked.due.service, entry, &balancer.id);
+        let (nodes, now) = (self.handles.node_set.borrow().clone(), self.handles.timeline.now());
+        entry.complete(balancer, asked.digest, asked.members.as_ref(), &nodes, now);
+    }
+
+    /// Reports that the load balancer of a Service is gone, if another one has taken its place.
+    pub(super) fn replaced(&self, service: &Service, entry: &mut Entry, id: &str) {
+        if let Some(gone) = replaced(service, &entry.state, id) {
+            entry.is_announced = true;
+            self.handles.gone(service, gone, Some(id));
         }
-        entry.state.configured = asked.digest;
-        entry.state.look = false;
-        (entry.state.adoptable, entry.state.foreign) = (None, None);
-        entry.annotations = balancer.annotations.keys().cloned().collect();
-        entry.state.known = Known::There(Box::new(balancer));
     }
 
     async fn set_members(
@@ -215,9 +220,14 @@ impl Lanes {
         let started = Instant::now();
         let questions: Vec<MemberChange> = asked.iter().map(|one| one.question.clone()).collect();
         let answers = balancers.set_members(&questions, self.handles.call(false));
+        let any_done = AtomicBool::new(false);
         let done = |asked: &Asked<MemberChange>, entry: &mut Entry, set: MembersSet| {
+            any_done.store(true, Ordering::Relaxed);
+            entry.has_changed |= set.changed;
             if let Some(members) = &asked.members {
                 entry.membership.applied(members);
+                let (wants, now) = (!members.present.is_empty(), self.handles.timeline.now());
+                entry.state.saw_pools(set.pools, wants, false, now);
             }
             // Our own write is not to look like another one's.
             if let Known::There(balancer) = &mut entry.state.known {
@@ -226,7 +236,9 @@ impl Lanes {
         };
         self.answers(lane, asked, answers, done).await;
         self.handles.metrics.members_changed(started.elapsed());
-        self.handles.metrics.nodes_synced(self.handles.published.lock().elapsed());
+        if any_done.into_inner() {
+            self.handles.metrics.nodes_synced(self.handles.published.lock().elapsed());
+        }
     }
 
     async fn delete(&self, lane: Lane, balancers: &dyn LoadBalancers, asked: Vec<Asked<Unwanted>>) {

@@ -13,7 +13,7 @@ use ccm_kube::{
     ApiError,
     write::{ConditionChange, StatusPatch},
 };
-use ccm_objects::{Service, Shared as Name, service_keys};
+use ccm_objects::{Service, ServiceIngress, Shared as Name, service_keys};
 use serde_json::{Value, json};
 
 use super::{Due, Lane, Lanes};
@@ -105,6 +105,7 @@ impl Lanes {
                             Some(Written::after(last, &change.conditions, now));
                     });
                 }
+                self.address_changed(service, change);
                 change.ingress.as_ref().is_some_and(|ingress| !ingress.is_empty())
             }
             _ => false,
@@ -117,6 +118,18 @@ impl Lanes {
         {
             self.handles.metrics.provisioned(age);
         }
+    }
+
+    /// Reports that addresses which the Service showed are not its load balancer's any more.
+    fn address_changed(&self, service: &Service, change: &StatusChange) {
+        let (Some(now), Some(details)) = (&change.ingress, &service.details) else { return };
+        let (before, now) = (addresses(&details.ingress), addresses(now));
+        if now.is_empty() || before.iter().all(|one| now.contains(one)) {
+            return;
+        }
+        let text = format!("{} -> {}", before.join(", "), now.join(", "));
+        self.handles.reports.address_changed(service, &text);
+        self.handles.metrics.address_changed();
     }
 
     fn refused(&self, lane: Lane, service: &Service, kind: &str, why: Stopped) {
@@ -133,6 +146,11 @@ impl Lanes {
             }
         }
     }
+}
+
+/// Where clients reach a Service.
+fn addresses(ingress: &[ServiceIngress]) -> Vec<&str> {
+    ingress.iter().filter_map(|one| one.ip.as_deref().or(one.hostname.as_deref())).collect()
 }
 
 /// The finalizer and the condition, in one request.

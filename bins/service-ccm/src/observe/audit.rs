@@ -277,15 +277,23 @@ impl Audit {
         let now = self.handles.timeline.now();
         let from = self.looked.replace(now).unwrap_or(now);
         let mut due: Vec<(String, Name)> = Vec::new();
+        let rarely = self.handles.settings.borrow().load_balancer_look_period;
         self.handles.balancers.each(|name, entry| {
+            if matches!(entry.state.known, Known::Elsewhere(_))
+                && looks::is_due(entry.uid(), rarely, from, now)
+            {
+                // No list shows whether another controller is still responsible.
+                entry.state.look = true;
+                self.handles.queue.add(Name::clone(name), Priority::Routine);
+            }
             let Known::There(balancer) = &entry.state.known else { return };
             let has_turn = looks::is_due(entry.uid(), FULL, from, now);
             if entry.state.pending.is_none() && (has_turn || entry.is_awaited()) {
                 due.push((balancer.id.clone(), Name::clone(name)));
             }
         });
-        let nodes = self.handles.node_set.borrow().members.len().max(1);
-        for chunk in due.chunks((MEMBERS / nodes).clamp(1, 100)) {
+        let nodes = self.handles.node_set.borrow().clone();
+        for chunk in due.chunks(at_once(&nodes)) {
             let started = self.handles.timeline.now();
             let ids = chunk.iter().map(|(id, _)| id.clone()).collect();
             let list = self.list(balancers, Scope::Ids(ids), Depth::Members).await?;
@@ -314,6 +322,8 @@ impl Audit {
             if let Some(members) = &balancer.members {
                 entry.membership.shown(members, &nodes);
             }
+            let wants = !nodes.members.is_empty();
+            entry.state.saw_pools(balancer.pools.clone(), wants, false, started);
             // A full look compares the configuration with its digest.
             if balancer.digest.is_none() {
                 entry.state.configured = None;
@@ -321,6 +331,11 @@ impl Audit {
         });
         self.handles.queue.add(Name::clone(name), Priority::Routine);
     }
+}
+
+/// How many load balancers with these nodes are read in full by one list.
+pub(super) fn at_once(nodes: &NodeSet) -> usize {
+    (MEMBERS / nodes.members.len().max(1)).clamp(1, 100)
 }
 
 /// What a list has shown of this cluster.
@@ -361,12 +376,14 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     found.sort_by_key(|one| (named != Some(&*one.id), std::cmp::Reverse(one.age), one.id.clone()));
     let mut found = found.into_iter();
     let Some(mut balancer) = found.next() else {
-        if !is_complete || entry.state.pending.is_some() || entry.state.known == Known::Absent {
+        // Another controller's is in no list of this cluster's.
+        let is_none = matches!(entry.state.known, Known::Absent | Known::Elsewhere(_));
+        if !is_complete || entry.state.pending.is_some() || is_none {
             return false;
         }
         entry.state.known = Known::Absent;
         entry.state.configured = None;
-        entry.membership.forget();
+        entry.forget_members();
         return true;
     };
     entry.state.duplicate = found.next().map(|other| other.id);
@@ -388,7 +405,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         if is_foreign_write {
             // The digest does not say what has changed, neither now nor when the cloud is ready.
             (entry.state.configured, entry.state.look) = (None, true);
-            entry.awaited = true;
+            (entry.awaited, entry.state.pools) = (true, None);
             entry.membership.forget();
         } else if !entry.state.was_complete(service, &balancer.id) {
             // Its digest may have been stored before its last part was made.

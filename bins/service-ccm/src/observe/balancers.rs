@@ -11,7 +11,7 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::{Cure, Digest, Member, Phase};
+use ccm_cloud::{Cure, Digest, LoadBalancer, Member, Members, Phase};
 use ccm_controller::repeats::Repeats;
 use ccm_objects::{Service, ServiceIngress, Shared as Name};
 use parking_lot::Mutex;
@@ -20,7 +20,8 @@ use tokio::sync::Notify;
 use crate::{
     metrics,
     plan::{
-        CallKind, Known, List, State, eligible,
+        CallKind, Known, List, State,
+        eligible::{self, NodeSet},
         members::{Departures, Membership},
     },
 };
@@ -67,6 +68,10 @@ pub(crate) struct Entry {
     pub(crate) is_slow: bool,
     /// Whether the poll has queued it, and no call has been made since.
     pub(crate) is_queued: bool,
+    /// Whether the beginning of a creation or change was reported, and its end is to be.
+    pub(crate) is_announced: bool,
+    /// Whether the change of members that is under way has changed something.
+    pub(crate) has_changed: bool,
     /// When the cloud last answered a call about it.
     pub(crate) answered: At,
     /// Annotations that the provider has written to the Service.
@@ -220,6 +225,40 @@ impl Entry {
     /// The UID of the Service.
     pub(crate) fn uid(&self) -> &str {
         &self.uid
+    }
+
+    /// Applies a load balancer with this configuration and these members, as it was read in full at
+    /// the end of a call.
+    pub(crate) fn complete(
+        &mut self,
+        mut balancer: LoadBalancer,
+        digest: Option<Digest>,
+        asked: Option<&Members>,
+        nodes: &NodeSet,
+        now: At,
+    ) {
+        let wants = asked.map_or(&nodes.members, |asked| &asked.present);
+        self.state.saw_pools(balancer.pools.take(), !wants.is_empty(), true, now);
+        match (balancer.members.take(), asked) {
+            (Some(members), _) => {
+                self.membership.shown(&members, nodes);
+                self.read = Some(now);
+            }
+            (None, Some(members)) => self.membership.applied(members),
+            (None, None) => {}
+        }
+        self.state.configured = digest;
+        self.state.look = false;
+        (self.state.adoptable, self.state.foreign) = (None, None);
+        self.annotations = balancer.annotations.keys().cloned().collect();
+        self.has_changed = false;
+        self.state.known = Known::There(Box::new(balancer));
+    }
+
+    /// Forgets the members: the load balancer may have others.
+    pub(crate) fn forget_members(&mut self) {
+        self.membership.forget();
+        self.state.pools = None;
     }
 
     /// Whether its members are to be read at the next opportunity.

@@ -3,14 +3,14 @@
 use std::{collections::HashMap, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{Depth, LoadBalancer, Phase, Scope};
+use ccm_cloud::{Depth, LoadBalancer, LoadBalancerList, LoadBalancers, Phase, Scope};
 use ccm_controller::queue::Priority;
 use ccm_objects::Shared as Name;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{Handles, balancers::Entry};
-use crate::plan::{CallKind, Known};
+use super::{Handles, audit::at_once, balancers::Entry};
+use crate::plan::{CallKind, Known, Pending, eligible::NodeSet};
 
 /// The shortest time between two polls of up to 250 load balancers.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -106,8 +106,12 @@ async fn poll(handles: &Handles) -> Option<usize> {
         }
     };
     let is_complete = list.malformed.is_empty();
+    let mut ended = HashMap::new();
     for balancer in list.load_balancers {
-        if let Some(name) = listed.remove(&balancer.id) {
+        let Some(name) = listed.remove(&balancer.id) else { continue };
+        if handles.balancers.with_name(&name, |entry| has_ended(entry, &balancer)) == Some(true) {
+            ended.insert(balancer.id, name);
+        } else {
             seen(handles, &name, balancer);
         }
     }
@@ -115,15 +119,79 @@ async fn poll(handles: &Handles) -> Option<usize> {
     for name in listed.values().filter(|_| is_complete) {
         hand_over(handles, name, now);
     }
+    confirm(handles, &*balancers, ended).await;
     Some(count)
+}
+
+/// Whether a call to create or update has ended, as far as a list shows. Only the call itself shows an
+/// address that a list does not.
+fn has_ended(entry: &Entry, balancer: &LoadBalancer) -> bool {
+    entry.state.pending.as_ref().is_some_and(|last| {
+        last.call == Some(CallKind::Ensure)
+            && last.digest.is_some()
+            && balancer.digest == last.digest
+            && balancer.phase == Phase::Ready
+            && !balancer.ingress.is_empty()
+    })
+}
+
+/// Whether a pool is without the members that it was to get.
+fn lacks_members(entry: &Entry, balancer: &LoadBalancer) -> bool {
+    let asked = entry.state.pending.as_ref().and_then(|last| last.members.as_ref());
+    let mut pools = balancer.pools.iter().flatten();
+    asked.is_some_and(|asked| !asked.present.is_empty())
+        && pools.any(|pool| pool.members == 0 && pool.why_empty.is_none())
+}
+
+/// Reads those in full whose creation or change has ended: what they show to users is what the cloud
+/// has. Any that cannot be read gets another call.
+async fn confirm(
+    handles: &Handles,
+    balancers: &dyn LoadBalancers,
+    mut ended: HashMap<String, Name>,
+) {
+    let nodes = handles.node_set.borrow().clone();
+    let ids: Vec<String> = ended.keys().cloned().collect();
+    for ids in ids.chunks(at_once(&nodes)) {
+        let scope = Scope::Ids(ids.to_vec());
+        let list = balancers.list(&handles.cluster, scope, Depth::Members, handles.call(true));
+        let list = list.await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot read {} load balancers in full", ids.len());
+            LoadBalancerList::default()
+        });
+        for balancer in list.load_balancers {
+            if let Some(name) = ended.remove(&balancer.id) {
+                confirmed(handles, &name, balancer, &nodes);
+            }
+        }
+    }
+    for name in ended.values() {
+        handles.balancers.with_name(name, |entry| entry.state.pending = None);
+        hand_over(handles, name, handles.timeline.now());
+    }
+}
+
+fn confirmed(handles: &Handles, name: &Name, balancer: LoadBalancer, nodes: &NodeSet) {
+    let (now, service) = (handles.timeline.now(), handles.services.get(name));
+    let is_confirmed = handles.balancers.with_name(name, |entry| {
+        // A list may show the digest before the last part of a creation.
+        let is_complete = has_ended(entry, &balancer) && !lacks_members(entry, &balancer);
+        let pending = entry.state.pending.take();
+        if let Some(Pending { digest, members, .. }) = pending.filter(|_| is_complete) {
+            entry.complete(balancer, digest, members.as_ref(), nodes, now);
+        }
+        is_complete
+    });
+    if let Some(service) = service.filter(|_| is_confirmed == Some(true)) {
+        handles.completed(&service);
+    }
+    hand_over(handles, name, now);
 }
 
 /// Applies what a poll has shown of a load balancer.
 fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
     let now = handles.timeline.now();
     let Some(service) = handles.services.get(name) else { return };
-    let notes = balancer.notes.clone();
-    let mut is_provisioned = false;
     let is_pending = handles.balancers.with_name(name, |entry| {
         let state = &mut entry.state;
         let Some(last) = state.pending.as_mut() else { return false };
@@ -133,20 +201,8 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
             return true;
         }
         let has_ended = match last.call {
-            Some(CallKind::Ensure) => {
-                // Only the call itself shows an address that a list does not.
-                let is_done = last.digest.is_some()
-                    && balancer.digest == last.digest
-                    && !balancer.ingress.is_empty();
-                is_provisioned = is_done;
-                if is_done {
-                    state.configured = last.digest;
-                    if let Some(members) = &last.members {
-                        entry.membership.applied(members);
-                    }
-                }
-                is_done || balancer.phase != Phase::Ready
-            }
+            // More changes are to follow, or a list does not show the end.
+            Some(CallKind::Ensure) => balancer.phase != Phase::Ready,
             // The next call finds out whether more changes are to follow.
             Some(CallKind::Members) => true,
             Some(CallKind::Delete | CallKind::DeleteDuplicate) => false,
@@ -163,9 +219,6 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
         state.known = Known::There(Box::new(balancer));
         false
     });
-    if is_provisioned {
-        handles.reports.notes(&service, &notes);
-    }
     if is_pending == Some(false) {
         hand_over(handles, name, now);
     }

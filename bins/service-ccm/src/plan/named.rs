@@ -3,7 +3,7 @@
 use ccm_cloud::{CloudError, ErrorKind, LoadBalancerTraits};
 use ccm_objects::Service;
 
-use super::{ADOPT, status::ID};
+use super::{ADOPT, State, status::ID};
 
 /// The load balancer that a user has approved to adopt. What the Service calls its own was adopted
 /// before.
@@ -21,6 +21,19 @@ pub fn by_provider<'a>(
     let id = service.annotation(key).filter(|id| !id.is_empty())?;
     let is_own = [ADOPT, ID].iter().any(|own| service.annotation(own) == Some(id));
     (!is_own).then_some((key, id))
+}
+
+/// The ID of the load balancer whose address the Service shows.
+pub fn shown_id(service: &Service) -> Option<&str> {
+    let has_address = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
+    service.annotation(ID).filter(|_| has_address)
+}
+
+/// The load balancer whose address the Service shows, if another one with this ID has taken its place
+/// since.
+pub fn replaced<'a>(service: &'a Service, state: &State, id: &str) -> Option<&'a str> {
+    let is_new = state.id() != Some(id);
+    shown_id(service).filter(|shown| is_new && *shown != id)
 }
 
 /// The load balancers that a Service names: the one to adopt, its own, and that of

@@ -65,28 +65,41 @@ reasons! {
     LoadBalancerFailed: PROVISIONING "True";
     /// Another controller's load balancer may be taken over: see the page /plan.
     WaitingForAdoption: PROVISIONING "True";
+    /// The Service is being deleted or has another type now, and the cloud deletes the load balancer.
+    Deleting: PROVISIONING "True";
     /// The load balancer cannot be deleted yet. The message says why.
     DeletionFailed: PROVISIONING "True";
     /// The load balancer is as the Service asks for.
     Provisioned: PROVISIONING "False";
     /// The load balancer is as the Service asks for, but for what the message names.
     PartlyProvisioned: PROVISIONING "False";
-    /// The load balancer has an address and members.
+    /// Another controller of this cloud is responsible for the Service. The message says which.
+    Elsewhere: PROVISIONING "False";
+    /// The load balancer has an address, and a member behind each port with a node port, as last seen in
+    /// the cloud.
     Serving: SERVING "True";
     /// It serves, and some members are held: their nodes are gone or changed, and too many at once.
     MembersHeld: SERVING "True";
     /// It has no address yet.
     NoAddress: SERVING "False";
-    /// No node of the cluster can be a member, or no port of the Service has a node port.
+    /// No node of the cluster can be a member, no port of the Service has a node port, or the message
+    /// names the ports without a member, or why the provider leaves the nodes out.
     NoMembers: SERVING "False";
+    /// It is being deleted.
+    BeingDeleted: SERVING "False";
+    /// The cloud does not show the load balancer any more, and no other one has an address yet. The Service
+    /// keeps the address in its status until another one is proven.
+    LoadBalancerGone: SERVING "Unknown";
+    /// Whether it serves could not be seen since the time of the condition. The message says why.
+    NotConfirmed: SERVING "Unknown";
 }
 
 impl Reason {
-    /// Whether another message counts as a change: it names another mistake of the user, or
-    /// another load balancer to adopt.
+    /// Whether another message counts as a change: it names another mistake of the user, another cause
+    /// of empty pools, or another load balancer to adopt.
     pub fn words_count(self) -> bool {
-        use Reason::{InvalidConfiguration, PartlyProvisioned, WaitingForAdoption};
-        matches!(self, InvalidConfiguration | PartlyProvisioned | WaitingForAdoption)
+        use Reason::{InvalidConfiguration, NoMembers, PartlyProvisioned, WaitingForAdoption};
+        matches!(self, InvalidConfiguration | NoMembers | PartlyProvisioned | WaitingForAdoption)
     }
 
     /// The reason for an error of the cloud.

@@ -2,7 +2,7 @@
 
 use ccm_base::At;
 use ccm_cloud::{
-    CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members,
+    CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members, Pool,
 };
 use ccm_controller::repeats::Repeats;
 use ccm_objects::Service;
@@ -10,6 +10,7 @@ use ccm_objects::Service;
 use super::{
     View,
     named::{by_provider, named, to_adopt},
+    pools::{self, Gap},
     status::{ID, Written},
 };
 
@@ -114,6 +115,11 @@ pub struct Foreign {
 pub struct State {
     /// What the cloud has shown.
     pub known: Known,
+    /// The members by port, as the last answer or full look has shown them. None if nothing has,
+    /// or if the provider does not know them.
+    pub pools: Option<Vec<Pool>>,
+    /// What it lacks of its members, or could not be seen of them.
+    pub gap: Option<Gap>,
     /// The configuration that the load balancer has in full, or for which another controller is
     /// responsible.
     pub configured: Option<Digest>,
@@ -142,6 +148,31 @@ pub struct State {
 }
 
 impl State {
+    /// Applies what an answer or a full look has shown of the members. `wants` says whether it is
+    /// to have some, `is_full` whether that is the end of a full call.
+    pub fn saw_pools(&mut self, pools: Option<Vec<Pool>>, wants: bool, is_full: bool, now: At) {
+        let empty = pools::empty(pools.as_deref().unwrap_or_default(), None);
+        let lacks = wants && empty.iter().any(|one| one.why.is_none());
+        self.pools = pools;
+        if lacks {
+            pools::open(&mut self.gap, None, is_full, now);
+        } else {
+            pools::close(&mut self.gap, now);
+        }
+    }
+
+    /// A change of members could not see what it needs.
+    pub fn saw_nothing(&mut self, why: String, now: At) {
+        pools::open(&mut self.gap, Some(why), false, now);
+    }
+
+    /// Why the provider leaves pools empty.
+    pub fn why_empty(&self) -> Option<String> {
+        let mut empty = pools::empty(self.pools.as_deref()?, None);
+        empty.retain(|one| one.why.is_some());
+        (!empty.is_empty()).then(|| pools::in_words(&empty))
+    }
+
     /// Whether the cloud works on a call, so that there is nothing to call now.
     pub fn waits_for_cloud(&self, now: At) -> bool {
         self.pending.as_ref().is_some_and(|pending| now < pending.check_at)
@@ -182,13 +213,15 @@ impl State {
         is_known || service.annotation(ID) == Some(id)
     }
 
-    /// When the plan may be another one although nothing changes: a failed call is due again, a condition
-    /// may be rewritten, or what was taken back may be repeated.
+    /// When the plan may be another one although nothing changes: a failed call is due again, or one
+    /// about a gap, a condition may be rewritten, or what was taken back may be repeated.
     pub fn next_look(&self, now: At) -> Option<At> {
         let retries = self.failed.iter().map(|failed| failed.retry_at);
         let written = self.condition_written.into_iter();
         let rewrites = written.flat_map(|one| [true, false].map(|moves| one.next(moves)));
-        retries.chain(rewrites).chain(self.repeats.next(now)).filter(|at| now < *at).min()
+        let gap = self.gap.iter().filter_map(Gap::next);
+        let repeats = self.repeats.next(now);
+        retries.chain(rewrites).chain(gap).chain(repeats).filter(|at| now < *at).min()
     }
 
     /// Whether there is a load balancer of another controller that no user has approved to adopt.

@@ -213,7 +213,10 @@ fn another_controllers_service_is_left_alone_until_it_changes() {
     let service = service();
     let known = || Known::Elsewhere("why".to_owned());
     let state = State { known: known(), configured: Some(digest_of(&service)), ..State::default() };
-    assert_eq!(step(&service, &state), Plan::Settled);
+    let first = step(&service, &state);
+    assert_eq!(reason(&first), Some(Reason::Elsewhere));
+    assert_eq!(step(&written(&service, &first), &state), Plan::Settled);
+    assert!(is_ensure(&step(&service, &State { look: true, ..state.clone() })), "a rare look");
     let changed = State { configured: Some(Digest { version: 1, hash: 7 }), ..state.clone() };
     assert!(is_ensure(&step(&service, &changed)));
     // It must not keep a Service from being deleted.
@@ -410,8 +413,10 @@ fn a_new_leader_does_not_call_held_members_serving() {
         let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
         change.conditions.iter().any(|one| one.reason.condition() == shown.condition())
     };
-    assert!(!change(Reason::MembersHeld));
-    assert!(change(Reason::NoAddress));
+    for seen in [Reason::MembersHeld, Reason::Serving, Reason::NoMembers] {
+        assert!(!change(seen), "{seen:?} was seen by the last leader");
+    }
+    assert!(change(Reason::NoAddress) && change(Reason::LoadBalancerGone));
 }
 
 /// Every combination of type, class, finalizer and deletion, with nothing known of a load balancer.
@@ -464,7 +469,8 @@ fn members_that_differ_are_changed_and_nothing_else() {
         configured: Some(digest_of(&own)),
         ..State::default()
     };
-    assert_eq!(plan(&own, &elsewhere), Plan::Settled);
+    let told = written(&own, &plan(&own, &elsewhere));
+    assert_eq!(plan(&told, &elsewhere), Plan::Settled);
     let other = Service { is_load_balancer: false, has_finalizer: false, ..service() };
     assert_eq!(plan(&other, &State::default()), Plan::NotOurs);
     // A failed change is repeated as a change of members, when it is time.

@@ -1,12 +1,14 @@
 //! What a Service is to show, given what is known of its load balancer.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use ccm_cloud::{Cure, FrontEnd, IngressAddress, LoadBalancer, Note, Phase};
+use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Note, Phase};
 
 use super::{
     ADOPT, APPROVED, CallKind, Known, PATIENCE, View,
     front_end::{Problem, in_words},
+    named::shown_id,
+    pools::{self, Gap},
     reason::{PROVISIONING, Reason, SERVING},
     status::{DIGEST, ID, Wished, ingress, shows},
 };
@@ -21,28 +23,65 @@ pub(super) fn wished(view: View<'_>) -> Wished {
     }
     if let Known::There(balancer) = &state.known
         && balancer.phase == Phase::Ready
+        && state.was_complete(view.service, &balancer.id)
     {
-        if state.was_complete(view.service, &balancer.id) {
-            // A list may not show them: what is there stays.
-            wished.ingress = Some(ingress(balancer)).filter(|ingress| !ingress.is_empty());
-            wished.annotations = annotations(view, balancer);
-        }
-        // Until the members have been read, none is held as far as this leader knows.
-        let was_held = shows(view.service.condition(SERVING), Reason::MembersHeld);
-        if view.members_known || !was_held {
-            wished.conditions.push(serving(view, balancer));
-        }
+        // A list may not show them: what is there stays.
+        wished.ingress = Some(ingress(balancer)).filter(|ingress| !ingress.is_empty());
+        wished.annotations = annotations(view, balancer);
     }
+    let serving = match &state.known {
+        Known::There(balancer) if balancer.phase == Phase::Ready => serving(view, balancer),
+        _ => doubt(view),
+    };
+    wished.conditions.extend(serving);
     wished.conditions.extend(provisioning(view));
     // A condition is evidence: it says whose.
     wished.annotations.extend(view.classes.signature());
     wished
 }
 
-/// The condition of a load balancer that is being deleted, if that has failed.
-fn deletion(view: View<'_>) -> Option<(Reason, String)> {
-    let failed = view.state.failure(CallKind::Delete)?;
-    Some((Reason::DeletionFailed, failed.error.to_string()))
+/// The conditions while a load balancer is being deleted.
+fn deletion(view: View<'_>) -> Vec<(Reason, String)> {
+    let failed = view.state.failure(CallKind::Delete).filter(|failed| !failed.may_pass());
+    let provisioning = match failed {
+        Some(failed) => (Reason::DeletionFailed, failed.error.to_string()),
+        None => (Reason::Deleting, "the load balancer is being deleted".to_owned()),
+    };
+    let serving = view.service.condition(SERVING).is_some().then(|| {
+        (Reason::BeingDeleted, "the load balancer of this Service is being deleted".to_owned())
+    });
+    serving.into_iter().chain([provisioning]).collect()
+}
+
+/// Why it is not known any more whether the load balancer serves. Only what the Service claims is taken
+/// back.
+fn doubt(view: View<'_>) -> Option<(Reason, String)> {
+    view.service.condition(SERVING)?;
+    let shown = shown_id(view.service);
+    let unknown = |text: String| Some((Reason::NotConfirmed, text));
+    match &view.state.known {
+        Known::Elsewhere(why) => unknown(responsible(why)),
+        Known::Absent => gone(shown?),
+        Known::There(balancer) if shown.is_some_and(|shown| shown != balancer.id) => gone(shown?),
+        Known::There(balancer) => match &balancer.phase {
+            Phase::Failed { why, .. } => {
+                unknown(format!("load balancer {} has failed: {why}", balancer.id))
+            }
+            _ => None,
+        },
+        Known::Nothing | Known::Recorded { .. } => None,
+    }
+}
+
+fn gone(id: &str) -> Option<(Reason, String)> {
+    let text = format!(
+        "the cloud does not show load balancer {id} any more; the status keeps its address until another one is proven"
+    );
+    Some((Reason::LoadBalancerGone, text))
+}
+
+fn responsible(why: &str) -> String {
+    format!("another controller is responsible: {why}")
 }
 
 fn annotations(view: View<'_>, balancer: &LoadBalancer) -> BTreeMap<String, Option<String>> {
@@ -58,6 +97,9 @@ fn annotations(view: View<'_>, balancer: &LoadBalancer) -> BTreeMap<String, Opti
 
 /// Why the load balancer is not as the Service asks for; or that it is.
 fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
+    if let Known::Elsewhere(why) = &view.state.known {
+        return Some((Reason::Elsewhere, responsible(why)));
+    }
     let fatal: Vec<&Problem> =
         view.desired.problems.iter().filter(|problem| problem.fatal).collect();
     if !fatal.is_empty() {
@@ -115,39 +157,84 @@ fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
     Some(warnings.map(|Note { reason, message, .. }| Problem::remark(reason, message)).collect())
 }
 
-fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
+/// Whether a load balancer that can be changed serves, as last seen. None if that is not known again
+/// yet, and the Service shows something: what the last leader has seen stays until then.
+fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> {
     let is_complete = view.state.was_complete(view.service, &balancer.id);
-    let first =
-        balancer.ingress.first().filter(|_| is_complete).map(|ingress| match &ingress.address {
-            IngressAddress::Ip(ip) => ip.to_string(),
-            IngressAddress::Hostname(name) => name.clone(),
-        });
-    let of_status = || {
+    if let Some(shown) =
+        shown_id(view.service).filter(|shown| !is_complete && *shown != balancer.id)
+    {
+        return gone(shown);
+    }
+    let Some(address) = address(view, balancer, is_complete) else {
+        return Some((
+            Reason::NoAddress,
+            format!("load balancer {} has no address yet", balancer.id),
+        ));
+    };
+    if let Some(why) = view.state.gap.as_ref().and_then(Gap::unseen) {
+        let text = format!("the members of load balancer {} cannot be seen: {why}", balancer.id);
+        return Some((Reason::NotConfirmed, text));
+    }
+    let ports = view.desired.front_end.as_ref().map(|front_end| &front_end.ports);
+    if ports.is_some_and(|ports| ports.iter().all(|port| port.member_port.is_none())) {
+        return Some((Reason::NoMembers, "no port of the Service has a node port".to_owned()));
+    }
+    let members = &view.members;
+    let is_empty = members.members.present.is_empty();
+    let Some(pools) = view.state.pools.as_deref() else {
+        if !view.members_known {
+            let seen = [Reason::Serving, Reason::MembersHeld, Reason::NoMembers];
+            let shown = view.service.condition(SERVING);
+            let is_shown = seen.iter().any(|reason| shows(shown, *reason));
+            let text = || "its members have not been read yet".to_owned();
+            return (!is_shown).then(|| (Reason::NotConfirmed, text()));
+        }
+        return Some(if is_empty { no_node() } else { with_members(view, &address) });
+    };
+    // A port that was added has no pool before the configuration is complete.
+    let front_end = view.desired.front_end.as_deref();
+    let is_complete = |digest| pools.is_empty() || view.state.configured == Some(digest);
+    let configured = front_end.filter(|front_end| is_complete(front_end.digest));
+    let empty = pools::empty(pools, configured);
+    if empty.is_empty() {
+        return Some(with_members(view, &address));
+    }
+    if is_empty && empty.iter().all(|one| one.why.is_none()) {
+        return Some(no_node());
+    }
+    Some((Reason::NoMembers, pools::in_words(&empty)))
+}
+
+/// Where clients reach it: what the cloud shows, else what the Service shows.
+fn address(view: View<'_>, balancer: &LoadBalancer, is_complete: bool) -> Option<String> {
+    let first = balancer.ingress.first().filter(|_| is_complete);
+    let seen = first.map(|ingress| match &ingress.address {
+        IngressAddress::Ip(ip) => ip.to_string(),
+        IngressAddress::Hostname(name) => name.clone(),
+    });
+    seen.or_else(|| {
         let entry = view.service.details.as_deref()?.ingress.first()?;
         entry.hostname.as_deref().or(entry.ip.as_deref()).map(str::to_owned)
-    };
-    let Some(address) = first.or_else(of_status) else {
-        return (Reason::NoAddress, format!("load balancer {} has no address yet", balancer.id));
-    };
+    })
+}
+
+fn no_node() -> (Reason, String) {
+    (Reason::NoMembers, "no node of the cluster can be a member".to_owned())
+}
+
+fn with_members(view: View<'_>, address: &str) -> (Reason, String) {
     let members = &view.members;
-    if !members.held.is_empty() {
-        let text = format!(
-            "{} of {} members are held because too many nodes went or changed at once; approve with the annotation {}=yes",
-            members.held.len(),
-            members.members.present.len(),
-            APPROVED,
-        );
-        return (Reason::MembersHeld, text);
+    if members.held.is_empty() {
+        return (Reason::Serving, format!("clients reach it at {address}"));
     }
-    if members.members.present.is_empty() {
-        return (Reason::NoMembers, "no node of the cluster can be a member".to_owned());
-    }
-    let has_node_port =
-        |front_end: &Arc<FrontEnd>| front_end.ports.iter().any(|one| one.member_port.is_some());
-    if !view.desired.front_end.as_ref().is_none_or(has_node_port) {
-        return (Reason::NoMembers, "no port of the Service has a node port".to_owned());
-    }
-    (Reason::Serving, format!("clients reach it at {address}"))
+    let text = format!(
+        "{} of {} members are held because too many nodes went or changed at once; approve with the annotation {}=yes",
+        members.held.len(),
+        members.members.present.len(),
+        APPROVED,
+    );
+    (Reason::MembersHeld, text)
 }
 
 #[cfg(test)]

@@ -13,12 +13,14 @@ use ccm_tests::{
     in_process::{InProcess, loaded, sample},
     variants::{self, Layer, Layered},
 };
+use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};
 use service_ccm::{ServiceCcm, ServiceSettings};
 use tokio::time::sleep;
 
 use crate::{
+    lies::{Lies, Lying},
     rules::Broken,
     watched::Watched,
     without::{Missing, Without},
@@ -38,6 +40,8 @@ pub(crate) struct World {
     pub(crate) cloud: SimCloud,
     pub(crate) dice: StdRng,
     pub(crate) broken: Broken,
+    /// What is wrong with the cloud as the program reaches it.
+    pub(crate) lies: Arc<Mutex<Lies>>,
     variant: Variant,
     running: Option<InProcess<ServiceCcm>>,
 }
@@ -56,6 +60,7 @@ impl World {
             cloud: SimCloud::new(),
             dice: StdRng::seed_from_u64(seed),
             broken: Broken::default(),
+            lies: Arc::default(),
             variant,
             running: None,
         };
@@ -149,6 +154,7 @@ impl World {
             Some(without) => Arc::new(Missing::new(without, watched)),
             None => Arc::new(watched),
         };
+        let balancers = Arc::new(Lying { of: balancers, lies: Arc::clone(&self.lies) });
         Arc::new(Layered::new(&self.cloud, Layer::LoadBalancers(balancers)))
     }
 

@@ -1,0 +1,294 @@
+//! Conditions, events and metrics say what the cloud has, also when that is not what was asked for.
+
+use std::time::Duration;
+
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_sim::{
+    apiserver::Verb,
+    cloud::{Operation, balancers::Times},
+    faults::Trouble,
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    cases::{SOON, on},
+    world::{NODES, World},
+};
+
+impl World {
+    /// Status, reason and message of a condition.
+    fn condition(&self, number: usize, kind: &str) -> (String, String, String) {
+        let service = self.service(number).unwrap();
+        let conditions = service["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let condition = conditions.into_iter().find(|one| one["type"] == kind).unwrap_or_default();
+        let text = |key: &str| condition[key].as_str().unwrap_or_default().to_owned();
+        (text("status"), text("reason"), text("message"))
+    }
+
+    fn serving(&self, number: usize) -> (String, String) {
+        let (status, reason, _) = self.condition(number, "LoadBalancerServing");
+        (status, reason)
+    }
+
+    fn ends(&self, number: usize) -> (String, String) {
+        let (status, reason, _) = self.condition(number, "LoadBalancerProvisioning");
+        (status, reason)
+    }
+
+    fn address(&self, number: usize) -> Value {
+        self.service(number).unwrap()["status"]["loadBalancer"]["ingress"][0]["ip"].clone()
+    }
+
+    /// How often an event with this reason was reported: those with one text are one object.
+    fn count(&self, reason: &str) -> u64 {
+        let events = self.api.list("events").into_iter().filter(|event| event["reason"] == reason);
+        events.map(|event| event["count"].as_u64().unwrap_or(1)).sum()
+    }
+
+    fn ensures(&self) -> u64 {
+        let calls = self.cloud.calls().load_balancers.ensure;
+        self.cloud.reset_calls();
+        calls
+    }
+}
+
+fn pair(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_stays_empty_is_said_to_be_and_is_filled_with_back_off() {
+    let world = World::new().await;
+    world.lies.lock().no_members = true;
+    world.create(0);
+    sleep(SOON).await;
+    assert_eq!(world.members(0), 0);
+    assert_eq!(world.serving(0), pair("False", "NoMembers"));
+    let (_, _, message) = world.condition(0, "LoadBalancerServing");
+    assert!(message.contains("80/TCP"), "{message}");
+    world.ensures();
+    sleep(Duration::from_mins(10)).await;
+    let calls = world.ensures();
+    assert!((3..=9).contains(&calls), "{calls} in ten minutes");
+    world.lies.lock().no_members = false;
+    sleep(Duration::from_mins(6)).await;
+    assert_eq!(world.members(0), NODES);
+    assert_eq!(world.serving(0), pair("True", "Serving"));
+    world.ensures();
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(world.ensures(), 0, "it has its members");
+}
+
+/// The Service is older than the first node that can be a member.
+#[tokio::test(start_paused = true)]
+async fn a_first_member_that_does_not_arrive_is_neither_an_update_nor_serving() {
+    let world = World::new().await;
+    for number in 0..NODES {
+        world.api.delete("nodes", &World::node_name(number)).unwrap();
+    }
+    sleep(SOON).await;
+    world.create(0);
+    sleep(SOON).await;
+    assert_eq!(world.serving(0), pair("False", "NoMembers"));
+    world.lies.lock().not_seen = true;
+    world.ensures();
+    world.add_node(0);
+    sleep(SOON).await;
+    assert_eq!(world.ensures(), 1, "a full call at once, which adds it");
+    assert_eq!((world.members(0), world.serving(0)), (1, pair("True", "Serving")));
+    assert!(world.events("UpdatedLoadBalancer").is_empty());
+    assert_eq!(world.metric::<u32>("service_controller_nodesync_latency_seconds_count "), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_does_not_see_is_asked_less_and_less_often() {
+    let world = World::with_services(0..1).await;
+    *world.lies.lock() = crate::lies::Lies { no_members: true, not_seen: true, why_empty: None };
+    world.add_node(NODES);
+    sleep(Duration::from_mins(10)).await;
+    let calls = world.cloud.calls().load_balancers.ensure;
+    assert!((4..=10).contains(&calls), "{calls} in ten minutes");
+    assert_eq!(world.serving(0), pair("Unknown", "NotConfirmed"));
+    assert!(world.events("UpdatedLoadBalancer").is_empty());
+    *world.lies.lock() = crate::lies::Lies::default();
+    sleep(Duration::from_mins(6)).await;
+    assert_eq!((world.members(0), world.serving(0)), (NODES + 1, pair("True", "Serving")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_provider_leaves_out_is_named_and_costs_no_calls() {
+    let world = World::new().await;
+    *world.lies.lock() = crate::lies::Lies {
+        no_members: true,
+        why_empty: Some("node-selector \"env=prod\" matches none of 12 nodes".to_owned()),
+        not_seen: false,
+    };
+    world.create(0);
+    sleep(SOON).await;
+    let (status, reason, message) = world.condition(0, "LoadBalancerServing");
+    assert_eq!((&*status, &*reason), ("False", "NoMembers"));
+    assert!(message.contains("\"env=prod\" matches none of 12 nodes"), "{message}");
+    let events = world.events("UnAvailableLoadBalancer");
+    assert!(events.len() == 1 && events[0].contains("env=prod"), "{events:?}");
+    world.ensures();
+    sleep(Duration::from_mins(20)).await;
+    assert_eq!(world.ensures(), 0);
+}
+
+/// The cloud takes its time, in one step and in several.
+#[tokio::test(start_paused = true)]
+async fn each_creation_and_each_change_has_its_end() {
+    for nested in [true, false] {
+        let world = World::new().await;
+        let slow = Duration::from_secs(5);
+        world.cloud.balancers().configure(|settings| {
+            settings.nested = nested;
+            settings.times = Times { create: slow, configure: slow, members: slow, delete: slow };
+        });
+        world.create(0);
+        sleep(Duration::from_mins(1)).await;
+        assert!(world.has_address(0));
+        assert_eq!(world.events("EnsuringLoadBalancer").len(), 1, "nested {nested}");
+        assert_eq!(world.events("EnsuredLoadBalancer").len(), 1, "nested {nested}");
+        assert_eq!(world.serving(0), pair("True", "Serving"));
+        world.add_node(NODES);
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(world.members(0), NODES + 1);
+        assert_eq!(world.events("UpdatedLoadBalancer").len(), 1, "nested {nested}");
+        world.patch(0, json!({"metadata": {"annotations": {"sim/note": "other"}}}));
+        sleep(Duration::from_mins(1)).await;
+        // Events with the same text are counted in one object.
+        assert_eq!(world.count("EnsuredLoadBalancer"), 2, "nested {nested}");
+        sleep(Duration::from_hours(2)).await;
+        assert_eq!(world.count("EnsuredLoadBalancer"), 2, "nested {nested}");
+        assert_eq!(world.count("UpdatedLoadBalancer"), 1, "nested {nested}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_is_gone_and_another_address_are_reported() {
+    let world = World::with_services(0..2).await;
+    let (before, id) = (world.address(0), id(&world, 0));
+    world.cloud.balancers().remove(&id).unwrap();
+    sleep(Duration::from_mins(6)).await;
+    let after = world.address(0);
+    assert!(after.is_string() && after != before, "{after}");
+    let gone = world.events("LoadBalancerGone");
+    assert!(gone.len() == 1 && gone[0].contains(&id), "{gone:?}");
+    let expect = format!("{} -> {}", before.as_str().unwrap(), after.as_str().unwrap());
+    let changed = world.events("LoadBalancerAddressChanged");
+    assert!(changed.len() == 1 && changed[0].contains(&expect), "{changed:?}");
+    assert_eq!(world.count("EnsuredLoadBalancer"), 3, "two creations and another one");
+    for metric in ["ccm_service_address_changes_total ", "ccm_service_load_balancers_gone_total "] {
+        assert_eq!(world.metric::<u32>(metric), 1, "{metric}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_is_gone_and_cannot_be_made_again_does_not_serve() {
+    let world = World::with_services(0..1).await;
+    let (before, id) = (world.address(0), id(&world, 0));
+    let error = CloudError::new(ErrorKind::QuotaExceeded, "no more load balancers");
+    world.cloud.faults().add(on(Operation::EnsureLoadBalancers, 0, Trouble::Fail(error)));
+    world.cloud.balancers().remove(&id).unwrap();
+    sleep(Duration::from_mins(6)).await;
+    assert_eq!(world.serving(0), pair("Unknown", "LoadBalancerGone"));
+    assert_eq!(world.ends(0), pair("True", "QuotaExceeded"));
+    assert_eq!(world.address(0), before, "no other address is proven");
+    assert_eq!(world.events("LoadBalancerGone").len(), 1);
+    assert!(world.events("LoadBalancerAddressChanged").is_empty());
+    world.cloud.faults().clear();
+    sleep(Duration::from_mins(6)).await;
+    assert_eq!(world.serving(0), pair("True", "Serving"));
+    assert_eq!(world.count("LoadBalancerGone"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_shows_nothing_for_once_changes_no_condition() {
+    let world = World::with_services(0..2).await;
+    let lie = ccm_sim::faults::Fault::new(ccm_sim::faults::Effect::EmptyList);
+    world.cloud.faults().add(lie.on(Operation::ListLoadBalancers).times(1));
+    let versions = |world: &World| {
+        [0, 1].map(|number| world.service(number).unwrap()["metadata"]["resourceVersion"].clone())
+    };
+    let before = versions(&world);
+    sleep(Duration::from_mins(20)).await;
+    assert_eq!(versions(&world), before);
+    assert!(world.events("LoadBalancerGone").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_cloud_is_asked_with_back_off_and_shown_after_a_minute() {
+    let world = World::with_services(0..1).await;
+    let busy = CloudError::new(ErrorKind::Busy, "another change is under way");
+    world.cloud.faults().add(on(Operation::EnsureLoadBalancers, 0, Trouble::Fail(busy)));
+    world.patch(0, json!({"metadata": {"annotations": {"sim/note": "other"}}}));
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(world.ends(0), pair("False", "Provisioned"), "it may pass");
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!(world.ends(0), pair("True", "WaitingForCloud"));
+    sleep(Duration::from_mins(7)).await;
+    let calls = world.ensures();
+    assert!((5..=9).contains(&calls), "{calls} in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_controller_is_responsible_for_says_so_and_costs_one_call_a_day() {
+    let world = World::new().await;
+    world.create_with(0, json!({"sim/elsewhere": "the appliance's own controller"}));
+    sleep(SOON).await;
+    let shown = || {
+        let (status, reason, message) = world.condition(0, "LoadBalancerProvisioning");
+        assert_eq!((&*status, &*reason), ("False", "Elsewhere"), "{message}");
+        assert!(message.contains("the appliance's own controller"), "{message}");
+    };
+    shown();
+    world.ensures();
+    sleep(Duration::from_hours(24)).await;
+    assert!(world.ensures() <= 1);
+    shown();
+    world.patch(0, json!({"metadata": {"annotations": {"sim/elsewhere": null}}}));
+    sleep(SOON).await;
+    assert!(world.has_address(0));
+    assert_eq!(world.serving(0), pair("True", "Serving"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_says_that_its_load_balancer_is_being_deleted() {
+    for deletes in [true, false] {
+        let world = World::with_services(0..1).await;
+        world.cloud.balancers().configure(|settings| {
+            settings.times.delete = Duration::from_secs(30);
+        });
+        if deletes {
+            world.delete(0);
+        } else {
+            world.set_type(0, "ClusterIP");
+        }
+        sleep(SOON).await;
+        assert_eq!(world.ends(0), pair("True", "Deleting"), "{deletes}");
+        assert_eq!(world.serving(0), pair("False", "BeingDeleted"), "{deletes}");
+        sleep(Duration::from_mins(2)).await;
+        let conditions = world.service(0).map(|service| service["status"]["conditions"].clone());
+        let is_clean = |all: Value| all.as_array().is_none_or(Vec::is_empty);
+        assert!(conditions.is_none_or(is_clean), "{deletes}");
+    }
+}
+
+/// Nothing is known of the members then, and the last leader has said what it saw.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_writes_no_condition_that_is_right() {
+    let mut world = World::with_services(0..50).await;
+    world.cloud.balancers().reset_writes();
+    world.api.audit().reset();
+    world.restart().await;
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(world.api.audit().count("service-ccm/", Verb::Patch, "services"), 0);
+    assert!(world.cloud.balancers().writes().is_empty());
+}
+
+fn id(world: &World, number: usize) -> String {
+    let uid = world.service(number).unwrap()["metadata"]["uid"].clone();
+    world.balancers_of(uid.as_str().unwrap()).remove(0).id
+}

@@ -1,0 +1,126 @@
+//! A cloud that leaves pools without members, or does not see what it needs: on demand, around the
+//! cloud of the world.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ccm_cloud::{
+    AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
+    LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet, Pool, Progress, Scope,
+    Unwanted, Wanted,
+};
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+
+/// What is wrong with the cloud.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lies {
+    /// Calls change no member.
+    pub(crate) no_members: bool,
+    /// Why, as the provider says of each empty pool.
+    pub(crate) why_empty: Option<String>,
+    /// A change of members sees nothing.
+    pub(crate) not_seen: bool,
+}
+
+/// A cloud with these troubles, which a test may change.
+#[derive(Clone)]
+pub(crate) struct Lying {
+    pub(crate) of: Arc<dyn LoadBalancers>,
+    pub(crate) lies: Arc<Mutex<Lies>>,
+}
+
+impl Lying {
+    fn explain(lies: &Lies, pools: &mut Option<Vec<Pool>>) {
+        for pool in pools.iter_mut().flatten().filter(|pool| pool.members == 0) {
+            pool.why_empty.clone_from(&lies.why_empty);
+        }
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for Lying {
+    fn traits(&self) -> LoadBalancerTraits {
+        self.of.traits()
+    }
+
+    async fn list(
+        &self,
+        cluster: &ClusterId,
+        scope: Scope,
+        depth: Depth,
+        call: Call,
+    ) -> Result<LoadBalancerList, CloudError> {
+        let mut list = self.of.list(cluster, scope, depth, call).await?;
+        let lies = self.lies.lock().clone();
+        for balancer in &mut list.load_balancers {
+            Self::explain(&lies, &mut balancer.pools);
+        }
+        Ok(list)
+    }
+
+    fn ensure<'a>(&'a self, all: &'a [Wanted], call: Call) -> Answers<'a, Progress<LoadBalancer>> {
+        let lies = self.lies.lock().clone();
+        if !lies.no_members && lies.why_empty.is_none() {
+            return self.of.ensure(all, call);
+        }
+        let mut asked = all.to_vec();
+        for wanted in asked.iter_mut().filter(|_| lies.no_members) {
+            wanted.members = Members::default();
+        }
+        let of = Arc::clone(&self.of);
+        let answers = async move {
+            let mut answers: Vec<_> = of.ensure(&asked, call).collect().await;
+            for (_, answer) in &mut answers {
+                if let Ok(Progress::Done(balancer)) = answer {
+                    Self::explain(&lies, &mut balancer.pools);
+                }
+            }
+            futures::stream::iter(answers)
+        };
+        futures::stream::once(answers).flatten().boxed()
+    }
+
+    fn preview<'a>(&'a self, all: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>> {
+        self.of.preview(all, call)
+    }
+
+    fn set_members<'a>(
+        &'a self,
+        all: &'a [MemberChange],
+        call: Call,
+    ) -> Answers<'a, Progress<MembersSet>> {
+        let lies = self.lies.lock().clone();
+        if lies.not_seen {
+            let blind = || Ok(Progress::NotSeen("pool 1 shows no port".to_owned()));
+            return futures::stream::iter((0..all.len()).map(move |place| (place, blind())))
+                .boxed();
+        }
+        if !lies.no_members && lies.why_empty.is_none() {
+            return self.of.set_members(all, call);
+        }
+        let mut asked = all.to_vec();
+        for change in asked.iter_mut().filter(|_| lies.no_members) {
+            change.members = Members::default();
+        }
+        let of = Arc::clone(&self.of);
+        let answers = async move {
+            let mut answers: Vec<_> = of.set_members(&asked, call).collect().await;
+            for (_, answer) in &mut answers {
+                if let Ok(Progress::Done(set)) = answer {
+                    Self::explain(&lies, &mut set.pools);
+                }
+            }
+            futures::stream::iter(answers)
+        };
+        futures::stream::once(answers).flatten().boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        all: &'a [Unwanted],
+        call: Call,
+    ) -> Answers<'a, Progress<AbsenceProof>> {
+        self.of.delete(all, call)
+    }
+}
