@@ -268,7 +268,8 @@ impl OctaviaBalancers {
 /// What new health monitors find is waited for.
 fn trying(row: &BalancerRow, left: Duration) -> Waiting {
     let what = "the first results of the health monitors follow".to_owned();
-    Waiting { what, check_after: left, id: Some(row.id.clone()), request_id: None }
+    let id = Some(row.id.clone());
+    Waiting { what, check_after: left, id, request_id: None, changed: false }
 }
 
 fn adoption_line(row: &BalancerRow, wanted: &Wanted) -> String {

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use ccm_cloud::Traffic;
+
 use super::*;
 use crate::openstack::{balancers::Options, scripted::uuid};
 
@@ -15,7 +17,7 @@ fn settings() -> Settings {
     let annotations: BTreeMap<_, _> = annotations.into_iter().map(annotation).collect();
     let mut options = Options::of(&crate::openstack::tests::config());
     options.networks.subnet_id = Some(uuid(2));
-    annotations::read(&annotations, &options).unwrap()
+    annotations::read(&annotations, &options, Traffic::Cluster).unwrap()
 }
 
 fn blame(kind: ErrorKind, about: About, words: &str) -> CloudError {
