@@ -10,7 +10,7 @@ pub(crate) mod poll;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_base::{At, Backoff, clock::Timeline};
+use ccm_base::{Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
 use ccm_controller::{
     brake::approval::{SetApproval, is_marked},
@@ -147,10 +147,10 @@ impl Handles {
     }
 
     /// Whether a user has approved that any member leaves: by a mark on the Service, or for a set.
-    fn is_approved(&self, service: &Service, now: At) -> bool {
+    fn is_approved(&self, service: &Service) -> bool {
         let Some(details) = &service.details else { return false };
         is_marked(service.annotation(APPROVED), details.labels.get(APPROVED))
-            || self.approval.lock().as_ref().is_some_and(|set| set.covers(now, &details.labels))
+            || self.approval.lock().as_ref().is_some_and(|set| set.covers(&details.labels))
     }
 
     /// The plan for a Service as it is now.
@@ -158,7 +158,7 @@ impl Handles {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
         let desired = desired(service, &self.cluster, &traits);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
-        let approved = self.is_approved(service, now);
+        let approved = self.is_approved(service);
         let agreed = self.balancers.digest_of(&nodes.members);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);

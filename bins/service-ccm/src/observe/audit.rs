@@ -381,6 +381,11 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     if entry.state.duplicate.is_none() {
         entry.state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
     }
+    if matches!(&entry.state.known, Known::There(before) if before.id != balancer.id) {
+        // The members that were known are those of another load balancer.
+        entry.membership.forget();
+        entry.awaited = true;
+    }
     if let Some(members) = balancer.members.take() {
         entry.membership.shown(&members, nodes);
     }
@@ -427,3 +432,6 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     entry.state.known = Known::There(Box::new(balancer));
     changed
 }
+
+#[cfg(test)]
+mod tests;
