@@ -47,7 +47,7 @@ use ccm_controller::{
 };
 use ccm_objects::{Node, Service};
 use ccm_runtime::{
-    health::{Condition, Scope},
+    health::{Condition, Scope, Verdict},
     leadership::LeaseAnnotations,
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
@@ -87,6 +87,7 @@ impl Program for ServiceCcm {
     fn specimens(metrics: &Metrics) {
         ServiceMetrics::new(metrics).specimens();
         metrics::collect(metrics, HashMap::new, || 0);
+        metrics::collect_not_served(metrics, || [("example.com/class".into(), 1)].into());
         let queues = QueueMetrics::new(metrics);
         queues.specimens(QUEUE);
         queues.specimens(SLOW_QUEUE);
@@ -118,6 +119,17 @@ impl Program for ServiceCcm {
         let handles = Handles::new(context, cluster::identify(context, &given).await?);
         let (counted, held) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
         metrics::collect(&context.metrics, move || counted.count(), move || held.held());
+        let (counts, shown) = (handles.clone(), handles.clone());
+        metrics::collect_not_served(&context.metrics, move || counts.not_served());
+        context.health.add("classes", Scope::Information, move || {
+            let counts = shown.not_served();
+            let line = |(class, count)| format!("{count} of class {class}");
+            let lines: Vec<String> = counts.iter().map(line).collect();
+            Verdict::Passed(match lines.is_empty() {
+                true => "every Service of type LoadBalancer is served".to_owned(),
+                false => format!("not served by this program: {}", lines.join(", ")),
+            })
+        });
         let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
         let (services, node_changes) = (Arc::clone(&intake), Arc::clone(&nodes));
         let watches = Watches::new(context);

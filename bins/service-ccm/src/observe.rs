@@ -8,7 +8,7 @@ pub(crate) mod lease;
 pub(crate) mod nodes;
 pub(crate) mod poll;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::{Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
@@ -127,6 +127,20 @@ impl Handles {
             metrics,
             timeline: Timeline::begin(),
         }
+    }
+
+    /// How many Services of type LoadBalancer are not served, by class. Counted when asked: nothing is
+    /// remembered of them.
+    pub(crate) fn not_served(&self) -> BTreeMap<Arc<str>, usize> {
+        let settings = self.settings.borrow().classes();
+        let mut counts = BTreeMap::new();
+        for service in self.services.list().iter().filter(|service| service.is_load_balancer) {
+            let class = service.details.as_ref().and_then(|details| details.class.as_deref());
+            if !settings.serves(class) {
+                *counts.entry(Arc::from(class.unwrap_or("none"))).or_default() += 1;
+            }
+        }
+        crate::plan::first_classes(counts)
     }
 
     /// The provider's load balancers.

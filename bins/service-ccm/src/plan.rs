@@ -27,7 +27,7 @@ mod state;
 pub mod status;
 mod wished;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{Cure, Digest, FrontEnd, LoadBalancerTraits, Phase};
@@ -59,6 +59,17 @@ impl Classes {
             Some(class) => self.served.iter().any(|served| served == class),
         }
     }
+}
+
+/// How many classes are told apart. Tenants choose their names.
+const CLASSES: usize = 10;
+
+/// The first classes by name, and the others as one.
+pub fn first_classes(mut counts: BTreeMap<Arc<str>, usize>) -> BTreeMap<Arc<str>, usize> {
+    let Some(limit) = counts.keys().nth(CLASSES).cloned() else { return counts };
+    let others: usize = counts.split_off(&limit).into_values().sum();
+    *counts.entry("other".into()).or_default() += others;
+    counts
 }
 
 /// Everything that the plan looks at.

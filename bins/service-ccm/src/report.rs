@@ -12,6 +12,7 @@ use ccm_objects::Service;
 
 use crate::plan::{
     CallKind,
+    eligible::without_numbers,
     front_end::{Problem, in_words},
     members::Decision,
     orphans::Orphan,
@@ -73,17 +74,18 @@ impl ServiceReports {
     /// Reports that the members have changed, or that there is none.
     pub(crate) fn members_changed(&self, service: &Service, members: usize) {
         if members == 0 {
-            return self.no_members(service);
+            return self.no_members(service, None);
         }
         let text = "Updated load balancer with new hosts";
         self.normal(service, When::Always, "UpdatedLoadBalancer", "", text);
     }
 
-    /// Reports that no node can be a member.
-    pub(crate) fn no_members(&self, service: &Service) {
-        let text = "There are no available nodes for LoadBalancer".to_owned();
+    /// Reports that no node can be a member, and why. Other numbers of nodes are no news.
+    pub(crate) fn no_members(&self, service: &Service, why: Option<&str>) {
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let event = "UnAvailableLoadBalancer";
-        self.warning(service, event, event, "no nodes", text);
+        let text = format!("There are no available nodes for LoadBalancer{why}");
+        self.warning(service, event, event, &without_numbers(&why), text);
     }
 
     /// Reports that a load balancer is being deleted.

@@ -95,7 +95,7 @@ impl Lanes {
         if self.is_news(service, front_end.digest) {
             self.handles.reports.ensuring(service, &front_end.digest.to_string());
             if members.present.is_empty() {
-                self.handles.reports.no_members(service);
+                self.handles.reports.no_members(service, due.members.why_none.as_deref());
             }
         }
         Asked { due, call: CallKind::Ensure, question, digest, members: Some(members) }

@@ -101,12 +101,14 @@ pub struct Decision {
     pub changes: bool,
     /// The members that are held, by node.
     pub held: BTreeMap<Arc<str>, Held>,
+    /// Why no node can be a member, if none can.
+    pub why_none: Option<String>,
 }
 
 impl Decision {
     fn of_all(nodes: &NodeSet, changes: bool) -> Self {
         let members = Members { present: Arc::clone(&nodes.members), absent: Arc::default() };
-        Self { members, changes, held: BTreeMap::new() }
+        Self { members, changes, held: BTreeMap::new(), why_none: nodes.why_none() }
     }
 }
 
@@ -215,7 +217,8 @@ impl Membership {
             return Decision::of_all(nodes, false);
         }
         let joins = nodes.members.iter().any(|one| find(&known, &one.node).is_none());
-        let mut decision = Decision { changes: joins, ..Decision::default() };
+        let mut decision =
+            Decision { changes: joins, why_none: nodes.why_none(), ..Decision::default() };
         let (mut kept, mut absent) = (Vec::new(), Vec::new());
         for member in &*known {
             let wanted = nodes.get(&member.node);

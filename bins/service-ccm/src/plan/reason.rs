@@ -83,10 +83,15 @@ reasons! {
 
 impl Reason {
     /// Whether another message counts as a change: it names another mistake of the user, or
-    /// another load balancer to adopt.
+    /// another load balancer to adopt, or says why no node is a member.
     pub fn words_count(self) -> bool {
-        use Reason::{InvalidConfiguration, PartlyProvisioned, WaitingForAdoption};
-        matches!(self, InvalidConfiguration | PartlyProvisioned | WaitingForAdoption)
+        use Reason::{InvalidConfiguration, NoMembers, PartlyProvisioned, WaitingForAdoption};
+        matches!(self, InvalidConfiguration | NoMembers | PartlyProvisioned | WaitingForAdoption)
+    }
+
+    /// Whether numbers in its message count nodes, so that other numbers are no change.
+    pub fn counts_nodes(self) -> bool {
+        self == Self::NoMembers
     }
 
     /// The reason for an error of the cloud.

@@ -138,7 +138,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> (Reason, String) {
         return (Reason::MembersHeld, text);
     }
     if members.members.present.is_empty() {
-        return (Reason::NoMembers, "no node of the cluster can be a member".to_owned());
+        return (Reason::NoMembers, members.why_none.clone().unwrap_or_default());
     }
     let has_node_port =
         |front_end: &Arc<FrontEnd>| front_end.ports.iter().any(|one| one.member_port.is_some());
