@@ -58,6 +58,7 @@ impl LeaseAnnotations {
     }
 
     /// Those of the next leader.
+    #[must_use]
     pub fn handed_over(&self) -> Self {
         let last = self.0.lock();
         let found = last.left.as_ref().unwrap_or(&last.found).clone();
