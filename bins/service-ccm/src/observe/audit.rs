@@ -361,6 +361,14 @@ fn has_address(service: &Service) -> bool {
     service.details.as_deref().is_some_and(|details| !details.ingress.is_empty())
 }
 
+/// The members that were known may be those of another load balancer.
+fn forget_others(entry: &mut Entry, balancer: &LoadBalancer) {
+    if matches!(&entry.state.known, Known::There(before) if before.id != balancer.id) {
+        entry.membership.forget();
+        entry.awaited = true;
+    }
+}
+
 /// Applies a list. Returns whether the Service needs a look.
 fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> bool {
     let Listing { service, mut found, is_complete, stores_digest } = listing;
@@ -381,11 +389,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     if entry.state.duplicate.is_none() {
         entry.state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
     }
-    if matches!(&entry.state.known, Known::There(before) if before.id != balancer.id) {
-        // The members that were known are those of another load balancer.
-        entry.membership.forget();
-        entry.awaited = true;
-    }
+    forget_others(entry, &balancer);
     if let Some(members) = balancer.members.take() {
         entry.membership.shown(&members, nodes);
     }
