@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// What a leader leaves to the next one.
-#[derive(Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Left {
     /// The deletions that may still count for the budget.
     #[serde(default)]
@@ -45,6 +45,12 @@ pub(crate) struct Left {
     /// The UIDs of nodes that run on another machine than before.
     #[serde(default)]
     pub(crate) replaced: BTreeSet<Box<str>>,
+}
+
+impl handover::Shorten for Left {
+    fn shorten(&mut self) -> bool {
+        self.deleted.sum_up()
+    }
 }
 
 /// The result of a deletion: a rejected request had no effect; without a response, the effect is

@@ -166,11 +166,11 @@ impl Observer {
     /// The current nodes. Until the provider has reported its schemes, nodes with a provider ID
     /// are omitted, because their owner is unknown.
     pub(crate) fn look(&self, settings: &LifecycleSettings) -> Nodes {
-        let (wall, now) = (clock::wall(), self.now());
+        let wall = clock::wall();
         let (replaced, mut approvals) = (self.replaced.lock(), self.approvals.lock());
-        approvals.read(now);
+        approvals.read();
         let approves =
-            |node: &Node| approvals.current().is_some_and(|set| set.covers(now, &node.labels));
+            |node: &Node| approvals.current().is_some_and(|set| set.covers(&node.labels));
         let view = |node: Arc<Node>| {
             let claim = instances::claim(&*self.cloud, &node)?;
             let mut view = view(&node, claim, self.ages.of(&node.name, node.age(wall)));

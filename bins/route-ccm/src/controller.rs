@@ -97,7 +97,7 @@ impl Controller {
 
     /// Plans, and sends what is due. Returns when to plan again. Before the first list there is nothing to change.
     fn plan(&mut self, now: At) -> Option<At> {
-        self.approvals.read(now);
+        self.approvals.read();
         let handles = self.handles.clone();
         let traits = handles.routes().map(|routes| routes.traits()).unwrap_or_default();
         let settings = handles.settings.borrow().clone();

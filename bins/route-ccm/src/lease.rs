@@ -17,6 +17,18 @@ pub(crate) struct Left {
     pub(crate) held: Vec<HeldBlocks>,
 }
 
+impl handover::Shorten for Left {
+    fn shorten(&mut self) -> bool {
+        if self.deleted.sum_up() {
+            return true;
+        }
+        // A block whose route is gone by then is free a little earlier.
+        let half = self.held.len() / 2;
+        self.held.truncate(half);
+        half > 0
+    }
+}
+
 /// Both parts.
 pub(crate) type Handover = handover::Handover<Left>;
 

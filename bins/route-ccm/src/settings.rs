@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use ccm_base::duration;
 use ccm_cloud::Capability;
-use ccm_controller::brake::{Budget, Limit};
+use ccm_controller::{
+    brake::{Budget, Limit},
+    cluster,
+};
 use ccm_runtime::{
     program::{Controller, Need},
     programs::{NODE_IPAM, ROUTE_CCM},
     settings::{cloud_call_timeout, enables, taint_keys},
 };
-use ccm_settings::{Origin, Problems, RawSettings, at_least, one_of, parsed, within};
+use ccm_settings::{Origin, Problems, RawSettings, at_least, checked, one_of, parsed, within};
 use ipnet::IpNet;
 use serde::Serialize;
 
@@ -73,7 +76,8 @@ ccm_settings::settings! {
         pub cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;
         /// UID of the cluster, which is stored with every route where the cloud can store it. Empty means the UID of
         /// the namespace kube-system.
-        pub cluster_uid: String = fixed(Text, "cluster-uid", "");
+        pub cluster_uid: String = fixed(Text, "cluster-uid", ""),
+            checked(cluster::UID_RULE, |uid: &String| cluster::is_uid(uid));
     } => |settings, raw, problems| {
         let settings = settings.with_controllers(raw, problems);
         settings.check_networks(raw, problems);

@@ -49,7 +49,7 @@ use ccm_controller::{
 };
 use ccm_objects::{Node, Service};
 use ccm_runtime::{
-    health::{Condition, Scope},
+    health::{Condition, Scope, Verdict},
     leadership::LeaseAnnotations,
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
@@ -90,6 +90,7 @@ impl Program for ServiceCcm {
         ServiceMetrics::new(metrics).specimens();
         repeat_reports::specimens(metrics);
         metrics::collect(metrics, HashMap::new, || 0, || 0);
+        metrics::collect_not_served(metrics, || [("example.com/class".into(), 1)].into());
         let queues = QueueMetrics::new(metrics);
         queues.specimens(QUEUE);
         queues.specimens(SLOW_QUEUE);
@@ -127,6 +128,17 @@ impl Program for ServiceCcm {
             move || held.held(),
             move || unclaimed.count(timeline.now()),
         );
+        let (counts, shown) = (handles.clone(), handles.clone());
+        metrics::collect_not_served(&context.metrics, move || counts.not_served());
+        context.health.add("classes", Scope::Information, move || {
+            let counts = shown.not_served();
+            let line = |(class, count)| format!("{count} of class {class}");
+            let lines: Vec<String> = counts.iter().map(line).collect();
+            Verdict::Passed(match lines.is_empty() {
+                true => "every Service of type LoadBalancer is served".to_owned(),
+                false => format!("not served by this program: {}", lines.join(", ")),
+            })
+        });
         let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
         let (services, node_changes) = (Arc::clone(&intake), Arc::clone(&nodes));
         let watches = Watches::new(context);

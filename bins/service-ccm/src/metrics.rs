@@ -1,6 +1,10 @@
 //! The metrics of service-ccm. Upstream's four keep their names and bounds.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_cloud::{CloudError, ErrorKind, Progress};
 use ccm_kube::{ApiError, ApiReason};
@@ -101,6 +105,22 @@ computed! {
         /// Services with the finalizer of load balancers, but not of that type, of which it is not known who removes that, for 5 minutes or longer, on the leader
         [ALPHA] Gauge ccm_service_unclaimed_finalizers = |count| *count as f64;
     }
+}
+
+    static NOT_SERVED: usize { class } = {
+        /// Services of type LoadBalancer of a class that this program does not serve: of ten classes by name, the rest as other
+        [ALPHA] Gauge ccm_service_not_served = |count| *count as f64;
+    }
+}
+
+/// Computes on each scrape how many Services are not served, by class.
+pub(crate) fn collect_not_served(
+    metrics: &Metrics,
+    counts: impl Fn() -> BTreeMap<Arc<str>, usize> + Send + Sync + 'static,
+) {
+    metrics.collect(NOT_SERVED.collector(move || {
+        counts().into_iter().map(|(class, count)| (vec![class.to_string().into()], count)).collect()
+    }));
 }
 
 /// Computes states, held members and unclaimed finalizers on each scrape.

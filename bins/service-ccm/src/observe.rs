@@ -9,9 +9,9 @@ pub(crate) mod nodes;
 pub(crate) mod poll;
 pub(crate) mod unclaimed;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_base::{At, Backoff, clock::Timeline};
+use ccm_base::{Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
 use ccm_controller::{
     brake::approval::{SetApproval, is_marked},
@@ -143,6 +143,20 @@ impl Handles {
         }
     }
 
+    /// How many Services of type LoadBalancer are not served, by class. Counted when asked: nothing is
+    /// remembered of them.
+    pub(crate) fn not_served(&self) -> BTreeMap<Arc<str>, usize> {
+        let settings = self.settings.borrow().classes();
+        let mut counts = BTreeMap::new();
+        for service in self.services.list().iter().filter(|service| service.is_load_balancer) {
+            let class = service.details.as_ref().and_then(|details| details.class.as_deref());
+            if !settings.serves(class) {
+                *counts.entry(Arc::from(class.unwrap_or("none"))).or_default() += 1;
+            }
+        }
+        crate::plan::first_classes(counts)
+    }
+
     /// The provider's load balancers.
     ///
     /// # Errors
@@ -192,10 +206,10 @@ impl Handles {
     }
 
     /// Whether a user has approved that any member leaves: by a mark on the Service, or for a set.
-    fn is_approved(&self, service: &Service, now: At) -> bool {
+    fn is_approved(&self, service: &Service) -> bool {
         let Some(details) = &service.details else { return false };
         is_marked(service.annotation(APPROVED), details.labels.get(APPROVED))
-            || self.approval.lock().as_ref().is_some_and(|set| set.covers(now, &details.labels))
+            || self.approval.lock().as_ref().is_some_and(|set| set.covers(&details.labels))
     }
 
     /// The plan for a Service as it is now.
@@ -203,7 +217,7 @@ impl Handles {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
         let desired = desired(service, &self.cluster, &traits);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
-        let approved = self.is_approved(service, now);
+        let approved = self.is_approved(service);
         let classes = self.classes();
         let agreed = self.balancers.digest_of(&nodes.members);
         self.balancers.with(service, |entry| {

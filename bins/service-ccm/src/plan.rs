@@ -70,6 +70,17 @@ impl Classes {
     }
 }
 
+/// How many classes are told apart. Tenants choose their names.
+const CLASSES: usize = 10;
+
+/// The first classes by name, and the others as one.
+pub fn first_classes(mut counts: BTreeMap<Arc<str>, usize>) -> BTreeMap<Arc<str>, usize> {
+    let Some(limit) = counts.keys().nth(CLASSES).cloned() else { return counts };
+    let others: usize = counts.split_off(&limit).into_values().sum();
+    *counts.entry("other".into()).or_default() += others;
+    counts
+}
+
 /// Everything that the plan looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {

@@ -14,6 +14,7 @@ use ccm_objects::Service;
 
 use crate::plan::{
     CallKind,
+    eligible::without_numbers,
     front_end::{Problem, in_words},
     members::Decision,
     orphans::Orphan,
@@ -83,12 +84,12 @@ impl ServiceReports {
         self.normal(service, When::Always, "UpdatedLoadBalancer", "", text);
     }
 
-    /// Reports that no node can be a member, and why the provider leaves out those that could.
+    /// Reports that no node can be a member, and why. Other numbers of nodes are no news.
     pub(crate) fn no_members(&self, service: &Service, why: Option<&str>) {
-        let text = "There are no available nodes for LoadBalancer";
-        let text = why.map_or_else(|| text.to_owned(), |why| format!("{text}: {why}"));
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let event = "UnAvailableLoadBalancer";
-        self.warning(service, event, event, why.unwrap_or("no nodes"), text);
+        let text = format!("There are no available nodes for LoadBalancer{why}");
+        self.warning(service, event, event, &without_numbers(&why), text);
     }
 
     /// Reports that the load balancer whose address a Service shows is gone. Returns whether that was

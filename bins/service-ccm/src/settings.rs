@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_controller::brake::{Budget, Limit};
+use ccm_controller::{
+    brake::{Budget, Limit},
+    cluster,
+};
 use ccm_runtime::settings::{cloud_call_timeout, taint_keys};
 use ccm_settings::{at_least, checked, one_of, parsed, within};
 use serde::Serialize;
@@ -74,7 +77,8 @@ ccm_settings::settings! {
         pub cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;
         /// UID of the cluster, which is stored with every load balancer. Empty means the UID of the namespace
         /// kube-system.
-        pub cluster_uid: String = fixed(Text, "cluster-uid", "");
+        pub cluster_uid: String = fixed(Text, "cluster-uid", ""),
+            checked(cluster::UID_RULE, |uid: &String| cluster::is_uid(uid));
     } => |settings, _, _| settings
 }
 

@@ -1,6 +1,6 @@
 //! What a user approves by annotations of the Lease, as the leader follows it.
 
-use ccm_base::At;
+use ccm_base::{At, clock};
 use ccm_runtime::leadership::LeaseAnnotations;
 
 use crate::brake::approval::{InvalidApproval, SetApproval};
@@ -20,8 +20,14 @@ impl Approvals {
         Self { lease: lease.clone(), what, last: Ok(None) }
     }
 
-    /// Reads the Lease's annotations. Logs a change and returns whether there was one.
-    pub fn read(&mut self, now: At) -> bool {
+    /// Reads the Lease's annotations. Logs a change and returns whether there was one. Whether the
+    /// time is over is judged by the wall clock as it is now: it may have been set since the process
+    /// began. So the approval is in force until this is called again.
+    pub fn read(&mut self) -> bool {
+        self.read_at(clock::wall().into())
+    }
+
+    fn read_at(&mut self, now: At) -> bool {
         let read = SetApproval::read(|key| self.lease.get(key));
         let read = read.and_then(|set| set.map(|set| set.unless_over(now)).transpose());
         if read == self.last {
@@ -40,5 +46,39 @@ impl Approvals {
     /// over.
     pub fn current(&self) -> Option<&SetApproval> {
         self.last.as_ref().ok()?.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ccm_base::clock::Timeline;
+
+    use super::*;
+    use crate::brake::approval::{SELECTOR, UNTIL};
+
+    fn approvals(until: At) -> Approvals {
+        let texts = [(SELECTOR, "*".to_owned()), (UNTIL, until.to_string())];
+        Approvals::new(&LeaseAnnotations::with(texts), "tests")
+    }
+
+    /// The timeline of a process is an hour ahead once the wall clock was set back by an hour.
+    #[tokio::test(start_paused = true)]
+    async fn an_approval_ends_by_the_wall_clock_as_it_is_now() {
+        let timeline = Timeline::begin();
+        let mut approvals = approvals(timeline.now() + Duration::from_mins(30));
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert!(approvals.read());
+        assert!(approvals.current().is_some(), "{} by the timeline", timeline.now());
+    }
+
+    #[test]
+    fn it_is_over_at_its_time() {
+        let at = |seconds| At(Duration::from_secs(seconds));
+        let mut approvals = approvals(at(100));
+        assert!(approvals.read_at(at(99)) && approvals.current().is_some());
+        assert!(!approvals.read_at(at(99)), "it is known");
+        assert!(approvals.read_at(at(100)) && approvals.current().is_none());
     }
 }

@@ -130,7 +130,7 @@ impl Guard {
         let what = self.shared.guarded.objects;
         let mut approvals = Approvals::new(&self.shared.lease, what);
         while !token.is_cancelled() {
-            if approvals.read(self.shared.timeline.now()) {
+            if approvals.read() {
                 self.shared.state.lock().approval = approvals.current().cloned();
                 for object in store.list().iter().filter(|object| self.is_held(object.uid())) {
                     queue.add(Text::clone(object.key()), Priority::Routine);
@@ -193,7 +193,7 @@ impl Guard {
         self.wants(uid);
         let now = self.shared.timeline.now();
         let approval = self.shared.state.lock().approval.clone();
-        let is_approved = is_marked || approval.is_some_and(|set| set.covers(now, labels));
+        let is_approved = is_marked || approval.is_some_and(|set| set.covers(labels));
         let (population, budget) = (self.population(now), (self.shared.guarded.budget)());
         self.change(|gathered, now| gathered.request(now, uid, population, budget, is_approved))?;
         // Before the change: the next leader is to know of it even if this one dies after the next

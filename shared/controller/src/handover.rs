@@ -5,6 +5,8 @@ use ccm_runtime::leadership::{HANDOVER, LeaseAnnotations};
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::brake::Window;
+
 /// What the last leader has left; the default if there is nothing that can be read.
 pub fn found<T: DeserializeOwned + Default>(lease: &LeaseAnnotations) -> T {
     let text = lease.found();
@@ -17,16 +19,41 @@ pub fn found<T: DeserializeOwned + Default>(lease: &LeaseAnnotations) -> T {
     })
 }
 
-/// Leaves this to the next leader. The default is nothing.
-pub fn keep<T: Serialize + Default + PartialEq>(lease: &LeaseAnnotations, value: &T) {
-    let text = match serde_json::to_string(value) {
-        _ if *value == T::default() => String::new(),
-        Ok(text) => text,
-        Err(error) => return tracing::warn!("nothing is left to the next leader: {error}"),
-    };
-    let length = text.len();
-    if !lease.leave(text) {
-        tracing::warn!("too long to be left to the next leader: {length} bytes");
+/// What can be told in fewer words, without giving the next leader more budget.
+pub trait Shorten {
+    /// Leaves details out. Returns whether there were any.
+    fn shorten(&mut self) -> bool;
+}
+
+impl Shorten for Window {
+    fn shorten(&mut self) -> bool {
+        self.sum_up()
+    }
+}
+
+/// Leaves this to the next leader, in as many words as the Lease has room for. The default is
+/// nothing.
+pub fn keep<T>(lease: &LeaseAnnotations, value: &T)
+where
+    T: Serialize + Default + PartialEq + Clone + Shorten,
+{
+    if *value == T::default() {
+        lease.leave(String::new());
+        return;
+    }
+    let mut value = std::borrow::Cow::Borrowed(value);
+    loop {
+        let text = match serde_json::to_string(&*value) {
+            Ok(text) => text,
+            Err(error) => return tracing::warn!("nothing is left to the next leader: {error}"),
+        };
+        let length = text.len();
+        if lease.leave(text) {
+            return;
+        }
+        if !value.to_mut().shorten() {
+            return tracing::warn!("too long to be left to the next leader: {length} bytes");
+        }
     }
 }
 
@@ -37,7 +64,10 @@ pub struct Handover<T> {
     left: Mutex<T>,
 }
 
-impl<T: Serialize + DeserializeOwned + Default + PartialEq + Clone> Handover<T> {
+impl<T> Handover<T>
+where
+    T: Serialize + DeserializeOwned + Default + PartialEq + Clone + Shorten,
+{
     /// Begins with what the last leader has left.
     pub fn take_over(lease: &LeaseAnnotations) -> (Self, T) {
         let left: T = found(lease);
@@ -52,5 +82,40 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Clone> Handover<T> 
         if *left != before {
             keep(&self.lease, &*left);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ccm_base::At;
+
+    use super::*;
+    use crate::brake::{Brake, Budget, Hold, Limit};
+
+    /// Many changes have used up a budget: the next leader has none, although it is not told of each.
+    #[test]
+    fn a_budget_that_is_used_up_by_many_stays_used_up() {
+        let at = |seconds| At(Duration::from_secs(seconds));
+        let change = |number: u64| (at(number), format!("{number:036}").into_boxed_str());
+        let window: Window = (0..5000).map(change).collect();
+        let lease = LeaseAnnotations::default();
+        keep(&lease, &window);
+        let left: Window = found(&lease.handed_over());
+        let names = left.after(at(0)).count();
+        assert!((600..5000).contains(&names), "{names} are named");
+        let budget = Budget { limit: Limit::Count(5000), window: Duration::from_hours(2) };
+        let mut brake = Brake::<()>::resume(at(5000), left);
+        assert_eq!(brake.usage(at(5000), 9999, budget).used, 5000);
+        let until = match brake.request(at(5000), "another", 9999, budget) {
+            Err(Hold::Budget { until }) => until,
+            other => panic!("{other:?}"),
+        };
+        assert!(until >= Some(at(7200)), "{until:?}");
+        // And the leader after that one.
+        keep(&lease, brake.window());
+        let left: Window = found(&lease.handed_over());
+        assert_eq!(Brake::<()>::resume(at(5000), left).usage(at(5000), 9999, budget).used, 5000);
     }
 }

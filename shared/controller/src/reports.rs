@@ -2,6 +2,7 @@
 //! reported, so that a lasting state does not flood either.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     fmt::{self, Debug},
     time::Duration,
@@ -160,6 +161,7 @@ impl Memory {
 
     /// Whether this state is to be reported now: it has changed, or enough time has passed.
     pub fn changed(&self, object: &str, topic: &'static str, state: &str) -> bool {
+        let state = &*without_request_ids(state);
         self.with(object, |reported| {
             let now = Instant::now();
             let mut known = None;
@@ -183,6 +185,7 @@ impl Memory {
 
     /// Whether this state is reported for the first time.
     pub fn first(&self, object: &str, topic: &'static str, state: &str) -> bool {
+        let state = &*without_request_ids(state);
         self.with(object, |reported| {
             let known = reported.iter().any(|entry| entry.topic == topic && entry.state == state);
             !known && add(reported, topic, state, Instant::now())
@@ -209,6 +212,22 @@ impl Memory {
         }
         change(objects.entry(object.into()).or_default())
     }
+}
+
+/// The state without the IDs of requests (`req-` and a UUID), each of which is another one.
+fn without_request_ids(state: &str) -> Cow<'_, str> {
+    const MARK: &str = "req-";
+    if !state.contains(MARK) {
+        return state.into();
+    }
+    let mut parts = state.split(MARK);
+    let mut rest = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let id = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
+        rest.push_str(MARK);
+        rest.push_str(part.trim_start_matches(id));
+    }
+    rest.into()
 }
 
 fn add(reported: &mut Vec<Reported>, topic: &'static str, state: &str, at: Instant) -> bool {

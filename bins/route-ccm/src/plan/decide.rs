@@ -403,8 +403,7 @@ impl<'a> Decider<'a> {
 
     fn lose(&mut self, Loss { planned, place, was_marked, labels }: Loss) {
         let destination = planned.change.destination();
-        let is_approved =
-            self.view.approval.is_some_and(|approval| approval.covers(self.now, &labels));
+        let is_approved = self.view.approval.is_some_and(|approval| approval.covers(&labels));
         let population = self.counts.ours;
         let retries = |planner: &Planner| {
             planner.failures.get(destination).is_some_and(|failure| failure.until > self.now)

@@ -103,7 +103,7 @@ impl Lanes {
             self.handles.balancers.with(service, |entry| entry.is_announced = true);
             self.handles.reports.ensuring(service, &front_end.digest.to_string());
             if members.present.is_empty() {
-                self.handles.reports.no_members(service, None);
+                self.handles.reports.no_members(service, due.members.why_none.as_deref());
             }
         }
         Asked { due, call: CallKind::Ensure, question, digest, members: Some(members) }

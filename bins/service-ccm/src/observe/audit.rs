@@ -368,6 +368,14 @@ fn has_address(service: &Service) -> bool {
     service.details.as_deref().is_some_and(|details| !details.ingress.is_empty())
 }
 
+/// The members that were known may be those of another load balancer.
+fn forget_others(entry: &mut Entry, balancer: &LoadBalancer) {
+    if matches!(&entry.state.known, Known::There(before) if before.id != balancer.id) {
+        entry.membership.forget();
+        entry.awaited = true;
+    }
+}
+
 /// Applies a list. Returns whether the Service needs a look.
 fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> bool {
     let Listing { service, mut found, is_complete, stores_digest } = listing;
@@ -390,6 +398,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     if entry.state.duplicate.is_none() {
         entry.state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
     }
+    forget_others(entry, &balancer);
     if let Some(members) = balancer.members.take() {
         entry.membership.shown(&members, nodes);
     }
@@ -436,3 +445,6 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     entry.state.known = Known::There(Box::new(balancer));
     changed
 }
+
+#[cfg(test)]
+mod tests;

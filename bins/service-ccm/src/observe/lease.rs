@@ -43,6 +43,12 @@ struct Left {
     settled: Option<Digest>,
 }
 
+impl handover::Shorten for Left {
+    fn shorten(&mut self) -> bool {
+        self.members.sum_up() || self.orphans.sum_up()
+    }
+}
+
 /// A digest that cannot be read is none: only the budgets must not get lost.
 fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Digest>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.and_then(|text| text.parse().ok()))
@@ -64,7 +70,7 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
         let mut approvals = Approvals::new(&lease, "that held members leave");
         let mut settled = None;
         loop {
-            if approvals.read(handles.timeline.now()) {
+            if approvals.read() {
                 approve(&handles, approvals.current().cloned());
             }
             if timeout(PERIOD, handles.balancers.departed()).await.is_ok() {

@@ -19,8 +19,26 @@ pub enum Excluded {
     Label,
     /// It is being deleted.
     Deleting,
-    /// It lacks what the provider needs of a member: a provider ID, an address.
-    Incomplete,
+    /// It is not initialised.
+    Uninitialised,
+    /// It has no provider ID, which the provider needs of a member.
+    NoProviderId,
+    /// It has no address, which the provider needs of a member.
+    NoAddress,
+}
+
+impl Excluded {
+    /// In words, after a number of nodes.
+    fn in_words(self) -> String {
+        match self {
+            Self::ScaleDown => "marked for scale-down".to_owned(),
+            Self::Label => format!("with the label {}", service_keys::EXCLUDE_NODE),
+            Self::Deleting => "being deleted".to_owned(),
+            Self::Uninitialised => "not initialised".to_owned(),
+            Self::NoProviderId => "without a provider ID".to_owned(),
+            Self::NoAddress => "without an address".to_owned(),
+        }
+    }
 }
 
 /// The nodes of a cluster as members of load balancers.
@@ -46,6 +64,28 @@ impl NodeSet {
     pub fn get(&self, name: &str) -> Option<&Member> {
         find(&self.members, name)
     }
+
+    /// Why no node is a member, in words; `None` if one is.
+    pub fn why_none(&self) -> Option<String> {
+        if !self.members.is_empty() {
+            return None;
+        }
+        let mut counts: BTreeMap<Excluded, usize> = BTreeMap::new();
+        for why in self.excluded.values() {
+            *counts.entry(*why).or_default() += 1;
+        }
+        let causes: Vec<String> =
+            counts.into_iter().map(|(why, count)| format!("{count} {}", why.in_words())).collect();
+        Some(match self.excluded.len() {
+            0 => "the cluster has no node".to_owned(),
+            nodes => format!("none of {nodes} nodes can be a member: {}", causes.join(", ")),
+        })
+    }
+}
+
+/// A text of [`NodeSet::why_none`] without its numbers: other numbers are no news.
+pub fn without_numbers(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
 /// The digest of these members: another process with the same nodes has the same one.
@@ -132,11 +172,14 @@ fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
     let provider_id = node.provider_id.as_deref().and_then(|text| ProviderId::parse(text).ok());
     let addresses: Vec<NodeAddress> = node.addresses.iter().filter_map(address).collect();
     let lacks_id = rules.traits.member_ids && provider_id.is_none();
-    if node.is_uninitialised()
-        || lacks_id
-        || (rules.traits.member_addresses && addresses.is_empty())
-    {
-        return Err(Excluded::Incomplete);
+    if node.is_uninitialised() {
+        return Err(Excluded::Uninitialised);
+    }
+    if lacks_id {
+        return Err(Excluded::NoProviderId);
+    }
+    if rules.traits.member_addresses && addresses.is_empty() {
+        return Err(Excluded::NoAddress);
     }
     let labels = if rules.traits.member_labels {
         node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
@@ -229,17 +272,44 @@ mod tests {
             (Node { deleting: true, ..node() }, Excluded::Deleting),
             (
                 Node { taints: vec![taint(node_keys::UNINITIALIZED)], ..node() },
-                Excluded::Incomplete,
+                Excluded::Uninitialised,
             ),
-            (Node { provider_id: None, ..node() }, Excluded::Incomplete),
-            (Node { provider_id: Some("nonsense".into()), ..node() }, Excluded::Incomplete),
+            (Node { provider_id: None, ..node() }, Excluded::NoProviderId),
+            (Node { provider_id: Some("nonsense".into()), ..node() }, Excluded::NoProviderId),
             (
                 Node { addresses: vec![Address::new("Hostname", "n")], ..node() },
-                Excluded::Incomplete,
+                Excluded::NoAddress,
             ),
         ] {
             assert_eq!(sorted(&node), Err(why), "{node:?}");
         }
+    }
+
+    #[test]
+    fn why_no_node_is_a_member() {
+        let rules = Rules { scale_down_taints: &[], traits: &traits() };
+        let why = |nodes: &[Node]| {
+            node_set(nodes.iter(), rules, &NodeSet::default(), At::default()).why_none()
+        };
+        assert_eq!(why(&[node()]), None);
+        assert_eq!(why(&[]).as_deref(), Some("the cluster has no node"));
+        let labelled = |name: &str| Node {
+            name: name.into(),
+            labels: [(service_keys::EXCLUDE_NODE.into(), "".into())].into(),
+            ..node()
+        };
+        let bare = Node { name: "c".into(), provider_id: None, ..node() };
+        let two = why(&[labelled("a"), bare.clone()]).unwrap_or_default();
+        assert_eq!(
+            two,
+            "none of 2 nodes can be a member: 1 with the label node.kubernetes.io/exclude-from-external-load-balancers, 1 without a provider ID"
+        );
+        // Another number of nodes is no news, another cause is.
+        let three = why(&[labelled("a"), labelled("b"), bare]).unwrap_or_default();
+        assert_ne!(two, three);
+        assert_eq!(without_numbers(&two), without_numbers(&three));
+        let one = why(&[labelled("a")]).unwrap_or_default();
+        assert_ne!(without_numbers(&two), without_numbers(&one));
     }
 
     /// Whether the change of this node changes the members of load balancers.

@@ -22,7 +22,7 @@ use std::{
 
 use ccm_base::At;
 use ccm_cloud::{Member, Members, are_shown_as};
-use ccm_controller::brake::{Brake, Budget, Hold};
+use ccm_controller::brake::{Brake, Budget, Hold, is_sum, split, summed_up};
 use serde::{Deserialize, Serialize};
 
 use super::eligible::{Excluded, NodeSet, find};
@@ -67,6 +67,22 @@ impl Departures {
         self.charged.retain(|_, at| *at > since);
         self.labelled.retain(|_, at| *at > since);
     }
+
+    /// Leaves the names of the older half of the longer part out. Returns whether there were any.
+    pub fn sum_up(&mut self) -> bool {
+        let part = match self.charged.len() > self.labelled.len() {
+            true => &mut self.charged,
+            false => &mut self.labelled,
+        };
+        let entries: Vec<_> = part.iter().map(|(node, at)| (*at, &**node)).collect();
+        let Some((at, sum, older)) = summed_up(&entries) else { return false };
+        let older: Vec<String> = older.into_iter().map(str::to_owned).collect();
+        for node in older {
+            part.remove(&node);
+        }
+        part.insert(sum.into(), at);
+        true
+    }
 }
 
 /// Why a member may not leave or be replaced.
@@ -89,12 +105,14 @@ pub struct Decision {
     pub changes: bool,
     /// The members that are held, by node.
     pub held: BTreeMap<Arc<str>, Held>,
+    /// Why no node can be a member, if none can.
+    pub why_none: Option<String>,
 }
 
 impl Decision {
     fn of_all(nodes: &NodeSet, changes: bool) -> Self {
         let members = Members { present: Arc::clone(&nodes.members), absent: Arc::default() };
-        Self { members, changes, held: BTreeMap::new() }
+        Self { members, changes, held: BTreeMap::new(), why_none: nodes.why_none() }
     }
 }
 
@@ -102,20 +120,22 @@ impl Membership {
     /// Members that are not known, of which these have left under the last leader.
     pub fn resume(now: At, left: &Departures) -> Self {
         let charged = left.charged.iter().map(|(node, at)| (*at, node.as_str().into())).collect();
-        let labelled =
-            left.labelled.iter().map(|(node, at)| (node.as_str().into(), (*at).min(now)));
+        let labelled = left.labelled.iter().flat_map(|(node, at)| {
+            split(node).map(|node| (Arc::<str>::from(node), (*at).min(now)))
+        });
         let (brake, labelled) = (Brake::resume(now, charged), labelled.collect());
         // Those that are members of this load balancer have not left it.
         let away = left.charged.keys().map(|node| node.as_str().into()).collect();
         Self { brake, away, labelled, ..Self::default() }
     }
 
-    /// Adds what has left it since this time.
+    /// Adds what has left it since this time. What the last leader did not name is told as it was found.
     pub fn add_departures(&self, since: At, to: &mut Departures) {
-        for (at, node) in self.brake.window().after(since) {
+        for (at, node) in self.brake.window().after(since).filter(|(_, node)| !is_sum(node)) {
             later(&mut to.charged, node, at);
         }
-        for (node, at) in self.labelled.iter().filter(|(_, at)| **at > since) {
+        let labelled = self.labelled.iter().filter(|(node, at)| **at > since && !is_sum(node));
+        for (node, at) in labelled {
             later(&mut to.labelled, node, *at);
         }
     }
@@ -207,7 +227,8 @@ impl Membership {
             return Decision::of_all(nodes, false);
         }
         let joins = nodes.members.iter().any(|one| find(&known, &one.node).is_none());
-        let mut decision = Decision { changes: joins, ..Decision::default() };
+        let mut decision =
+            Decision { changes: joins, why_none: nodes.why_none(), ..Decision::default() };
         let (mut kept, mut absent) = (Vec::new(), Vec::new());
         for member in &*known {
             let wanted = nodes.get(&member.node);

@@ -102,6 +102,11 @@ impl Reason {
         matches!(self, InvalidConfiguration | NoMembers | PartlyProvisioned | WaitingForAdoption)
     }
 
+    /// Whether numbers in its message count nodes, so that other numbers are no change.
+    pub fn counts_nodes(self) -> bool {
+        self == Self::NoMembers
+    }
+
     /// The reason for an error of the cloud.
     pub fn of(kind: ErrorKind) -> Self {
         match kind {

@@ -6,7 +6,7 @@ use ccm_base::At;
 use ccm_cloud::{Ingress, IngressAddress, IpMode, LoadBalancer};
 use ccm_objects::{IngressPort, Service, ServiceCondition, ServiceIngress, service_keys};
 
-use super::reason::Reason;
+use super::{eligible::without_numbers, reason::Reason};
 
 /// The annotation with the ID of the load balancer: a hint where to look, no proof of ownership.
 pub const ID: &str = service_keys::LOAD_BALANCER_ID;
@@ -110,7 +110,7 @@ pub fn difference(
             || old.is_none_or(|old| {
                 // A message may name an address.
                 let words_count = reason.words_count() || ingress.is_some();
-                let has_other_words = words_count && *old.message != **message;
+                let has_other_words = words_count && differs(*reason, &old.message, message);
                 &*old.reason != reason.as_str() || has_other_words
             });
         let may_rewrite = has_more || written.is_none_or(|written| written.next(moves) <= now);
@@ -118,6 +118,14 @@ pub fn difference(
         is_due.then(|| NewCondition { reason: *reason, message: message.clone(), moves })
     });
     StatusChange { conditions: conditions.collect(), ingress, annotations }
+}
+
+/// Whether the message of this reason says something else.
+fn differs(reason: Reason, old: &str, new: &str) -> bool {
+    match reason.counts_nodes() {
+        true => without_numbers(old) != without_numbers(new),
+        false => old != new,
+    }
 }
 
 /// Whether a condition of the Service shows this reason.

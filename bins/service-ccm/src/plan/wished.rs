@@ -190,7 +190,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
             let text = || "its members have not been read yet".to_owned();
             return (!is_shown).then(|| (Reason::NotConfirmed, text()));
         }
-        return Some(if is_empty { no_node() } else { with_members(view, &address) });
+        return Some(if is_empty { no_node(view) } else { with_members(view, &address) });
     };
     // A port that was added has no pool before the configuration is complete.
     let front_end = view.desired.front_end.as_deref();
@@ -201,7 +201,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
         return Some(with_members(view, &address));
     }
     if is_empty && empty.iter().all(|one| one.why.is_none()) {
-        return Some(no_node());
+        return Some(no_node(view));
     }
     Some((Reason::NoMembers, pools::in_words(&empty)))
 }
@@ -219,8 +219,9 @@ fn address(view: View<'_>, balancer: &LoadBalancer, is_complete: bool) -> Option
     })
 }
 
-fn no_node() -> (Reason, String) {
-    (Reason::NoMembers, "no node of the cluster can be a member".to_owned())
+fn no_node(view: View<'_>) -> (Reason, String) {
+    let why = view.members.why_none.clone();
+    (Reason::NoMembers, why.unwrap_or_else(|| "no node of the cluster can be a member".to_owned()))
 }
 
 fn with_members(view: View<'_>, address: &str) -> (Reason, String) {

@@ -41,6 +41,9 @@ fn values_that_would_do_nothing_or_harm_are_refused() {
         ("--load-balancer-look-period=59m", ["load-balancer-look-period", "0s, or at least 1h"]),
         ("--orphaned-load-balancers=keep", ["orphaned-load-balancers", "report or delete"]),
         ("--orphan-confirmation-period=0s", ["orphan-confirmation-period", "at least 1s"]),
+        ("--cluster-uid=a,b", ["cluster-uid", "letters, digits"]),
+        ("--cluster-uid=a b", ["cluster-uid", "letters, digits"]),
+        ("--cluster-name=a,b", ["cluster-name", "comma"]),
         ("--cloud-call-timeout=11m", ["cloud-call-timeout", "from 1s to 10m"]),
     ] {
         let error = read(&[argument]).expect_err(argument);

@@ -102,8 +102,9 @@ impl SetApproval {
         if now < self.until { Ok(self) } else { Err(InvalidApproval::Over(self.until)) }
     }
 
-    /// Whether it approves the object with these labels.
-    pub fn covers(&self, now: At, labels: &BTreeMap<Shared, Shared>) -> bool {
-        now < self.until && self.selector.selects(labels)
+    /// Whether it approves the object with these labels, as long as its time is not
+    /// [over](Self::unless_over).
+    pub fn covers(&self, labels: &BTreeMap<Shared, Shared>) -> bool {
+        self.selector.selects(labels)
     }
 }

@@ -14,6 +14,44 @@ pub struct Usage {
     pub limit: usize,
 }
 
+/// An entry whose UID begins with this stands for several older changes: `~3` for three. No UID or
+/// name of an object has it.
+const SUM: char = '~';
+
+/// The most changes that one entry stands for.
+const MOST: usize = 100_000;
+
+/// How many changes the entry of this UID stands for.
+pub fn sum(uid: &str) -> usize {
+    let number = uid.strip_prefix(SUM).and_then(|number| number.parse().ok());
+    number.map_or(1, |number: usize| number.min(MOST))
+}
+
+/// Whether an entry stands for changes that are not named.
+pub fn is_sum(uid: &str) -> bool {
+    uid.starts_with(SUM)
+}
+
+/// One entry for each change that this one stands for.
+pub fn split(uid: &str) -> impl Iterator<Item = Box<str>> {
+    let count = sum(uid);
+    (0..count).map(move |number| match count {
+        1 => uid.into(),
+        _ => format!("{SUM}{count}/{number}").into(),
+    })
+}
+
+/// The older half of these as one entry, which counts as made when the last of them was. None if
+/// there are too few.
+pub fn summed_up<'a>(entries: &[(At, &'a str)]) -> Option<(At, Box<str>, Vec<&'a str>)> {
+    let mut entries: Vec<_> = entries.to_vec();
+    entries.sort_unstable();
+    let older = entries.get(..entries.len() / 2).filter(|older| older.len() > 1)?;
+    let count: usize = older.iter().map(|(_, uid)| sum(uid)).sum();
+    let (at, _) = older.last()?;
+    Some((*at, format!("{SUM}{count}").into(), older.iter().map(|(_, uid)| *uid).collect()))
+}
+
 /// Recent changes by UID, the oldest first. A leader stores it, serialised, for the next
 /// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,10 +75,25 @@ impl Window {
         self.spent.iter().filter(move |(at, _)| *at > time).map(|(at, uid)| (*at, &**uid))
     }
 
+    /// Leaves the UIDs of the older half out. Returns whether there were any.
+    pub fn sum_up(&mut self) -> bool {
+        let entries: Vec<_> = self.spent.iter().map(|(at, uid)| (*at, &**uid)).collect();
+        let Some((at, sum, older)) = summed_up(&entries) else { return false };
+        let older = older.len();
+        self.spent.make_contiguous().sort();
+        self.spent.drain(..older);
+        self.spent.push_front((at, sum));
+        true
+    }
+
     /// The window as read by another process. If that process's clock is behind, a change in
     /// the future counts as one at `now`, so it holds for one window at most.
     pub(super) fn read_at(mut self, now: At) -> Self {
-        self.spent.iter_mut().for_each(|(at, _)| *at = (*at).min(now));
+        self.spent = self
+            .spent
+            .iter()
+            .flat_map(|(at, uid)| split(uid).map(|uid| ((*at).min(now), uid)))
+            .collect();
         self.spent.make_contiguous().sort_by_key(|(at, _)| *at);
         self
     }

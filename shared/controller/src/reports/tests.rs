@@ -53,3 +53,14 @@ async fn a_fact_is_reported_once_and_the_memory_is_bounded() {
     memory.forget(NODE);
     assert!(memory.first(NODE, "InvalidLabel", "1"), "a new node of the name is another one");
 }
+
+/// Each attempt has another one: an event for each would be as many as attempts.
+#[tokio::test(start_paused = true)]
+async fn the_id_of_a_request_is_no_news() {
+    let memory = Memory::new(Duration::ZERO);
+    assert!(memory.changed("o", "topic", "not found (request req-0a1b-2c)"));
+    assert!(!memory.changed("o", "topic", "not found (request req-ffff-00)"));
+    assert!(memory.changed("o", "topic", "forbidden (request req-ffff-00)"));
+    assert!(memory.first("o", "once", "a req-1 b"));
+    assert!(!memory.first("o", "once", "a req-2 b"));
+}

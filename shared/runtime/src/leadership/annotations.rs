@@ -29,6 +29,12 @@ struct Annotations {
 }
 
 impl LeaseAnnotations {
+    /// As if a Lease with these annotations had been read, for tests.
+    pub fn with<'a>(texts: impl IntoIterator<Item = (&'a str, String)>) -> Self {
+        let read = texts.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
+        Self(Arc::new(Mutex::new(Annotations { read, ..Annotations::default() })))
+    }
+
     /// The value when the Lease was last read: a leader reads it every 2 s.
     pub fn get(&self, key: &str) -> Option<String> {
         self.0.lock().read.get(key).cloned()
@@ -52,7 +58,8 @@ impl LeaseAnnotations {
     }
 
     /// Those of the next leader.
-    pub(super) fn handed_over(&self) -> Self {
+    #[must_use]
+    pub fn handed_over(&self) -> Self {
         let last = self.0.lock();
         let found = last.left.as_ref().unwrap_or(&last.found).clone();
         let read = last.read.clone();

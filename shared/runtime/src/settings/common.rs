@@ -245,7 +245,9 @@ ccm_settings::settings! {
         config: Option<PathBuf> = fixed(Path, "cloud-config", "");
         /// Name of the cluster. It marks resources that are created in the cloud, so it must be unique per project.
         cluster_name: String = fixed(Text, "cluster-name", "kubernetes"),
-            checked("must not be empty", |name: &String| !name.is_empty());
+            checked("must not be empty, and must not have a comma, which separates tags", |name: &String| {
+                !name.is_empty() && !name.contains(',')
+            });
         /// Prefix of the User-Agent header of requests to the cloud, for instance the cluster's name, so that the
         /// operator of the cloud can identify the client. Printable ASCII. May be repeated; the values are used in
         /// order.
