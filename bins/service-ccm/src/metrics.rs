@@ -107,6 +107,7 @@ computed! {
     }
 }
 
+computed! {
     static NOT_SERVED: usize { class } = {
         /// Services of type LoadBalancer of a class that this program does not serve: of ten classes by name, the rest as other
         [ALPHA] Gauge ccm_service_not_served = |count| *count as f64;
