@@ -1,29 +1,29 @@
-//! Pod CIDRs that something takes back.
+//! Pod CIDRs that an admission policy takes back.
 
 use super::*;
 
-/// Another client takes the pod CIDRs back as soon as they are there, for ten minutes.
 #[tokio::test(start_paused = true)]
-async fn pod_cidrs_that_are_taken_back_cost_few_writes() {
+async fn pod_cidrs_that_a_policy_takes_back_cost_a_write_a_minute() {
     let world = World::new();
     let leader = world.lead(&[&SMALL[..], &[NO_ROUTES]].concat()).await;
-    let node = world.add(0);
-    for _ in 0..60_000 {
-        if !world.cidrs(&node).is_empty() {
-            let none = json!({"spec": {"podCIDR": null, "podCIDRs": null}});
-            world.api.patch("nodes", &node, "", PatchKind::Merge, none).unwrap();
-        }
-        sleep(Duration::from_millis(10)).await;
+    for field in ["/spec/podCIDRs", "/spec/podCIDR"] {
+        world.api.faults().add(World::fault(Action::TakeBack(field)));
     }
-    let records = world.api.audit().records();
-    let is_own = |record: &&Record| {
-        record.user_agent.starts_with(AGENT) && record.what() == "patch nodes"
-    };
-    let ours = records.iter().filter(is_own).count();
-    assert!((3..=9).contains(&ours), "{ours} writes in ten minutes");
+    let node = world.add(0);
+    sleep(Duration::from_mins(10)).await;
+    let ours = world.patches();
+    assert!((9..=11).contains(&ours), "{ours} writes in ten minutes");
     assert_eq!(world.count_events(&node, "RepeatedWrite"), 1);
-    let repeated = (ours - 2) as f64;
-    leader.shows("ccm_repeated_writes_total{object=\"Node\",write=\"podCIDRs\"}", repeated);
-    // It ends.
-    world.assigned(&[node]).await;
+    let series = "ccm_repeated_writes_total{object=\"Node\",write=\"podCIDRs\"}";
+    leader.shows(series, ours as f64);
+    leader.shows("ccm_ipam_nodes_waiting", 1.0);
+    assert!(matches!(leader.health("pod-cidrs"), Verdict::Failed(why) if why.contains("policy")));
+    // Without the policy it has them within a minute, and other nodes at once.
+    world.api.faults().clear();
+    let other = world.add(1);
+    sleep(Duration::from_secs(2)).await;
+    assert!(!world.cidrs(&other).is_empty());
+    sleep(Duration::from_mins(1)).await;
+    world.assigned(&[node, other]).await;
+    leader.shows("ccm_ipam_nodes_waiting", 0.0);
 }
