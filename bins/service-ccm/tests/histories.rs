@@ -23,6 +23,8 @@ mod going_back;
 mod orphans;
 #[path = "histories/patches.rs"]
 mod patches;
+#[path = "histories/quiet.rs"]
+mod quiet;
 #[path = "histories/repeated.rs"]
 mod repeated;
 #[path = "histories/rules.rs"]
@@ -70,6 +72,7 @@ async fn play(seed: u64, variant: Variant) -> Vec<(Rule, String)> {
     }
     world.end_faults().await;
     rules.converge(&world).await;
+    rules.stay_quiet(&world).await;
     world.broken.take()
 }
 

@@ -279,7 +279,8 @@ async fn another_writer_of_the_condition_costs_few_writes_and_no_calls() {
     let (writes, calls) = (world.writes_to(&name(1)), refused(&world));
     for _ in 0..6000 {
         if world.condition(&name(1)).is_some_and(|[status, ..]| status != "False") {
-            let is_up = json!([{"type": "NetworkUnavailable", "status": "False", "reason": "CiliumIsUp"}]);
+            let is_up =
+                json!([{"type": "NetworkUnavailable", "status": "False", "reason": "CiliumIsUp"}]);
             world.patch(&name(1), "status", json!({"status": {"conditions": is_up}}));
         }
         sleep(Duration::from_millis(100)).await;
