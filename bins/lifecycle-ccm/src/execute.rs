@@ -10,6 +10,7 @@ use ccm_base::clock::Timeline;
 use ccm_controller::{
     brake::Window,
     handover,
+    repeat_reports::Written,
     reports::{Report, Reports, When},
     writer::{self, Stopped, Writer},
 };
@@ -30,7 +31,7 @@ use crate::{
     observe::Observer,
     policy::{
         At, Decider, Decision, Deletion, Verdict,
-        action::{APPROVED, Action, GONE, Marks, Words, Write},
+        action::{self, APPROVED, Action, GONE, Marks, Words, Write},
         shutdown, text,
     },
     settings::LifecycleSettings,
@@ -81,6 +82,9 @@ fn deletion(decision: &Decision) -> Option<Step> {
     is_deletion.then_some(Step { step: "delete", changes, reason, held })
 }
 
+/// The write of marks, where it is repeated.
+const MARKS: &str = "marks";
+
 /// Writes nodes, and reports the results.
 pub(crate) struct Executor {
     writer: Writer<Node>,
@@ -89,6 +93,7 @@ pub(crate) struct Executor {
     closing: CancellationToken,
     reports: Arc<Reports>,
     metrics: LifecycleMetrics,
+    written: Written,
     timeline: Timeline,
     plans: Plans,
     store: Store<Node>,
@@ -100,7 +105,7 @@ impl Executor {
     pub(crate) fn new<P: Program<Settings = LifecycleSettings>>(
         context: &Context<P>,
         observer: &Observer,
-        (reports, metrics): (Arc<Reports>, LifecycleMetrics),
+        (reports, metrics, written): (Arc<Reports>, LifecycleMetrics, Written),
         closing: CancellationToken,
     ) -> Self {
         Self {
@@ -109,6 +114,7 @@ impl Executor {
             closing,
             reports,
             metrics,
+            written,
             timeline: observer.timeline,
             plans: context.plans.clone(),
             store: observer.store.clone(),
@@ -187,6 +193,7 @@ impl Executor {
             return true;
         }
         let mut is_done = true;
+        let actions = actions.into_iter().filter(|action| self.may(action)).collect();
         let mut ended = pin!(self.execute(actions, by));
         while let Some((action, result)) = ended.next().await {
             let now = self.timeline.now();
@@ -203,6 +210,17 @@ impl Executor {
             }
         }
         is_done
+    }
+
+    /// Whether the action may be taken now: marks that something takes back are written less and less
+    /// often. What a deletion is followed by is the policy's matter.
+    fn may(&self, action: &Action) -> bool {
+        match &action.write {
+            Write::Delete(_) => true,
+            Write::Marks(marks) => {
+                self.written.check(&action.node.name, MARKS, marks.content()).is_ok()
+            }
+        }
     }
 
     /// Returns each action with its result as soon as that is known.
@@ -280,6 +298,13 @@ impl Executor {
         let taints = marks.taint.map(|(step, _)| shutdown::apply(&node.taints, step));
         let patch = Patch::from(&NodeChange { taints, ..NodeChange::default() });
         let patch = if marks.end_approval { patch.without_mark(APPROVED) } else { patch };
-        self.writer.patch(node, &patch).await.map(drop)
+        let answer = self.writer.patch(node, &patch).await?;
+        let has_taint = answer.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
+        let is_tainted =
+            marks.taint.is_none_or(|(step, _)| has_taint == (step == shutdown::Step::Add));
+        let is_shown = is_tainted && !(marks.end_approval && action::has_approval(&answer));
+        let (write, about) = ((MARKS, marks.content()), node.reference());
+        self.written.answered(&self.reports, &about, write, is_shown);
+        Ok(())
     }
 }

@@ -33,6 +33,7 @@ use ccm_cloud::Capability;
 use ccm_controller::{
     kubelets, own_node,
     passes::Passes,
+    repeat_reports::{self, RepeatMetrics, Written},
     reports::Reports,
     watch::{self, Watches},
     writer,
@@ -57,6 +58,7 @@ pub struct LifecycleCcm {
     observer: Arc<Observer>,
     reports: Arc<Reports>,
     metrics: LifecycleMetrics,
+    written: Written,
     passes: Passes,
 }
 
@@ -70,6 +72,7 @@ impl Program for LifecycleCcm {
 
     fn specimens(metrics: &Metrics) {
         LifecycleMetrics::new(metrics).specimens();
+        repeat_reports::specimens(metrics);
         watch::metrics(metrics).specimens_of::<Node>();
     }
 
@@ -85,9 +88,12 @@ impl Program for LifecycleCcm {
         let passes = Passes::default();
         let (watcher, reporter, waker) = (observer.clone(), reports.clone(), passes.clone());
         let plans = context.plans.clone();
+        let written = Written::new(&RepeatMetrics::new(&context.metrics));
+        let forgets = written.clone();
         let on_change = move |change: Change<Node>| {
             if let Change::Deleted(node) = &change {
                 reporter.memory().forget(&node.name);
+                forgets.forget(&node.name);
                 plans.clear("Node", &node.name);
             }
             if watcher.changed(&change) {
@@ -96,13 +102,14 @@ impl Program for LifecycleCcm {
         };
         Watches::new(context).watch(&observer.store, on_change).await;
         own_node::check(context, &observer.store);
-        Ok(Self { observer, reports, metrics, passes })
+        Ok(Self { observer, reports, metrics, written, passes })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
         self.observer.reports.start_leading();
         let (reports, metrics) = (Arc::clone(&self.reports), self.metrics.clone());
-        let (reporting, closing) = ((reports.clone(), metrics.clone()), self.passes.closing());
+        let reporting = (reports.clone(), metrics.clone(), self.written.clone());
+        let closing = self.passes.closing();
         let executor = Executor::new(context, &self.observer, reporting, closing.clone());
         let controller = Controller::new(self.observer.clone(), executor, reports, metrics);
         let passes =

@@ -16,7 +16,7 @@
 //! | `waiting` | the nodes that get none now |
 //! | `metrics` | upstream's `node_ipam_controller_*`, and `ccm_ipam_*` |
 
-mod assign;
+pub(crate) mod assign;
 mod intake;
 mod lookups;
 pub(crate) mod metrics;
@@ -36,6 +36,7 @@ use ccm_cloud::Cloud;
 use ccm_controller::{
     passes::Passes,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
+    repeat_reports::Written,
     watch::Stores,
     writer::Writer,
 };
@@ -98,6 +99,7 @@ pub(crate) struct Cidrs {
     plans: Plans,
     settings: watch::Receiver<Arc<RouteSettings>>,
     metrics: CidrMetrics,
+    written: Written,
     process: Metrics,
     leads: AtomicBool,
     timeline: Timeline,
@@ -125,6 +127,7 @@ pub(crate) struct Common {
     pub(crate) reports: Arc<RouteReports>,
     pub(crate) timeline: Timeline,
     pub(crate) queues: QueueMetrics,
+    pub(crate) written: Written,
 }
 
 impl Cidrs {
@@ -133,7 +136,7 @@ impl Cidrs {
         config: Config,
         common: Common,
     ) -> Arc<Self> {
-        let Common { store, routes, conditions, reports, timeline, queues } = common;
+        let Common { store, routes, conditions, reports, timeline, queues, written } = common;
         let queue = QueueConfig {
             waits: match config.allocator {
                 AllocatorType::RangeAllocator => QueueConfig::default().waits,
@@ -160,6 +163,7 @@ impl Cidrs {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics: CidrMetrics::new(&context.metrics),
+            written,
             process: context.metrics.clone(),
             leads: AtomicBool::new(false),
             timeline,

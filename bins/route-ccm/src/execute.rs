@@ -201,6 +201,10 @@ impl Handles {
                 let is_replacement = matches!(planned.change, RouteChange::Replace { .. });
                 let defect = done.route.as_ref().and_then(|route| route.defect.as_deref());
                 report::changed(planned, is_replacement && !replaces, defect);
+                if let Some(repeated) = self.reports.route_repeated(&self.written, planned) {
+                    let until = now + repeated.wait;
+                    self.state.lock().planner.postpone(destination, until, &repeated.to_string());
+                }
             }
             Err(error) if is_conflict(error) => {
                 tracing::debug!(%error, "{}: the table has changed, listing it", planned.words());

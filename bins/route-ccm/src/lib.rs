@@ -44,6 +44,7 @@ use ccm_controller::{
     cluster, own_node,
     passes::Passes,
     queue::{QueueMetrics, WorkQueue},
+    repeat_reports::{self, RepeatMetrics, Written},
     watch::{self, Stores, Watches},
     writer::{self, Writer},
 };
@@ -99,6 +100,7 @@ pub(crate) struct Handles {
     pub(crate) plans: Plans,
     pub(crate) settings: tokio::sync::watch::Receiver<Arc<RouteSettings>>,
     pub(crate) metrics: RouteMetrics,
+    pub(crate) written: Written,
     /// Whether the table could be listed.
     pub(crate) health: Condition,
     pub(crate) throttle: Arc<Mutex<LogThrottle>>,
@@ -124,6 +126,7 @@ impl Handles {
         let conditions = execute::conditions::queue(&queues);
         let reports = Arc::new(RouteReports::new(context.events.clone()));
         let timeline = Timeline::begin();
+        let written = Written::new(&RepeatMetrics::new(&context.metrics));
         let cidrs = settings.ipam().map(|config| {
             let common = Common {
                 store: observer.store.clone(),
@@ -132,6 +135,7 @@ impl Handles {
                 reports: Arc::clone(&reports),
                 timeline,
                 queues,
+                written: written.clone(),
             };
             Cidrs::new(context, config, common)
         });
@@ -152,6 +156,7 @@ impl Handles {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics: RouteMetrics::new(&context.metrics),
+            written,
             health,
             throttle: Arc::default(),
             timeline,
@@ -163,6 +168,7 @@ impl Handles {
         if let Change::Deleted(node) = change {
             self.reports.forget(&node.name);
             self.conditions.remove(&node.name);
+            self.written.forget(&node.name);
         }
         if self.has_routes && self.observer.changed(change) {
             self.passes.wake();
@@ -204,6 +210,7 @@ impl Program for RouteCcm {
 
     fn specimens(metrics: &Metrics) {
         RouteMetrics::new(metrics).specimens();
+        repeat_reports::specimens(metrics);
         metrics::collect(metrics, || Look { room: Some(0), ..Look::default() });
         cidrs::metrics::specimens(metrics);
         let queues = QueueMetrics::new(metrics);

@@ -81,7 +81,10 @@ impl Observer {
                 }
                 let (before, after) = (self.view(Arc::clone(old)), self.view(Arc::clone(new)));
                 self.memory.lock().former.changed(&before, &after);
-                self.has_changed(&after);
+                // What only the condition shows does not mend a route that has failed.
+                if has_moved(old, new) {
+                    self.has_changed(&after);
+                }
                 true
             }
             Change::Deleted(node) => {
@@ -111,9 +114,13 @@ impl Observer {
 
 /// Whether the plan, or the condition that follows from it, looks at what has changed.
 fn matters(old: &Node, new: &Node) -> bool {
+    has_moved(old, new) || old.condition(NETWORK_UNAVAILABLE) != new.condition(NETWORK_UNAVAILABLE)
+}
+
+/// Whether the routes that the node needs may be others.
+fn has_moved(old: &Node, new: &Node) -> bool {
     old.uid != new.uid
         || old.pod_cidrs != new.pod_cidrs
         || old.addresses != new.addresses
         || old.provider_id != new.provider_id
-        || old.condition(NETWORK_UNAVAILABLE) != new.condition(NETWORK_UNAVAILABLE)
 }

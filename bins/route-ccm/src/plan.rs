@@ -419,6 +419,11 @@ impl Planner {
         self.failures.forget_conflicts();
     }
 
+    /// A change was answered as done again and again: if it is due once more, it waits until then.
+    pub fn postpone(&mut self, destination: IpNet, until: At, why: &str) {
+        self.failures.postpone(destination, until, why);
+    }
+
     /// A node has changed: what has failed for its routes is tried at once.
     pub fn node_changed(&mut self, destinations: impl Iterator<Item = IpNet>) {
         for destination in destinations {

@@ -6,14 +6,17 @@ use ccm_cloud::CloudError;
 use ccm_controller::{
     brake::Transition,
     queue::Pace,
+    repeat_reports::Written,
+    repeats::{Content, Repeated},
     reports::{Report, Reports, When},
 };
 use ccm_kube::{ApiError, events::EventRecorder};
 use ccm_objects::{Node, ObjectRef};
 
 use crate::{
+    cidrs::assign::POD_CIDRS,
     ipam::{self, Rival},
-    plan::{Cause, Planned, wanted::Problem},
+    plan::{Cause, Planned, condition::NETWORK_UNAVAILABLE, wanted::Problem},
 };
 
 /// Upstream's reasons.
@@ -102,6 +105,38 @@ impl RouteReports {
         let report = Report::warning(NOT_WRITTEN, error.reason(), format!("node {name}: {why}"));
         let report = report.with_event(NOT_WRITTEN, text);
         self.cidrs.report(&node.reference(), When::Changed, report);
+    }
+
+    /// The write of a node's pod CIDRs was answered as done; with a node that has some, or none. Returns
+    /// and reports that it is repeated.
+    pub(crate) fn cidrs_repeated(
+        &self,
+        written: &Written,
+        node: &Node,
+        is_shown: bool,
+    ) -> Option<Repeated> {
+        let write = (POD_CIDRS, Content::of(&*node.uid));
+        written.answered(&self.cidrs, &node.reference(), write, is_shown)
+    }
+
+    /// The same of its condition.
+    pub(crate) fn condition_repeated(
+        &self,
+        written: &Written,
+        node: &Node,
+        status: &str,
+        is_shown: bool,
+    ) -> Option<Repeated> {
+        let write = (NETWORK_UNAVAILABLE, Content::of(status));
+        written.answered(&self.routes, &node.reference(), write, is_shown)
+    }
+
+    /// The same of a change of a route, which the cloud has answered as done.
+    pub(crate) fn route_repeated(&self, written: &Written, planned: &Planned) -> Option<Repeated> {
+        let (name, uid) = (planned.change.destination().to_string(), String::new());
+        let route = ObjectRef { kind: "Route", name, uid, ..ObjectRef::default() };
+        let write = (planned.kind(), Content::of(&planned.words()));
+        written.answered(&self.routes, &route, write, true)
     }
 
     /// Reports what is wrong with the pod CIDRs of a node, once.

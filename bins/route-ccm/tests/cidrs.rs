@@ -11,6 +11,8 @@ mod gate;
 mod leaders;
 #[path = "cidrs/lookups.rs"]
 mod lookups;
+#[path = "cidrs/repeated.rs"]
+mod repeated;
 #[path = "cidrs/writes.rs"]
 mod writes;
 

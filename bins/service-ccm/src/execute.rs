@@ -28,9 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     observe::{Handles, Planned},
-    plan::{
-        CallKind, Plan, Step, members::Decision, not_offered, repeated::that_may_be_written,
-    },
+    plan::{CallKind, Plan, Step, members::Decision, not_offered, repeated::that_may_be_written},
 };
 
 /// The number of lanes for Services whose last call did not return in time.
@@ -205,9 +203,10 @@ impl Lanes {
         let (classes, now) = (self.handles.classes(), self.handles.timeline.now());
         let change = not_offered(service, &classes, &error.message, written, now);
         let Some(change) = change else { return };
-        let change = self.handles.balancers.with(service, |entry| {
-            that_may_be_written(&entry.state.repeats, now, change)
-        });
+        let change = self
+            .handles
+            .balancers
+            .with(service, |entry| that_may_be_written(&entry.state.repeats, now, change));
         let wants = service.is_load_balancer && !service.deleting;
         let call = if wants { CallKind::Ensure } else { CallKind::Delete };
         self.handles.reports.failed(service, call, &Decision::default(), error, pace);

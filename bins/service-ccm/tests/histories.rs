@@ -29,6 +29,8 @@ mod lies;
 mod orphans;
 #[path = "histories/patches.rs"]
 mod patches;
+#[path = "histories/quiet.rs"]
+mod quiet;
 #[path = "histories/repeated.rs"]
 mod repeated;
 #[path = "histories/rules.rs"]
@@ -78,6 +80,7 @@ async fn play(seed: u64, variant: Variant) -> Vec<(Rule, String)> {
     }
     world.end_faults().await;
     rules.converge(&world).await;
+    rules.stay_quiet(&world).await;
     world.broken.take()
 }
 

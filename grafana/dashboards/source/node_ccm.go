@@ -158,12 +158,12 @@ func brakeAndOwners() row {
 			about: about{
 				shows:  "Corrections in half an hour that another writer had undone repeatedly, by field.",
 				normal: "None.",
-				do:     "The event `FieldContested` on the node names the field and both values. Stop the other writer, or set `--node-label-policy`.",
-				alert:  "NodeCCMFieldContested",
+				do:     "The event `RepeatedWrite` on the node names the field and both values. Stop the other writer, or set `--node-label-policy`.",
+				alert:  "CCMRepeatedWrites",
 				page:   "node-ccm.md#two-owners-of-a-field",
 			},
 			unit:  units.Short,
-			lines: []line{{times("field", "[30m]", of("ccm_node_contested_corrections_total")), "{{field}}"}},
+			lines: []line{{times("write", "[30m]", of("ccm_repeated_writes_total")), "{{write}}"}},
 			wide:  10,
 		}.panel(),
 		graph{

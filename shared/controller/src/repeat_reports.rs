@@ -1,11 +1,15 @@
 //! The metric and the event of writes that are [repeated](crate::repeats), in all programs.
 
+use std::{collections::HashMap, sync::Arc};
+
+use ccm_base::clock::Timeline;
 use ccm_metrics::{Counter, Family, metrics};
-use ccm_objects::ObjectRef;
+use ccm_objects::{ObjectRef, Shared as Name};
 use ccm_runtime::metrics::Metrics;
+use parking_lot::Mutex;
 
 use crate::{
-    repeats::{Kind, Repeated},
+    repeats::{Content, Kind, Repeated, Repeats},
     reports::{Report, Reports, When},
 };
 
@@ -35,6 +39,64 @@ impl RepeatMetrics {
             let report = Report::warning(REASON, &repeated.kind, line);
             reports.report(about, When::Always, report.with_event(REASON, repeated.to_string()));
         }
+    }
+}
+
+/// What was written to many objects of late. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Written {
+    metrics: RepeatMetrics,
+    timeline: Timeline,
+    objects: Arc<Mutex<HashMap<Name, Repeats>>>,
+}
+
+impl Written {
+    /// Nothing was written yet.
+    pub fn new(metrics: &RepeatMetrics) -> Self {
+        let (metrics, timeline) = (metrics.clone(), Timeline::begin());
+        Self { metrics, timeline, objects: Arc::default() }
+    }
+
+    /// Whether this may be written to the object now.
+    ///
+    /// # Errors
+    ///
+    /// It has to wait.
+    pub fn check(&self, name: &str, kind: &str, content: Content) -> Result<(), Repeated> {
+        let objects = self.objects.lock();
+        let Some(repeats) = objects.get(name) else { return Ok(()) };
+        repeats.check(self.timeline.now(), kind, || content)
+    }
+
+    /// This was answered as done; `is_shown`: the answer shows it, or does not contradict. Counts and
+    /// reports what is repeated, and returns it.
+    pub fn answered(
+        &self,
+        reports: &Reports,
+        about: &ObjectRef,
+        (kind, content): (&'static str, Content),
+        is_shown: bool,
+    ) -> Option<Repeated> {
+        let (now, key) = (self.timeline.now(), about.key());
+        let repeated = {
+            let mut objects = self.objects.lock();
+            // Now and then: the end of some kinds of object is not told.
+            if objects.len() == objects.capacity() {
+                objects.retain(|_, repeats| !repeats.is_settled(now));
+            }
+            let repeats = objects.entry(key.into()).or_default();
+            match is_shown {
+                true => repeats.made(now, kind, content),
+                false => repeats.refused(now, kind, content),
+            }
+        }?;
+        self.metrics.report(reports, about, &repeated);
+        Some(repeated)
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&self, name: &str) {
+        self.objects.lock().remove(name);
     }
 }
 

@@ -170,6 +170,11 @@ impl Repeats {
         repeated
     }
 
+    /// Whether all that was written has lasted.
+    pub fn is_settled(&self, now: At) -> bool {
+        self.made.values().all(|made| made.at + ACCEPTED <= now)
+    }
+
     /// When the next write that has to wait may be repeated.
     pub fn next(&self, now: At) -> Option<At> {
         self.made.values().map(|made| made.at + made.pause()).filter(|at| now < *at).min()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_cloud::PowerState;
-use ccm_controller::brake::approval::is_marked;
+use ccm_controller::{brake::approval::is_marked, repeats::Content};
 use ccm_objects::Node;
 
 use super::{
@@ -45,6 +45,14 @@ pub(crate) struct Marks {
     pub(crate) end_approval: bool,
 }
 
+impl Marks {
+    /// What is written.
+    pub(crate) fn content(self) -> Content {
+        let step = self.taint.map(|(step, _)| <&str>::from(step));
+        Content::of(&(step, self.end_approval))
+    }
+}
+
 /// A write in words.
 pub(crate) struct Words {
     /// Its kind, for `/plan` and the metric of its steps.
@@ -82,6 +90,11 @@ pub(crate) fn is_approved(node: &Node) -> bool {
     is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
+/// Whether the node has the mark, whatever its value.
+pub(crate) fn has_approval(node: &Node) -> bool {
+    node.annotations.contains_key(APPROVED) || node.labels.contains_key(APPROVED)
+}
+
 /// The deletion of this node, if it was decided.
 pub(crate) fn deletion(node: Option<&Arc<Node>>, decision: Decision) -> Option<Action> {
     let node = node.filter(|_| decision.verdict == Verdict::Delete)?;
@@ -99,8 +112,7 @@ pub(crate) fn marks(
     let step = shutdown::plan(view.ready, &node.taints, power, removal);
     let marks = Marks {
         taint: step.map(|step| (step, power)),
-        end_approval: view.is_well()
-            && (node.annotations.contains_key(APPROVED) || node.labels.contains_key(APPROVED)),
+        end_approval: view.is_well() && has_approval(node),
     };
     let changes = view.in_reach() && marks != Marks::default();
     changes.then(|| Action { node: Arc::clone(node), write: Write::Marks(marks) })

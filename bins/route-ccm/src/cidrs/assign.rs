@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::clock;
 use ccm_controller::{
     queue::Priority,
+    repeats::{Content, Repeated},
     workers,
     writer::{self, Writer},
 };
@@ -19,6 +20,8 @@ use crate::ipam::{AllocatorType, Refusal, Reservation, Written};
 
 /// How soon a node is tried again that waits for what others do.
 const AGAIN: Duration = Duration::from_mins(1);
+/// The write to a node, where it is repeated.
+pub(crate) const POD_CIDRS: &str = "podCIDRs";
 /// The kind of step on `/plan`.
 const STEP: &str = "pod-cidrs";
 
@@ -48,6 +51,14 @@ impl Cidrs {
         let node = self.store.get(name).filter(|node| node.pod_cidrs.is_empty() && !node.deleting);
         if node.is_none() {
             self.queue.forget(name);
+        }
+        // What it was given was taken back.
+        let waits = node.as_ref().and_then(|node| {
+            self.written.check(&node.name, POD_CIDRS, Content::of(&*node.uid)).err()
+        });
+        if let Some(repeated) = waits {
+            self.queue.retry_every(Name::clone(name), repeated.wait);
+            return None;
         }
         node
     }
@@ -85,8 +96,13 @@ impl Cidrs {
         }
         match written {
             Ok(written) => {
-                self.answered(node, Written::Yes);
-                self.given(&written);
+                let is_shown = !written.pod_cidrs.is_empty();
+                self.answered(node, if is_shown { Written::Yes } else { Written::No });
+                let repeated = self.reports.cidrs_repeated(&self.written, node, is_shown);
+                match repeated.filter(|_| !is_shown) {
+                    Some(repeated) => self.taken_back(node, cidrs, &repeated),
+                    None => self.given(&written),
+                }
             }
             Err(why) => {
                 // What the API server refuses is not carried out; of all else nothing is known.
@@ -100,6 +116,13 @@ impl Cidrs {
                 }
             }
         }
+    }
+
+    /// The API server has answered the write as done, with a node that has no pod CIDRs.
+    fn taken_back(&self, node: &Node, cidrs: &[IpNet], repeated: &Repeated) {
+        self.publish(node, cidrs, Some(repeated.to_string()));
+        self.wait(node, Some(repeated.to_string()));
+        self.queue.retry_every(Name::clone(&node.name), repeated.wait);
     }
 
     /// The node has got its pod CIDRs: its routes are next.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ccm_base::clock;
 use ccm_controller::{
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
+    repeats::Content,
     workers,
     writer::{self, Writer},
 };
@@ -83,6 +84,11 @@ impl Handles {
         else {
             return self.conditions.forget(&name);
         };
+        let content = Content::of(change.status);
+        if let Err(repeated) = self.written.check(&name, NETWORK_UNAVAILABLE, content) {
+            self.conditions.retry_every(name, repeated.wait);
+            return;
+        }
         let condition = ConditionChange {
             kind: NETWORK_UNAVAILABLE,
             status: change.status,
@@ -96,8 +102,10 @@ impl Handles {
             self.metrics.written(answer);
         }
         match written {
-            Ok(_) => {
+            Ok(answer) => {
                 self.conditions.forget(&name);
+                let is_shown = answer.condition(NETWORK_UNAVAILABLE) == Some(change.status);
+                self.reports.condition_repeated(&self.written, &node, change.status, is_shown);
                 let (name, status) = (&node.name, change.status);
                 tracing::info!(node = &**name, "node {name}: {NETWORK_UNAVAILABLE}={status}");
             }

@@ -260,3 +260,35 @@ async fn the_way_to_the_routes_is_counted_once() {
     sleep(Duration::from_secs(10)).await;
     assert_eq!(count(&world), 4);
 }
+
+/// As cilium-operator does, another controller sets the condition whenever it differs. Its writes are
+/// no reason to try a route again that the cloud refuses.
+#[tokio::test(start_paused = true)]
+async fn another_writer_of_the_condition_costs_few_writes_and_no_calls() {
+    let cloud = SimCloud::new();
+    let world = World::start(&cloud, "c-1", &[]).await;
+    let error = CloudError::new(ErrorKind::QuotaExceeded, "no more routes");
+    let fails = Effect::Routes(vec![name(1)], Trouble::Fail(error));
+    cloud.faults().add(Fault::new(fails).on(Operation::ApplyRoutes));
+    world.add_nodes([1]);
+    world.shows(&name(1), "True", "NoRouteCreated").await;
+    let refused = |world: &World| -> u64 {
+        let series = "ccm_route_changes_total{operation=\"create\",result=\"quota_exceeded\"}";
+        world.metric(series)
+    };
+    let (writes, calls) = (world.writes_to(&name(1)), refused(&world));
+    for _ in 0..6000 {
+        if world.condition(&name(1)).is_some_and(|[status, ..]| status != "False") {
+            let is_up =
+                json!([{"type": "NetworkUnavailable", "status": "False", "reason": "CiliumIsUp"}]);
+            world.patch(&name(1), "status", json!({"status": {"conditions": is_up}}));
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    let writes = world.writes_to(&name(1)) - writes;
+    assert!((3..=9).contains(&writes), "{writes} writes in ten minutes");
+    let calls = refused(&world) - calls;
+    assert!(calls <= 2, "{calls} calls in ten minutes, although one waits for five");
+    let told = world.events(&name(1)).iter().filter(|one| one.starts_with("RepeatedWrite")).count();
+    assert_eq!(told, 1);
+}

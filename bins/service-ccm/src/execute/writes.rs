@@ -54,7 +54,9 @@ impl Lanes {
         }
         match answer {
             Ok(answer) => {
-                self.repeated(service, |repeats, now| repeated::written(repeats, now, step, &answer));
+                self.repeated(service, |repeats, now| {
+                    repeated::written(repeats, now, step, &answer)
+                });
                 self.written(service, step);
                 true
             }

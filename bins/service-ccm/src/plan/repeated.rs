@@ -60,9 +60,7 @@ pub fn that_may_be_written(repeats: &Repeats, now: At, mut change: StatusChange)
         change.annotations.clear();
     }
     let has_addresses = change.ingress.is_some();
-    change
-        .conditions
-        .retain(|one| may(one.reason.condition(), &|| condition(one, has_addresses)));
+    change.conditions.retain(|one| may(one.reason.condition(), &|| condition(one, has_addresses)));
     change
 }
 

@@ -55,9 +55,10 @@ impl World {
 
     /// Something takes this change back every 100 ms, for this time.
     async fn taken_back(&self, patch: Value, lasting: Duration) {
+        let part = if patch["status"].is_null() { "" } else { "status" };
         for _ in 0..lasting.as_millis() / 100 {
             self.api
-                .patch("services", &Self::service_key(0), "", PatchKind::Merge, patch.clone())
+                .patch("services", &Self::service_key(0), part, PatchKind::Merge, patch.clone())
                 .ok();
             sleep(Duration::from_millis(100)).await;
         }
@@ -103,7 +104,7 @@ async fn a_writer_that_takes_changes_back_costs_few_writes() {
         (json!({"metadata": {"annotations": {id: null}}}), "status", "annotations"),
         (json!({"metadata": {"annotations": {id: "another"}}}), "status", "annotations"),
         (json!({"metadata": {"finalizers": []}}), "protect", "finalizer"),
-        (json!({"status": {"loadBalancer": {}}}), "status", "addresses"),
+        (json!({"status": {"loadBalancer": null}}), "status", "addresses"),
         (json!({"status": {"conditions": []}}), "status", "LoadBalancerServing"),
     ] {
         let world = World::with_services(0..1).await;
@@ -138,5 +139,5 @@ async fn a_finalizer_that_comes_back_costs_few_deletions() {
     let (released, deleted) = (world.written("release") as usize, world.deleted() as usize);
     assert!((3..=MOST).contains(&released), "{released}");
     assert!(deleted <= MOST, "{deleted}");
-    assert_eq!(world.events("RepeatedWrite").len(), 1);
+    assert!(world.repeats("finalizer") > 0);
 }

@@ -38,6 +38,9 @@ pub enum Action {
     },
     /// A LIST has only this many objects, although it succeeds.
     ShortList(usize),
+    /// A write is carried out and answered without the field at this JSON pointer, as by a mutating
+    /// admission policy.
+    TakeBack(&'static str),
     /// A watch ends early.
     CutWatch {
         /// The duration of the watch.
@@ -304,6 +307,7 @@ pub(super) struct Effects {
     pub(super) watch_error: Option<u16>,
     pub(super) duplicate: bool,
     pub(super) silent: bool,
+    pub(super) taken_back: Vec<&'static str>,
     pub(super) malformed: Vec<(Option<String>, Bytes)>,
 }
 

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde_json::Value;
 
 use super::{
     Core,
@@ -83,6 +84,7 @@ impl Core {
         let answer = match collect(body).await {
             Ok(body) => {
                 entry.received(body.len() as u64);
+                let body = without(&effects.taken_back, body);
                 self.route(&info, &body, &effects)
             }
             Err(error) => Err(error),
@@ -111,6 +113,7 @@ impl Core {
                 }
                 Action::Stall => std::future::pending().await,
                 Action::StaleRead { versions } => effects.stale = versions,
+                Action::TakeBack(field) => effects.taken_back.push(field),
                 Action::ShortList(most) => effects.short = Some(most),
                 Action::CutWatch { after, abrupt } => effects.cut = Some((after, abrupt)),
                 Action::WatchError { code } => effects.watch_error = Some(code),
@@ -121,6 +124,21 @@ impl Core {
         }
         Ok(effects)
     }
+}
+
+/// The body of a request without these fields.
+fn without(fields: &[&str], body: Bytes) -> Bytes {
+    let Ok(mut json) = serde_json::from_slice::<Value>(&body) else { return body };
+    if fields.is_empty() {
+        return body;
+    }
+    for field in fields {
+        let Some((parent, key)) = field.rsplit_once('/') else { continue };
+        if let Some(Value::Object(parent)) = json.pointer_mut(parent) {
+            parent.remove(key);
+        }
+    }
+    json.to_string().into()
 }
 
 enum Broken {

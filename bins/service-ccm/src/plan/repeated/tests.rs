@@ -73,9 +73,8 @@ fn other_configurations_and_other_members_are_other_calls() {
         addresses: vec![NodeAddress::new(AddressKind::InternalIp, "10.0.0.1")],
         labels: Arc::new([("zone".to_owned(), label.to_owned())].into()),
     };
-    let sets = [vec![member("a", "x")], vec![member("a", "x"), member("b", "x")], vec![
-        member("a", "y"),
-    ]];
+    let sets =
+        [vec![member("a", "x")], vec![member("a", "x"), member("b", "x")], vec![member("a", "y")]];
     let step = Step::SetMembers("lb-1".to_owned());
     for turn in 0..20 {
         let present = sets[turn % sets.len()].clone().into();
@@ -88,8 +87,7 @@ fn other_configurations_and_other_members_are_other_calls() {
 }
 
 fn change() -> StatusChange {
-    let condition =
-        NewCondition { reason: Reason::Serving, message: "m".to_owned(), moves: true };
+    let condition = NewCondition { reason: Reason::Serving, message: "m".to_owned(), moves: true };
     StatusChange {
         ingress: Some(vec![ServiceIngress::default()]),
         conditions: vec![condition],
