@@ -11,6 +11,7 @@ fn counts(pools: Option<&Vec<Pool>>) -> Option<Vec<(Protocol, u16, usize)>> {
     pools.map(|pools| pools.iter().map(count).collect())
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with whole answers")]
 fn both(members: usize) -> Option<Vec<(Protocol, u16, usize)>> {
     Some(vec![(Protocol::Tcp, 80, members), (Protocol::Tcp, 443, members)])
 }
