@@ -295,8 +295,11 @@ pub struct LoadBalancer {
     /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). None unless it was
     /// read with [`Depth::Members`]. Many load balancers with the same members share one list.
     pub members: Option<Arc<[Member]>>,
-    /// The members by port: one entry for each port with a pool. None unless it was read with
-    /// [`Depth::Members`], or if the provider does not know them.
+    /// The members by port: one entry for each port with a pool; one without [`member_port`] is to
+    /// have none. None unless it was read with [`Depth::Members`], or if the provider does not know
+    /// them.
+    ///
+    /// [`member_port`]: crate::FrontEndPort::member_port
     pub pools: Option<Vec<Pool>>,
     /// Where clients reach it. In a list it may be empty because a list does not show it: only an
     /// answer of [`LoadBalancers::ensure`] says that there is none.

@@ -24,7 +24,7 @@ use super::{
             MemberLists, change_to_wire, cluster_to_wire, unwanted_to_wire, wanted_to_wire,
         },
         load_balancers::{
-            depth_to_wire, ensured_from_wire, members_set_from_wire, scope_to_wire,
+            depth_to_wire, ensured_from_wire, line, members_set_from_wire, scope_to_wire,
             waiting_from_wire,
         },
         malformed, priority_to_wire,
@@ -106,7 +106,8 @@ impl Item for proto::SetMembersItem {
             }
             Some(changed::Answer::Elsewhere(wire)) => Ok(elsewhere(wire)),
             Some(changed::Answer::NotSeen(wire)) => {
-                let why = one_line(&wire.reason.unwrap_or_default(), LONGEST_LINE);
+                let why = line(wire.reason);
+                let why = why.unwrap_or_else(|| "the provider does not say what".to_owned());
                 Ok(Progress::NotSeen(why))
             }
             Some(changed::Answer::Error(error)) => Err(error.into()),

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     CloudError, Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer,
-    LoadBalancerTraits, Member, MembersSet, Note, Phase, Pool, Protocol, Scope, Title, Waiting,
+    LoadBalancerTraits, Member, MembersSet, Note, Phase, Protocol, Scope, Title, Waiting,
     are_shown_as,
 };
 
@@ -18,6 +18,7 @@ use super::{
         owner_from_wire, owner_to_wire, port_from_wire, protocol_from_wire, protocol_to_wire,
     },
     malformed,
+    pools::{pools_from_wire, pools_to_wire},
 };
 use crate::external::{MAX_BATCH, proto};
 
@@ -176,41 +177,13 @@ pub(in crate::external) fn members_set_from_wire(
     Ok(MembersSet { version: version(text), changed: changed.unwrap_or(true), pools })
 }
 
-fn pools_to_wire(pools: &[Pool]) -> proto::PoolList {
-    let pools = pools.iter().map(|Pool { protocol, port, members, why_empty }| proto::Pool {
-        protocol: Some(protocol_to_wire(*protocol).into()),
-        port: Some(u32::from(*port)),
-        members: Some(u32::try_from(*members).unwrap_or(u32::MAX)),
-        why_empty: why_empty.clone(),
-    });
-    proto::PoolList { pools: pools.collect() }
-}
-
-fn pools_from_wire(wire: proto::PoolList) -> Result<Vec<Pool>, CloudError> {
-    let proto::PoolList { pools } = wire;
-    if pools.len() > MAX_PARTS {
-        return Err(malformed(format!("{} pools, more than {MAX_PARTS}", pools.len())));
-    }
-    let pool = |wire: proto::Pool| {
-        let proto::Pool { protocol, port, members, why_empty } = wire;
-        let protocol = protocol_from_wire(protocol.unwrap_or_default());
-        Ok(Pool {
-            protocol: protocol.ok_or_else(|| malformed("a pool has no protocol"))?,
-            port: port_from_wire(port.unwrap_or_default())?,
-            members: usize::try_from(members.unwrap_or_default()).unwrap_or(usize::MAX),
-            why_empty: line(why_empty),
-        })
-    };
-    pools.into_iter().map(pool).collect()
-}
-
 /// A version. An empty one is none.
 pub(super) fn version(wire: Option<String>) -> Option<String> {
     wire.filter(|version| !version.is_empty())
 }
 
 /// One line of the provider's, if it is not empty.
-pub(super) fn line(text: Option<String>) -> Option<String> {
+pub(in crate::external) fn line(text: Option<String>) -> Option<String> {
     text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
 }
 
@@ -478,7 +451,9 @@ fn phase(wire: &proto::LoadBalancer) -> Result<Phase, String> {
     Ok(match wire.phase() {
         proto::LoadBalancerPhase::Ready => Phase::Ready,
         proto::LoadBalancerPhase::Pending => {
-            Phase::Pending(waiting_from_wire(wire.waiting.clone().unwrap_or_default()))
+            let waiting = waiting_from_wire(wire.waiting.clone().unwrap_or_default());
+            // A list changes nothing.
+            Phase::Pending(Waiting { changed: false, ..waiting })
         }
         proto::LoadBalancerPhase::Failed => failed(Cure::Ensure),
         proto::LoadBalancerPhase::FailedForGood => failed(Cure::Person),

@@ -22,6 +22,7 @@ use super::{
     local,
     memory::{Parts, Verified},
     names,
+    pools::{self, PortPool, why_none},
     seen::{self, Seen},
     wanted::Tree,
 };
@@ -35,6 +36,8 @@ struct Comparison {
     waits_for_monitors: bool,
     /// How long the first results of new health monitors take.
     tried_for: Option<Duration>,
+    ports: Vec<PortPool>,
+    why_empty: Option<String>,
 }
 
 impl OctaviaBalancers {
@@ -156,12 +159,14 @@ impl OctaviaBalancers {
         if let Some(left) = compared.tried_for {
             return Ok(Progress::InProgress(trying(&compared.seen.row, left)));
         }
-        let Comparison { seen, notes, waits_for_monitors, .. } = compared;
+        let Comparison { seen, notes, waits_for_monitors, ports, why_empty, .. } = compared;
         let verified = self.verified(&seen.row, &seen.floating, &job, seen.parts(), notes);
-        let verified = Verified { waits_for_monitors, ..verified };
+        let pools = pools::shown(&ports, seen.filled(), why_empty.as_deref());
+        let verified = Verified { waits_for_monitors, ports, why_empty, ..verified };
         self.memory.verify(&seen.row.id, verified);
         let mut balancer = self.shown(&seen.row, &job.wanted.front_end.owner.cluster);
         balancer.members = Some(seen::nodes(&seen.members));
+        balancer.pools = pools;
         Ok(Progress::Done(balancer))
     }
 
@@ -223,7 +228,9 @@ impl OctaviaBalancers {
                 None
             }
         };
-        Ok(Comparison { seen, notes, steps, waits_for_monitors, tried_for })
+        let ports = pools::of_seen(&seen, &tree);
+        let why_empty = why_none(&job.wanted.members, &job.settings.selector, family);
+        Ok(Comparison { seen, notes, steps, waits_for_monitors, tried_for, ports, why_empty })
     }
 
     /// What new health monitors have found.
@@ -261,6 +268,8 @@ impl OctaviaBalancers {
             notes,
             parts,
             waits_for_monitors: false,
+            ports: Vec::new(),
+            why_empty: None,
         }
     }
 }
