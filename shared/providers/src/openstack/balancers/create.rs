@@ -140,8 +140,16 @@ impl OctaviaBalancers {
             let error = CloudError::new(ErrorKind::Invalid, lines.join("; "));
             return Err(error.about(first.source.clone()));
         }
-        let place = self.place(job, call).await?;
         let front_end = &job.wanted.front_end;
+        let is_open = !front_end.source_ranges.is_empty() && !job.features.allowed_cidrs();
+        if is_open && self.options.balancer.require_source_ranges {
+            let what = "spec.loadBalancerSourceRanges: this Octavia or its driver restricts no clients, \
+                        and [LoadBalancer] require-source-ranges is true: remove the ranges and \
+                        restrict clients otherwise, or set it to false";
+            let error = CloudError::new(ErrorKind::Invalid, what);
+            return Err(error.about("spec.loadBalancerSourceRanges"));
+        }
+        let place = self.place(job, call).await?;
         let name = names::balancer(&front_end.owner);
         let tree = Tree::of(name, front_end, &job.settings, job.features, &place.families, Unasked::Added)?;
         Ok((place, tree))

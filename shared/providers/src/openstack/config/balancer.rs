@@ -58,6 +58,9 @@ settings! {
         /// Whether the nodes' security groups are opened for load balancers. Not managed yet: new
         /// load balancers are refused while it is true.
         pub manage_security_groups: bool = fixed(Switch, "manage-security-groups", "false"), flag;
+        /// Whether a new load balancer is refused if its Service has source ranges and the driver, or this
+        /// version of Octavia, restricts no clients; otherwise it is open to all, with a remark.
+        pub require_source_ranges: bool = fixed(Switch, "require-source-ranges", "false"), flag;
         /// Whether every load balancer is internal, whatever its Service says.
         pub internal: bool = fixed(Switch, "internal-lb", "false"), flag;
         /// Nodes that become members: key=value,key2; a key alone means that the label is there.

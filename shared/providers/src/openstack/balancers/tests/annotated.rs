@@ -1,6 +1,6 @@
 //! What each annotation and option does, at the creation and on what is there.
 
-use ccm_cloud::{IpFamily, IpMode, Member, Traffic};
+use ccm_cloud::{ErrorKind, IpFamily, IpMode, Member, Traffic};
 use serde_json::{Value, json};
 
 use super::rig::{Rig, addresses, annotated, changed, members, wanted, with};
@@ -417,4 +417,36 @@ async fn a_port_without_a_node_port_has_no_members() {
     // It gets one.
     rig.settle(&changed(&wanted("web"), |it| it.digest.hash = 9)).await;
     assert_eq!(rig.rows("members").len(), 4 + 3);
+}
+
+/// Source ranges that nobody enforces: open to all with a remark, or refused.
+#[tokio::test]
+async fn ranges_that_have_no_effect_can_be_refused() {
+    let ranges = |name: &str| {
+        changed(&wanted(name), |it| it.source_ranges = vec!["192.0.2.0/24".parse().unwrap()])
+    };
+    for (driver, minor) in [("ovn", 26), ("amphora", 11)] {
+        let strict = Rig::with(|options| {
+            options.networks.subnet_id = Some(uuid(super::rig::SUBNET));
+            options.balancer.internal = true;
+            options.balancer.provider = driver.to_owned();
+            options.balancer.method = "SOURCE_IP_PORT".to_owned();
+            options.balancer.require_source_ranges = true;
+        });
+        {
+            let mut world = strict.cloud.world.lock();
+            (world.octavia.minor, world.octavia.providers) = (minor, vec!["ovn", "amphora"]);
+        }
+        let error = strict.ensure(&ranges("web")).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+        for words in ["spec.loadBalancerSourceRanges", "require-source-ranges"] {
+            assert!(error.message.contains(words), "{error}");
+        }
+        assert_eq!(strict.preview(&ranges("web")).await, Err(error));
+        assert_eq!(strict.rows("balancers").len(), 0);
+        // One that stands goes on.
+        strict.settle(&wanted("api")).await;
+        let done = strict.settle(&ranges("api")).await;
+        assert!(done.notes.iter().any(|it| it.message.contains("has no effect")), "{done:?}");
+    }
 }

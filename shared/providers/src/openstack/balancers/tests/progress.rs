@@ -1,7 +1,7 @@
 //! How a load balancer reaches its wanted state.
 
 use ccm_cloud::{Depth, Digest, ErrorKind, LoadBalancers as _, Phase, Progress, Protocol, Scope};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::rig::{
     Rig, addresses, annotated, call, change, changed, gather, members, port, wanted, with,
@@ -307,4 +307,32 @@ async fn a_quota_is_named_and_the_rest_goes_on() {
     rig.cloud.world.lock().octavia.quotas.insert("Load Balancer", 1);
     let error = rig.ensure(&wanted("api")).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::QuotaExceeded, "{error}");
+}
+
+/// The process ends after the first change of two, and the change is taken back before the next process
+/// looks: the digest agrees with the wish, the first full comparison finds the half.
+#[tokio::test]
+async fn the_half_of_a_change_that_was_taken_back_is_found_by_a_comparison() {
+    let rig = Rig::new();
+    let web = wanted("web");
+    let made = rig.settle(&web).await;
+    let ranges = vec!["192.0.2.0/24".parse().unwrap()];
+    let narrow = changed(&web, |it| it.source_ranges = ranges);
+    assert!(matches!(rig.ensure(&narrow).await, Ok(Progress::InProgress(_))));
+    rig.shown(&made.id, Depth::Summary).await;
+    let cidrs = |rig: &Rig| -> Vec<Value> {
+        rig.rows("listeners").iter().map(|row| row["allowed_cidrs"].clone()).collect()
+    };
+    let half = cidrs(&rig);
+    assert_ne!(half[0], half[1], "one of two listeners");
+    let next = rig.restarted();
+    assert_eq!(
+        next.shown(&made.id, Depth::Summary).await.digest,
+        made.digest,
+        "a list shows nothing"
+    );
+    assert_eq!(next.shown(&made.id, Depth::Members).await.digest, None, "it is not verified yet");
+    next.settle(&web).await;
+    let whole = cidrs(&next);
+    assert_eq!(whole[0], whole[1]);
 }
