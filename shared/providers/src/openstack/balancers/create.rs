@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, LoadBalancer, Note, Progress};
+use ccm_cloud::{Call, CloudError, ErrorKind, FrontEnd, IpFamily, LoadBalancer, Note, Progress};
 use serde_json::{Value, json};
 
 use super::{
@@ -79,7 +79,7 @@ impl OctaviaBalancers {
         let notes = place.notes.iter().chain(&tree.notes).chain(&settings.notes).cloned();
         let mut notes: Vec<_> = notes.collect();
         let front_end = &job.wanted.front_end;
-        notes.extend(local::remarks(None, front_end, settings, job.features, Unasked::Added));
+        notes.extend(local::remarks(None, front_end, settings, job.features, self.unasked(&job)));
         let family = place.families.first().copied().unwrap_or(IpFamily::V4);
         // What cannot be had is found out before anything is made.
         let wish = self.wish(&job, family, &[], &mut notes, call).await?;
@@ -187,6 +187,15 @@ impl OctaviaBalancers {
         Ok((place, tree))
     }
 
+    /// What a new load balancer gets without asking: all, unless it replaces one that did not bear it.
+    fn unasked(&self, job: &Job<'_>) -> Unasked {
+        let FrontEnd { owner, digest, .. } = &*job.wanted.front_end;
+        match self.memory.taken_back(&owner.uid) == Some(*digest) {
+            true => Unasked::TakenBack,
+            false => Unasked::Added,
+        }
+    }
+
     /// The floating IPs that may be used.
     pub(super) async fn elsewhere(
         &self,
@@ -251,6 +260,9 @@ impl OctaviaBalancers {
         let mut tags = names::tags(name.clone(), owner).to_vec();
         tags.extend(settings.tags.balancer.iter().cloned());
         tags.push(names::digest_tag(front_end.digest));
+        if self.unasked(job) == Unasked::TakenBack {
+            tags.push(names::taken_back_tag(front_end.digest));
+        }
         let mut body = json!({
             "name": name,
             "description": names::description(owner),

@@ -237,7 +237,13 @@ async fn monitors_that_fail_all_members_are_taken_back_once() {
     let again = other.settle(&more).await;
     assert_eq!((other.writes(), again.notes), (vec![], done.notes));
     other.members_with(&more, &again.id, super::members(&[4], &[])).await;
+    // Nor does one that replaces it.
+    rig.cloud.world.lock().octavia.balancers[0]["provisioning_status"] = json!("ERROR");
+    let replaced = other.settle(&more).await;
+    assert_ne!(replaced.id, again.id);
+    assert_eq!((kinds(&rig), reasons(&replaced)), (vec![], vec![TAKEN_BACK]));
     fails(&rig, &[]);
+    aged(&rig, 0);
     let third = changed(&more, |it| it.affinity = None);
     let takes = tried(&other, &third).await;
     tokio::time::advance(takes).await;
