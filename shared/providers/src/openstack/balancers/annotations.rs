@@ -212,7 +212,7 @@ pub(super) fn read(
     }
     let misspelt_internal = reading.unknown().filter(|_| !settings.internal);
     let notes = reading.done()?;
-    Ok(Settings { notes, misspelt_internal, ..settings })
+    Ok(Settings { misspelt_internal, notes, ..settings })
 }
 
 /// The nodes that may be members; also read while other annotations are wrong. An annotation that

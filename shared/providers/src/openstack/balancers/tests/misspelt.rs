@@ -36,7 +36,7 @@ async fn an_unknown_annotation_names_what_was_meant() {
         assert!(message.contains(&format!("annotation {key} ")), "{message}");
         match meant {
             Some(meant) => {
-                assert!(message.ends_with(&format!("did you mean {meant}?")), "{message}")
+                assert!(message.ends_with(&format!("did you mean {meant}?")), "{message}");
             }
             None => assert!(!message.contains("mean"), "{message}"),
         }
