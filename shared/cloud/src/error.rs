@@ -90,7 +90,8 @@ pub struct CloudError {
 impl fmt::Display for CloudError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind, self.message)?;
-        if let Some(subject) = &self.subject {
+        let named = |subject: &&String| self.message.starts_with(subject.as_str());
+        if let Some(subject) = self.subject.as_ref().filter(|subject| !named(subject)) {
             write!(f, " ({subject})")?;
         }
         if let Some(after) = self.retry_after {

@@ -107,6 +107,11 @@ pub struct FrontEnd {
     /// The families of its addresses, the preferred one first. More than one only if
     /// [`LoadBalancerTraits::dual_stack`](crate::LoadBalancerTraits::dual_stack) is set.
     pub families: Vec<IpFamily>,
+    /// Whether a load balancer without one of these families is of no use
+    /// (`ipFamilyPolicy: RequireDualStack`). Not in the digest: it changes nothing of one that is
+    /// there.
+    #[serde(default)]
+    pub requires_families: bool,
     /// Its ports, sorted. At least one.
     pub ports: Vec<FrontEndPort>,
     /// The networks that may connect, sorted. Empty means all.

@@ -21,6 +21,8 @@ use super::{ADOPT, by_provider};
 /// The version of [`digest`]: to be raised when the same Service gives another hash.
 const DIGEST_VERSION: u32 = 1;
 
+/// The policy of a Service that needs both families.
+const REQUIRE: &str = "RequireDualStack";
 /// How many characters of a user's text a message quotes.
 const QUOTED: usize = 60;
 /// The most characters of the ID of a load balancer.
@@ -93,6 +95,8 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
         },
         digest: Digest { version: DIGEST_VERSION, hash: 0 },
         families: reading.families(),
+        requires_families: details.ip_families.len() > 1
+            && details.ip_family_policy.as_deref() == Some(REQUIRE),
         ports: reading.ports(),
         source_ranges: reading.source_ranges(),
         address: reading.address(),
@@ -117,6 +121,7 @@ fn digest(front_end: &FrontEnd) -> Digest {
         owner: _,
         digest: _,
         service: _,
+        requires_families: _,
         families,
         ports,
         source_ranges,
@@ -167,7 +172,7 @@ impl Reading<'_> {
             let first = families.first().copied().unwrap_or(IpFamily::V4);
             let what = "the cloud has no load balancers with addresses of both families";
             let policy = self.details.ip_family_policy.as_deref();
-            self.problems.push(if policy == Some("RequireDualStack") {
+            self.problems.push(if policy == Some(REQUIRE) {
                 let right = "set SingleStack or PreferDualStack";
                 Problem::fatal("spec.ipFamilyPolicy", format!("{what}; {right}"))
             } else {

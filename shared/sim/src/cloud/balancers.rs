@@ -204,6 +204,7 @@ pub fn plain_front_end(owner: Owner, ports: Vec<FrontEndPort>) -> FrontEnd {
         owner,
         digest: Digest { version: 1, hash: 1 },
         families: vec![IpFamily::V4],
+        requires_families: false,
         ports,
         source_ranges: Vec::new(),
         address: None,

@@ -291,10 +291,14 @@ fn two_families_where_the_cloud_has_one() {
     for policy in ["PreferDualStack", "RequireDualStack"] {
         let desired = read_for(both(policy), &traits);
         assert_eq!(problems(&desired), (vec![], vec![]));
-        assert_eq!(desired.front_end.expect("a front end").families, [IpFamily::V6, IpFamily::V4]);
+        let front_end = desired.front_end.expect("a front end");
+        assert_eq!(front_end.families, [IpFamily::V6, IpFamily::V4]);
+        assert_eq!(front_end.requires_families, policy == "RequireDualStack");
     }
     let digest = |details| read_for(details, &traits).front_end.expect("a front end").digest;
     let one = ServiceDetails { ip_families: vec!["IPv6".into()], ..both("PreferDualStack") };
+    let [preferred, required] = ["PreferDualStack", "RequireDualStack"].map(both).map(digest);
+    assert_eq!(preferred, required, "the policy changes nothing of a load balancer that is there");
     assert_ne!(digest(one), digest(both("PreferDualStack")), "a second family is configured");
 }
 

@@ -126,6 +126,7 @@ fn front_end_to_wire(front_end: &FrontEnd) -> proto::FrontEnd {
         owner,
         digest,
         families,
+        requires_families,
         ports,
         source_ranges,
         address,
@@ -150,6 +151,7 @@ fn front_end_to_wire(front_end: &FrontEnd) -> proto::FrontEnd {
         class: class.clone(),
         settings: settings.clone(),
         service_json: service.as_deref().map(str::to_owned),
+        requires_families: Some(*requires_families),
     }
 }
 
@@ -166,6 +168,7 @@ fn front_end_from_wire(wire: proto::FrontEnd) -> Result<FrontEnd, CloudError> {
         class,
         settings,
         service_json,
+        requires_families,
     } = wire;
     let families = families.into_iter().map(family_from_wire).collect::<Result<_, _>>()?;
     let ports = ports.into_iter().map(front_end_port).collect::<Result<_, _>>()?;
@@ -176,6 +179,7 @@ fn front_end_from_wire(wire: proto::FrontEnd) -> Result<FrontEnd, CloudError> {
         owner: owner_from_wire(owner)?,
         digest: parsed("the digest", &digest.unwrap_or_default())?,
         families,
+        requires_families: requires_families.unwrap_or_default(),
         ports,
         source_ranges: ranges.collect::<Result<_, _>>()?,
         address,

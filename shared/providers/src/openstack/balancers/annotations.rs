@@ -7,6 +7,7 @@
 
 mod reading;
 pub(super) mod selector;
+mod unknown;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,9 @@ use crate::openstack::config::{Config, LoadBalancer, LoadBalancerClass};
 
 /// How the annotations begin.
 pub(super) const PREFIX: &str = "loadbalancer.openstack.org/";
-/// The annotation for an internal load balancer.
+/// How the annotations begin that are older than [`PREFIX`].
+pub(super) const OLD_PREFIX: &str = "service.beta.kubernetes.io/openstack-";
+/// The annotation for an internal load balancer, the only one below [`OLD_PREFIX`].
 pub(super) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 /// The annotation with the ID, which the provider writes.
 pub(super) const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
@@ -150,6 +153,8 @@ pub(super) struct Settings {
     pub(super) tags: Tags,
     /// What a new load balancer cannot have yet, one line each.
     pub(super) unmanaged: Vec<Given>,
+    /// An annotation that was to make the load balancer internal and does not, with what is right.
+    pub(super) misspelt_internal: Option<Given>,
     pub(super) notes: Vec<Note>,
 }
 
@@ -197,6 +202,7 @@ pub(super) fn read(
             pool: reading.tags("pool-tags"),
         },
         unmanaged,
+        misspelt_internal: None,
         notes: Vec::new(),
     };
     reading.selector();
@@ -204,9 +210,9 @@ pub(super) fn read(
         let what = "excludes x-forwarded-for: choose one of the two".to_owned();
         reading.problem("proxy-protocol", what);
     }
-    reading.unknown();
+    let misspelt_internal = reading.unknown().filter(|_| !settings.internal);
     let notes = reading.done()?;
-    Ok(Settings { notes, ..settings })
+    Ok(Settings { misspelt_internal, notes, ..settings })
 }
 
 /// The nodes that may be members; also read while other annotations are wrong. An annotation that

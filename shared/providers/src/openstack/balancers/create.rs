@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, LoadBalancer, Note, Progress};
+use ccm_cloud::{Call, CloudError, ErrorKind, FrontEnd, IpFamily, LoadBalancer, Note, Progress};
 use serde_json::{Value, json};
 
 use super::{
@@ -11,11 +11,11 @@ use super::{
         network::{FloatingIp, FloatingIps},
     },
     OctaviaBalancers,
-    annotations::remark,
+    annotations::{Given, remark},
     blame::{About, blamed},
     diff::{Act, Step},
     floating::{self, Elsewhere, Look},
-    inputs::{Job, Place, own_address},
+    inputs::{Job, Place, SINGLE_STACK, own_address},
     kept::Kept,
     local::{self, Unasked},
     memory::{Parts, Verified, Vip},
@@ -45,6 +45,28 @@ fn check_time(call: Call) -> Result<(), CloudError> {
     Err(CloudError::new(ErrorKind::Timeout, what))
 }
 
+/// Refuses a load balancer without a family that the Service requires. The network may get a subnet
+/// of it without a change of the Service.
+fn check_families(job: &Job<'_>, place: &Place) -> Result<(), CloudError> {
+    const FIELD: &str = "spec.ipFamilyPolicy";
+    let front_end = &job.wanted.front_end;
+    let mut wanted = front_end.families.iter();
+    let Some(family) = wanted.find(|one| !place.families.contains(one)) else { return Ok(()) };
+    if !front_end.requires_families {
+        return Ok(());
+    }
+    let why = place.notes.iter().find(|note| note.reason == SINGLE_STACK);
+    let why = why.map_or_else(
+        || format!("a load balancer at a port of its own has no {family} address"),
+        |note| note.message.clone(),
+    );
+    let what = format!(
+        "{FIELD} is RequireDualStack: {why}: add a subnet of {family}, or set PreferDualStack or \
+         SingleStack"
+    );
+    Err(CloudError::new(ErrorKind::Conflict, what).about(FIELD))
+}
+
 impl OctaviaBalancers {
     /// Creates what an owner does not have. `may_be_left` says that it had one before.
     pub(super) async fn create(
@@ -54,11 +76,11 @@ impl OctaviaBalancers {
         call: Call,
     ) -> Result<Progress<LoadBalancer>, CloudError> {
         let (owner, settings) = (&job.wanted.front_end.owner, &job.settings);
-        let (place, tree) = self.designed(&job, call).await?;
+        let (place, tree) = self.designed(&job, !may_be_left, call).await?;
         let notes = place.notes.iter().chain(&tree.notes).chain(&settings.notes).cloned();
         let mut notes: Vec<_> = notes.collect();
         let front_end = &job.wanted.front_end;
-        notes.extend(local::remarks(None, front_end, settings, job.features, Unasked::Added));
+        notes.extend(local::remarks(None, front_end, settings, job.features, self.unasked(&job)));
         let family = place.families.first().copied().unwrap_or(IpFamily::V4);
         // What cannot be had is found out before anything is made.
         let wish = self.wish(&job, family, &[], &mut notes, call).await?;
@@ -118,7 +140,7 @@ impl OctaviaBalancers {
         may_be_left: bool,
         call: Call,
     ) -> Result<Vec<String>, CloudError> {
-        let (place, tree) = self.designed(job, call).await?;
+        let (place, tree) = self.designed(job, !may_be_left, call).await?;
         let family = place.families.first().copied().unwrap_or(IpFamily::V4);
         let wish = self.wish(job, family, attached, &mut Vec::new(), call).await?;
         let look = floating::look(&wish, attached, may_be_left);
@@ -131,8 +153,20 @@ impl OctaviaBalancers {
         Ok(std::iter::once(line).chain(steps.into_iter().map(|Step { line, .. }| line)).collect())
     }
 
-    /// Where a new load balancer is to be, and what is to be below it.
-    async fn designed(&self, job: &Job<'_>, call: Call) -> Result<(Place, Tree), CloudError> {
+    /// Where a new load balancer is to be, and what is to be below it. The first one of a Service is
+    /// refused where it would be another one than was meant.
+    async fn designed(
+        &self,
+        job: &Job<'_>,
+        is_first: bool,
+        call: Call,
+    ) -> Result<(Place, Tree), CloudError> {
+        if let Some(Given { value, source }) =
+            job.settings.misspelt_internal.as_ref().filter(|_| is_first)
+        {
+            let error = CloudError::new(ErrorKind::Invalid, format!("{source}: {value}"));
+            return Err(error.about(source.clone()));
+        }
         if let Some(first) = job.settings.unmanaged.first() {
             let all = job.settings.unmanaged.iter();
             let lines: Vec<String> =
@@ -150,9 +184,28 @@ impl OctaviaBalancers {
             return Err(error.about("spec.loadBalancerSourceRanges"));
         }
         let place = self.place(job, call).await?;
+        if is_first {
+            check_families(job, &place)?;
+        }
         let name = names::balancer(&front_end.owner);
-        let tree = Tree::of(name, front_end, &job.settings, job.features, &place.families, Unasked::Added)?;
+        let tree = Tree::of(
+            name,
+            front_end,
+            &job.settings,
+            job.features,
+            &place.families,
+            Unasked::Added,
+        )?;
         Ok((place, tree))
+    }
+
+    /// What a new load balancer gets without asking: all, unless it replaces one that did not bear it.
+    fn unasked(&self, job: &Job<'_>) -> Unasked {
+        let FrontEnd { owner, digest, .. } = &*job.wanted.front_end;
+        match self.memory.taken_back(&owner.uid) == Some(*digest) {
+            true => Unasked::TakenBack,
+            false => Unasked::Added,
+        }
     }
 
     /// The floating IPs that may be used.
@@ -219,6 +272,9 @@ impl OctaviaBalancers {
         let mut tags = names::tags(name.clone(), owner).to_vec();
         tags.extend(settings.tags.balancer.iter().cloned());
         tags.push(names::digest_tag(front_end.digest));
+        if self.unasked(job) == Unasked::TakenBack {
+            tags.push(names::taken_back_tag(front_end.digest));
+        }
         let mut body = json!({
             "name": name,
             "description": names::description(owner),

@@ -16,7 +16,7 @@ use super::{
     annotations::{FloatingNetwork, Given, INTERNAL, Settings, remark},
     features::driver,
     floating::{Elsewhere, Wish},
-    inputs::{Job, own_address},
+    inputs::{Job, SINGLE_STACK, own_address},
     names,
     seen::Seen,
 };
@@ -57,7 +57,7 @@ pub(super) fn differences(
              new one in a network with an {family} subnet can have it; delete and create the \
              Service to get one"
         );
-        notes.push(remark("LoadBalancerSingleStack", what));
+        notes.push(remark(SINGLE_STACK, what));
     }
     let unmanaged = settings.unmanaged.iter().map(|given| {
         let what = format!("{}: what is there is kept; {}", given.source, given.value);

@@ -26,6 +26,9 @@ use super::{
 /// How long the external network that was found serves again.
 const FRESH: Duration = Duration::from_mins(10);
 
+/// The reason of a note about a family that a load balancer does not have.
+pub(super) const SINGLE_STACK: &str = "LoadBalancerSingleStack";
+
 /// The external network that was found, and when.
 pub(super) type External = Mutex<Option<(Option<String>, Instant)>>;
 
@@ -224,7 +227,7 @@ impl OctaviaBalancers {
                         "spec.ipFamilies: network {network} has no {family} subnet, so the load \
                          balancer has no {family} address"
                     );
-                    place.notes.push(remark("LoadBalancerSingleStack", what));
+                    place.notes.push(remark(SINGLE_STACK, what));
                 }
             }
         }

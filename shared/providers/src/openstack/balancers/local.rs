@@ -104,14 +104,14 @@ pub(super) fn remarks(
     features: Features,
     unasked: Unasked,
 ) -> Vec<Note> {
+    const FIELD: &str = "spec.externalTrafficPolicy is Local";
+    const LOST: &str =
+        "are not checked, so nodes without a pod of the Service drop their share of the traffic";
     let (Some(unasked_for), Traffic::Local { health_check_port }) =
         (&settings.local_checks, front_end.traffic)
     else {
         return Vec::new();
     };
-    const FIELD: &str = "spec.externalTrafficPolicy is Local";
-    const LOST: &str =
-        "are not checked, so nodes without a pod of the Service drop their share of the traffic";
     let key = format!("annotation {PREFIX}enable-health-monitor");
     let mut notes = Vec::new();
     let cannot = unchecked(seen, front_end, features, false);

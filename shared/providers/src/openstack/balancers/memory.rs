@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::{Ingress, Note};
+use ccm_cloud::{Digest, Ingress, Note};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -46,6 +46,9 @@ pub(super) struct Memory {
     before: Mutex<HashMap<String, Before>>,
     /// What this process deletes with its floating IPs.
     deleted: Mutex<HashSet<String>>,
+    /// The configurations for which monitors were taken back of a load balancer that is being
+    /// replaced, by the UID of the Service.
+    taken_back: Mutex<HashMap<String, Digest>>,
     /// When this process first saw new health monitors, by the ID of the load balancer.
     tried: Mutex<HashMap<String, Instant>>,
 }
@@ -214,8 +217,19 @@ impl Memory {
         self.before.lock().contains_key(service)
     }
 
+    /// The next load balancer of this Service is to have no monitors that it has not asked for while
+    /// this is its configuration.
+    pub(super) fn keep_taken_back(&self, service: &str, digest: Digest) {
+        self.taken_back.lock().insert(service.to_owned(), digest);
+    }
+
+    pub(super) fn taken_back(&self, service: &str) -> Option<Digest> {
+        self.taken_back.lock().get(service).copied()
+    }
+
     /// The Service has a new load balancer, or is to have none any more.
     pub(super) fn forget_before(&self, service: &str) {
+        self.taken_back.lock().remove(service);
         self.before.lock().remove(service);
     }
 

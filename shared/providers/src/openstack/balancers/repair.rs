@@ -7,7 +7,7 @@ use ccm_cloud::{Call, CloudError, ErrorKind, LoadBalancer, Progress};
 
 use super::{
     super::lbaas::BalancerRow, OctaviaBalancers, ensure::waiting, floating, inputs::Job,
-    memory::Vip, seen,
+    memory::Vip, names, seen,
 };
 
 /// A load balancer that has just failed is left alone for this long: Octavia may be repairing it,
@@ -73,6 +73,9 @@ impl OctaviaBalancers {
         if let Some(address) = row.vip_address {
             let vip = Vip { address, subnet: row.vip_subnet_id.clone() };
             self.memory.keep_vip(&owner.uid, vip);
+        }
+        if let Some(digest) = names::taken_back(&row.tags) {
+            self.memory.keep_taken_back(&owner.uid, digest);
         }
         self.octavia.delete(&row.id, true, call).await?;
         Ok(Progress::InProgress(waiting(row, line(row))))

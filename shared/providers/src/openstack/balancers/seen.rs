@@ -1,6 +1,11 @@
 //! What was read of one load balancer.
 
-use std::{collections::{BTreeMap, BTreeSet}, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_cloud::{AddressKind, IpFamily, Member, NodeAddress};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};

@@ -8,6 +8,7 @@ mod bad_input;
 mod budgets;
 mod deletion;
 mod local;
+mod misspelt;
 mod no_effect;
 mod odd;
 mod ownership;

@@ -96,7 +96,8 @@ impl Tree {
         let algorithm = algorithm(settings, features, &mut notes);
         notes.extend(ignored(settings, features));
         notes.extend(unchecked(front_end, settings, features));
-        let all = Parts { front_end, settings, features, allowed_cidrs, algorithm, balancer, unasked };
+        let all =
+            Parts { front_end, settings, features, allowed_cidrs, algorithm, balancer, unasked };
         let ports = front_end.ports.iter().enumerate();
         let listeners = ports.map(|(place, port)| all.listener(place, port)).collect();
         Ok(Self { listeners, notes })

@@ -11,11 +11,8 @@ const PROVIDERS: [&str; 5] = ["amphora", "octavia", "ovn", "f5", "amphorav2"];
 const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 const STORES: [&str; 2] = ["barbican", "external"];
 
-const LOCAL: [(&str, LocalMonitor); 3] = [
-    ("changed", LocalMonitor::Changed),
-    ("all", LocalMonitor::All),
-    ("none", LocalMonitor::None),
-];
+const LOCAL: [(&str, LocalMonitor); 3] =
+    [("changed", LocalMonitor::Changed), ("all", LocalMonitor::All), ("none", LocalMonitor::None)];
 
 /// Which Services with local traffic get health monitors that they have not asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,10 @@ use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Note};
 
 use super::{
-    Checks, FloatingNetwork, Given, LocalChecks, Networks, Options, PREFIX, Proxy, Timeouts, selector::is_valid,
+    Checks, FloatingNetwork, Given, INTERNAL, LocalChecks, Networks, Options, PREFIX, Proxy,
+    Timeouts,
+    selector::is_valid,
+    unknown::{self, Unknown},
 };
 use crate::openstack::{
     config::{LoadBalancer, LoadBalancerClass, LocalMonitor},
@@ -107,18 +110,24 @@ impl<'a> Reading<'a> {
         self.notes.borrow_mut().push(remark("InvalidAnnotation", what));
     }
 
-    /// Remarks on annotations without a meaning.
-    pub(super) fn unknown(&self) {
-        for key in self.annotations.keys() {
-            let Some(name) = key.strip_prefix(PREFIX).filter(|name| !KNOWN.contains(name)) else {
-                continue;
-            };
+    /// Remarks on annotations without a meaning. Returns the first one that asks for an internal load
+    /// balancer.
+    pub(super) fn unknown(&self) -> Option<Given> {
+        let all = self.annotations.iter();
+        let unknown: Vec<(Unknown<'_>, &String)> =
+            all.filter_map(|(key, value)| Some((Unknown::of(key)?, value))).collect();
+        let asks =
+            |(one, value): &&(Unknown<'_>, &String)| one.means_internal && value.trim() != "false";
+        let misspelt = unknown.iter().find(asks).map(|(one, _)| {
             let what = format!(
-                "annotation {PREFIX}{} is ignored: there is none of this name",
-                one_line(name, MAX_VALUE)
+                "there is none of this name, and the load balancer would be public: rename it to \
+                 {INTERNAL}, or remove it"
             );
-            self.notes.borrow_mut().push(remark("UnknownAnnotation", what));
-        }
+            Given { value: what, source: one.shown() }
+        });
+        let unknown = unknown.into_iter().map(|(one, _)| one).collect();
+        self.notes.borrow_mut().extend(unknown::remarks(unknown));
+        misspelt
     }
 
     /// An annotation as it is; an empty one differs from none.

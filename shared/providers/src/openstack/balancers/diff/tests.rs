@@ -76,6 +76,7 @@ fn front_end(drawn: &Drawn) -> FrontEnd {
         owner: owner(),
         digest: Digest { version: 1, hash: drawn.hash },
         families: vec![IpFamily::V4],
+        requires_families: false,
         ports: drawn.ports.iter().map(port).collect(),
         source_ranges: Vec::new(),
         address: None,
@@ -138,7 +139,15 @@ impl Model {
                 ids.map(|id| serde_json::from_value(json!({ "id": id })).unwrap()).collect();
         }
         let (listeners, members) = (rows(&self.listeners), self.members.clone());
-        Seen { row, listeners, pools, monitors, members, failing: BTreeSet::new(), floating: Vec::new() }
+        Seen {
+            row,
+            listeners,
+            pools,
+            monitors,
+            members,
+            failing: BTreeSet::new(),
+            floating: Vec::new(),
+        }
     }
 
     fn apply(&mut self, act: Act) {
@@ -207,7 +216,8 @@ impl Model {
 }
 
 fn settings(front_end: &FrontEnd) -> Settings {
-    read(&front_end.settings, &Options::of(&crate::openstack::tests::config()), front_end.traffic).unwrap()
+    read(&front_end.settings, &Options::of(&crate::openstack::tests::config()), front_end.traffic)
+        .unwrap()
 }
 
 fn steps(model: &Model, drawn: &Drawn, touched: bool) -> Result<Vec<Step>, CloudError> {
@@ -219,9 +229,15 @@ fn steps(model: &Model, drawn: &Drawn, touched: bool) -> Result<Vec<Step>, Cloud
         1 => Unasked::Added,
         _ => Unasked::TakenBack,
     };
-    let tree =
-        Tree::of(names::balancer(&owner()), &front_end, &settings, features, &[IpFamily::V4], unasked)
-            .unwrap();
+    let tree = Tree::of(
+        names::balancer(&owner()),
+        &front_end,
+        &settings,
+        features,
+        &[IpFamily::V4],
+        unasked,
+    )
+    .unwrap();
     let node = |number: &u8| Member {
         node: format!("n{number}"),
         provider_id: None,

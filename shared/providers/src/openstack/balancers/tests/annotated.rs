@@ -350,6 +350,32 @@ async fn both_families_where_octavia_has_them() {
     assert!(!done.notes[0].warning);
 }
 
+/// Without a subnet of the second family its Service gets no load balancer; one that stands goes on.
+#[tokio::test]
+async fn both_families_are_required_or_preferred() {
+    let both = |requires| {
+        changed(&wanted("web"), |it| {
+            (it.families, it.requires_families) = (vec![IpFamily::V4, IpFamily::V6], requires);
+        })
+    };
+    let rig = Rig::new();
+    rig.cloud.world.lock().subnets.retain(|row| row["id"] != uuid(2));
+    let error = rig.ensure(&both(true)).await.unwrap_err();
+    assert_eq!(error.kind, ccm_cloud::ErrorKind::Conflict, "a subnet may come: {error}");
+    for part in ["spec.ipFamilyPolicy", "no IPv6 subnet", "PreferDualStack"] {
+        assert!(error.message.contains(part), "{error}");
+    }
+    assert!(rig.rows("balancers").is_empty() && rig.cloud.world.lock().floating.ips.is_empty());
+    let done = rig.settle(&both(false)).await;
+    assert_eq!((&*done.notes[0].reason, done.notes.len()), ("LoadBalancerSingleStack", 1));
+    let again = rig.settle(&both(true)).await;
+    assert_eq!((again.id, again.ingress, again.notes), (done.id, done.ingress, done.notes));
+    // With a subnet it has both.
+    let rig = Rig::new();
+    let done = rig.settle(&both(true)).await;
+    assert_eq!((addresses(&done).len(), done.notes), (2, vec![]));
+}
+
 #[tokio::test]
 async fn tags_of_a_user_are_added() {
     let rig = Rig::new();

@@ -177,3 +177,160 @@ async fn where_no_monitor_can_be_a_remark_says_so() {
     assert_eq!(kinds(&rig), [json!("HTTP")]);
     assert!(done.notes[0].message.contains("members of 53/UDP are"), "{:?}", done.notes);
 }
+
+const TAKEN_BACK: &str = "LoadBalancerHealthMonitorTakenBack";
+
+/// The pools were made an hour before the monitors, which are this old.
+fn aged(rig: &Rig, seconds: i64) {
+    let ago = |seconds: i64| {
+        let time = ccm_base::clock::wall() - jiff::SignedDuration::from_secs(seconds);
+        json!(time.strftime("%Y-%m-%dT%H:%M:%S").to_string())
+    };
+    let mut world = rig.cloud.world.lock();
+    for row in &mut world.octavia.pools {
+        row["created_at"] = ago(seconds + 3_600);
+    }
+    for row in &mut world.octavia.monitors {
+        row["created_at"] = ago(seconds);
+    }
+}
+
+fn fails(rig: &Rig, members: &[u8]) {
+    let addresses = members.iter().map(|number| format!("\"10.8.1.{number}\""));
+    rig.cloud.world.lock().octavia.unreachable = addresses.collect();
+}
+
+/// Calls until the monitors are there, and returns how long their results are waited for.
+async fn tried(rig: &Rig, web: &Wanted) -> std::time::Duration {
+    for _ in 0..60 {
+        let Progress::InProgress(waiting) = rig.ensure(web).await.unwrap() else {
+            panic!("no result was waited for");
+        };
+        aged(rig, 0);
+        if waiting.what.contains("first results") {
+            return waiting.check_after;
+        }
+    }
+    panic!("60 calls were not enough");
+}
+
+/// A change of the Service adds monitors to pools that served. Checks that reach no node would end
+/// that.
+#[tokio::test(start_paused = true)]
+async fn monitors_that_fail_all_members_are_taken_back_once() {
+    let rig = Rig::new();
+    let web = standing(&rig, "web").await;
+    let more = changed(&web, |it| it.affinity = Some(std::time::Duration::from_secs(60)));
+    fails(&rig, &[1, 2, 3]);
+    let takes = tried(&rig, &more).await;
+    assert_eq!(takes.as_secs(), 3 * 5 + 3 + 15);
+    assert_eq!(kinds(&rig), [json!("HTTP"), json!("HTTP")]);
+    tokio::time::advance(takes).await;
+    let done = rig.settle(&more).await;
+    assert_eq!((kinds(&rig), ports(&rig)), (vec![], vec![Value::Null]));
+    assert_eq!((reasons(&done), done.digest), (vec![TAKEN_BACK], Some(more.front_end.digest)));
+    let Note { message, warning, .. } = &done.notes[0];
+    assert!(warning & message.contains("31999") & message.contains("enable-health-monitor"));
+    // Not again, by any process, until the Service changes.
+    rig.writes();
+    let other = rig.restarted();
+    let again = other.settle(&more).await;
+    assert_eq!((other.writes(), again.notes), (vec![], done.notes));
+    other.members_with(&more, &again.id, super::members(&[4], &[])).await;
+    // Nor does one that replaces it.
+    rig.cloud.world.lock().octavia.balancers[0]["provisioning_status"] = json!("ERROR");
+    let replaced = other.settle(&more).await;
+    assert_ne!(replaced.id, again.id);
+    assert_eq!((kinds(&rig), reasons(&replaced)), (vec![], vec![TAKEN_BACK]));
+    fails(&rig, &[]);
+    aged(&rig, 0);
+    let third = changed(&more, |it| it.affinity = None);
+    let takes = tried(&other, &third).await;
+    tokio::time::advance(takes).await;
+    let done = other.settle(&third).await;
+    assert_eq!((kinds(&rig), done.notes), (vec![json!("HTTP"), json!("HTTP")], vec![]));
+    let tags = rig.rows("balancers")[0]["tags"].to_string();
+    assert!(!tags.contains("taken-back"), "{tags}");
+}
+
+/// Nodes without a pod fail. All fail while the Service has no pod; then a monitor is right that was
+/// there from the beginning, or has worked before, or was asked for.
+#[tokio::test(start_paused = true)]
+async fn monitors_that_are_right_stay() {
+    let long = std::time::Duration::from_mins(5);
+    let other = |web: &Wanted| changed(web, |it| it.affinity = Some(long));
+    let asked = |web: &Wanted| annotated(web, "enable-health-monitor", "true");
+    let two: &[u8] = &[1, 2];
+    for (failing, change, age) in [
+        (two, &other as &dyn Fn(&Wanted) -> Wanted, 0),
+        (&[1, 2, 3], &other, 3_700),
+        (&[1, 2, 3], &asked, 0),
+    ] {
+        let rig = Rig::new();
+        let web = change(&standing(&rig, "web").await);
+        fails(&rig, failing);
+        for _ in 0..30 {
+            rig.ensure(&web).await.unwrap();
+            aged(&rig, age);
+        }
+        tokio::time::advance(long).await;
+        let done = rig.settle(&web).await;
+        let shown = (kinds(&rig), done.notes);
+        assert_eq!(shown, (vec![json!("HTTP"), json!("HTTP")], vec![]), "{failing:?} {age}");
+    }
+    // One that is new has never served without.
+    let rig = Rig::new();
+    fails(&rig, &[1, 2, 3]);
+    rig.settle(&local("web")).await;
+    aged(&rig, 60);
+    let pools: Vec<_> = rig.rows("monitors").iter().map(|row| row["created_at"].clone()).collect();
+    for (row, time) in rig.cloud.world.lock().octavia.pools.iter_mut().zip(pools) {
+        row["created_at"] = time;
+    }
+    tokio::time::advance(long).await;
+    let done = rig.restarted().settle(&local("web")).await;
+    assert_eq!((kinds(&rig).len(), done.notes), (2, vec![]));
+}
+
+/// Those that stand get monitors by the setting for all: three or a tenth in ten minutes, and none
+/// in the first ten minutes of a process.
+#[tokio::test(start_paused = true)]
+async fn a_setting_reaches_those_that_stand_in_their_turn() {
+    use ccm_cloud::{Depth, Scope};
+    let first = Rig::new();
+    let mut all = Vec::new();
+    for number in 0..8 {
+        all.push(standing(&first, &format!("web{number}")).await);
+    }
+    let mut options = first.options.clone();
+    options.balancer.local_monitor = crate::openstack::config::LocalMonitor::All;
+    let rig = Rig { options, ..first }.restarted();
+    // As the controller does: what a list shows as not as it should be is ensured.
+    let round = async || {
+        let list = rig.list(Scope::Cluster, Depth::Members).await.load_balancers;
+        let mut due = 0;
+        for web in &all {
+            let own = list.iter().find(|it| {
+                it.owner.as_ref().is_some_and(|owner| owner.uid == web.front_end.owner.uid)
+            });
+            if own.unwrap().digest.is_none() {
+                due += 1;
+                rig.settle(web).await;
+            }
+        }
+        (due, rig.rows("monitors").len() / 2)
+    };
+    assert_eq!(round().await, (8, 0), "each is compared once");
+    let done = rig.settle(&all[0]).await;
+    assert_eq!(reasons(&done), [MISSING]);
+    assert!(done.notes[0].message.contains("in their turn"), "{:?}", done.notes);
+    for (expect, monitored) in [((3, 3), 3), ((3, 6), 6), ((2, 8), 8), ((0, 8), 8)] {
+        assert_eq!(round().await.0, 0, "before the time is over");
+        tokio::time::advance(super::super::pace::WINDOW).await;
+        assert_eq!((round().await, monitored), (expect, expect.1));
+    }
+    assert_eq!(ports(&rig), [json!(31_999)]);
+    for web in &all {
+        assert_eq!(rig.settle(web).await.notes, []);
+    }
+}

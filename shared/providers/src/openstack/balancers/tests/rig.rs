@@ -66,6 +66,7 @@ pub fn wanted(name: &str) -> Wanted {
         owner: owner(name),
         digest: Digest { version: 1, hash: 1 },
         families: vec![IpFamily::V4],
+        requires_families: false,
         ports: vec![port(80, Protocol::Tcp), port(443, Protocol::Tcp)],
         source_ranges: Vec::new(),
         address: None,

@@ -23,6 +23,7 @@ fn front_end(annotations: &[(&str, &str)]) -> FrontEnd {
         owner: Owner { cluster, uid, namespace, name },
         digest: Digest { version: 1, hash: 1 },
         families: vec![IpFamily::V4],
+        requires_families: false,
         ports: vec![port(1, Protocol::Tcp), port(2, Protocol::Udp), port(3, Protocol::Sctp)],
         source_ranges: Vec::new(),
         address: None,
@@ -38,7 +39,14 @@ fn tree(front_end: &FrontEnd, minor: u32, driver: &str) -> Result<Tree, CloudErr
     let options = Options::of(&crate::openstack::tests::config());
     let settings = read(&front_end.settings, &options, front_end.traffic).unwrap();
     let features = Features::of(ApiVersion { major: 2, minor }, driver);
-    Tree::of(names::balancer(&front_end.owner), front_end, &settings, features, &[IpFamily::V4], Unasked::Kept)
+    Tree::of(
+        names::balancer(&front_end.owner),
+        front_end,
+        &settings,
+        features,
+        &[IpFamily::V4],
+        Unasked::Kept,
+    )
 }
 
 /// Octavia pairs few protocols of listeners and pools.
