@@ -58,6 +58,22 @@ func balancers() row {
 			none:  "no replica is seen",
 			high:  8,
 		}.panel(),
+		number{
+			title: "Unclaimed finalizers",
+			about: about{
+				shows:  "Services that are not of the type LoadBalancer any more, keep the finalizer of load balancers, and show no controller that is to remove it.",
+				normal: "0",
+				do:     "The event UnclaimedFinalizer of the Service has the command.",
+				alert:  "ServiceCCMUnclaimedFinalizers",
+				page:   services + "#which-services",
+			},
+			unit:  units.Short,
+			lines: []line{{highest("", of("ccm_service_unclaimed_finalizers")), ""}},
+			base:  green,
+			steps: []step{{1, yellow}},
+			none:  "no replica is seen",
+			high:  8,
+		}.panel(),
 		graph{
 			title: "Load balancers by state",
 			about: about{

@@ -21,8 +21,10 @@ use crate::{
 
 /// A program with a class of its own.
 const CLASS: &str = "example.com/ours";
-const CLASSES: Variant =
-    Variant::with(&["--load-balancer-classes=example.com/ours", "--serve-classless-services=false"]);
+const CLASSES: Variant = Variant::with(&[
+    "--load-balancer-classes=example.com/ours",
+    "--serve-classless-services=false",
+]);
 const DELETES: Variant = Variant::with(&["--orphaned-load-balancers=delete"]);
 const UNCLAIMED: &str = "ccm_service_unclaimed_finalizers ";
 const MINUTE: Duration = Duration::from_mins(1);
@@ -60,7 +62,9 @@ impl World {
 
     fn refuse_deletions(&self, lasting: Duration) {
         let error = Effect::Error(CloudError::new(ErrorKind::Conflict, "not now"));
-        self.cloud.faults().add(Fault::new(error).on(Operation::DeleteLoadBalancers).lasting(lasting));
+        self.cloud
+            .faults()
+            .add(Fault::new(error).on(Operation::DeleteLoadBalancers).lasting(lasting));
     }
 }
 

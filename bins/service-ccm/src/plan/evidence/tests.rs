@@ -168,7 +168,8 @@ fn a_service_that_is_served_from_now_on_says_so_before_the_first_call() {
         assert!(change.conditions.is_empty() && change.ingress.is_none());
         let mut written = theirs.clone();
         let details = written.details.as_mut().expect("details");
-        details.annotations = instance.map(|lease| (INSTANCE.into(), lease.into())).into_iter().collect();
+        details.annotations =
+            instance.map(|lease| (INSTANCE.into(), lease.into())).into_iter().collect();
         let plan = plan_of(&written, &State::default(), instance);
         assert!(matches!(plan, Plan::Next(Step::Ensure(_))), "{plan:?}");
     }
