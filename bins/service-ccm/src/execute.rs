@@ -133,11 +133,7 @@ impl Lanes {
                 self.forget(name);
                 return None;
             };
-            if self.is_on_wrong_lane(lane, name) {
-                return None;
-            }
-            if self.handles.orphans.lock().is_called(&service.uid) {
-                self.queue(lane).add_after(Name::clone(name), AFTER_ORPHAN, Priority::Routine);
+            if self.is_on_wrong_lane(lane, name) || self.waits_for_deletion(lane, &service) {
                 return None;
             }
             let balancers = match self.handles.load_balancers() {
@@ -236,6 +232,16 @@ impl Lanes {
         }
         self.queue(right).add(Name::clone(name), Priority::Urgent);
         true
+    }
+
+    /// Puts a Service off while what it had before is being deleted as a load balancer without one.
+    fn waits_for_deletion(&self, lane: Lane, service: &Service) -> bool {
+        let is_called = self.handles.orphans.lock().is_called(&service.uid);
+        if is_called {
+            let name = Name::clone(&service.key);
+            self.queue(lane).add_after(name, AFTER_ORPHAN, Priority::Routine);
+        }
+        is_called
     }
 
     /// Ends a wait for the cloud that is over and after which no call is due.

@@ -212,11 +212,6 @@ fn provision(view: View<'_>) -> Plan {
             _ => settled(view),
         };
     }
-    if view.whose() == Whose::Anothers {
-        // From now on its finalizer stands for the load balancer of this program.
-        let annotations = view.classes.signature();
-        return Plan::Next(Step::Write(StatusChange { annotations, ..StatusChange::default() }));
-    }
     let is_elsewhere = matches!(state.known, Known::Elsewhere(_));
     let wants = view.desired.front_end.as_ref().map(|front_end| front_end.digest);
     // Another configuration may be this program's.
@@ -225,6 +220,9 @@ fn provision(view: View<'_>) -> Plan {
     }
     if state.known == Known::Nothing && waits_for_list(view) {
         return Plan::Waits;
+    }
+    if view.whose() == Whose::Anothers {
+        return Plan::Next(Step::Write(taken_over(view)));
     }
     if let Some(step) = next_call(view) {
         return Plan::Next(step);
@@ -237,6 +235,18 @@ fn provision(view: View<'_>) -> Plan {
         }
         (plan, _) => plan,
     }
+}
+
+/// What is written to a Service that another service-ccm has served: from now on its finalizer stands
+/// for the load balancer of this program. What the other one recorded stays if this one has it: it
+/// may be the same program under another name.
+fn taken_over(view: View<'_>) -> StatusChange {
+    let mut annotations = view.classes.signature();
+    let named = view.service.annotation(ID);
+    if named.is_some() && named != view.state.id() {
+        annotations.extend([ID, DIGEST].map(|key| (key.to_owned(), None)));
+    }
+    StatusChange { annotations, ..StatusChange::default() }
 }
 
 /// Whether a Service of whose load balancer nothing is known waits for the list: it shows more

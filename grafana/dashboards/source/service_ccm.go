@@ -58,6 +58,22 @@ func balancers() row {
 			none:  "no replica is seen",
 			high:  8,
 		}.panel(),
+		number{
+			title: "Unclaimed finalizers",
+			about: about{
+				shows:  "Services that are not of the type LoadBalancer any more, keep the finalizer of load balancers, and show no controller that is to remove it.",
+				normal: "0",
+				do:     "The event UnclaimedFinalizer of the Service has the command.",
+				alert:  "ServiceCCMUnclaimedFinalizers",
+				page:   services + "#which-services",
+			},
+			unit:  units.Short,
+			lines: []line{{highest("", of("ccm_service_unclaimed_finalizers")), ""}},
+			base:  green,
+			steps: []step{{1, yellow}},
+			none:  "no replica is seen",
+			high:  8,
+		}.panel(),
 		graph{
 			title: "Load balancers by state",
 			about: about{
@@ -66,6 +82,7 @@ func balancers() row {
 				do:     "`failing`: see the conditions of the Services. `pending` for long: the cloud takes its time; the condition of the Service says on what it works.",
 				page:   services,
 			},
+			wide:    6,
 			unit:    units.Short,
 			lines:   []line{{sum("state", of("ccm_service_load_balancers")), "{{state}}"}},
 			stacked: true,
@@ -78,6 +95,7 @@ func balancers() row {
 				do:     "Others are kinds of errors of the cloud: see its message in the events of the Services.",
 				page:   services,
 			},
+			wide:  6,
 			unit:  units.Short,
 			lines: []line{{some(times("operation, result", "[5m]", of("ccm_service_operations_total"))), "{{operation}} {{result}}"}},
 		}.panel(),

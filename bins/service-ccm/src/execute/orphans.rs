@@ -3,13 +3,12 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, LoadBalancers, Owner, Progress, Unwanted};
+use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, LoadBalancers, Progress, Unwanted};
 use ccm_controller::{
     passes::{Next, Pass},
-    queue::Priority,
     reader::Reader,
 };
-use ccm_objects::{ObjectRef, Service, Shared as Name};
+use ccm_objects::{ObjectRef, Service};
 use ccm_runtime::{health::Condition, plans};
 use futures::{StreamExt as _, stream};
 use tokio::time::Instant;
@@ -19,7 +18,7 @@ use crate::{
     metrics::Ended,
     observe::Handles,
     plan::{
-        CallKind, Known,
+        CallKind,
         orphans::{Orphan, Verdict, is_gone},
     },
 };
@@ -171,7 +170,6 @@ impl Deletions {
         match answer {
             Ok(Progress::Done(proof)) => {
                 handles.orphans.lock().ended(&orphan.id);
-                self.gone(&orphan.owner);
                 handles.metrics.orphan_deleted();
                 handles.reports.orphan_deleted(orphan, &proof.evidence);
             }
@@ -184,22 +182,6 @@ impl Deletions {
                 self.failed(orphan, &error);
             }
             Err(error) => self.failed(orphan, &error),
-        }
-    }
-
-    /// A Service that was changed back meanwhile gets another one at once.
-    fn gone(&self, owner: &Owner) {
-        let handles = &self.handles;
-        let service = handles.services.get(&owner.to_string());
-        let Some(service) = service.filter(|service| *service.uid == *owner.uid) else { return };
-        if service.concerns_load_balancers() {
-            handles.balancers.with(&service, |entry| {
-                entry.answered = handles.timeline.now();
-                entry.state.known = Known::Absent;
-                entry.state.configured = None;
-                entry.membership.forget();
-            });
-            handles.queue.add(Name::clone(&service.key), Priority::Urgent);
         }
     }
 

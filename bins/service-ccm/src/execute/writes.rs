@@ -35,14 +35,13 @@ impl Lanes {
     /// Writes one step. Returns whether the plan goes on.
     pub(super) async fn write(&self, lane: Lane, service: &Service, step: &Step) -> bool {
         let (kind, patch) = match step {
-            Step::Protect => {
-                ("protect", protect(service, self.handles.classes().signature()))
-            }
+            Step::Protect => ("protect", protect(service, self.handles.classes().signature())),
             Step::Release => {
                 let traits = self.handles.load_balancers().map(|one| one.traits());
-                let release = self.handles.balancers.with(service, |entry| {
-                    release(service, entry, &traits.unwrap_or_default())
-                });
+                let release = self
+                    .handles
+                    .balancers
+                    .with(service, |entry| release(service, entry, &traits.unwrap_or_default()));
                 ("release", release)
             }
             Step::Write(change) => ("status", status(service, change)),

@@ -63,9 +63,7 @@ impl Intake {
             Change::Added(new) if new.details.is_some() => {
                 queue.add(Name::clone(&new.key), priority(new));
             }
-            Change::Updated { old, new }
-                if old.details.is_some() || new.details.is_some() =>
-            {
+            Change::Updated { old, new } if old.details.is_some() || new.details.is_some() => {
                 // Our own write of status and conditions changes no wish.
                 let same = old.is_load_balancer == new.is_load_balancer
                     && old.deleting == new.deleting

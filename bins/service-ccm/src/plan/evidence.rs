@@ -86,9 +86,7 @@ impl View<'_> {
         let is_known = is_there || state.known == Known::Absent || state.proved_absent;
         let all = match self.whose() {
             Whose::Ours => !asks || is_known,
-            Whose::Nobodys => {
-                serves || is_there || is_recorded && !asks || state.proved_absent
-            }
+            Whose::Nobodys => serves || is_there || is_recorded && !asks || state.proved_absent,
             Whose::Anothers => serves,
         };
         if all {

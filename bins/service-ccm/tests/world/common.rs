@@ -23,7 +23,12 @@ pub(crate) fn service_ccm(env: &Env) -> Launch {
 
 /// The same with short terms, periods and time limits.
 pub(crate) fn quick(env: &Env) -> Launch {
-    with_short_terms(service_ccm(env))
+    quickly(service_ccm(env))
+}
+
+/// This service-ccm with short terms, periods and time limits.
+pub(crate) fn quickly(launch: Launch) -> Launch {
+    with_short_terms(launch)
         .arg("--member-update-interval=2s")
         .arg("--load-balancer-audit-period=10s")
         .arg("--cloud-call-timeout=2s")

@@ -10,6 +10,7 @@ mod cloud_faults;
 mod common;
 mod life;
 mod members;
+mod neighbours;
 mod story;
 mod work;
 
@@ -22,7 +23,8 @@ fn main() -> anyhow::Result<ExitCode> {
                 life::a_service_that_changes_its_type_is_left_clean,
                 life::a_restart_writes_nothing,
                 members::members_follow_the_nodes,
-                members::a_thin_view_empties_no_load_balancer;
+                members::a_thin_view_empties_no_load_balancer,
+                neighbours::each_controller_touches_its_own;
             SIMULATED:
                 members::a_node_that_joins_between_two_leaders_becomes_a_member,
                 life::a_class_that_is_not_served_is_left_alone,

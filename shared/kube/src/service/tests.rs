@@ -92,6 +92,26 @@ fn other_services_keep_almost_nothing() {
     assert!(!service.is_load_balancer && service.details.is_some());
 }
 
+/// Type and finalizer have gone in one update.
+#[test]
+fn what_service_ccm_wrote_is_seen_on_any_service() {
+    let service = |annotation: &str, condition: &str| {
+        read(&json!({"kind": "Service", "apiVersion": "v1",
+            "metadata": {"name": "web", "namespace": "shop", "annotations": {annotation: "lb-1"}},
+            "spec": {"type": "ClusterIP", "ports": [{"port": 80}]},
+            "status": {"conditions": [{"type": condition, "status": "True"}, {"status": 7}]}}))
+    };
+    for (annotation, condition, is_seen) in [
+        ("quartet.dev/load-balancer-id", "Other", true),
+        ("other.dev/id", "LoadBalancerProvisioning", true),
+        ("other.dev/id", "Other", false),
+    ] {
+        let service = service(annotation, condition);
+        assert_eq!(service.details.is_some(), is_seen, "{annotation} {condition}");
+        assert!(!service.concerns_load_balancers(), "it has no load balancer for that");
+    }
+}
+
 #[test]
 fn defaults_are_those_of_the_api_server() {
     let metadata = json!({"name": "web", "namespace": "shop"});

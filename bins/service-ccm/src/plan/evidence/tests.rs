@@ -164,13 +164,23 @@ fn a_service_that_is_served_from_now_on_says_so_before_the_first_call() {
         let Plan::Next(Step::Write(change)) = plan_of(&theirs, &State::default(), instance) else {
             panic!("no write")
         };
-        assert_eq!(change.annotations, classes(instance).signature());
+        assert_eq!(change.annotations, classes(instance).signature(), "it names none");
         assert!(change.conditions.is_empty() && change.ingress.is_none());
         let mut written = theirs.clone();
         let details = written.details.as_mut().expect("details");
-        details.annotations = instance.map(|lease| (INSTANCE.into(), lease.into())).into_iter().collect();
+        details.annotations =
+            instance.map(|lease| (INSTANCE.into(), lease.into())).into_iter().collect();
         let plan = plan_of(&written, &State::default(), instance);
         assert!(matches!(plan, Plan::Next(Step::Ensure(_))), "{plan:?}");
+    }
+    // The ID of a load balancer in another cloud does not stay; that of the one that is there does.
+    let mut named = theirs;
+    named.details.as_mut().expect("details").annotations.insert(ID.into(), "lb-1".into());
+    for (state, goes) in [(absent(false), true), (there(), false), (recorded(), false)] {
+        let Plan::Next(Step::Write(change)) = plan_of(&named, &state, None) else {
+            panic!("no write")
+        };
+        assert_eq!(change.annotations.get(ID) == Some(&None), goes, "{state:?}");
     }
 }
 

@@ -25,13 +25,12 @@ fn balancer(id: &str, uid: &str) -> LoadBalancer {
 
 /// A complete list of these orphans, among many load balancers.
 fn list(orphans: &Orphans, at: At, all: &[LoadBalancer]) -> Orphans {
-    let mut next =
-        Orphans {
-            seen: orphans.seen.clone(),
-            all: orphans.all,
-            called: orphans.called.clone(),
-            brake: orphans.brake.clone(),
-        };
+    let mut next = Orphans {
+        seen: orphans.seen.clone(),
+        all: orphans.all,
+        called: orphans.called.clone(),
+        brake: orphans.brake.clone(),
+    };
     sight(&mut next, at, all, |_| {});
     next
 }
