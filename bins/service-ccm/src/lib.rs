@@ -113,6 +113,8 @@ impl Program for ServiceCcm {
         orphans.pass("not listed here: this replica does not lead");
         let given = context.settings.borrow().cluster_uid.clone();
         let handles = Handles::new(context, cluster::identify(context, &given).await?);
+        let shown = Arc::clone(&handles.balancers);
+        context.health.add("provisioning", Scope::Information, move || shown.verdict());
         let (counted, held) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
         metrics::collect(&context.metrics, move || counted.count(), move || held.held());
         let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
