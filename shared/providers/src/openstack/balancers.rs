@@ -9,6 +9,7 @@
 //! | `wanted` | listeners, pools and monitors as a Service wants them |
 //! | `merge` | the members of a pool after a change |
 //! | `seen` | what was read of one load balancer |
+//! | `pools` | which pool is behind which port |
 //! | `diff` | the changes, one line each |
 //! | `differences` | what is not changed, one note each |
 //! | `floating` | what is to be done about the floating IP |
@@ -40,6 +41,7 @@ mod members;
 mod memory;
 mod merge;
 mod names;
+mod pools;
 mod read;
 mod repair;
 mod seen;

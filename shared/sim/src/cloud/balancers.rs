@@ -84,6 +84,9 @@ pub struct BalancerSettings {
     pub fences: bool,
     /// Whether clients reach load balancers by DNS names.
     pub hostnames: bool,
+    /// Whether a load balancer without members shows the port of its members. If not, as with
+    /// OpenStack, a change of its members is [`NotSeen`](ccm_cloud::Progress::NotSeen).
+    pub shows_empty: bool,
     /// What the provider says about when to look again.
     pub check_after: Duration,
 }
@@ -103,6 +106,7 @@ impl Default for BalancerSettings {
             nested: true,
             fences: false,
             hostnames: false,
+            shows_empty: true,
             check_after: Duration::from_secs(1),
         }
     }
