@@ -120,6 +120,8 @@ impl Program for ServiceCcm {
         orphans.pass("not listed here: this replica does not lead");
         let given = context.settings.borrow().cluster_uid.clone();
         let handles = Handles::new(context, cluster::identify(context, &given).await?);
+        let shown = Arc::clone(&handles.balancers);
+        context.health.add("provisioning", Scope::Information, move || shown.verdict());
         let (counted, held) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
         let (unclaimed, timeline) = (Arc::clone(&handles.unclaimed), handles.timeline);
         metrics::collect(

@@ -75,6 +75,21 @@ func balancers() row {
 			high:  8,
 		}.panel(),
 		graph{
+			title: "Load balancers gone, addresses changed",
+			about: about{
+				shows:  "In five minutes: load balancers that are not in the cloud any more without an order of service-ccm, and Services that got another address.",
+				normal: "None.",
+				do:     "The events `LoadBalancerGone` and `LoadBalancerAddressChanged` name the Services. Change what has the old address.",
+				alert:  "ServiceCCMAddressesChanged",
+				page:   services + "#events",
+			},
+			unit: units.Short,
+			lines: []line{
+				{some(times("", "[5m]", of("ccm_service_load_balancers_gone_total"))), "gone"},
+				{some(times("", "[5m]", of("ccm_service_address_changes_total"))), "address changed"},
+			},
+		}.panel(),
+		graph{
 			title: "Load balancers by state",
 			about: about{
 				shows:  "Services of type LoadBalancer by the state of their load balancer, on the leader.",

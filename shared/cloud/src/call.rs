@@ -175,6 +175,10 @@ pub trait CallGate: Send + Sync {
     /// Reports how the request ended. The gate keeps a pause that the cloud asked for: until
     /// its end it admits no request of that service.
     fn report(&self, class: CallClass, report: CallReport);
+
+    /// Reports how the items of one request for many ended, `None` for success, so that what failed
+    /// for some of them counts as failed although the request succeeded.
+    fn items(&self, _class: CallClass, _results: &[Option<ErrorKind>]) {}
 }
 
 /// A gate that admits everything and records nothing, for tests and tools.

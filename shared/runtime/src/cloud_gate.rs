@@ -3,7 +3,7 @@
 
 mod metrics;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Permit};
 use ccm_kube::client::RequestClass;
@@ -39,6 +39,8 @@ struct Shared {
     metrics: GateMetrics,
     guard: Option<WriteGuard>,
     services: Mutex<BTreeMap<&'static str, ServiceState>>,
+    /// The last request of each operation of which items failed.
+    failed_items: Mutex<BTreeMap<&'static str, FailedItems>>,
     /// The writes in flight. They may outlive their term; the process waits for them.
     writes: TaskTracker,
     /// The latest deadline of a write.
@@ -46,6 +48,27 @@ struct Shared {
     /// The latest deadline of a write that was abandoned before its answer: the cloud may still
     /// carry it out.
     abandoned_end: Mutex<Option<Instant>>,
+}
+
+/// How long failed items are shown: each is repeated after at most five minutes.
+const SHOWN: Duration = Duration::from_mins(10);
+
+/// The items of one request that failed.
+struct FailedItems {
+    at: Instant,
+    /// The number of all items of that request.
+    of: usize,
+    kinds: BTreeMap<&'static str, usize>,
+}
+
+impl fmt::Display for FailedItems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed: usize = self.kinds.values().sum();
+        let kinds: Vec<_> =
+            self.kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        let ago = self.at.elapsed().as_secs();
+        write!(f, "{failed} of {} failed {ago} s ago: {}", self.of, kinds.join(", "))
+    }
 }
 
 /// The last results of a cloud service.
@@ -92,6 +115,7 @@ impl CloudGate {
             metrics: GateMetrics::new(metrics),
             guard,
             services: Mutex::default(),
+            failed_items: Mutex::default(),
             writes: TaskTracker::new(),
             writes_end: Mutex::default(),
             abandoned_end: Mutex::default(),
@@ -120,6 +144,18 @@ impl CloudGate {
         let is_failing = services.values().any(ServiceState::is_failing);
         let verdict = if is_failing { Verdict::Failed } else { Verdict::Passed };
         verdict(lines.join("; "))
+    }
+
+    /// Fails if items of a request failed lately, though the request itself need not have.
+    pub fn items_verdict(&self) -> Verdict {
+        let mut failed = self.shared.failed_items.lock();
+        failed.retain(|_, items| items.at.elapsed() < SHOWN);
+        if failed.is_empty() {
+            return Verdict::Passed("none failed within 10 minutes".to_owned());
+        }
+        let lines: Vec<_> =
+            failed.iter().map(|(operation, items)| format!("{operation}: {items}")).collect();
+        Verdict::Failed(lines.join("; "))
     }
 
     /// Lets no new write start, and waits for each write in flight until its deadline: a sent
@@ -225,6 +261,19 @@ impl Shared {
         CloudError { retry_after, ..CloudError::new(ErrorKind::Throttled, message) }
     }
 
+    fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
+        self.metrics.items(class, results);
+        let mut kinds = BTreeMap::new();
+        // What another change refuses for the moment is no failure.
+        for kind in results.iter().flatten().filter(|kind| **kind != ErrorKind::Busy) {
+            *kinds.entry(kind.reason()).or_default() += 1;
+        }
+        if !kinds.is_empty() {
+            let failed = FailedItems { at: Instant::now(), of: results.len(), kinds };
+            self.failed_items.lock().insert(class.operation, failed);
+        }
+    }
+
     fn report(&self, class: CallClass, report: CallReport) {
         self.metrics.answered(class, &report);
         let bucket = self.bucket(class);
@@ -264,6 +313,10 @@ impl CallGate for CloudGate {
 
     fn report(&self, class: CallClass, report: CallReport) {
         self.shared.report(class, report);
+    }
+
+    fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
+        self.shared.items(class, results);
     }
 }
 

@@ -3,7 +3,7 @@
 //! A new leader begins with a list of the cloud, and with the members that left under the last one.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,6 +14,7 @@ use ccm_base::At;
 use ccm_cloud::{Cure, Digest, LoadBalancer, Member, Members, Phase};
 use ccm_controller::repeats::Repeats;
 use ccm_objects::{Service, ServiceIngress, Shared as Name};
+use ccm_runtime::health::Verdict;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -206,6 +207,25 @@ impl Balancers {
         *self.list.lock() = list;
     }
 
+    /// Whether all load balancers are as their Services ask for, or how many are not and why.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let (mut all, mut failing) = (0, BTreeMap::<&str, usize>::new());
+        for entry in self.entries.lock().values() {
+            all += 1;
+            if entry.shown() == metrics::State::Failing {
+                let failed = entry.state.failed.first().map(|failed| failed.error.kind.reason());
+                let wrong = if entry.is_wrong { "wrong Service" } else { "failed in the cloud" };
+                *failing.entry(failed.unwrap_or(wrong)).or_default() += 1;
+            }
+        }
+        if failing.is_empty() {
+            return Verdict::Passed(format!("{all} Services, none failing"));
+        }
+        let count: usize = failing.values().sum();
+        let kinds: Vec<_> = failing.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        Verdict::Failed(format!("{count} of {all} Services: {}", kinds.join(", ")))
+    }
+
     /// The number of load balancers in each state.
     pub(crate) fn count(&self) -> HashMap<metrics::State, usize> {
         let mut counts: HashMap<metrics::State, usize> = HashMap::new();
@@ -396,6 +416,26 @@ mod tests {
         // With other nodes none has them.
         balancers.publish(&vec![member("a")].into());
         assert_eq!((balancers.digest_of(&nodes), balancers.settled()), (None, None));
+    }
+
+    #[test]
+    fn the_line_names_how_many_fail_and_why() {
+        let balancers = resumed(None, &Vec::new().into());
+        let passed = |text: &str| Verdict::Passed(text.to_owned());
+        assert_eq!(balancers.verdict(), passed("2 Services, none failing"));
+        balancers.with_name("default/web", |entry| {
+            entry.state.failed = vec![crate::plan::Failed {
+                call: CallKind::Ensure,
+                digest: None,
+                named: Default::default(),
+                error: ccm_cloud::CloudError::new(ccm_cloud::ErrorKind::Unauthorized, "no"),
+                times: 1,
+                retry_at: At::default(),
+            }];
+        });
+        balancers.with_name("default/api", |entry| entry.is_wrong = true);
+        let text = "2 of 2 Services: unauthorized 1, wrong Service 1";
+        assert_eq!(balancers.verdict(), Verdict::Failed(text.to_owned()));
     }
 
     #[test]

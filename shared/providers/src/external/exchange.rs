@@ -93,11 +93,11 @@ where
     let mut items = match answer {
         Ok(items) => items.into_inner(),
         Err(error) => {
-            open.close(Some(error.clone()));
+            open.close_batch(&[], left.len(), &error);
             return error;
         }
     };
-    let (mut worked, mut throttled) = (false, None);
+    let mut results = Vec::new();
     let end = loop {
         let item = match open.hear(items.message()).await {
             Ok(Some(item)) => item,
@@ -114,16 +114,34 @@ where
             answered if answered == *asked => item.answer(context),
             answered => Err(left_open(class, about_another(I::WHAT, asked, &answered))),
         };
-        match &answer {
-            Err(error) if error.kind == ErrorKind::Throttled => throttled = Some(error.clone()),
-            _ => worked = true,
-        }
+        results.push(answer.as_ref().err().cloned());
         part.send(place, answer);
     };
-    // One answer shows that the provider works; throttling counts nevertheless.
-    let failed = throttled.or_else(|| (!worked && !part.asked.is_empty()).then(|| end.clone()));
-    open.close(failed);
+    open.close_batch(&results, left.len(), &end);
     end
+}
+
+/// The error of the cloud behind the provider, as the items of a call show it: throttling, even of a
+/// single item; any other error only if all items have failed with it, and it is not about each of
+/// them alone.
+pub(super) fn error_of_all(results: &[Option<CloudError>]) -> Option<CloudError> {
+    let throttled = results.iter().flatten().filter(|error| error.kind == ErrorKind::Throttled);
+    throttled.max_by_key(|error| error.retry_after).cloned().or_else(|| {
+        let all: Option<Vec<&CloudError>> = results.iter().map(Option::as_ref).collect();
+        let (first, others) = all.as_deref()?.split_first()?;
+        let is_same = others.iter().all(|other| other.kind == first.kind);
+        (is_same && concerns_all(first.kind, !others.is_empty())).then(|| CloudError::clone(first))
+    })
+}
+
+/// Whether an error is the cloud's as a whole: what one object cannot have at all, or what several
+/// have in common.
+fn concerns_all(kind: ErrorKind, several: bool) -> bool {
+    match kind {
+        ErrorKind::Unauthorized | ErrorKind::Unavailable => true,
+        ErrorKind::Forbidden | ErrorKind::Timeout | ErrorKind::Malformed => several,
+        _ => false,
+    }
 }
 
 /// The provider ended the stream without an answer for some item.

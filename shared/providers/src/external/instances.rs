@@ -16,7 +16,7 @@ use super::{
     MAX_BATCH,
     answers::{flowing, next},
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
-    exchange::{PARTS_AT_ONCE, split_by_size},
+    exchange::{PARTS_AT_ONCE, error_of_all, split_by_size},
     pages::{Pages, lines},
     proto::{self, lookup_answer::Answer},
     rpc::{instances_client, question, read},
@@ -179,9 +179,7 @@ impl ExternalInstances {
                 Err(error) => break error,
             }
         };
-        // The answered nodes show that the provider works.
-        let failed = if errors.is_empty() { Some(end.clone()) } else { error_of_all(&errors) };
-        open.close(failed.filter(|_| !part.nodes.is_empty()));
+        open.close_batch(&errors, left.len(), &end);
         end
     }
 
@@ -208,7 +206,7 @@ impl ExternalInstances {
         }
         let answers = response.answers.into_iter().enumerate();
         let errors: Vec<_> = answers.map(|(place, answer)| part.answer(place, answer)).collect();
-        open.close(error_of_all(&errors));
+        open.close_batch(&errors, 0, &unanswered());
         Ok(())
     }
 
@@ -249,17 +247,6 @@ fn error_in(answer: &proto::LookupAnswer) -> Option<CloudError> {
         Some(Answer::Error(error)) => Some(error.clone().into()),
         _ => None,
     }
-}
-
-/// The error of the cloud behind the provider during a lookup: throttling, even for a single
-/// node; any other error only if all nodes failed, because an error of one node only concerns
-/// that node.
-fn error_of_all(errors: &[Option<CloudError>]) -> Option<CloudError> {
-    let throttled = errors.iter().flatten().filter(|error| error.kind == ErrorKind::Throttled);
-    throttled.max_by_key(|error| error.retry_after).cloned().or_else(|| {
-        let all: Option<Vec<&CloudError>> = errors.iter().map(Option::as_ref).collect();
-        all?.first().copied().cloned()
-    })
 }
 
 /// The provider ended the stream without an answer for some node.

@@ -9,6 +9,7 @@ use tonic::{Code, Response, Status, transport::Channel};
 
 use super::{
     connection::Connection,
+    exchange::error_of_all,
     proto::{instances_client::InstancesClient, provider_client::ProviderClient},
     status,
 };
@@ -139,6 +140,22 @@ impl OpenCall<'_> {
         if !error.is_some_and(|error| error.maybe_done) {
             self.permit.answered();
         }
+    }
+
+    /// Reports the results of a call for many items, of which so many got none but this error.
+    pub(super) fn close_batch(
+        self,
+        results: &[Option<CloudError>],
+        unanswered: usize,
+        end: &CloudError,
+    ) {
+        let kind = |error: &Option<CloudError>| error.as_ref().map(|error| error.kind);
+        let mut kinds: Vec<Option<ErrorKind>> = results.iter().map(kind).collect();
+        kinds.extend(std::iter::repeat_n(Some(end.kind), unanswered));
+        self.wire.gate.items(self.class, &kinds);
+        // One answer shows that the provider works.
+        let is_silent = results.is_empty() && unanswered > 0;
+        self.close(if is_silent { Some(end.clone()) } else { error_of_all(results) });
     }
 
     fn silence(&self) -> CloudError {

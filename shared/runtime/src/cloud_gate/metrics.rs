@@ -37,6 +37,10 @@ metrics! {
         /// Requests that were sent to the cloud, by result; each page and each retry counts
         [ALPHA] ccm_cloud_requests { service, operation, result } => requests:
             Family<Counter, (Service, Operation, Result<Done, ErrorKind>)>;
+        /// What was asked for in requests for many nodes, load balancers or routes, by the result of each; of
+        /// providers that answer such requests item by item
+        [ALPHA] ccm_cloud_items { service, operation, result } => items:
+            Family<Counter, (Service, Operation, Result<Done, ErrorKind>)>;
         /// Duration of requests to the cloud until the end of the response, without waiting for the rate limit
         [ALPHA] ccm_cloud_request_duration_seconds { service, operation } => durations:
             Family<Histogram, (Service, Operation)>, bounds REQUEST_SECONDS;
@@ -57,6 +61,19 @@ impl GateMetrics {
 
     pub(super) fn refused(&self, class: CallClass, reason: RefusalLabel) {
         self.refused.of((class.service, reason)).inc();
+    }
+
+    pub(super) fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
+        let CallClass { service, operation, .. } = class;
+        if !self.items.is_there((service, operation, Ok(Done::Success))) {
+            for kind in ErrorKind::ALL {
+                drop(self.items.of((service, operation, Err(*kind))));
+            }
+            drop(self.items.of((service, operation, Ok(Done::Success))));
+        }
+        for result in results {
+            self.items.of((service, operation, result.map_or(Ok(Done::Success), Err))).inc();
+        }
     }
 
     pub(super) fn answered(&self, class: CallClass, report: &CallReport) {

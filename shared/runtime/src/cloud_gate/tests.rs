@@ -280,3 +280,27 @@ async fn the_end_waits_for_the_time_limit_of_a_write_that_was_cancelled() {
     gate.end_writes().await;
     assert_eq!(began.elapsed(), ms(30_000));
 }
+
+/// A request for many that succeeds is none of the failures of its items.
+#[tokio::test(start_paused = true)]
+async fn items_that_fail_are_counted_and_shown_and_are_no_failure_of_the_service() {
+    let (gate, metrics) = gate(10.0, 10);
+    gate.report(LIST, report(None, None));
+    gate.items(LIST, &[None, Some(ErrorKind::Busy)]);
+    assert!(gate.items_verdict().is_passed(), "it is busy for the moment");
+    let unauthorized = Some(ErrorKind::Unauthorized);
+    gate.items(LIST, &[None, unauthorized, Some(ErrorKind::QuotaExceeded), unauthorized]);
+    sleep(ms(7000)).await;
+    let expect = "list_servers: 3 of 4 failed 7 s ago: quota_exceeded 1, unauthorized 2";
+    assert_eq!(gate.items_verdict(), Verdict::Failed(expect.to_owned()));
+    assert!(gate.verdict().is_passed());
+    let text = metrics.encode().unwrap();
+    for (result, count) in [("success", 2), ("busy", 1), ("unauthorized", 2), ("conflict", 0)] {
+        let line = format!(
+            r#"ccm_cloud_items_total{{service="compute",operation="list_servers",result="{result}"}} {count}"#
+        );
+        assert!(text.contains(&line), "{line} in\n{text}");
+    }
+    sleep(SHOWN).await;
+    assert!(gate.items_verdict().is_passed(), "each would have been repeated");
+}

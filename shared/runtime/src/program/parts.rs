@@ -153,6 +153,8 @@ fn gate(limits: &Limits, leadership: &Leadership, health: &Health, metrics: &Met
     let gate = CloudGate::new(limits.clone(), metrics, Some(Box::new(guard)));
     let shown = gate.clone();
     health.add("cloud", Scope::Information, move || shown.verdict());
+    let shown = gate.clone();
+    health.add("cloud-items", Scope::Information, move || shown.items_verdict());
     gate
 }
 

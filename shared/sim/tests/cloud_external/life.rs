@@ -7,12 +7,23 @@ use ccm_cloud::{
 };
 use ccm_sim::{
     cloud::{Operation, SimCloud, SimInstance},
-    faults::{Effect, Fault},
+    faults::{Effect, Fault, Trouble},
 };
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
 use crate::place::{Place, Served, Stub, call, instances, skip, until};
+
+fn unwanted(name: &str) -> Unwanted {
+    let owner = Owner {
+        cluster: ClusterId { name: "c".to_owned(), uid: "c-1".to_owned() },
+        uid: name.to_owned(),
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+    };
+    let (known, duplicate, settings, service) = (None, false, Some(BTreeMap::new()), None);
+    Unwanted { owner, known, duplicate, settings, address: None, service }
+}
 
 #[tokio::test]
 async fn a_provider_that_is_down_at_start_is_waited_for() {
@@ -78,14 +89,7 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
     );
     assert_eq!(instances.list(call()).await.unwrap_err().kind, ErrorKind::Unavailable);
     assert_eq!(cloud.claim(Some("sim://x")), Claim::Ours, "what was known stays known");
-    let owner = Owner {
-        cluster: ClusterId { name: "c".to_owned(), uid: "c-1".to_owned() },
-        uid: "u-1".to_owned(),
-        namespace: "default".to_owned(),
-        name: "web".to_owned(),
-    };
-    let (known, duplicate, settings, service) = (None, false, Some(BTreeMap::new()), None);
-    let unwanted = [Unwanted { owner, known, duplicate, settings, address: None, service }];
+    let unwanted = [unwanted("web")];
     let balancers = cloud.load_balancers().unwrap().unwrap();
     let (_, answer) = balancers.delete(&unwanted, call()).next().await.unwrap();
     let error = answer.unwrap_err();
@@ -232,4 +236,44 @@ async fn every_call_passes_the_gate() {
     );
     assert_eq!(sim.calls().total(), 0);
     assert_eq!(place.gate.take().len(), 0, "what was not sent is not reported");
+}
+
+/// What fails for some is counted for each of them; what concerns the whole cloud is the call's.
+#[tokio::test]
+async fn each_item_is_reported_and_what_concerns_the_cloud_fails_the_call() {
+    use ErrorKind::{Forbidden, QuotaExceeded, Unauthorized};
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let sim = SimCloud::new();
+    let _served = Served::start(sim.clone(), &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    instances(&cloud).await;
+    let balancers = cloud.load_balancers().unwrap().unwrap();
+    for (kind, failing, of, expect) in [
+        (Unauthorized, 1, 2, None),
+        (Unauthorized, 2, 2, Some(Unauthorized)),
+        (Unauthorized, 1, 1, Some(Unauthorized)),
+        (Forbidden, 1, 1, None),
+        (Forbidden, 2, 2, Some(Forbidden)),
+        (QuotaExceeded, 2, 2, None),
+    ] {
+        let names = ["a", "b"];
+        let failing_names: Vec<_> =
+            names.iter().take(failing).map(|name| format!("default/{name}")).collect();
+        let trouble = Trouble::Fail(CloudError::new(kind, "no"));
+        sim.faults().add(Fault::new(Effect::LoadBalancers(failing_names, trouble)));
+        let all: Vec<_> = names.iter().take(of).map(|name| unwanted(name)).collect();
+        place.gate.take();
+        place.gate.items.lock().clear();
+        let answers: Vec<_> = balancers.delete(&all, call()).collect().await;
+        assert_eq!(answers.iter().filter(|(_, one)| one.is_err()).count(), failing);
+        let reported = place.gate.take();
+        let [(_, report)] = reported.as_slice() else { panic!("{reported:?}") };
+        let case = format!("{failing} of {of} are {kind}");
+        assert_eq!(report.error, expect, "{case}");
+        let items = std::mem::take(&mut *place.gate.items.lock());
+        let failed = items.iter().filter(|one| **one == Some(kind)).count();
+        assert_eq!((items.len(), failed), (of, failing), "{case}");
+        sim.faults().clear();
+    }
 }

@@ -4,8 +4,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    Call, CallClass, CallGate, CallReport, Cloud, CloudError, Instances, Permit, ProviderConfig,
-    ProviderContext, ProviderFactory,
+    Call, CallClass, CallGate, CallReport, Cloud, CloudError, ErrorKind, Instances, Permit,
+    ProviderConfig, ProviderContext, ProviderFactory,
 };
 use ccm_providers::external::{
     ExternalFactory,
@@ -127,6 +127,7 @@ impl Cloud for Stub {
 pub struct Recorder {
     pub admitted: Mutex<Vec<(CallClass, Call)>>,
     pub reported: Mutex<Vec<(CallClass, CallReport)>>,
+    pub items: Mutex<Vec<Option<ErrorKind>>>,
     pub refuse: Mutex<Option<CloudError>>,
 }
 
@@ -150,6 +151,10 @@ impl CallGate for Recorder {
 
     fn report(&self, class: CallClass, report: CallReport) {
         self.reported.lock().push((class, report));
+    }
+
+    fn items(&self, _: CallClass, results: &[Option<ErrorKind>]) {
+        self.items.lock().extend(results);
     }
 }
 
