@@ -66,7 +66,7 @@ impl Neutron {
         let mut base = format!("/floatingips?{FIELDS}");
         if !matches!(which, FloatingIps::Ports(_)) {
             let project = self.api.project_id(call).await?;
-            base.push_str(&format!("&project_id={}", query(&project)));
+            base = format!("{base}&project_id={}", query(&project));
         }
         let parts = match which {
             FloatingIps::Ports(ids) => paths(&base, "port_id", ids.iter().map(String::as_str)),
