@@ -22,6 +22,7 @@ mod identity;
 mod instances;
 mod load_balancers;
 mod owner;
+mod pools;
 mod provider;
 mod registry;
 mod routes;
@@ -41,10 +42,11 @@ pub use instances::{
 };
 pub use load_balancers::{
     Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, Note, Phase, Pool, Progress,
-    Scope, Title, Unwanted, Waiting, Wanted, repeated,
+    LoadBalancerTraits, LoadBalancers, MemberChange, Note, Phase, Progress, Scope, Title, Unwanted,
+    Waiting, Wanted, repeated,
 };
 pub use owner::{ClusterId, Digest, DigestError, Owner};
+pub use pools::{MembersSet, Pool};
 pub use provider::{Capability, Cloud};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,

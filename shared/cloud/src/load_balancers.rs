@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Digest, ErrorKind, FrontEnd, Member,
-    Members, Owner, Protocol,
+    Members, MembersSet, Owner, Pool, Protocol,
 };
 
 /// The specifics of a provider's load balancers.
@@ -160,33 +160,6 @@ pub enum Progress<T> {
     /// `pool 2 has no member that shows its port`. Whether the load balancer is as wanted is not
     /// known; [`LoadBalancers::ensure`] finds out. Only [`LoadBalancers::set_members`] answers this.
     NotSeen(String),
-}
-
-/// The members behind one port of a load balancer, as the cloud has them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pool {
-    /// The protocol of the port.
-    pub protocol: Protocol,
-    /// The port of the load balancer.
-    pub port: u16,
-    /// How many members it has.
-    pub members: usize,
-    /// Why it has none although the controller has named some, in one line: the provider's own rules
-    /// leave them out (`node-selector "env=production" matches none of 2 nodes`). None if nothing
-    /// explains it: such a pool is to be filled.
-    pub why_empty: Option<String>,
-}
-
-/// The answer to a change of members: they are as wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MembersSet {
-    /// [`LoadBalancer::version`] after this write, or the present one if nothing was to change.
-    /// None if the cloud has no such value.
-    pub version: Option<String>,
-    /// Whether this call has changed something. If not, nothing differed.
-    pub changed: bool,
-    /// As [`LoadBalancer::pools`], after this write.
-    pub pools: Option<Vec<Pool>>,
 }
 
 /// Who can repair a failed load balancer.

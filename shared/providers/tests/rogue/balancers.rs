@@ -76,8 +76,8 @@ fn change() -> MemberChange {
     }
 }
 
-#[tokio::test]
-async fn answers_to_a_change_of_members_are_read_as_they_are() {
+/// A cloud whose server answers so.
+async fn place() -> (Crooked, Arc<dyn Cloud>, JoinSet<()>) {
     let description = proto::DescribeResponse {
         capabilities: vec!["load-balancers".to_owned()],
         protocol_revision: Some(4),
@@ -89,8 +89,14 @@ async fn answers_to_a_change_of_members_are_read_as_they_are() {
     };
     let crooked = Crooked::default();
     let router = Server::builder().add_service(LoadBalancersServer::new(crooked.clone()));
-    let (cloud, _server) = serve(router, description).await;
+    let (cloud, server) = serve(router, description).await;
     cloud.health(call()).await.unwrap();
+    (crooked, cloud, server)
+}
+
+#[tokio::test]
+async fn answers_to_a_change_of_members_are_read_as_they_are() {
+    let (crooked, cloud, _server) = place().await;
     let balancers = cloud.load_balancers().unwrap().unwrap();
     let ask = async |answer: Option<Changed>| {
         *crooked.0.lock() = answer;
