@@ -77,7 +77,9 @@ impl Lanes {
     fn repeated(&self, service: &Service, add: impl FnOnce(&mut Repeats, At) -> Vec<Repeated>) {
         let Handles { balancers, timeline, repeats, reports, .. } = &self.handles;
         let all = balancers.with(service, |entry| add(&mut entry.state.repeats, timeline.now()));
-        all.iter().for_each(|one| reports.repeated(service, repeats, one));
+        for one in &all {
+            reports.repeated(service, repeats, one);
+        }
     }
 
     fn written(&self, service: &Service, step: &Step) {

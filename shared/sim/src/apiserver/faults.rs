@@ -307,7 +307,6 @@ pub(super) struct Effects {
     pub(super) watch_error: Option<u16>,
     pub(super) duplicate: bool,
     pub(super) silent: bool,
-    pub(super) taken_back: Vec<&'static str>,
     pub(super) malformed: Vec<(Option<String>, Bytes)>,
 }
 

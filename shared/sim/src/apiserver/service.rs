@@ -71,7 +71,7 @@ impl Core {
         let (parts, body) = request.into_parts();
         let info = RequestInfo::new(&parts);
         let entry = self.audit.begin(&info, self.identity.uptime());
-        let effects = match self.inject(&info).await {
+        let (effects, taken_back) = match self.inject(&info).await {
             Ok(effects) => effects,
             Err(Broken::Refused(error)) => {
                 return Ok(finish(&entry, respond::refusal(&info, &error)));
@@ -84,7 +84,7 @@ impl Core {
         let answer = match collect(body).await {
             Ok(body) => {
                 entry.received(body.len() as u64);
-                let body = without(&effects.taken_back, body);
+                let body = without(&taken_back, body);
                 self.route(&info, &body, &effects)
             }
             Err(error) => Err(error),
@@ -100,9 +100,9 @@ impl Core {
         Ok(finish(&entry, response))
     }
 
-    /// Applies the active faults to a request.
-    async fn inject(&self, info: &RequestInfo) -> Result<Effects, Broken> {
-        let mut effects = Effects::default();
+    /// Applies the active faults to a request. Returns the fields that are taken back as well.
+    async fn inject(&self, info: &RequestInfo) -> Result<(Effects, Vec<&'static str>), Broken> {
+        let (mut effects, mut taken_back) = (Effects::default(), Vec::new());
         for action in self.faults.strike(info) {
             match action {
                 Action::Delay(duration) => tokio::time::sleep(duration).await,
@@ -113,7 +113,7 @@ impl Core {
                 }
                 Action::Stall => std::future::pending().await,
                 Action::StaleRead { versions } => effects.stale = versions,
-                Action::TakeBack(field) => effects.taken_back.push(field),
+                Action::TakeBack(field) => taken_back.push(field),
                 Action::ShortList(most) => effects.short = Some(most),
                 Action::CutWatch { after, abrupt } => effects.cut = Some((after, abrupt)),
                 Action::WatchError { code } => effects.watch_error = Some(code),
@@ -122,7 +122,7 @@ impl Core {
                 Action::Malformed { name, instead } => effects.malformed.push((name, instead)),
             }
         }
-        Ok(effects)
+        Ok((effects, taken_back))
     }
 }
 
