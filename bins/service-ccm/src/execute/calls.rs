@@ -202,7 +202,7 @@ impl Lanes {
 
     /// Reports that the load balancer of a Service is gone, if another one has taken its place.
     pub(super) fn replaced(&self, service: &Service, entry: &mut Entry, id: &str) {
-        if let Some(gone) = replaced(service, &entry.state, id) {
+        if let Some(gone) = replaced(service, entry.state.id(), id) {
             entry.is_announced = true;
             self.handles.gone(service, gone, Some(id));
         }

@@ -3,7 +3,7 @@
 use ccm_cloud::{CloudError, ErrorKind, LoadBalancerTraits};
 use ccm_objects::Service;
 
-use super::{ADOPT, State, status::ID};
+use super::{ADOPT, status::ID};
 
 /// The load balancer that a user has approved to adopt. What the Service calls its own was adopted
 /// before.
@@ -30,9 +30,9 @@ pub fn shown_id(service: &Service) -> Option<&str> {
 }
 
 /// The load balancer whose address the Service shows, if another one with this ID has taken its place
-/// since.
-pub fn replaced<'a>(service: &'a Service, state: &State, id: &str) -> Option<&'a str> {
-    let is_new = state.id() != Some(id);
+/// since. `known` is what was known before.
+pub fn replaced<'a>(service: &'a Service, known: Option<&str>, id: &str) -> Option<&'a str> {
+    let is_new = known != Some(id);
     shown_id(service).filter(|shown| is_new && *shown != id)
 }
 

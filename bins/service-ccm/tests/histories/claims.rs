@@ -205,6 +205,24 @@ async fn a_load_balancer_that_is_gone_and_cannot_be_made_again_does_not_serve() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn while_another_load_balancer_is_made_the_address_stays_and_the_condition_says_why() {
+    let world = World::with_services(0..1).await;
+    let (before, id) = (world.address(0), id(&world, 0));
+    world.cloud.balancers().configure(|settings| {
+        settings.times.create = Duration::from_mins(4);
+    });
+    world.cloud.balancers().remove(&id).unwrap();
+    sleep(Duration::from_mins(6)).await;
+    assert_eq!(world.ours().len(), 1, "it is being made");
+    assert_eq!(world.serving(0), pair("Unknown", "LoadBalancerGone"));
+    assert_eq!(world.address(0), before);
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(world.serving(0), pair("True", "Serving"));
+    assert!(world.address(0) != before && world.count("LoadBalancerAddressChanged") == 1);
+    assert_eq!((world.count("LoadBalancerGone"), world.count("EnsuredLoadBalancer")), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_that_shows_nothing_for_once_changes_no_condition() {
     let world = World::with_services(0..2).await;
     let lie = ccm_sim::faults::Fault::new(ccm_sim::faults::Effect::EmptyList);

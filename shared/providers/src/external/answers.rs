@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ccm_cloud::CloudError;
+use ccm_cloud::{CloudError, ErrorKind};
 use futures::{
     FutureExt as _, Stream, StreamExt as _,
     channel::mpsc::{self, UnboundedSender},
@@ -35,5 +35,28 @@ pub(super) fn next(
             Err(malformed(format!("the provider gave a second answer about place {place}")))
         }
         _ => Err(malformed("the provider gave an answer that was not asked for")),
+    }
+}
+
+/// The error of the cloud behind the provider, as the items of a call show it: throttling, even of a
+/// single item; any other error only if all items have failed with it, and it is not about each of
+/// them alone.
+pub(super) fn error_of_all(results: &[Option<CloudError>]) -> Option<CloudError> {
+    let throttled = results.iter().flatten().filter(|error| error.kind == ErrorKind::Throttled);
+    throttled.max_by_key(|error| error.retry_after).cloned().or_else(|| {
+        let all: Option<Vec<&CloudError>> = results.iter().map(Option::as_ref).collect();
+        let (first, others) = all.as_deref()?.split_first()?;
+        let is_same = others.iter().all(|other| other.kind == first.kind);
+        (is_same && concerns_all(first.kind, !others.is_empty())).then(|| CloudError::clone(first))
+    })
+}
+
+/// Whether an error is the cloud's as a whole: what one object cannot have at all, or what several
+/// have in common.
+fn concerns_all(kind: ErrorKind, several: bool) -> bool {
+    match kind {
+        ErrorKind::Unauthorized | ErrorKind::Unavailable => true,
+        ErrorKind::Forbidden | ErrorKind::Timeout | ErrorKind::Malformed => several,
+        _ => false,
     }
 }

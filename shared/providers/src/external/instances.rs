@@ -14,9 +14,9 @@ use tonic::{Code, Status};
 
 use super::{
     MAX_BATCH,
-    answers::{flowing, next},
+    answers::{error_of_all, flowing, next},
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
-    exchange::{PARTS_AT_ONCE, error_of_all, split_by_size},
+    exchange::{PARTS_AT_ONCE, split_by_size},
     pages::{Pages, lines},
     proto::{self, lookup_answer::Answer},
     rpc::{instances_client, question, read},

@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Response, Status, transport::Channel};
 
 use super::{
+    answers::error_of_all,
     connection::Connection,
-    exchange::error_of_all,
     proto::{instances_client::InstancesClient, provider_client::ProviderClient},
     status,
 };
