@@ -15,8 +15,8 @@
 mod adoption;
 #[path = "histories/cases.rs"]
 mod cases;
-#[path = "histories/claims.rs"]
-mod claims;
+#[path = "histories/conditions.rs"]
+mod conditions;
 #[path = "histories/events.rs"]
 mod events;
 #[path = "histories/finalizers.rs"]
@@ -29,8 +29,6 @@ mod lies;
 mod orphans;
 #[path = "histories/patches.rs"]
 mod patches;
-#[path = "histories/quiet.rs"]
-mod quiet;
 #[path = "histories/repeated.rs"]
 mod repeated;
 #[path = "histories/rules.rs"]
@@ -80,7 +78,6 @@ async fn play(seed: u64, variant: Variant) -> Vec<(Rule, String)> {
     }
     world.end_faults().await;
     rules.converge(&world).await;
-    rules.stay_quiet(&world).await;
     world.broken.take()
 }
 

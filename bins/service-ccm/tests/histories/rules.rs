@@ -44,8 +44,6 @@ pub(crate) enum Rule {
     Converges,
     /// In the end all load balancers without a Service are reported.
     Reported,
-    /// What is as it should be is not written.
-    Quiet,
 }
 
 /// The broken rules of a history.
