@@ -32,6 +32,24 @@ pub struct InProcess<P: Program> {
     _end: DropGuard,
 }
 
+/// A controller that has read the cluster and does not lead yet.
+pub struct StandingBy<P: Program> {
+    process: InProcess<P>,
+    program: P,
+}
+
+impl<P: Program> StandingBy<P> {
+    /// Leads, after this process of it or as the first one.
+    pub fn lead(self, last: Option<&Leadership>) -> InProcess<P> {
+        let Self { mut process, program } = self;
+        if let Some(last) = last {
+            process.context.leadership = process.context.leadership.after(last);
+        }
+        Arc::new(program).lead(&process.context);
+        process
+    }
+}
+
 impl<P: Program> InProcess<P> {
     /// With these arguments on the command line: leads at once, or observes if they say so.
     pub fn new(api: &ApiServer, cloud: Arc<dyn Cloud>, arguments: &[&str]) -> Result<Self> {
@@ -61,17 +79,23 @@ impl<P: Program> InProcess<P> {
         last: Option<&Leadership>,
         metrics: Metrics,
     ) -> Result<Self> {
+        let standing_by = Self::standing_by(api, cloud, settings, metrics).await?;
+        Ok(standing_by.lead(last))
+    }
+
+    /// Starts a program that has read the cluster and does not lead yet.
+    pub async fn standing_by(
+        api: &ApiServer,
+        cloud: Arc<dyn Cloud>,
+        settings: &Loaded<P>,
+        metrics: Metrics,
+    ) -> Result<StandingBy<P>> {
         let leadership = Leadership::unconditional();
-        let leadership = match last {
-            Some(last) => leadership.after(last),
-            None => leadership,
-        };
         let process = Self::with_metrics(api, cloud, settings, leadership, metrics)?;
         match P::prepare(&process.context).await {
-            Ok(program) => Arc::new(program).lead(&process.context),
+            Ok(program) => Ok(StandingBy { process, program }),
             Err(failure) => bail!(failure),
         }
-        Ok(process)
     }
 
     fn with_metrics(
