@@ -29,6 +29,9 @@ pub enum IpFamily {
 }
 
 impl IpFamily {
+    /// Both families.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
     /// The family of an address.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
@@ -154,15 +157,23 @@ impl Member {
         of_kind(InternalIp).or_else(|| of_kind(ExternalIp))
     }
 
-    /// Whether a load balancer has this node as it is, if the cloud shows it so. What the cloud
-    /// does not show is no difference: it knows the addresses that it uses, and not always the
-    /// provider ID.
+    /// Whether a load balancer has this node as it is, if the cloud shows it so, or if it was told so.
+    /// Of each family the address that a load balancer uses is compared, not the list: a node may have
+    /// several of a family. What is not shown is not a difference: a cloud knows the addresses that it
+    /// uses, and not always the provider ID.
     pub fn is_shown_as(&self, shown: &Self) -> bool {
         let same_id = shown.provider_id.is_none() || shown.provider_id == self.provider_id;
-        let same = |address: &NodeAddress| {
-            address.address.parse().is_ok_and(|ip| self.address(IpFamily::of(ip)) == Some(ip))
+        let is_same = |family| {
+            let uses = shown.address(family);
+            uses.is_none() || uses == self.address(family)
         };
-        same_id && shown.addresses.iter().all(same)
+        same_id && IpFamily::ALL.into_iter().all(is_same)
+    }
+
+    /// Whether this node has an address of a family of which the other one has none.
+    pub fn has_more_families_than(&self, other: &Self) -> bool {
+        let gains = |family| other.address(family).is_none() && self.address(family).is_some();
+        IpFamily::ALL.into_iter().any(gains)
     }
 }
 
@@ -226,9 +237,13 @@ mod tests {
             (Some("sim://2"), &[(InternalIp, "10.0.0.1")], false),
             (None, &[(InternalIp, "10.0.0.2")], false),
             (None, &[(ExternalIp, "192.0.2.1")], false),
-            (None, &[(InternalIp, "nonsense")], false),
+            (None, &[(InternalIp, "nonsense"), (InternalIp, "0.0.0.0")], true),
+            (None, &[(InternalIp, "fd00::1")], false),
         ] {
             assert_eq!(node.is_shown_as(&member(id, addresses)), expect, "{id:?} {addresses:?}");
         }
+        assert!(node.is_shown_as(&node), "whatever addresses it has");
+        let one = member(None, &[(InternalIp, "10.0.0.1")]);
+        assert!(node.has_more_families_than(&one) && !one.has_more_families_than(&node));
     }
 }

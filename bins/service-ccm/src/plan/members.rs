@@ -11,8 +11,9 @@
 //! * otherwise as the kit's **brake** allows: a list of nodes that is short by mistake empties no
 //!   load balancer.
 //!
-//! A member whose provider ID or first address changes is replaced; the brake counts that as
-//! well. The last member never leaves.
+//! A member whose provider ID changes, or of a family the address that load balancers use, is replaced;
+//! the brake counts that as well. An address of another family is told at once. The last member never
+//! leaves.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,6 +37,9 @@ pub struct Membership {
     /// Sorted by node. None while nothing is known. Shared with the set of nodes whenever the
     /// load balancer has exactly those.
     known: Option<Arc<[Member]>>,
+    /// Whether these are members as the load balancer was told, with all addresses of their nodes. What
+    /// a cloud shows may be without those of a family that the load balancer does not have.
+    is_told: bool,
     brake: Brake<NoBreaker>,
     /// The members that may leave or be replaced, as long as that has not been done.
     charged: BTreeSet<Arc<str>>,
@@ -135,7 +139,7 @@ impl Membership {
     /// have made them.
     pub fn shown(&mut self, members: &Arc<[Member]>, nodes: &NodeSet) {
         if Arc::ptr_eq(members, &nodes.members) {
-            self.known = Some(Arc::clone(members));
+            self.has_all_of(nodes);
             return self.settle();
         }
         let mut named: Vec<&Member> = members.iter().filter(|one| !one.node.is_empty()).collect();
@@ -143,14 +147,19 @@ impl Membership {
         named.dedup_by(|one, other| one.node == other.node);
         let is_same = named.len() == members.len()
             && named.iter().zip(&**members).all(|(one, other)| std::ptr::eq(*one, other));
-        self.known = Some(if are_shown_as(&nodes.members, named.iter().copied()) {
-            Arc::clone(&nodes.members)
-        } else if is_same {
-            Arc::clone(members)
+        if are_shown_as(&nodes.members, named.iter().copied()) {
+            self.has_all_of(nodes);
         } else {
-            named.into_iter().cloned().collect()
-        });
+            let copied = || named.into_iter().cloned().collect();
+            self.known = Some(if is_same { Arc::clone(members) } else { copied() });
+            self.is_told = false;
+        }
         self.settle();
+    }
+
+    /// The load balancer has these nodes and no others.
+    fn has_all_of(&mut self, nodes: &NodeSet) {
+        (self.known, self.is_told) = (Some(Arc::clone(&nodes.members)), true);
     }
 
     /// Applies a change that the cloud has made.
@@ -162,6 +171,7 @@ impl Membership {
         let known = self.known.as_deref().unwrap_or_default();
         let others: Vec<&Member> = known.iter().filter(|one| !is_named(one)).collect();
         self.known = Some(merge(&members.present, &others));
+        self.is_told = true;
         self.away.extend(members.absent.iter().map(|gone| gone.node.as_str().into()));
         self.settle();
     }
@@ -201,7 +211,8 @@ impl Membership {
         let (mut kept, mut absent) = (Vec::new(), Vec::new());
         for member in &*known {
             let wanted = nodes.get(&member.node);
-            if wanted.is_some_and(|wanted| wanted.is_shown_as(member)) {
+            if let Some(wanted) = wanted.filter(|wanted| wanted.is_shown_as(member)) {
+                decision.changes |= self.is_told && wanted.has_more_families_than(member);
                 // It was to leave or to be replaced, and is again as it was.
                 if self.charged.remove(&*member.node) {
                     self.brake.release(&member.node);
@@ -224,6 +235,9 @@ impl Membership {
             decision.held.insert(last.node.as_str().into(), Held::Last);
             kept.push(last);
             decision.changes = !absent.is_empty();
+        }
+        if !decision.changes && kept.is_empty() {
+            self.has_all_of(nodes);
         }
         decision.members = Members {
             present: merge(&nodes.members, &kept),

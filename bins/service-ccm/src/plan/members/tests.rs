@@ -67,6 +67,67 @@ fn a_node_that_joins_is_a_member_at_once() {
     assert!(!membership.decide(at(1), &nodes(0..5), BUDGET, false).changes);
 }
 
+/// Nodes with these addresses each, `{}` for their number.
+fn nodes_with(numbers: impl IntoIterator<Item = usize>, ips: &[(AddressKind, &str)]) -> NodeSet {
+    let mut set = nodes(numbers);
+    let mut members = set.members.to_vec();
+    for (number, one) in members.iter_mut().enumerate() {
+        let address = |text: &str| text.replace("{}", &number.to_string());
+        one.addresses = ips.iter().map(|(kind, ip)| NodeAddress::new(*kind, address(ip))).collect();
+    }
+    set.members = members.into();
+    set
+}
+
+#[test]
+fn members_with_two_addresses_of_a_family_are_as_they_were_told() {
+    use AddressKind::{ExternalIp, InternalIp};
+    for ips in [
+        &[(InternalIp, "10.0.0.{}"), (ExternalIp, "192.0.2.{}")][..],
+        &[(InternalIp, "10.0.0.{}"), (InternalIp, "10.0.1.{}")],
+        &[(InternalIp, "10.0.0.{}"), (InternalIp, "fd00::{}"), (InternalIp, "2001:db8::{}")],
+    ] {
+        let mut membership = with(0);
+        assert_eq!(step(&mut membership, at(0), &nodes_with(0..13, ips)), (0, 0));
+        let joined = nodes_with(0..14, ips);
+        assert!(membership.decide(at(1), &joined, BUDGET, false).changes);
+        assert_eq!(step(&mut membership, at(1), &joined), (0, 0));
+        assert!(!membership.decide(at(2), &joined, BUDGET, false).changes);
+        // Other labels are no other member either.
+        let mut labelled = joined.members.to_vec();
+        for one in &mut labelled {
+            one.labels = Arc::new([("zone".to_owned(), "a".to_owned())].into());
+        }
+        let labelled = NodeSet { members: labelled.into(), ..NodeSet::default() };
+        let decision = membership.decide(at(3), &labelled, BUDGET, false);
+        assert!(!decision.changes && decision.held.is_empty());
+        assert_eq!(step(&mut membership, at(4), &nodes_with(0..13, ips)), (1, 0), "{ips:?}");
+        assert!(!membership.decide(at(5), &nodes_with(0..13, ips), BUDGET, false).changes);
+    }
+}
+
+/// The first address of each family is the one that load balancers use.
+#[test]
+fn a_member_whose_address_in_use_changes_is_another_one() {
+    use AddressKind::{ExternalIp, InternalIp};
+    let before = [(InternalIp, "10.0.0.{}"), (ExternalIp, "192.0.2.{}")];
+    for (after, changes) in [
+        (&[(InternalIp, "10.0.0.{}"), (ExternalIp, "192.0.2.9{}")][..], false),
+        (&[(InternalIp, "10.0.0.{}")], false),
+        (&[(InternalIp, "10.0.9.{}"), (ExternalIp, "192.0.2.{}")], true),
+        (&[(ExternalIp, "192.0.2.{}")], true),
+        (&[(InternalIp, "10.0.0.{}"), (InternalIp, "fd00::{}")], true),
+    ] {
+        let mut membership = with(0);
+        step(&mut membership, at(0), &nodes_with(0..3, &before));
+        let view = nodes_with(0..3, after);
+        let decision = membership.decide(at(1), &view, BUDGET, false);
+        assert_eq!((decision.changes, decision.held.len()), (changes, 0), "{after:?}");
+        membership.applied(&decision.members);
+        assert!(!membership.decide(at(2), &view, BUDGET, false).changes, "{after:?}");
+    }
+}
+
 #[test]
 fn a_node_that_is_replaced_is_another_member() {
     // Another name.
