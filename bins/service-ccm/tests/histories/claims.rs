@@ -75,7 +75,8 @@ impl Claims {
 }
 
 fn false_event(world: &World, event: &Value) -> Option<String> {
-    let about = if event["regarding"].is_null() { &event["involvedObject"] } else { &event["regarding"] };
+    let about =
+        if event["regarding"].is_null() { &event["involvedObject"] } else { &event["regarding"] };
     let left = world.balancers_of(about["uid"].as_str()?).len();
     let message = event["message"].as_str().or_else(|| event["note"].as_str()).unwrap_or_default();
     let is_true = match event["reason"].as_str()? {
@@ -174,8 +175,12 @@ pub(crate) fn metrics(world: &World) -> Option<String> {
     let pending = number("ccm_service_load_balancers{state=\"pending\"} ");
     let deleting = number("ccm_service_load_balancers{state=\"deleting\"} ");
     let refused = (0..SERVICES).filter(|at| is_refused_now(world, *at)).count();
-    (pending + deleting > 0 || failing > refused)
-        .then(|| format!("{failing} failing of {refused}, {pending} pending, {deleting} deleting: {}", statuses(world)))
+    (pending + deleting > 0 || failing > refused).then(|| {
+        format!(
+            "{failing} failing of {refused}, {pending} pending, {deleting} deleting: {}",
+            statuses(world)
+        )
+    })
 }
 
 fn is_refused_now(world: &World, number: usize) -> bool {
@@ -186,6 +191,8 @@ fn is_refused_now(world: &World, number: usize) -> bool {
 }
 
 fn statuses(world: &World) -> String {
-    let of = |number| world.service(number).map(|one| format!("{} {}", one["spec"], one["status"]["conditions"]));
+    let of = |number| {
+        world.service(number).map(|one| format!("{} {}", one["spec"], one["status"]["conditions"]))
+    };
     (0..SERVICES).filter_map(of).collect()
 }

@@ -62,10 +62,7 @@ pub(crate) fn lie(world: &mut World) {
         0 => (Operation::ListLoadBalancers, Effect::EmptyList),
         1 => (Operation::ListLoadBalancers, Effect::TruncatedList(2)),
         2 => (Operation::ListLoadBalancers, Effect::WrongProject),
-        3 => (
-            Operation::ListLoadBalancers,
-            Effect::LoadBalancers(vec![key], Trouble::Malformed),
-        ),
+        3 => (Operation::ListLoadBalancers, Effect::LoadBalancers(vec![key], Trouble::Malformed)),
         _ => {
             let trouble = Trouble::Overlook { by_id };
             let fault = Fault::new(Effect::LoadBalancers(vec![key], trouble)).times(1);

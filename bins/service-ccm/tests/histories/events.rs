@@ -3,7 +3,7 @@
 use rand::Rng as _;
 
 use crate::{
-    cluster, clouds, nodes,
+    clouds, cluster, nodes,
     rules::Rules,
     services,
     world::{NODES, World},

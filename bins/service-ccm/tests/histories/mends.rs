@@ -4,8 +4,6 @@
 /// A mend that is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mend {
-    /// Nodes with two addresses of a family cost one change.
-    TwoAddresses,
     /// The finalizer goes, whatever class or type the Service has by then.
     Finalizers,
     /// The finalizer and what another controller wrote stay.
@@ -22,7 +20,6 @@ pub(crate) enum Mend {
 
 /// Those that are still to come.
 const AWAITED: &[Mend] = &[
-    Mend::TwoAddresses,
     Mend::Finalizers,
     Mend::Neighbours,
     Mend::Claims,

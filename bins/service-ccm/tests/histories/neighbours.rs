@@ -54,8 +54,10 @@ impl World {
             let deleting = !service["metadata"]["deletionTimestamp"].is_null();
             let is_new = !self.neighbours.has(&service);
             match (is_theirs(&service) && !deleting, is_new) {
-                (true, true) if !is_protected(&service) => self.take(number, uid),
-                // It is still another one's.
+                (true, true) if !(is_protected(&service) && self.was_served(&uid)) => {
+                    self.take(number, uid);
+                }
+                // The program still cleans up.
                 (true, true) | (false, true) => {}
                 (true, false) => {
                     self.neighbours.0.insert(uid, None);
@@ -67,8 +69,11 @@ impl World {
     }
 
     fn take(&mut self, number: usize, uid: String) {
-        self.patch(number, json!({"metadata": {
-            "finalizers": [CLEANUP], "annotations": {MARK: "theirs"}}}));
+        self.patch(
+            number,
+            json!({"metadata": {
+            "finalizers": [CLEANUP], "annotations": {MARK: "theirs"}}}),
+        );
         self.mark(number);
         self.neighbours.0.insert(uid, None);
     }
@@ -97,7 +102,10 @@ impl World {
         }
         self.neighbours.0.remove(&uid);
         let mut cleaned = service.clone();
-        cleaned["status"]["conditions"].as_array_mut().unwrap().retain(|one| one["type"] != CONDITION);
+        cleaned["status"]["conditions"]
+            .as_array_mut()
+            .unwrap()
+            .retain(|one| one["type"] != CONDITION);
         self.api.update_status(cleaned).ok();
         self.patch(number, json!({"metadata": {"annotations": {MARK: null}}}));
         // The finalizer is another one's by now.
@@ -121,7 +129,7 @@ impl World {
         if is_theirs(service) && !ingress.as_str().is_some_and(|ip| ip.starts_with("192.0.2.1")) {
             lost.push("address");
         }
-        if !lost.is_empty() && !awaits(Mend::Neighbours) {
+        if !lost.is_empty() && (is_theirs(service) || !awaits(Mend::Neighbours)) {
             let how = format!("{} has lost {}", service["metadata"]["name"], lost.join(", "));
             self.broken.add(Rule::Neighbours, how);
         }

@@ -73,11 +73,19 @@ pub(crate) async fn nothing_happens(world: &World, rules: &mut Rules, minutes: u
     // A refusal is tried again every five minutes. What no list shows is looked at by a whole call:
     // all of it once an hour if there is none, the configuration every half-hour without a digest.
     let traits = LoadBalancers::traits(&world.cloud);
-    let looks_each = if !traits.lists { 2 } else if !traits.stores_digest { 3 } else { 0 };
+    let looks_each = if !traits.lists {
+        2
+    } else if !traits.stores_digest {
+        3
+    } else {
+        0
+    };
     let looks = refused * 12 + looks_each * SERVICES as u64;
     let others = calls.total() - calls.list;
     if others > looks || !writes.is_empty() {
-        let how = format!("{others} calls in {minutes} quiet minutes, {looks} looks: {calls:?} {writes:?}");
+        let how = format!(
+            "{others} calls in {minutes} quiet minutes, {looks} looks: {calls:?} {writes:?}"
+        );
         world.broken.add(Rule::Quiet, how);
     }
     if refused == 0 && shown.0 != world.list("services") {

@@ -200,9 +200,9 @@ fn orphans(world: &World) -> Option<(usize, usize)> {
     }
     let services = world.list("services");
     // One of a Service of another type that lacks the finalizer is nobody's either.
-    let has = services.iter().filter(|service| {
-        is_protected(service) || service["spec"]["type"] == "LoadBalancer"
-    });
+    let has = services
+        .iter()
+        .filter(|service| is_protected(service) || service["spec"]["type"] == "LoadBalancer");
     let uids: BTreeSet<&str> =
         has.filter_map(|service| service["metadata"]["uid"].as_str()).collect();
     let all = world.ours();

@@ -105,9 +105,7 @@ fn some_ports(world: &mut World, number: usize) -> Value {
     ];
     let set = sets[world.dice.random_range(0..sets.len())];
     let first = 30_100 + 40 * number + world.dice.random_range(0..2) * 10;
-    let port = |(at, (port, protocol)): (usize, &(u16, &str))| {
-        json!({"name": format!("p{at}"), "port": port, "protocol": protocol, "nodePort": first + at})
-    };
+    let port = |(at, (port, protocol)): (usize, &(u16, &str))| json!({"name": format!("p{at}"), "port": port, "protocol": protocol, "nodePort": first + at});
     set.iter().enumerate().map(port).collect()
 }
 

@@ -57,6 +57,11 @@ pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
         let waits = conditions.to_string().contains("WaitingForAdoption");
         return (!waits).then(|| of_all(format!("{key} has none; {}", service["status"])))?;
     };
+    if matches!(balancer.state, State::Pending { .. }) {
+        // It may be about members that leave one after another.
+        let how = format!("{key} is {:?}", balancer.state);
+        return Some(Wrong { how, members: true });
+    }
     if let Some(how) = differs(world, &service, balancer) {
         return of_all(format!("{key}: {how}; {}", service["status"]));
     }
@@ -110,7 +115,9 @@ pub(crate) fn is_refused(world: &World, service: &Value, now: Option<&SimBalance
     let refused_address = match (address, parsed) {
         (None, _) => false,
         (Some(_), None) => true,
-        (Some(_), Some(ip)) => !families(world, service).contains(&IpFamily::of(ip)) || !has_address(ip),
+        (Some(_), Some(ip)) => {
+            !families(world, service).contains(&IpFamily::of(ip)) || !has_address(ip)
+        }
     };
     let ranges = &service["metadata"]["annotations"][SOURCE_RANGES];
     *ranges == "nonsense" || refused_address

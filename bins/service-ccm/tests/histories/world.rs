@@ -2,7 +2,11 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    net::Ipv4Addr, str::FromStr, sync::Arc, time::Duration};
+    net::Ipv4Addr,
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_cloud::{Cloud, ClusterId, Cure, LoadBalancers, Owner};
 use ccm_objects::service_keys::CLEANUP;
@@ -98,10 +102,8 @@ impl World {
     /// A cluster, a cloud and settings that the seed decides about, and the program.
     pub(crate) async fn random(seed: u64, variant: Variant) -> Self {
         let mut world = Self::empty(seed, variant);
-        world.addresses = Addresses {
-            two: !awaits(Mend::TwoAddresses) && world.dice.random_bool(0.3),
-            v6: world.dice.random_bool(0.3),
-        };
+        world.addresses =
+            Addresses { two: world.dice.random_bool(0.3), v6: world.dice.random_bool(0.3) };
         world.draw_cloud();
         world.draw_classes();
         world.begin().await;
@@ -169,6 +171,11 @@ impl World {
             (class, Some(classes)) => classes.serves(class),
             (class, None) => class.is_none(),
         }
+    }
+
+    /// Whether the program has asked for a load balancer for this Service, which it served then.
+    pub(crate) fn was_served(&self, uid: &str) -> bool {
+        self.served.lock().contains(uid)
     }
 
     /// Whether the provider has a list.
@@ -291,7 +298,6 @@ impl World {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         loaded::<ServiceCcm>(&arguments).unwrap()
     }
-
 
     /// Ends the process without an order.
     pub(crate) fn stop(&mut self) {
