@@ -36,6 +36,7 @@ use ccm_controller::{
     guard, inventory, own_node,
     passes::Passes,
     queue::QueueMetrics,
+    repeat_reports,
     watch::{self, Watches},
     writer::{self, Writer},
 };
@@ -77,6 +78,7 @@ impl Program for NodeCcm {
     fn specimens(metrics: &Metrics) {
         NodeMetrics::new(metrics).specimens();
         guard::specimens(metrics);
+        repeat_reports::specimens(metrics);
         waiting::specimen(metrics);
         QueueMetrics::new(metrics).specimens(QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();

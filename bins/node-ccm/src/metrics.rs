@@ -97,7 +97,7 @@ enum IpChange {
     Held,
 }
 
-label!(State, WaitsFor, LabelDrop, IpChange, Field, Problem);
+label!(State, WaitsFor, LabelDrop, IpChange, Problem);
 label! {
     /// What was written.
     struct Written { "addresses", "taint", "labels" }
@@ -135,8 +135,6 @@ metrics! {
         /// Changes of the first InternalIP of a Ready node in the cloud, by whether they were applied or held
         [ALPHA] ccm_node_internal_ip_changes { result } => internal_ip_changes: Family<Counter, IpChange>,
             begin Every;
-        /// Corrections of a field that another writer has undone repeatedly, by field
-        [ALPHA] ccm_node_contested_corrections { field } => contested: Family<Counter, Field>, begin Every;
         /// Initialised nodes with which something is wrong that node-ccm does not mend, by problem, at the last refresh
         [ALPHA] ccm_node_irregular_nodes { problem } => irregular: Family<Gauge, Problem>, begin Every;
         /// Lookups of all nodes, one per period, by result; an error means that no node was answered
@@ -207,11 +205,6 @@ impl NodeMetrics {
             | Note::InvalidLabelPolicy(_)
             | Note::NodeIpRefused(_) => 0,
         };
-    }
-
-    /// Records the correction of a contested field.
-    pub(crate) fn contested(&self, field: &str) {
-        self.contested.of(Field::named(field)).inc();
     }
 
     /// Records how many nodes have each problem.

@@ -13,6 +13,7 @@ use ccm_base::Backoff;
 use ccm_cloud::Cloud;
 use ccm_controller::{
     corrector::Corrector,
+    repeat_reports::RepeatMetrics,
     guard::Guard,
     inventory::Inventory,
     lookups::Answers,
@@ -52,6 +53,7 @@ pub(crate) struct Handles {
     pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
     pub(crate) metrics: NodeMetrics,
+    pub(crate) repeats: RepeatMetrics,
 }
 
 impl Handles {
@@ -76,6 +78,7 @@ impl Handles {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics,
+            repeats: RepeatMetrics::new(&context.metrics),
         }
     }
 }

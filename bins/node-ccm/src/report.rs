@@ -7,8 +7,9 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_controller::{
     brake::Hold,
-    corrections::Contested,
     queue::Pace,
+    repeat_reports,
+    repeats::Repeated,
     reports::{Report, Reports, When},
 };
 use ccm_kube::{ApiError, events::EventRecorder};
@@ -107,10 +108,9 @@ impl NodeReports {
     }
 
     /// Reports that another writer undoes a correction again and again.
-    pub(crate) fn contested(&self, node: &Node, plan: &Plan, contested: &Contested) {
-        let Contested { field, times, wait } = contested;
-        let text = text::contested(node, plan, field, *times, *wait);
-        self.warn(node, "FieldContested", &contested.field, &text);
+    pub(crate) fn repeated(&self, node: &Node, plan: &Plan, repeated: &Repeated) {
+        let text = text::repeated(node, plan, repeated);
+        self.warn(node, repeat_reports::REASON, &repeated.kind, &text);
     }
 
     /// A warning about a lasting state.

@@ -3,14 +3,15 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use ccm_base::clock::Timeline;
 use ccm_objects::Shared as Name;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    corrections::{Contested, Corrections},
     queue::{Priority, WorkQueue},
+    repeats::{Content, Repeated, Repeats},
     turns::Turns,
 };
 
@@ -24,13 +25,14 @@ pub struct Later {
     /// The time until it may be.
     pub wait: Duration,
     /// The field that another writer sets as well, if that is why.
-    pub contested: Option<Contested>,
+    pub repeated: Option<Repeated>,
 }
 
 /// The corrections of all objects.
 pub struct Corrector {
     turns: Mutex<Turns<Name>>,
-    made: Mutex<HashMap<Name, Corrections>>,
+    made: Mutex<HashMap<Name, Repeats>>,
+    timeline: Timeline,
     waiting: Box<dyn Fn(usize) + Send + Sync>,
 }
 
@@ -38,7 +40,8 @@ impl Corrector {
     /// At most this many writes per second; `waiting` hears how many objects wait for their turn.
     pub fn new(per_second: Option<f64>, waiting: impl Fn(usize) + Send + Sync + 'static) -> Self {
         let turns = Mutex::new(Turns::new(per_second));
-        Self { turns, made: Mutex::default(), waiting: Box::new(waiting) }
+        let timeline = Timeline::begin();
+        Self { turns, made: Mutex::default(), timeline, waiting: Box::new(waiting) }
     }
 
     fn turns<R>(&self, change: impl FnOnce(&mut Turns<Name>) -> R) -> R {
@@ -64,22 +67,30 @@ impl Corrector {
         writes: usize,
         fields: &[(String, String)],
     ) -> Result<(), Later> {
-        let now = Instant::now();
-        let made = self.made.lock().get(name).map(|made| made.check(now, texts(fields)));
-        if let Some(Err(contested)) = made {
-            return Err(Later { wait: contested.wait, contested: Some(contested) });
+        let waits = self.made.lock().get(name).and_then(|made| {
+            let now = self.timeline.now();
+            let check =
+                |(field, value): &(String, String)| made.check(now, field, || Content::of(value));
+            fields.iter().filter_map(|field| check(field).err()).max_by_key(|one| one.wait)
+        });
+        if let Some(repeated) = waits {
+            return Err(Later { wait: repeated.wait, repeated: Some(repeated) });
         }
         if writes == 0 {
             return Ok(());
         }
-        let turn = self.turns(|turns| turns.take(name, writes, now));
-        turn.map_err(|wait| Later { wait, contested: None })
+        let turn = self.turns(|turns| turns.take(name, writes, Instant::now()));
+        turn.map_err(|wait| Later { wait, repeated: None })
     }
 
-    /// These fields of the object were set. Returns those that are contested.
+    /// These fields of the object were set. Returns those that another writer sets as well.
     pub fn made(&self, name: &Name, fields: &[(String, String)]) -> Vec<String> {
-        let mut made = self.made.lock();
-        made.entry(Name::clone(name)).or_default().made(Instant::now(), texts(fields))
+        let (mut made, now) = (self.made.lock(), self.timeline.now());
+        let made = made.entry(Name::clone(name)).or_default();
+        let mut add = |(field, value): &(String, String)| {
+            made.made(now, field.clone(), Content::of(value)).map(|_| field.clone())
+        };
+        fields.iter().filter_map(&mut add).collect()
     }
 
     /// The object needs no correction any more.
@@ -110,10 +121,6 @@ impl Corrector {
         }
         token.cancelled().await;
     }
-}
-
-fn texts(fields: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
-    fields.iter().map(|(field, value)| (&**field, &**value))
 }
 
 #[cfg(test)]
@@ -154,7 +161,7 @@ mod tests {
             corrector.made(&name, &zone);
         }
         let later = corrector.check(&name, 1, &zone).unwrap_err();
-        assert_eq!(later.contested.map(|contested| contested.field).as_deref(), Some("zone"));
+        assert_eq!(later.repeated.map(|repeated| repeated.kind).as_deref(), Some("zone"));
         assert_eq!((later.wait, waiting()), (Duration::from_secs(10), 0));
         let region = [("region".to_owned(), "r".to_owned())];
         assert_eq!(corrector.check(&name, 1, &region), Ok(()));

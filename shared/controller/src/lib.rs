@@ -19,7 +19,8 @@
 //! | [`cluster`] | the identity of the cluster |
 //! | [`own_node`] | what holds up the node that runs this program |
 //! | [`handover`] | what a leader leaves to the next one |
-//! | [`corrections`] | damps corrections that another writer undoes; pure |
+//! | [`repeats`] | damps writes that were answered as done and are due again; pure |
+//! | [`repeat_reports`] | their metric and event |
 //! | [`corrector`] | the corrections of many objects, each in its turn |
 //! | [`states`] | the state of each object, counted |
 //! | [`approvals`] | what a user approves by annotations of the Lease |
@@ -31,7 +32,6 @@ pub mod approvals;
 pub mod batch_size;
 pub mod brake;
 pub mod cluster;
-pub mod corrections;
 pub mod corrector;
 pub mod guard;
 pub mod handover;
@@ -44,6 +44,8 @@ pub mod own_node;
 pub mod passes;
 pub mod queue;
 pub mod reader;
+pub mod repeat_reports;
+pub mod repeats;
 pub mod reports;
 pub mod states;
 pub mod turns;

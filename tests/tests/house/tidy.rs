@@ -92,7 +92,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
         ("shared/controller/src", &["ccm_providers", "ccm_sim"]),
         ("shared/controller/src/brake", &["kube::", "tokio", "async ", "clock::", "ccm_runtime"]),
         ("shared/controller/src/batch_size", TIMED),
-        ("shared/controller/src/corrections", TIMED),
+        ("shared/controller/src/repeats", TIMED),
         ("shared/controller/src/turns", TIMED),
     ];
     let mut bans: Vec<_> =

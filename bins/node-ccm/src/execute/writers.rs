@@ -24,7 +24,7 @@ use super::{Unfinished, execute, published};
 use crate::{
     metrics::State,
     observe::{Handles, brake, intake::Intake, lookups::WorkSenders},
-    plan::{Outcome, Plan, Wait, WaitReason, plan},
+    plan::{Field, Outcome, Plan, Wait, WaitReason, plan},
     settings::NodeSettings,
 };
 
@@ -129,11 +129,11 @@ impl Writers {
     /// corrects. If not, it is queued for later.
     async fn correct(&self, node: &Arc<Node>, plan: &Plan) {
         let allowed = self.handles.corrector.check(&node.name, plan.steps.len(), &plan.fields());
-        let Err(Later { wait, contested }) = allowed else {
+        let Err(Later { wait, repeated }) = allowed else {
             return self.apply(node, plan).await;
         };
-        if let Some(contested) = contested {
-            self.handles.reports.contested(node, plan, &contested);
+        if let Some(repeated) = repeated {
+            self.handles.reports.repeated(node, plan, &repeated);
         }
         self.later(node, wait);
     }
@@ -177,7 +177,7 @@ impl Writers {
             Ok(()) => {
                 if plan.outcome == Outcome::InSync {
                     for field in self.handles.corrector.made(name, &plan.fields()) {
-                        self.handles.metrics.contested(&field);
+                        self.handles.repeats.count("Node", <&str>::from(Field::named(&field)));
                     }
                 }
                 self.handles.states.set(name, State::Initialised);

@@ -1,8 +1,8 @@
 //! Plans as text, for logs, dry runs and snapshots.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
-use ccm_controller::brake::Hold;
+use ccm_controller::{brake::Hold, repeats::Repeated};
 use ccm_objects::{Address, Node};
 
 use super::{
@@ -126,13 +126,9 @@ pub(crate) fn held(plan: &Plan, hold: Hold) -> String {
 }
 
 /// What two writers do to a field of the node, and when node-ccm writes it again.
-pub(crate) fn contested(
-    node: &Node,
-    plan: &Plan,
-    field: &str,
-    times: u32,
-    wait: Duration,
-) -> String {
+pub(crate) fn repeated(node: &Node, plan: &Plan, repeated: &Repeated) -> String {
+    let Repeated { kind, times, wait, .. } = repeated;
+    let field = &**kind;
     let own = plan.fields().into_iter().find(|(name, _)| name == field);
     let own = match own.map(|(_, value)| value).unwrap_or_default() {
         value if value.is_empty() => "removes it".to_owned(),

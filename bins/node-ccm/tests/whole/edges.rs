@@ -258,10 +258,10 @@ async fn two_owners_of_a_field_do_not_write_as_fast_as_they_can() {
     assert!((3..=10).contains(&own), "{own} writes of ours within a minute");
     let events = whole.events(&names[0]);
     let is_told = |(reason, text): &&(String, String)| {
-        reason == "FieldContested" && text.contains(ZONE) && text.contains("other")
+        reason == "RepeatedWrite" && text.contains(ZONE) && text.contains("other")
     };
     assert_eq!(events.iter().filter(is_told).count(), 1, "{events:?}");
-    assert!(whole.metric("ccm_node_contested_corrections_total{field=\"zone\"}") > 0);
+    assert!(whole.metric("ccm_repeated_writes_total{object=\"Node\",write=\"zone\"}") > 0);
 }
 
 /// The event says what the two do, for any kind of field.
@@ -280,7 +280,7 @@ async fn an_owner_that_removes_a_field_is_named_as_such() {
             sleep(Duration::from_millis(100)).await;
         }
         let events = whole.events(&names[0]);
-        let told = events.iter().find(|(reason, _)| reason == "FieldContested");
+        let told = events.iter().find(|(reason, _)| reason == "RepeatedWrite");
         let text = told.map(|(_, text)| &**text).unwrap_or_default();
         let expect = format!("Another writer {}", expect.replace("KEY", key));
         assert!(text.starts_with(&expect), "{events:?}");

@@ -43,7 +43,7 @@ pub(super) async fn of_the_addresses(rig: &mut Rig) -> Result<()> {
     ));
     ensure!(theirs >= 4, "the kubelet writes its addresses every 10 s, and wrote {theirs} times");
     ensure!(ours <= theirs, "{ours} writes of node-ccm for {theirs} of the kubelet");
-    rig.event(NAME, "FieldContested", SOON).await?;
+    rig.event(NAME, "RepeatedWrite", SOON).await?;
     rig.is_same(&node).await?;
 
     kubelet.kill().await?;

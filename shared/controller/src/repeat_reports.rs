@@ -1,0 +1,44 @@
+//! The metric and the event of writes that are [repeated](crate::repeats), in all programs.
+
+use ccm_metrics::{Counter, Family, metrics};
+use ccm_objects::ObjectRef;
+use ccm_runtime::metrics::Metrics;
+
+use crate::{
+    repeats::{Kind, Repeated},
+    reports::{Report, Reports, When},
+};
+
+/// The reason of the event.
+pub const REASON: &str = "RepeatedWrite";
+
+metrics! {
+    /// Counts repeated writes. Clones share the metric.
+    pub struct RepeatMetrics {
+        /// Writes to the API server or to the cloud that were answered as done and were due again with the same content,
+        /// from the third time in a row on, or whose answer did not show them, by kind of object and of write
+        [ALPHA] ccm_repeated_writes { object, write } => repeated: Family<Counter, (&'static str, Kind)>;
+    }
+}
+
+impl RepeatMetrics {
+    /// Counts a repeated write to this kind of object, whose field or content is of this kind.
+    pub fn count(&self, object: &'static str, write: impl Into<Kind>) {
+        self.repeated.of((object, write.into())).inc();
+    }
+
+    /// Counts a repeated write, and reports it if that is news.
+    pub fn report(&self, reports: &Reports, about: &ObjectRef, repeated: &Repeated) {
+        self.count(about.kind, repeated.kind.clone());
+        if repeated.is_news {
+            let line = format!("{} {}: {repeated}", about.kind, about.key());
+            let report = Report::warning(REASON, &repeated.kind, line);
+            reports.report(about, When::Always, report.with_event(REASON, repeated.to_string()));
+        }
+    }
+}
+
+/// Registers the metric, for the metrics reference.
+pub fn specimens(metrics: &Metrics) {
+    RepeatMetrics::new(metrics).specimens();
+}
