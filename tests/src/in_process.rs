@@ -22,6 +22,9 @@ use ccm_sim::apiserver::ApiServer;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+/// The end of the user agent of a process that stands by.
+pub const STANDBY: &str = "standby";
+
 /// The environment of a controller with a simulated API server. When it is dropped, the
 /// controller ends without an order.
 pub struct InProcess<P: Program> {
@@ -30,24 +33,6 @@ pub struct InProcess<P: Program> {
     /// Its settings; those that are sent here come into force as those of a new file do.
     pub settings: watch::Sender<Arc<P::Settings>>,
     _end: DropGuard,
-}
-
-/// A controller that has read the cluster and does not lead yet.
-pub struct StandingBy<P: Program> {
-    process: InProcess<P>,
-    program: P,
-}
-
-impl<P: Program> StandingBy<P> {
-    /// Leads, after this process of it or as the first one.
-    pub fn lead(self, last: Option<&Leadership>) -> InProcess<P> {
-        let Self { mut process, program } = self;
-        if let Some(last) = last {
-            process.context.leadership = process.context.leadership.after(last);
-        }
-        Arc::new(program).lead(&process.context);
-        process
-    }
 }
 
 impl<P: Program> InProcess<P> {
@@ -68,7 +53,7 @@ impl<P: Program> InProcess<P> {
         settings: &Loaded<P>,
         leadership: Leadership,
     ) -> Result<Self> {
-        Self::with_metrics(api, cloud, settings, leadership, Metrics::new())
+        Self::with_metrics(api, cloud, settings, leadership, Metrics::new(), "test")
     }
 
     /// Starts a program that leads, after this process of it or as the first one.
@@ -79,23 +64,38 @@ impl<P: Program> InProcess<P> {
         last: Option<&Leadership>,
         metrics: Metrics,
     ) -> Result<Self> {
-        let standing_by = Self::standing_by(api, cloud, settings, metrics).await?;
-        Ok(standing_by.lead(last))
+        let leadership = Leadership::unconditional();
+        let process = Self::with_metrics(api, cloud, settings, leadership, metrics, "test")?;
+        let (mut process, program) = process.prepared().await?;
+        process.take_over(program, last);
+        Ok(process)
     }
 
-    /// Starts a program that has read the cluster and does not lead yet.
+    /// Starts a program that does not lead yet. Its user agent ends with [`STANDBY`].
     pub async fn standing_by(
         api: &ApiServer,
         cloud: Arc<dyn Cloud>,
         settings: &Loaded<P>,
         metrics: Metrics,
-    ) -> Result<StandingBy<P>> {
+    ) -> Result<(Self, Arc<P>)> {
         let leadership = Leadership::unconditional();
-        let process = Self::with_metrics(api, cloud, settings, leadership, metrics)?;
-        match P::prepare(&process.context).await {
-            Ok(program) => Ok(StandingBy { process, program }),
+        let process = Self::with_metrics(api, cloud, settings, leadership, metrics, STANDBY)?;
+        process.prepared().await
+    }
+
+    async fn prepared(self) -> Result<(Self, Arc<P>)> {
+        match P::prepare(&self.context).await {
+            Ok(program) => Ok((self, Arc::new(program))),
             Err(failure) => bail!(failure),
         }
+    }
+
+    /// Lets a program lead that was standing by, after this process of it or as the first one.
+    pub fn take_over(&mut self, program: Arc<P>, last: Option<&Leadership>) {
+        if let Some(last) = last {
+            self.context.leadership = self.context.leadership.clone().after(last);
+        }
+        program.lead(&self.context);
     }
 
     fn with_metrics(
@@ -104,11 +104,12 @@ impl<P: Program> InProcess<P> {
         settings: &Loaded<P>,
         leadership: Leadership,
         metrics: Metrics,
+        agent: &str,
     ) -> Result<Self> {
         let config = ClientConfig {
             kubeconfig: None,
             master: None,
-            user_agent: format!("{}/test", P::IDENTITY.binary),
+            user_agent: format!("{}/{agent}", P::IDENTITY.binary),
             request_timeout: Duration::from_secs(5),
             limiter: Arc::new(Unlimited),
             metrics: Arc::new(RestMetrics::default()),

@@ -13,11 +13,11 @@ use ccm_base::Backoff;
 use ccm_cloud::Cloud;
 use ccm_controller::{
     corrector::Corrector,
-    repeat_reports::RepeatMetrics,
     guard::Guard,
     inventory::Inventory,
     lookups::Answers,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
+    repeat_reports::RepeatMetrics,
     states::States,
 };
 use ccm_kube::store::Store;

@@ -36,9 +36,10 @@ use ccm_cloud::Cloud;
 use ccm_controller::{
     passes::Passes,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
+    watch::Stores,
     writer::Writer,
 };
-use ccm_kube::{informer::Freshness, store::Store};
+use ccm_kube::store::Store;
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     health::{Scope, Verdict},
@@ -107,7 +108,7 @@ pub(crate) struct Cidrs {
 /// What a term begins with.
 pub(crate) struct Term {
     /// Proves that the store is of this term.
-    pub(crate) freshness: Freshness,
+    pub(crate) stores: Stores,
     /// What the last leader has left.
     pub(crate) held: Vec<HeldBlocks>,
     /// Where this one leaves it.
@@ -180,10 +181,10 @@ impl Cidrs {
     }
 
     async fn begin(self: Arc<Self>, term: Term, token: CancellationToken) {
-        let Term { freshness, held, handover, writer } = term;
+        let Term { stores, held, handover, writer } = term;
         self.leads.store(true, Ordering::Relaxed);
         self.runs(true);
-        freshness.current().await;
+        stores.current().await;
         self.rebuild(held);
         let (this, writer) = (Arc::clone(&self), writer.map(Arc::new));
         let give = async {

@@ -44,10 +44,10 @@ use ccm_controller::{
     cluster, own_node,
     passes::Passes,
     queue::{QueueMetrics, WorkQueue},
-    watch::{self, Watches},
+    watch::{self, Stores, Watches},
     writer::{self, Writer},
 };
-use ccm_kube::{informer::Freshness, store::Change};
+use ccm_kube::store::Change;
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     health::{Condition, Scope},
@@ -187,7 +187,7 @@ impl Handles {
 /// The program.
 pub struct RouteCcm {
     handles: Handles,
-    freshness: Freshness,
+    stores: Stores,
 }
 
 impl Program for RouteCcm {
@@ -227,7 +227,8 @@ impl Program for RouteCcm {
         let on_change = move |change| watcher.changed(&change);
         let freshness = Watches::new(context).watch(&handles.observer.store, on_change).await;
         own_node::check(context, &handles.observer.store);
-        Ok(Self { handles, freshness })
+        let stores = Stores::new(context, [freshness]);
+        Ok(Self { handles, stores })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
@@ -242,7 +243,7 @@ impl Program for RouteCcm {
         }
         if let Some(cidrs) = &handles.cidrs {
             let term = Term {
-                freshness: self.freshness.clone(),
+                stores: self.stores.clone(),
                 held: left.held,
                 handover: Arc::clone(&handover),
                 writer: (!handles.plans.is_observing()).then(writer),
@@ -260,7 +261,14 @@ impl Program for RouteCcm {
         tasks.spawn("calls", execute::run(handles.clone(), received, token.clone()));
         let controller = Controller::new(handles, jobs, &lease, handover);
         let passes = handles.passes.clone();
-        tasks.spawn("passes", passes.run(controller, context.settings.clone(), token.clone()));
+        let passes = passes.run(controller, context.settings.clone(), token.clone());
+        let (stores, token) = (self.stores.clone(), token.clone());
+        tasks.spawn("passes", async move {
+            // By an old store, the route of a node that has joined would be one that nobody needs.
+            if token.run_until_cancelled(stores.current()).await.is_some() {
+                passes.await;
+            }
+        });
     }
 
     async fn drain(&self) {

@@ -42,16 +42,18 @@ use ccm_controller::{
     cluster, own_node,
     queue::QueueMetrics,
     reader::{self, Reader},
-    watch::{self, Watches},
+    watch::{self, Stores, Watches},
     writer::{self, Writer},
 };
 use ccm_objects::{Node, Service};
 use ccm_runtime::{
     health::{Condition, Scope},
+    leadership::LeaseAnnotations,
     metrics::Metrics,
     program::{Context, Failure, Identity, Need, Program},
     programs,
     rights::Right,
+    supervisor::Supervisor,
 };
 
 pub use settings::ServiceSettings;
@@ -69,6 +71,7 @@ pub struct ServiceCcm {
     handles: Handles,
     intake: Arc<Intake>,
     nodes: Arc<Nodes>,
+    stores: Stores,
     listed: Condition,
     orphans: Condition,
 }
@@ -118,12 +121,13 @@ impl Program for ServiceCcm {
         let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
         let (services, node_changes) = (Arc::clone(&intake), Arc::clone(&nodes));
         let watches = Watches::new(context);
-        tokio::join!(
+        let (of_services, of_nodes) = tokio::join!(
             watches.watch(&handles.services, move |change| services.changed(&change)),
             watches.watch(&handles.nodes, move |_| node_changes.changed()),
         );
         own_node::check(context, &handles.nodes);
-        Ok(Self { handles, intake, nodes, listed, orphans })
+        let stores = Stores::new(context, [of_services, of_nodes]);
+        Ok(Self { handles, intake, nodes, stores, listed, orphans })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
@@ -134,23 +138,18 @@ impl Program for ServiceCcm {
                 "--cluster-name is the default, {cluster_name}: clusters that share a cloud project should have names of their own"
             );
         }
-        lease::take_over(&self.handles, context.leadership.annotations());
-        self.nodes.start_leading();
-        tasks.spawn("nodes", Arc::clone(&self.nodes).run(token.clone()));
-        Lanes::new(handles, Writer::new(context, &handles.services)).start(tasks);
-        self.intake.start_leading();
-        tasks.spawn("settings", Arc::clone(&self.intake).follow_settings(token.clone()));
         self.listed.pass("not listed yet");
-        tasks.spawn("poll", poll::run(handles.clone(), token.clone()));
-        let annotations = context.leadership.annotations().clone();
-        tasks.spawn("lease", lease::run(handles.clone(), annotations, token.clone()));
-        let audit = Audit::new(handles, self.listed.clone());
-        let passes = handles.audit.clone().run(audit, context.settings.clone(), token.clone());
-        tasks.spawn("audit", passes);
-        let deletions = Deletions::new(handles, Reader::new(context), self.orphans.clone());
-        let passes =
-            handles.deletions.clone().run(deletions, context.settings.clone(), token.clone());
-        tasks.spawn("orphans", passes);
+        let lanes = Lanes::new(handles, Writer::new(context, &handles.services));
+        let term = Term {
+            lanes,
+            reader: Reader::new(context),
+            lease: context.leadership.annotations().clone(),
+            tasks: tasks.clone(),
+        };
+        let (this, token) = (Arc::clone(&self), token.clone());
+        tasks.spawn_job("first-plan", async move {
+            token.run_until_cancelled(this.begin(term)).await;
+        });
     }
 
     async fn drain(&self) {
@@ -160,5 +159,36 @@ impl Program for ServiceCcm {
         queue.drained().await;
         slow.drained().await;
         deletions.drain().await;
+    }
+}
+
+/// What the work of a term needs.
+struct Term {
+    lanes: Arc<Lanes>,
+    reader: Reader<Service>,
+    lease: LeaseAnnotations,
+    tasks: Supervisor,
+}
+
+impl ServiceCcm {
+    /// Starts the work of a term as soon as the stores are current: by an old one, nodes that have
+    /// joined would leave, and changes of Services would be taken back.
+    async fn begin(self: Arc<Self>, term: Term) {
+        self.stores.current().await;
+        let (handles, Term { lanes, reader, lease, tasks }) = (&self.handles, term);
+        let (token, settings) = (tasks.token().clone(), handles.settings.clone());
+        lease::take_over(handles, &lease);
+        self.nodes.start_leading();
+        tasks.spawn("nodes", Arc::clone(&self.nodes).run(token.clone()));
+        lanes.start(&tasks);
+        self.intake.start_leading();
+        tasks.spawn("settings", Arc::clone(&self.intake).follow_settings(token.clone()));
+        tasks.spawn("poll", poll::run(handles.clone(), token.clone()));
+        tasks.spawn("lease", lease::run(handles.clone(), lease, token.clone()));
+        let audit = Audit::new(handles, self.listed.clone());
+        tasks.spawn("audit", handles.audit.clone().run(audit, settings.clone(), token.clone()));
+        let deletions = Deletions::new(handles, reader, self.orphans.clone());
+        let passes = handles.deletions.clone().run(deletions, settings, token);
+        tasks.spawn("orphans", passes);
     }
 }

@@ -5,7 +5,7 @@
 //! A variant of the program without one of its protections breaks the rule that stands for it: a
 //! rule that no variant breaks finds nothing.
 //!
-//! `adoption`, `cases`, `going_back`, `orphans`, `patches`, `sharing`, `troubles` and `unfinished` have single cases in the same world.
+//! `adoption`, `cases`, `going_back`, `orphans`, `patches`, `sharing`, `takeover`, `troubles` and `unfinished` have single cases in the same world.
 //!
 //! A history that fails is replayed with `QUARTET_HISTORY=<seed>`.
 
@@ -43,6 +43,8 @@ mod rules;
 mod services;
 #[path = "histories/sharing.rs"]
 mod sharing;
+#[path = "histories/takeover.rs"]
+mod takeover;
 #[path = "histories/troubles.rs"]
 mod troubles;
 #[path = "histories/unfinished.rs"]

@@ -1,20 +1,25 @@
 //! Watches objects on every replica, so that a standby has a warm cache.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use ccm_kube::{
     informer::{Freshness, Informer, InformerMetrics, WatchState},
     store::{Change, Store, Stored},
 };
 use ccm_runtime::{
-    health::{Health, Scope, Verdict},
+    health::{Condition, Health, Scope, Verdict},
     leadership::Eligibility,
     metrics::Metrics,
     program::{Context, Program},
     rights::Right,
     supervisor::Supervisor,
 };
+use futures::future::join_all;
 use kube::Resource as _;
+use tokio::{
+    sync::OnceCell,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::kind::{plural, right};
@@ -74,6 +79,62 @@ impl Watches {
         self.supervisor.spawn(task, informer.run(self.token.clone()));
         store.wait_synced().await;
         freshness
+    }
+}
+
+/// After how long it is said what a new leader waits for, and how often again.
+const LATE: Duration = Duration::from_secs(10);
+const REPEAT: Duration = Duration::from_mins(1);
+
+/// The stores that must be current before a new leader plans for the first time: what a standby has
+/// may be as old as the last thing that its watches have shown. Clones share them.
+#[derive(Clone)]
+pub struct Stores {
+    line: Condition,
+    proofs: Arc<[Freshness]>,
+    /// A process leads once.
+    proven: Arc<OnceCell<()>>,
+}
+
+impl Stores {
+    /// The stores of these watches, with a line of their own on `/readyz?verbose`.
+    pub fn new<P: Program>(
+        context: &Context<P>,
+        proofs: impl IntoIterator<Item = Freshness>,
+    ) -> Self {
+        Self::with(&context.health, proofs)
+    }
+
+    fn with(health: &Health, proofs: impl IntoIterator<Item = Freshness>) -> Self {
+        let line = health.condition("stores", Scope::Information, "");
+        line.pass("not proven to be current here: this replica does not lead");
+        Self { line, proofs: proofs.into_iter().collect(), proven: Arc::default() }
+    }
+
+    /// Waits until the stores hold everything that the API server had when this was first called, for
+    /// as long as that takes: without it nothing can be planned. What is waited for is shown.
+    pub async fn current(&self) {
+        self.proven.get_or_init(|| self.prove()).await;
+    }
+
+    async fn prove(&self) {
+        let started = Instant::now();
+        self.line.pass("compared with the API server before the first plan");
+        let proof = |proof: Freshness| async move {
+            let mut current = std::pin::pin!(proof.current());
+            let mut wait = LATE;
+            while timeout(wait, &mut current).await.is_err() {
+                wait = REPEAT;
+                let (lack, seconds) = (proof.lack(), started.elapsed().as_secs());
+                let line = format!(
+                    "this leader has planned nothing for {seconds} s: the API server has not shown yet that the store is current: {lack}"
+                );
+                tracing::warn!("{line}");
+                self.line.fail(line);
+            }
+        };
+        join_all(self.proofs.iter().cloned().map(proof)).await;
+        self.line.pass("current when this replica began to lead");
     }
 }
 

@@ -15,7 +15,7 @@ mod health;
 mod metrics;
 mod state;
 
-use std::{convert::Infallible, ops::Range, pin::pin, time::Duration};
+use std::{convert::Infallible, ops::Range, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use kube::{
@@ -138,8 +138,9 @@ impl<K: Stored> Informer<K> {
 
     /// Proves that the store is not older than a moment, while it runs.
     pub fn freshness(&self) -> Freshness {
-        let path = self.api.resource_url().to_owned();
-        Freshness::new(self.client.clone(), path, self.state.clone())
+        let (path, store) = (self.api.resource_url().to_owned(), self.store.clone());
+        let objects = Arc::new(move || store.len());
+        Freshness::new(self.client.clone(), path, self.state.clone(), objects)
     }
 
     /// Runs until `stop` is cancelled. Errors are counted and logged, never returned: the API

@@ -90,7 +90,8 @@ pub(super) async fn two_owners_of_a_label_do_not_write_as_fast_as_they_can(
     ensure!(flips > 3, "the other owner wrote {flips} times");
     nodes::event(&env.client, "node-1", "RepeatedWrite: Another writer sets topology", SOON)
         .await?;
-    let counted = program.metric("ccm_repeated_writes_total{object=\"Node\",write=\"zone\"}").await?;
+    let counted =
+        program.metric("ccm_repeated_writes_total{object=\"Node\",write=\"zone\"}").await?;
     ensure!(counted > 0.0, "the metric names the field");
     Ok(())
 }

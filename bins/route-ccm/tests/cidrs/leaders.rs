@@ -66,7 +66,7 @@ async fn a_leader_of_a_busy_cluster_lists_the_nodes_once() {
     let before = lists();
     replica.lead();
     // A heartbeat.
-    sleep(Duration::from_millis(100)).await;
+    sleep(Duration::from_millis(10)).await;
     world.add(7);
     world.assigned(&nodes).await;
     assert_eq!(lists() - before, 1, "the small one that asks for the version");

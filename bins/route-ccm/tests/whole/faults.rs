@@ -168,3 +168,28 @@ async fn instances_that_vanish_cost_no_route() {
     sleep(Duration::from_hours(2)).await;
     assert_eq!(world.routes().len(), 12);
 }
+
+/// A standby whose watch shows nothing does not know of a node that has joined: as the leader, it
+/// reads the nodes before it judges routes.
+#[tokio::test(start_paused = true)]
+async fn the_route_of_a_node_that_the_standby_did_not_see_stays() {
+    let agent = "route-ccm/standby";
+    let cloud = SimCloud::new();
+    cloud.router().configure(|settings| settings.traits.records_owner = true);
+    let mut world = World::start(&cloud, "c-1", &[]).await;
+    world.add_nodes(0..5);
+    world.reachable(0..5).await;
+    let standby = world.stand_by().await;
+    sleep(Duration::from_mins(1)).await;
+    let silent = ServerFault::new(Action::SilentWatch).verb(Verb::Watch).resource("nodes");
+    world.api.faults().add(silent.user_agent(agent).times(1));
+    world.api.cut_watches(agent, false);
+    sleep(Duration::from_secs(2)).await;
+    world.add_nodes(5..6);
+    world.reachable(5..6).await;
+    world.take_over(standby);
+    for second in 0..60 {
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.routes().len(), 6, "after {second} s");
+    }
+}

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use ccm_cloud::RouteTarget;
-use ccm_runtime::metrics::Metrics;
+use ccm_runtime::{leadership::Leadership, metrics::Metrics, program::Loaded};
 use ccm_sim::{
     apiserver::{ApiServer, Options, PatchKind, Verb},
     cloud::{SimCloud, SimInstance, routes::SimRoute},
@@ -43,12 +43,35 @@ impl World {
 
     /// Ends the leader, if there is one, without an order, and starts another.
     pub(crate) async fn restart(&mut self) {
-        let last = self.running.take().map(|last| last.context.leadership.clone());
-        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        let settings = loaded::<RouteCcm>(&arguments).unwrap();
-        let (cloud, metrics) = (Arc::new(self.cloud.clone()), Metrics::new());
+        let (last, settings, cloud) = (self.stop(), self.settings(), self.cloud.clone());
+        let (cloud, metrics) = (Arc::new(cloud), Metrics::new());
         let leading = InProcess::leading(&self.api, cloud, &settings, last.as_ref(), metrics);
         self.running = Some(leading.await.unwrap());
+    }
+
+    /// Starts a process beside the leader.
+    pub(crate) async fn stand_by(&self) -> (InProcess<RouteCcm>, Arc<RouteCcm>) {
+        let (settings, cloud) = (self.settings(), Arc::new(self.cloud.clone()));
+        InProcess::standing_by(&self.api, cloud, &settings, Metrics::new()).await.unwrap()
+    }
+
+    /// Ends the leader without an order, and lets this one lead.
+    pub(crate) fn take_over(
+        &mut self,
+        (mut standby, program): (InProcess<RouteCcm>, Arc<RouteCcm>),
+    ) {
+        let last = self.stop();
+        standby.take_over(program, last.as_ref());
+        self.running = Some(standby);
+    }
+
+    fn stop(&mut self) -> Option<Leadership> {
+        self.running.take().map(|last| last.context.leadership.clone())
+    }
+
+    fn settings(&self) -> Loaded<RouteCcm> {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        loaded::<RouteCcm>(&arguments).unwrap()
     }
 
     /// Changes live settings, as a new file does.

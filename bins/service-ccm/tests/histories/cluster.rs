@@ -12,6 +12,9 @@ use crate::{
     world::World,
 };
 
+/// The user agent of a standby.
+const STANDBY: &str = "service-ccm/standby";
+
 /// The API server fails.
 pub(crate) fn fault(world: &mut World) {
     let lasting = Duration::from_secs(world.dice.random_range(1..40));
@@ -54,23 +57,28 @@ pub(crate) async fn change_of_leader(world: &mut World, rules: &mut Rules) {
             }
             world.end_former();
         }
-        3 if !awaits(Mend::OldStore) => with_an_old_store(world, rules).await,
+        3 => with_an_old_store(world, rules).await,
         _ => world.restart().await,
     }
     rules.restarted();
 }
 
-/// A standby whose watches are silent: it leads with what it has read before.
+/// A standby whose watches are silent for a while: it leads with what it has read before.
 async fn with_an_old_store(world: &mut World, rules: &mut Rules) {
-    let silent = Fault::new(Action::SilentWatch).verb(Verb::Watch);
-    let silent = world.api.faults().add(silent.lasting(Duration::from_secs(30)));
     let standby = world.stand_by().await;
-    world.api.faults().remove(silent);
+    let silent = Fault::new(Action::SilentWatch).verb(Verb::Watch);
+    let seconds = world.dice.random_range(20..90);
+    let silent = silent.user_agent(STANDBY).lasting(Duration::from_secs(seconds));
+    world.api.faults().add(silent);
+    world.api.cut_watches(STANDBY, false);
     for _ in 0..4 {
         crate::services::next(world);
         crate::nodes::next(world, rules);
-        sleep(Duration::from_secs(10)).await;
-        rules.look(world);
+        for _ in 0..10 {
+            sleep(Duration::from_secs(1)).await;
+            world.neighbours_work();
+            rules.look(world);
+        }
     }
-    world.lead(standby, None);
+    world.take_over(standby);
 }

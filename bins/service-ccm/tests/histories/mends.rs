@@ -14,19 +14,11 @@ pub(crate) enum Mend {
     Elsewhere,
     /// A refusal that passes is tried again.
     FinalErrors,
-    /// The first plan of a leader waits until its store is current.
-    OldStore,
 }
 
 /// Those that are still to come.
-const AWAITED: &[Mend] = &[
-    Mend::Finalizers,
-    Mend::Neighbours,
-    Mend::Claims,
-    Mend::Elsewhere,
-    Mend::FinalErrors,
-    Mend::OldStore,
-];
+const AWAITED: &[Mend] =
+    &[Mend::Finalizers, Mend::Neighbours, Mend::Claims, Mend::Elsewhere, Mend::FinalErrors];
 
 /// Whether what stands for this mend waits. `QUARTET_MENDS=all` waits for none.
 pub(crate) fn awaits(mend: Mend) -> bool {

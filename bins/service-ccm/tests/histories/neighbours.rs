@@ -126,7 +126,8 @@ impl World {
             lost.push("condition");
         }
         let ingress = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
-        if is_theirs(service) && !ingress.as_str().is_some_and(|ip| ip.starts_with("192.0.2.1")) {
+        // A change of type takes it away, and this controller writes it again.
+        if is_theirs(service) && ingress.as_str().is_some_and(|ip| !ip.starts_with("192.0.2.1")) {
             lost.push("address");
         }
         if !lost.is_empty() && (is_theirs(service) || !awaits(Mend::Neighbours)) {

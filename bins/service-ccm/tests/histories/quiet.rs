@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     claims,
     rules::{Rule, Rules},
-    wanted::{Wrong, is_eligible, is_refused, wrong},
+    wanted::{About, Wrong, is_eligible, is_refused, wrong},
     world::{NODES, SERVICES, World},
 };
 
@@ -38,7 +38,11 @@ pub(crate) async fn converge(world: &mut World, rules: &mut Rules) {
             return;
         }
         let passed = begin.elapsed();
-        let late = |one: &Wrong| passed > if one.members { settle + HELD } else { settle };
+        let late = |one: &Wrong| match one.about {
+            About::All => passed > settle,
+            About::Configuration => passed > settle.max(FULL),
+            About::Members => passed > settle + HELD,
+        };
         for one in all.iter().filter(|one| late(one)) {
             world.broken.add(Rule::Converges, one.how.clone());
         }
@@ -129,7 +133,7 @@ async fn expect_soon(world: &World, rules: &mut Rules, what: &str) {
         rules.look(world);
     }
     for number in 0..SERVICES {
-        if let Some(Wrong { how, members: true }) = wrong(world, number) {
+        if let Some(Wrong { how, about: About::Members }) = wrong(world, number) {
             world.broken.add(Rule::Leaves, format!("a node {what}, and {how}"));
         }
     }

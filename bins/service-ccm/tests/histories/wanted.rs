@@ -16,12 +16,23 @@ use crate::{watched::ID, world::World};
 pub(crate) struct Wrong {
     /// How.
     pub(crate) how: String,
-    /// Whether it is about members, which may be held.
-    pub(crate) members: bool,
+    /// What it is about.
+    pub(crate) about: About,
+}
+
+/// How long it may take until it is right.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum About {
+    /// What a list or the next attempt shows.
+    All,
+    /// What a person may have changed in the cloud so that only a full look shows it.
+    Configuration,
+    /// Members, which may be held.
+    Members,
 }
 
 fn of_all(how: String) -> Option<Wrong> {
-    Some(Wrong { how, members: false })
+    Some(Wrong { how, about: About::All })
 }
 
 /// Whether a Service is to have a load balancer of this program.
@@ -60,16 +71,17 @@ pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
     if matches!(balancer.state, State::Pending { .. }) {
         // It may be about members that leave one after another.
         let how = format!("{key} is {:?}", balancer.state);
-        return Some(Wrong { how, members: true });
+        return Some(Wrong { how, about: About::Members });
     }
     if let Some(how) = differs(world, &service, balancer) {
-        return of_all(format!("{key}: {how}; {}", service["status"]));
+        let how = format!("{key}: {how}; {}", service["status"]);
+        return Some(Wrong { how, about: About::Configuration });
     }
     let (has, wants) = (members(balancer), eligible(world, balancer));
     if has != wants {
         let status = &service["status"];
         let how = format!("{key} has the members {has:?}, not {wants:?}; {status}");
-        return Some(Wrong { how, members: true });
+        return Some(Wrong { how, about: About::Members });
     }
     shown_wrongly(world, &service, balancer).map(|how| of_all(format!("{key} {how}")))?
 }

@@ -10,7 +10,7 @@ use std::{
 
 use ccm_cloud::{Cloud, ClusterId, Cure, LoadBalancers, Owner};
 use ccm_objects::service_keys::CLEANUP;
-use ccm_runtime::{metrics::Metrics, program::Loaded};
+use ccm_runtime::{leadership::Leadership, metrics::Metrics, program::Loaded};
 use ccm_sim::{
     apiserver::{ApiServer, Options},
     cloud::{
@@ -19,7 +19,7 @@ use ccm_sim::{
     },
 };
 use ccm_tests::{
-    in_process::{InProcess, StandingBy, loaded, sample},
+    in_process::{InProcess, loaded, sample},
     variants::{self, Layer, Layered},
 };
 use parking_lot::Mutex;
@@ -84,8 +84,8 @@ pub(crate) struct Persons {
     pub(crate) released: BTreeSet<String>,
 }
 
-/// A process that does not lead yet.
-pub(crate) type Standby = StandingBy<ServiceCcm>;
+/// A process that does not lead, and its program.
+pub(crate) type Standby = (InProcess<ServiceCcm>, Arc<ServiceCcm>);
 /// Objects of the API server.
 pub(crate) type Objects = Arc<[Value]>;
 /// What differs from the program as it is shipped.
@@ -235,14 +235,14 @@ impl World {
 
     /// Ends the process, if there is one, without an order, and starts another.
     pub(crate) async fn restart(&mut self) {
-        let last = self.running.take();
+        let last = self.stop();
         self.lead_after(last.as_ref()).await;
     }
 
     /// Starts another process while the last one goes on, until [`World::end_former`].
     pub(crate) async fn overlap(&mut self) {
         let last = self.running.take();
-        self.lead_after(last.as_ref()).await;
+        self.lead_after(last.as_ref().map(|last| &last.context.leadership)).await;
         self.former = last;
     }
 
@@ -252,26 +252,28 @@ impl World {
     }
 
     /// Starts a process that leads after this one.
-    async fn lead_after(&mut self, last: Option<&InProcess<ServiceCcm>>) {
-        let standby = self.stand_by().await;
-        self.lead(standby, last);
+    async fn lead_after(&mut self, last: Option<&Leadership>) {
+        let (cloud, settings) = (self.seen_cloud(), self.settings());
+        let leading = InProcess::leading(&self.api, cloud, &settings, last, Metrics::new());
+        self.running = Some(leading.await.unwrap());
     }
 
-    /// A process that has read the cluster, and does not lead yet.
+    /// Starts a process beside the one that leads, which does not lead yet.
     pub(crate) async fn stand_by(&self) -> Standby {
-        let (cloud, settings) = (self.layered(), self.settings());
-        InProcess::standing_by(&self.api, cloud, &settings, Metrics::new()).await.unwrap()
+        let (settings, metrics) = (self.settings(), Metrics::new());
+        let standby = InProcess::standing_by(&self.api, self.seen_cloud(), &settings, metrics);
+        standby.await.unwrap()
     }
 
-    /// Lets a process lead after this one, or after the one that leads now, which ends.
-    pub(crate) fn lead(&mut self, standby: Standby, last: Option<&InProcess<ServiceCcm>>) {
-        let now = self.running.take();
-        let last = last.or(now.as_ref()).filter(|_| !self.variant.forgets);
-        self.running = Some(standby.lead(last.map(|last| &last.context.leadership)));
+    /// Ends the process that leads, without an order, and lets this one lead.
+    pub(crate) fn take_over(&mut self, (mut standby, program): Standby) {
+        let last = self.stop();
+        standby.take_over(program, last.as_ref());
+        self.running = Some(standby);
     }
 
-    /// The cloud as the program reaches it.
-    fn layered(&self) -> Arc<dyn Cloud> {
+    /// The cloud as the rules watch it, for one process.
+    fn seen_cloud(&self) -> Arc<dyn Cloud> {
         let watched = Watched {
             cloud: self.cloud.clone(),
             api: Arc::clone(&self.api),
@@ -299,14 +301,23 @@ impl World {
         loaded::<ServiceCcm>(&arguments).unwrap()
     }
 
-    /// Ends the process without an order.
-    pub(crate) fn stop(&mut self) {
-        self.running = None;
+    /// Ends the process without an order. Returns what it leaves.
+    pub(crate) fn stop(&mut self) -> Option<Leadership> {
+        let last = self.running.take().filter(|_| !self.variant.forgets);
+        last.map(|running| running.context.leadership.clone())
     }
 
     /// The page `/plan`.
     pub(crate) fn plans(&self) -> String {
         self.running.as_ref().unwrap().plans()
+    }
+
+    /// The line of a check, as `/readyz?verbose` has it: `[+]` if it passes.
+    pub(crate) fn line(&self, name: &str) -> String {
+        let findings = self.running.as_ref().unwrap().context.health.findings();
+        let found = findings.into_iter().find(|found| found.name == name).unwrap();
+        let sign = if found.verdict.is_passed() { "[+]" } else { "[!]" };
+        format!("{sign}{}", found.verdict.detail())
     }
 
     /// Changes settings as a new file does.

@@ -54,8 +54,7 @@ fn other_contents_other_kinds_and_what_has_lasted_do_not_count() {
         assert_eq!(repeats.made(at(0), ZONE, a()), None);
     }
     let wait = Duration::from_secs(10);
-    let repeated =
-        Repeated { kind: ZONE.into(), times: 3, is_refused: false, wait, is_news: true };
+    let repeated = Repeated { kind: ZONE.into(), times: 3, is_refused: false, wait, is_news: true };
     assert_eq!(repeats.made(at(0), ZONE, a()), Some(repeated.clone()));
     let wait = Duration::from_secs(9);
     let repeated = Repeated { wait, is_news: false, ..repeated };

@@ -1,14 +1,21 @@
 //! Proves that a store is not older than a moment.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use kube::Client;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{comparison, state::WatchState};
 
-/// How long the watch may take to show what the API server has.
+/// The number of objects in the store.
+type Count = Arc<dyn Fn() -> usize + Send + Sync>;
+
+/// How long the API server may take to tell its version.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the watch may take to show that version: about as long as the list that has it without
+/// fail, so that waiting costs at most as much again.
+const SHORTEST: Duration = Duration::from_millis(20);
+const PER_OBJECT: Duration = Duration::from_micros(200);
 /// The time between two looks.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -18,30 +25,44 @@ pub struct Freshness {
     client: Client,
     path: String,
     state: WatchState,
+    objects: Count,
 }
 
 impl Freshness {
-    pub(super) fn new(client: Client, path: String, state: WatchState) -> Self {
-        Self { client, path, state }
+    pub(super) fn new(client: Client, path: String, state: WatchState, objects: Count) -> Self {
+        Self { client, path, state, objects }
+    }
+
+    /// What is not proven, and why as far as that is known.
+    pub fn lack(&self) -> String {
+        let why = self.state.last_error().map(|error| format!(": {error}")).unwrap_or_default();
+        format!("{}{why}", self.state.resource())
     }
 
     /// Waits until the store holds everything that the API server had when this was called. A new
     /// leader needs that: what the last one wrote may not have reached the store yet.
     ///
-    /// Costs one small request if the watch shows the current version within a second, as that of a
-    /// busy cluster does, else a list of all objects.
+    /// Costs one small request if the watch shows the current version about as soon as a list would,
+    /// as that of a busy cluster does, else a list of all objects.
     pub async fn current(&self) {
         let (asked, before) = (Instant::now(), self.state.seen());
         let answer = timeout(PATIENCE, comparison::version(&self.client, &self.path)).await;
         let current = answer.ok().and_then(Result::ok).and_then(|text| text.parse::<u64>().ok());
         // A version that went back says that the store is of another time.
         if let Some(current) = current.filter(|current| before.is_some_and(|seen| seen <= *current))
-            && timeout(PATIENCE, self.until(|state| state.seen() >= Some(current))).await.is_ok()
+            && timeout(self.patience(), self.until(|state| state.seen() >= Some(current)))
+                .await
+                .is_ok()
         {
             return;
         }
         self.state.want_list(asked);
         self.until(|state| state.has_listed(asked)).await;
+    }
+
+    fn patience(&self) -> Duration {
+        let objects = u32::try_from((self.objects)()).unwrap_or(u32::MAX);
+        (SHORTEST + PER_OBJECT.saturating_mul(objects)).min(PATIENCE)
     }
 
     async fn until(&self, is_reached: impl Fn(&WatchState) -> bool) {

@@ -56,6 +56,11 @@ impl WatchState {
         }))
     }
 
+    /// The resource that is watched.
+    pub(super) fn resource(&self) -> &Text {
+        &self.0.resource
+    }
+
     /// Why the watch does not work, unless it does. It has to show first that it works.
     pub fn failure(&self) -> Option<FailedWatch> {
         let now = Instant::now();
