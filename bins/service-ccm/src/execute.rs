@@ -39,6 +39,8 @@ const WRITES: usize = 16;
 const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 /// The most steps of one Service in a row.
 const STEPS: usize = 8;
+/// How long a Service waits whose old load balancer is being deleted as one without a Service.
+const AFTER_ORPHAN: Duration = Duration::from_secs(1);
 /// How often members that are held are looked at again.
 const HELD: Duration = Duration::from_secs(30);
 
@@ -134,6 +136,10 @@ impl Lanes {
             if self.is_on_wrong_lane(lane, name) {
                 return None;
             }
+            if self.handles.orphans.lock().is_called(&service.uid) {
+                self.queue(lane).add_after(Name::clone(name), AFTER_ORPHAN, Priority::Routine);
+                return None;
+            }
             let balancers = match self.handles.load_balancers() {
                 Ok(balancers) => balancers,
                 Err(error) => {
@@ -143,7 +149,7 @@ impl Lanes {
             };
             let planned = self.handles.plan(&service, &*balancers);
             self.publish(&service, &planned);
-            let Planned { plan, members, problems, .. } = planned;
+            let Planned { plan, members, problems, unclaimed, .. } = planned;
             if service.is_load_balancer && plan != Plan::NotOurs {
                 self.handles.reports.problems(&service, &problems);
             }
@@ -152,6 +158,7 @@ impl Lanes {
                     continue;
                 }
                 self.rest(lane, &service, &plan, &members);
+                self.unclaimed(lane, &service, unclaimed);
                 return None;
             };
             let step = if self.handles.plans.is_observing() {
@@ -193,8 +200,7 @@ impl Lanes {
             return;
         }
         let written = self.handles.balancers.with(service, |entry| entry.state.condition_written);
-        let (classes, now) =
-            (self.handles.settings.borrow().classes(), self.handles.timeline.now());
+        let (classes, now) = (self.handles.classes(), self.handles.timeline.now());
         let change = not_offered(service, &classes, &error.message, written, now);
         let Some(change) = change else { return };
         let wants = service.is_load_balancer && !service.deleting;
@@ -255,8 +261,23 @@ impl Lanes {
         }
     }
 
+    /// Reports a finalizer that nobody is known to remove, when it has stayed for long enough.
+    fn unclaimed(&self, lane: Lane, service: &Service, why: Option<String>) {
+        let Handles { unclaimed, timeline, reports, .. } = &self.handles;
+        let Some(why) = why else { return unclaimed.forget(&service.key) };
+        let now = timeline.now();
+        let due = unclaimed.seen(service, now);
+        if now < due {
+            let name = Name::clone(&service.key);
+            self.queue(lane).add_after(name, due.since(now), Priority::Routine);
+        } else {
+            reports.unclaimed(service, &why);
+        }
+    }
+
     fn forget(&self, name: &Name) {
         self.handles.balancers.forget(name);
+        self.handles.unclaimed.forget(name);
         self.handles.reports.forget(name);
         self.handles.plans.clear("Service", name);
         self.handles.queue.remove(name);

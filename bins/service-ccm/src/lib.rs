@@ -14,6 +14,7 @@
 //! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
 //! | `observe::balancers` | per Service: what is known of its load balancer |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
+//! | `observe::unclaimed` | Services whose finalizer nobody is known to remove |
 //! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
 //! | `observe::audit` | compares the cluster's load balancers with the Services |
 //! | `observe::adoptable` | what other controllers have made for the Services |
@@ -86,7 +87,7 @@ impl Program for ServiceCcm {
 
     fn specimens(metrics: &Metrics) {
         ServiceMetrics::new(metrics).specimens();
-        metrics::collect(metrics, HashMap::new, || 0);
+        metrics::collect(metrics, HashMap::new, || 0, || 0);
         let queues = QueueMetrics::new(metrics);
         queues.specimens(QUEUE);
         queues.specimens(SLOW_QUEUE);
@@ -117,7 +118,13 @@ impl Program for ServiceCcm {
         let given = context.settings.borrow().cluster_uid.clone();
         let handles = Handles::new(context, cluster::identify(context, &given).await?);
         let (counted, held) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
-        metrics::collect(&context.metrics, move || counted.count(), move || held.held());
+        let (unclaimed, timeline) = (Arc::clone(&handles.unclaimed), handles.timeline);
+        metrics::collect(
+            &context.metrics,
+            move || counted.count(),
+            move || held.held(),
+            move || unclaimed.count(timeline.now()),
+        );
         let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
         let (services, node_changes) = (Arc::clone(&intake), Arc::clone(&nodes));
         let watches = Watches::new(context);

@@ -84,11 +84,19 @@ computed! {
     }
 }
 
-/// Computes states and held members on each scrape.
+computed! {
+    static UNCLAIMED: usize = {
+        /// Services with the finalizer of load balancers, but not of that type, of which it is not known who removes that, for 5 minutes or longer, on the leader
+        [ALPHA] Gauge ccm_service_unclaimed_finalizers = |count| *count as f64;
+    }
+}
+
+/// Computes states, held members and unclaimed finalizers on each scrape.
 pub(crate) fn collect(
     metrics: &Metrics,
     states: impl Fn() -> HashMap<State, usize> + Send + Sync + 'static,
     held: impl Fn() -> usize + Send + Sync + 'static,
+    unclaimed: impl Fn() -> usize + Send + Sync + 'static,
 ) {
     metrics.collect(STATES.collector(move || {
         let states = states();
@@ -99,6 +107,7 @@ pub(crate) fn collect(
             .collect()
     }));
     metrics.collect(HELD.collector(move || vec![(Vec::new(), held())]));
+    metrics.collect(UNCLAIMED.collector(move || vec![(Vec::new(), unclaimed())]));
 }
 
 metrics! {

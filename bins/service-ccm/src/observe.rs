@@ -7,6 +7,7 @@ pub(crate) mod intake;
 pub(crate) mod lease;
 pub(crate) mod nodes;
 pub(crate) mod poll;
+pub(crate) mod unclaimed;
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,6 +23,7 @@ use ccm_objects::{Node, Service, Shared as Name};
 use ccm_runtime::{
     plans::Plans,
     program::{Context, Program},
+    settings::ElectionSettings,
 };
 use parking_lot::Mutex;
 use tokio::{
@@ -29,12 +31,13 @@ use tokio::{
     time::Instant,
 };
 
-use self::balancers::Balancers;
+use self::{balancers::Balancers, unclaimed::Unclaimed};
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Failed, List, Plan, Step, View,
+        APPROVED, CallKind, Classes, Failed, List, Plan, Step, View,
         eligible::NodeSet,
+        evidence,
         front_end::{Problem, desired},
         held_calls,
         members::Decision,
@@ -63,6 +66,8 @@ pub(crate) struct Planned {
     pub(crate) stays_on_foreign: Option<String>,
     /// The calls that wait because they have failed.
     pub(crate) held_calls: Vec<(Step, Failed)>,
+    /// Why its finalizer stays, if no controller is known that removes it.
+    pub(crate) unclaimed: Option<String>,
 }
 
 /// The shared inputs of the controller's parts; each part takes the ones that it needs.
@@ -70,6 +75,8 @@ pub(crate) struct Planned {
 pub(crate) struct Handles {
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) cluster: ClusterId,
+    /// What this program is called on Services; None with the default Lease.
+    instance: Option<String>,
     pub(crate) services: Store<Service>,
     pub(crate) nodes: Store<Node>,
     pub(crate) queue: WorkQueue<Name>,
@@ -87,7 +94,9 @@ pub(crate) struct Handles {
     pub(crate) poll: Arc<Notify>,
     /// The load balancers without a Service, as this leader has seen them.
     pub(crate) orphans: Arc<Mutex<Orphans>>,
-    /// Wakes their deletion.
+    /// The Services whose finalizer nobody is known to remove.
+    pub(crate) unclaimed: Arc<Unclaimed>,
+    /// Wakes the deletion of orphans.
     pub(crate) deletions: Passes,
     /// What the Lease approves.
     pub(crate) approval: Arc<Mutex<Option<SetApproval>>>,
@@ -108,6 +117,7 @@ impl Handles {
         Self {
             cloud: Arc::clone(&context.cloud),
             cluster,
+            instance: instance::<P>(&context.common.borrow().election),
             services: Store::new(),
             nodes: Store::new(),
             queue: WorkQueue::new(QUEUE, queue_config(), &queues),
@@ -119,6 +129,7 @@ impl Handles {
             audit: Passes::default(),
             poll: Arc::default(),
             orphans: Arc::default(),
+            unclaimed: Arc::default(),
             deletions: Passes::default(),
             approval: Arc::default(),
             reports: ServiceReports::new(context.events.clone()),
@@ -146,6 +157,11 @@ impl Handles {
         if is_urgent { Call::waiting(limit) } else { Call::routine(limit) }
     }
 
+    /// Which Services are served, and by whom.
+    pub(crate) fn classes(&self) -> Classes {
+        Classes { instance: self.instance.clone(), ..self.settings.borrow().classes() }
+    }
+
     /// Whether a user has approved that any member leaves: by a mark on the Service, or for a set.
     fn is_approved(&self, service: &Service, now: At) -> bool {
         let Some(details) = &service.details else { return false };
@@ -159,6 +175,7 @@ impl Handles {
         let desired = desired(service, &self.cluster, &traits);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
         let approved = self.is_approved(service, now);
+        let classes = self.classes();
         let agreed = self.balancers.digest_of(&nodes.members);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
@@ -171,7 +188,7 @@ impl Handles {
             let view = View {
                 service,
                 desired: &desired,
-                classes: &settings.classes(),
+                classes: &classes,
                 state: &entry.state,
                 members: &members,
                 members_known: entry.membership.is_known(),
@@ -181,6 +198,7 @@ impl Handles {
                 now,
             };
             let plan = plan(view);
+            let unclaimed = evidence::unclaimed(view, &plan);
             entry.held = members.held.len();
             let is_settled = entry.membership.is_known() && !members.changes && entry.held == 0;
             entry.agrees = agreed.filter(|_| is_settled);
@@ -197,9 +215,17 @@ impl Handles {
                 waits_for_adoption,
                 stays_on_foreign: stays,
                 held_calls,
+                unclaimed,
             }
         })
     }
+}
+
+/// What a program with this Lease is called on Services: those of the default one are the most, and
+/// need no name.
+fn instance<P: Program>(election: &ElectionSettings) -> Option<String> {
+    let is_default = election.lease == P::IDENTITY.lease && election.namespace == "kube-system";
+    (!is_default).then(|| format!("{}/{}", election.namespace, election.lease))
 }
 
 /// The back-off after failures: upstream's.

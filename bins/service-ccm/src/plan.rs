@@ -6,6 +6,7 @@
 //! | [`eligible`] | which nodes are members of load balancers |
 //! | [`members`] | which members one load balancer is to have, and which may not leave it yet |
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
+//! | [`evidence`] | whose the finalizer of a Service is |
 //! | [`looks`] | when a load balancer that no list shows is looked at |
 //! | [`debounce`] | when changes of the nodes go out |
 //! | `named` | the load balancers that a Service names, and the errors about them |
@@ -17,6 +18,7 @@
 
 pub mod debounce;
 pub mod eligible;
+pub mod evidence;
 pub mod front_end;
 pub mod looks;
 pub mod members;
@@ -27,13 +29,14 @@ mod state;
 pub mod status;
 mod wished;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{Cure, Digest, FrontEnd, LoadBalancerTraits, Phase};
 use ccm_objects::Service;
 
 use self::{
+    evidence::{Part, Whose},
     front_end::Desired,
     members::Decision,
     reason::Reason,
@@ -42,13 +45,15 @@ use self::{
 pub use named::{by_provider, named, of_adoption, of_name, to_adopt};
 pub use state::{CallKind, Failed, Foreign, Known, Pending, State};
 
-/// Which Services are served.
+/// Which Services are served, and by whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classes {
     /// `--load-balancer-classes`.
     pub served: Vec<String>,
     /// `--serve-classless-services`.
     pub classless: bool,
+    /// What this program writes as [`evidence::INSTANCE`]; None with the default Lease.
+    pub instance: Option<String>,
 }
 
 impl Classes {
@@ -142,37 +147,38 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The plan for one Service.
 pub fn plan(view: View<'_>) -> Plan {
-    let View { service, classes, state, .. } = view;
-    let Some(details) = service.details.as_deref() else { return Plan::NotOurs };
-    let serves = classes.serves(details.class.as_deref());
-    let owns = matches!(state.known, Known::There(_));
-    if service.is_load_balancer && !service.deleting && serves {
+    let service = view.service;
+    if service.details.is_none() {
+        return Plan::NotOurs;
+    }
+    if view.wants() {
         return provision(view);
     }
-    // A Service of a class that is not served may have the same finalizer from the controller of
-    // its class: only what is known to be ours is cleaned up.
-    let is_ours = service.has_finalizer && (serves || owns);
-    if !is_ours {
-        return if service.has_finalizer && view.list == List::Awaited && !serves {
-            Plan::Waits
-        } else {
-            Plan::NotOurs
-        };
+    if !service.has_finalizer {
+        // Someone has removed it together with the type: what this program wrote is not true any more,
+        // and its load balancer is one without a Service.
+        let is_left = !service.is_load_balancer && !service.deleting;
+        let is_ours = is_left && view.whose() == Whose::Ours;
+        return if is_ours { Plan::Next(Step::Release) } else { Plan::NotOurs };
     }
-    clean_up(view)
+    match view.part() {
+        Part::Nothing if view.list == List::Awaited => Plan::Waits,
+        Part::Nothing => Plan::NotOurs,
+        part => clean_up(view, part),
+    }
 }
 
 /// The plan for a Service whose load balancer is to be deleted.
-fn clean_up(view: View<'_>) -> Plan {
+fn clean_up(view: View<'_>, part: Part) -> Plan {
     let state = view.state;
     if state.proved_absent {
-        return Plan::Next(Step::Release);
+        return if part == Part::All { Plan::Next(Step::Release) } else { Plan::NotOurs };
     }
     if view.list == List::Awaited && state.known == Known::Nothing {
         return Plan::Waits;
     }
     if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, view.now) {
-        return settled(view);
+        return if part == Part::All { settled(view) } else { Plan::Waits };
     }
     Plan::Next(Step::Delete)
 }
@@ -185,6 +191,11 @@ fn provision(view: View<'_>) -> Plan {
             Some(_) => Plan::Next(Step::Protect),
             None => settled(view),
         };
+    }
+    if view.whose() == Whose::Anothers {
+        // From now on its finalizer stands for the load balancer of this program.
+        let annotations = view.classes.signature();
+        return Plan::Next(Step::Write(StatusChange { annotations, ..StatusChange::default() }));
     }
     let is_elsewhere = matches!(state.known, Known::Elsewhere(_));
     let wants = view.desired.front_end.as_ref().map(|front_end| front_end.digest);
@@ -307,8 +318,7 @@ pub fn status_change(view: View<'_>) -> StatusChange {
 }
 
 /// The change of the status of a Service while the provider offers no load balancers; None if this
-/// program has no part in it. Whether one of a class that is not served has a load balancer cannot
-/// be known then.
+/// program has no part in it. Whether one that is not served has a load balancer cannot be known then.
 pub fn not_offered(
     service: &Service,
     classes: &Classes,
@@ -316,13 +326,17 @@ pub fn not_offered(
     written: Option<Written>,
     now: At,
 ) -> Option<StatusChange> {
-    let class = service.details.as_deref()?.class.as_deref();
-    let wants = service.is_load_balancer && !service.deleting;
-    if !classes.serves(class) || !(wants || service.has_finalizer) {
+    service.details.as_ref()?;
+    let serves = classes.cover(service);
+    let wants = serves && !service.deleting;
+    let is_left = !service.is_load_balancer && classes.whose(service) == Whose::Ours;
+    if !wants && !(service.has_finalizer && (serves || is_left)) {
         return None;
     }
     let reason = if wants { Reason::LoadBalancersNotOffered } else { Reason::DeletionFailed };
-    let wished = Wished { conditions: vec![(reason, why.to_owned())], ..Wished::default() };
+    let conditions = vec![(reason, why.to_owned())];
+    let annotations = if wants { classes.signature() } else { BTreeMap::new() };
+    let wished = Wished { conditions, annotations, ..Wished::default() };
     Some(difference(service, &wished, written, now))
 }
 

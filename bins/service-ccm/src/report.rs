@@ -179,6 +179,12 @@ impl ServiceReports {
         self.warning(service, "WriteFailed", "WriteFailed", error.reason(), text);
     }
 
+    /// Reports that a finalizer stays that nobody is known to remove.
+    pub(crate) fn unclaimed(&self, service: &Service, why: &str) {
+        let event = "UnclaimedFinalizer";
+        self.warning(service, event, event, why, why.to_owned());
+    }
+
     /// Logs load balancers of this cluster without a Service. There is no object for an event.
     pub(crate) fn orphans(&self, orphans: &[LoadBalancer]) {
         for orphan in orphans {
@@ -190,7 +196,7 @@ impl ServiceReports {
                     owner = &*owner,
                     age_seconds = orphan.age.map(|age| age.as_secs()),
                     cost = orphan.cost.as_deref(),
-                    "a load balancer of this cluster has no Service; the page /plan says what becomes of it"
+                    "a load balancer of this cluster has no Service that asks for it; the page /plan says what becomes of it"
                 );
             }
         }
@@ -217,13 +223,13 @@ impl ServiceReports {
         );
     }
 
-    /// Logs that the Service of a load balancer exists, although the watch does not show it.
+    /// Logs that a Service asks for a load balancer, although the watch does not show that.
     pub(crate) fn orphan_refuted(&self, orphan: &Orphan) {
         self.forget(&orphan.id);
         tracing::warn!(
             load_balancer = &*orphan.id,
             owner = %orphan.owner,
-            "the load balancer stays: the API server has its Service, and the watch does not show it"
+            "the load balancer stays: the API server has a Service that asks for it, and the watch does not show that"
         );
     }
 

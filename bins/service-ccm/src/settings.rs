@@ -79,11 +79,12 @@ ccm_settings::settings! {
 }
 
 impl ServiceSettings {
-    /// Which Services are served.
+    /// Which Services are served, with the default Lease.
     pub fn classes(&self) -> Classes {
         Classes {
             served: self.load_balancer_classes.clone(),
             classless: self.serve_classless_services,
+            instance: None,
         }
     }
 

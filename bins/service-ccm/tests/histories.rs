@@ -5,7 +5,7 @@
 //! A variant of the program without one of its protections breaks the rule that stands for it: a
 //! rule that no variant breaks finds nothing.
 //!
-//! `adoption`, `cases`, `going_back`, `orphans`, `patches`, `sharing`, `takeover`, `troubles` and `unfinished` have single cases in the same world.
+//! `adoption`, `cases`, `finalizers`, `going_back`, `orphans`, `patches`, `sharing`, `takeover`, `troubles` and `unfinished` have single cases in the same world.
 //!
 //! A history that fails is replayed with `QUARTET_HISTORY=<seed>`.
 
@@ -23,6 +23,8 @@ mod clouds;
 mod cluster;
 #[path = "histories/events.rs"]
 mod events;
+#[path = "histories/finalizers.rs"]
+mod finalizers;
 #[path = "histories/going_back.rs"]
 mod going_back;
 #[path = "histories/mends.rs"]

@@ -41,12 +41,21 @@ impl Kind for Service {
             details: None,
             json: None,
         };
-        if service.concerns_load_balancers() {
+        if service.concerns_load_balancers() || shows_traces(metadata, object) {
             service.details = Some(Box::new(details(metadata, &spec, &object.object("status"))));
             service.json = json(metadata, object);
         }
         service
     }
+}
+
+/// Whether it shows what service-ccm writes.
+fn shows_traces(metadata: &Fields<'_>, object: &Fields<'_>) -> bool {
+    let id = metadata.object("annotations").text(service_keys::LOAD_BALANCER_ID);
+    let is_ours = |fields: Fields<'_>| {
+        (fields.text("type").as_deref() == Some(service_keys::PROVISIONING)).then_some(())
+    };
+    id.is_some() || !object.object("status").list("conditions", is_ours).is_empty()
 }
 
 /// Metadata and spec, without what is large and describes nothing.

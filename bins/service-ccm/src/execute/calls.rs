@@ -16,7 +16,7 @@ use crate::{
         CallKind, Known, Step,
         front_end::{desired, settings},
         reason::{PROVISIONING, Reason},
-        status::shows,
+        status::{ingress, shows},
         to_adopt,
     },
 };
@@ -237,6 +237,7 @@ impl Lanes {
             } else {
                 if let Known::There(balancer) = &entry.state.known {
                     entry.annotations.extend(balancer.annotations.keys().cloned());
+                    entry.shown = ingress(balancer);
                 }
                 entry.state.known = Known::Absent;
                 entry.state.configured = None;

@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, LoadBalancers, Progress, Unwanted};
+use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, LoadBalancers, Owner, Progress, Unwanted};
 use ccm_controller::{
     passes::{Next, Pass},
+    queue::Priority,
     reader::Reader,
 };
-use ccm_objects::{ObjectRef, Service};
+use ccm_objects::{ObjectRef, Service, Shared as Name};
 use ccm_runtime::{health::Condition, plans};
 use futures::{StreamExt as _, stream};
 use tokio::time::Instant;
@@ -21,7 +22,7 @@ use crate::{
     metrics::Ended,
     observe::Handles,
     plan::{
-        CallKind,
+        CallKind, Known,
         orphans::{Orphan, Verdict, is_gone},
     },
 };
@@ -105,6 +106,7 @@ impl Deletions {
         let most = balancers.traits().max_batch.max(1);
         while !all.is_empty() && !self.handles.deletions.closing().is_cancelled() {
             let part = all.drain(..most.min(all.len())).collect::<Vec<_>>();
+            self.handles.orphans.lock().call(part.iter().map(|due| &due.orphan.owner));
             let confirmed: Vec<Due> = stream::iter(part)
                 .map(|due| async move { self.confirm(&due.orphan).await.then_some(due) })
                 .buffer_unordered(WRITES)
@@ -112,10 +114,11 @@ impl Deletions {
                 .collect()
                 .await;
             self.call(&*balancers, &confirmed).await;
+            self.handles.orphans.lock().called();
         }
     }
 
-    /// Whether the API server says, now, that the Service does not exist.
+    /// Whether the API server says, now, that no Service may have it.
     async fn confirm(&self, orphan: &Orphan) -> bool {
         let found = self.reader.get(&orphan.owner.to_string()).await;
         let mut orphans = self.handles.orphans.lock();
@@ -175,6 +178,7 @@ impl Deletions {
         match answer {
             Ok(Progress::Done(proof)) => {
                 handles.orphans.lock().ended(&orphan.id);
+                self.gone(&orphan.owner);
                 handles.metrics.orphan_deleted();
                 handles.reports.orphan_deleted(orphan, &proof.evidence);
             }
@@ -187,6 +191,22 @@ impl Deletions {
                 self.failed(orphan, &error);
             }
             Err(error) => self.failed(orphan, &error),
+        }
+    }
+
+    /// A Service that was changed back meanwhile gets another one at once.
+    fn gone(&self, owner: &Owner) {
+        let handles = &self.handles;
+        let service = handles.services.get(&owner.to_string());
+        let Some(service) = service.filter(|service| *service.uid == *owner.uid) else { return };
+        if service.concerns_load_balancers() {
+            handles.balancers.with(&service, |entry| {
+                entry.answered = handles.timeline.now();
+                entry.state.known = Known::Absent;
+                entry.state.configured = None;
+                entry.membership.forget();
+            });
+            handles.queue.add(Name::clone(&service.key), Priority::Urgent);
         }
     }
 
@@ -211,7 +231,10 @@ fn step(orphan: &Orphan, verdict: &Verdict) -> plans::Step {
     plans::Step {
         step: "delete-orphan",
         changes: vec![format!("load balancer {id} ({name}), {}", orphan.age_and_cost())],
-        reason: format!("there is no Service {owner} with UID {}", owner.uid),
+        reason: format!(
+            "no Service of UID {} is of type LoadBalancer or has the finalizer; it was {owner}",
+            owner.uid
+        ),
         held: verdict.why_not(),
     }
 }

@@ -30,7 +30,13 @@ impl Lanes {
                 let step = published(step, &planned.members, &entry.state);
                 plans::Step { held: Some(why_held(failed)), ..step }
             });
-            adoption.into_iter().chain(foreign).chain(next).chain(held).collect()
+            let unclaimed = planned.unclaimed.clone().map(|why| plans::Step {
+                step: "release",
+                changes: vec![format!("finalizer {}", service_keys::CLEANUP)],
+                reason: "the Service asks for no load balancer".to_owned(),
+                held: Some(why),
+            });
+            adoption.into_iter().chain(unclaimed).chain(foreign).chain(next).chain(held).collect()
         });
         self.handles.plans.set(&service.reference(), steps);
     }
@@ -87,7 +93,7 @@ fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
         Step::Release => (
             "release",
             vec![format!("finalizer {} is removed", service_keys::CLEANUP)],
-            "its load balancer does not exist",
+            "it has no load balancer any more, or asks for none",
         ),
         Step::Write(change) => {
             let mut lines: Vec<String> = change

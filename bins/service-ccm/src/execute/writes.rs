@@ -1,6 +1,6 @@
 //! Writes to Services: finalizer, status, conditions, annotations.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::clock;
 use ccm_cloud::LoadBalancerTraits;
@@ -16,10 +16,14 @@ use ccm_objects::{Service, Shared as Name, service_keys};
 use serde_json::{Value, json};
 
 use super::{Lane, Lanes};
-use crate::plan::{
-    Known, Step,
-    reason::{PROVISIONING, Reason, SERVING},
-    status::{DIGEST, ID, NewCondition, StatusChange, Written},
+use crate::{
+    observe::balancers::Entry,
+    plan::{
+        Known, Step,
+        evidence::INSTANCE,
+        reason::{PROVISIONING, Reason, SERVING},
+        status::{DIGEST, ID, NewCondition, StatusChange, Written},
+    },
 };
 
 /// Delay after a conflict, so that the informer receives the other writer's change.
@@ -29,11 +33,14 @@ impl Lanes {
     /// Writes one step. Returns whether the plan goes on.
     pub(super) async fn write(&self, lane: Lane, service: &Service, step: &Step) -> bool {
         let (kind, patch) = match step {
-            Step::Protect => ("protect", protect(service)),
+            Step::Protect => ("protect", protect(service, self.handles.classes().signature())),
             Step::Release => {
-                let own = self.handles.balancers.with(service, |entry| entry.annotations.clone());
                 let traits = self.handles.load_balancers().map(|one| one.traits());
-                ("release", release(service, &own, &traits.unwrap_or_default()))
+                let release = self
+                    .handles
+                    .balancers
+                    .with(service, |entry| release(service, entry, &traits.unwrap_or_default()));
+                ("release", release)
             }
             Step::Write(change) => ("status", status(service, change)),
             _ => return true,
@@ -111,26 +118,32 @@ impl Lanes {
 }
 
 /// The finalizer and the condition, in one request.
-fn protect(service: &Service) -> StatusPatch {
+fn protect(service: &Service, signature: BTreeMap<String, Option<String>>) -> StatusPatch {
     let creating = NewCondition {
         reason: Reason::Creating,
         message: "the load balancer is being created".to_owned(),
         moves: true,
     };
-    let patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, true);
+    let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, true);
+    for (key, value) in signature {
+        // That of a copied manifest does not stay.
+        if service.annotation(&key) != value.as_deref() {
+            patch = patch.with_annotation(&key, value);
+        }
+    }
     with_condition(patch, service, &creating)
 }
 
 /// Everything that this program wrote goes. Of a Service that is being deleted only the finalizer.
-fn release(service: &Service, of_provider: &[String], traits: &LoadBalancerTraits) -> StatusPatch {
+fn release(service: &Service, entry: &Entry, traits: &LoadBalancerTraits) -> StatusPatch {
     let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, false);
     if service.deleting {
         return patch;
     }
     let is_own = |key: &str| {
-        [ID, DIGEST].contains(&key)
+        [ID, DIGEST, INSTANCE].contains(&key)
             || traits.writes(key)
-            || of_provider.iter().any(|own| own == key)
+            || entry.annotations.iter().any(|own| own == key)
     };
     let annotations = service.details.iter().flat_map(|details| details.annotations.keys());
     for key in annotations.filter(|key| is_own(key)) {
@@ -141,8 +154,9 @@ fn release(service: &Service, of_provider: &[String], traits: &LoadBalancerTrait
     if !gone.is_empty() {
         patch = patch.with("conditions", gone.into());
     }
-    let has_ingress = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
-    if has_ingress {
+    let mut ingress = service.details.iter().flat_map(|details| &details.ingress);
+    // Those of a Service of this type may be of the controller of its class.
+    if ingress.any(|one| !service.is_load_balancer || entry.shown.contains(one)) {
         patch = patch.with("loadBalancer", json!({"ingress": null}));
     }
     patch

@@ -2,15 +2,11 @@
 //! lead, then once per period. What was changed or deleted in the cloud is repaired; load
 //! balancers without a Service are reported.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{
-    CloudError, Depth, LoadBalancer, LoadBalancerList, LoadBalancers, Owner, Phase, Scope, Title,
+    CloudError, Depth, LoadBalancer, LoadBalancerList, LoadBalancers, Phase, Scope, Title,
 };
 use ccm_controller::{
     passes::{Next, Pass},
@@ -227,21 +223,17 @@ impl Audit {
         let orphans: Vec<LoadBalancer> = of_owner.into_values().flatten().collect();
         self.handles.reports.orphans(&orphans);
         let count = orphans.len();
-        self.see(orphans, Listed { all, is_complete, started });
+        self.see(&orphans, Listed { all, is_complete, started });
         count
     }
 
-    /// Passes on which load balancers have no Service of any type.
-    fn see(&self, mut orphans: Vec<LoadBalancer>, listed: Listed) {
-        let (services, mut known) = (&self.handles.services, HashSet::new());
-        if !orphans.is_empty() {
-            known.extend(services.list().into_iter().map(|service| service.uid.clone()));
-        }
-        let is_known = |owner: &Owner| known.contains(&*owner.uid);
-        orphans.retain(|one| !one.owner.as_ref().is_some_and(is_known));
+    /// Passes on which load balancers have no Service that may have one. One of another type without
+    /// the finalizer is as good as none: both may have gone in one update.
+    fn see(&self, orphans: &[LoadBalancer], listed: Listed) {
+        let services = &self.handles.services;
         let sight = Sight {
             cluster: &self.handles.cluster,
-            orphans: &orphans,
+            orphans,
             all: listed.all,
             services: if services.is_synced() { services.len() } else { 0 },
             is_complete: listed.is_complete,

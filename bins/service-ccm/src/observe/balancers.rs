@@ -12,7 +12,7 @@ use std::{
 
 use ccm_base::At;
 use ccm_cloud::{Cure, Digest, Member, Phase};
-use ccm_objects::{Service, Shared as Name};
+use ccm_objects::{Service, ServiceIngress, Shared as Name};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -68,6 +68,8 @@ pub(crate) struct Entry {
     pub(crate) answered: At,
     /// Annotations that the provider has written to the Service.
     pub(crate) annotations: Vec<String>,
+    /// The addresses that it had when it was deleted.
+    pub(crate) shown: Vec<ServiceIngress>,
     /// When it was last read in full.
     pub(crate) read: Option<At>,
     /// Whether its members are to be read at the next opportunity, not only in their turn.

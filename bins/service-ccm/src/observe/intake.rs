@@ -29,24 +29,22 @@ impl Intake {
         // Set before listing, so that no Service is missed between the list and the first change.
         self.leads.store(true, Ordering::SeqCst);
         for service in self.handles.services.list() {
-            if service.concerns_load_balancers() {
+            if service.details.is_some() {
                 self.handles.queue.add(Name::clone(&service.key), priority(&service));
             }
         }
     }
 
     /// Queues the Services that are served whenever settings change, until the token is cancelled:
-    /// classes, adoption and limits of members count from then on.
+    /// classes, adoption and limits of members count from then on. Those that are not served any more
+    /// are left as they are: no load balancer is deleted in the moment in which a setting changes.
     pub(crate) async fn follow_settings(self: Arc<Self>, token: CancellationToken) {
         let mut settings = self.handles.settings.clone();
         let work = async {
             while settings.changed().await.is_ok() {
                 let classes = settings.borrow_and_update().classes();
                 let mut services = self.handles.services.list();
-                services.retain(|service| {
-                    let class = service.details.as_ref().and_then(|one| one.class.as_deref());
-                    service.is_load_balancer && classes.serves(class)
-                });
+                services.retain(|service| classes.cover(service));
                 for service in services {
                     self.handles.queue.add(Name::clone(&service.key), priority(&service));
                 }
@@ -62,12 +60,10 @@ impl Intake {
         }
         let queue = &self.handles.queue;
         match change {
-            Change::Added(new) if new.concerns_load_balancers() => {
+            Change::Added(new) if new.details.is_some() => {
                 queue.add(Name::clone(&new.key), priority(new));
             }
-            Change::Updated { old, new }
-                if old.concerns_load_balancers() || new.concerns_load_balancers() =>
-            {
+            Change::Updated { old, new } if old.details.is_some() || new.details.is_some() => {
                 // Our own write of status and conditions changes no wish.
                 let same = old.is_load_balancer == new.is_load_balancer
                     && old.deleting == new.deleting
@@ -76,7 +72,7 @@ impl Intake {
                 let urgency = if same { Priority::Routine } else { Priority::Urgent };
                 queue.add(Name::clone(&new.key), urgency);
             }
-            Change::Deleted(gone) if gone.concerns_load_balancers() => {
+            Change::Deleted(gone) if gone.details.is_some() => {
                 // A Service that is created again waits for nothing of its predecessor.
                 queue.remove(&gone.key);
                 self.handles.slow.remove(&gone.key);

@@ -6,11 +6,11 @@
 //! * if it is this cluster's by its owner's record, and the record names a Service;
 //! * if it was **seen twice**: on at least two complete lists, the first and the last of them
 //!   [`Rules::confirmation`] apart, both compared by this leader, and no Service of that UID was
-//!   known either time;
+//!   known either time that is of type LoadBalancer or has the finalizer;
 //! * if the kit's **brake** allows it: there are Services, most load balancers have one, and
 //!   fewer than [`BUDGET`] were deleted within its window;
-//! * if right before the call the API server itself says that the Service does not exist
-//!   ([`is_gone`]).
+//! * if right before the call the API server itself says that the Service does not exist, or that it
+//!   neither is of this type nor has the finalizer ([`is_gone`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -75,7 +75,7 @@ impl fmt::Display for Implausible {
 pub struct Sight<'a> {
     /// This cluster.
     pub cluster: &'a ClusterId,
-    /// The load balancers of whose owner no Service is known, of no type.
+    /// The load balancers of whose owner no Service is known that may have one.
     pub orphans: &'a [LoadBalancer],
     /// The number of load balancers of this cluster.
     pub all: usize,
@@ -179,6 +179,8 @@ pub struct Orphans {
     seen: BTreeMap<String, Orphan>,
     /// The number of load balancers of this cluster on the last complete list.
     all: usize,
+    /// The UIDs of the owners about whose load balancers a call is being made.
+    called: BTreeSet<String>,
     brake: Brake<Implausible>,
 }
 
@@ -254,12 +256,29 @@ impl Orphans {
         decided
     }
 
+    /// The API server is asked about these owners, then the cloud is called. Their Services wait: one
+    /// that is to have a load balancer again is seen by the API server's answer, or gets another one
+    /// after the call.
+    pub fn call<'a>(&mut self, owners: impl Iterator<Item = &'a Owner>) {
+        self.called = owners.map(|owner| owner.uid.clone()).collect();
+    }
+
+    /// The calls have been answered.
+    pub fn called(&mut self) {
+        self.called.clear();
+    }
+
+    /// Whether a call about a load balancer of this Service is being made.
+    pub fn is_called(&self, uid: &str) -> bool {
+        self.called.contains(uid)
+    }
+
     /// It does not exist any more.
     pub fn ended(&mut self, id: &str) {
         self.seen.remove(id);
     }
 
-    /// Its Service exists: it is no orphan, and nothing was deleted.
+    /// Its Service may have a load balancer: it is no orphan, and nothing was deleted.
     pub fn refuted(&mut self, id: &str) {
         self.seen.remove(id);
         self.brake.release(id);
@@ -342,10 +361,12 @@ fn owner_of<'a>(balancer: &'a LoadBalancer, cluster: &ClusterId) -> Option<&'a O
     (is_ours && is_named).then_some(owner)
 }
 
-/// Whether the API server's answer about the owner's name shows that the Service is gone: there is
-/// none, or another one.
+/// Whether the API server's answer about the owner's name shows that no load balancer is asked for:
+/// there is no Service, another one, or one that has neither the type nor the finalizer any more.
 pub fn is_gone(owner: &Owner, found: Option<&Service>) -> bool {
-    found.is_none_or(|service| *service.uid != *owner.uid)
+    let may_have_one =
+        |service: &Service| *service.uid == *owner.uid && service.concerns_load_balancers();
+    !found.is_some_and(may_have_one)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use ccm_cloud::ErrorKind;
 use strum::VariantArray;
 
 /// The condition that says why a load balancer is not as its Service asks for.
-pub const PROVISIONING: &str = "LoadBalancerProvisioning";
+pub const PROVISIONING: &str = ccm_objects::service_keys::PROVISIONING;
 /// The condition that says whether a load balancer can serve traffic.
 pub const SERVING: &str = "LoadBalancerServing";
 

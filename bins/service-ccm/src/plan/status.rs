@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{Ingress, IngressAddress, IpMode, LoadBalancer};
-use ccm_objects::{IngressPort, Service, ServiceCondition, ServiceIngress};
+use ccm_objects::{IngressPort, Service, ServiceCondition, ServiceIngress, service_keys};
 
 use super::reason::Reason;
 
 /// The annotation with the ID of the load balancer: a hint where to look, no proof of ownership.
-pub const ID: &str = "quartet.dev/load-balancer-id";
+pub const ID: &str = service_keys::LOAD_BALANCER_ID;
 /// The annotation with the digest of the applied configuration, for providers that store none.
 pub const DIGEST: &str = "quartet.dev/load-balancer-digest";
 

@@ -122,7 +122,8 @@ fn planned_with(
 ) -> Plan {
     let traits = LoadBalancerTraits::default();
     let desired = desired(service, &cluster(), &traits);
-    let classes = Classes { served: vec!["example.com/ours".to_owned()], classless: true };
+    let served = vec!["example.com/ours".to_owned()];
+    let classes = Classes { served, classless: true, instance: None };
     let mut view = View {
         service,
         desired: &desired,
@@ -422,7 +423,8 @@ fn each_kind_of_service_has_its_plan() {
         (true, None, protect, ensure, none, delete),
         (true, Some("example.com/ours"), protect, ensure, none, delete),
         (true, Some("example.com/other"), none, none, none, none),
-        (false, None, none, delete, none, delete),
+        // Its class is not known.
+        (false, None, none, none, none, none),
     ] {
         for (has_finalizer, is_deleting, expect) in [
             (false, false, bare),

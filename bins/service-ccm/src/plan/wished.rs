@@ -15,7 +15,7 @@ use super::{
 pub(super) fn wished(view: View<'_>) -> Wished {
     let state = view.state;
     let mut wished = Wished::default();
-    if view.service.deleting || !view.service.is_load_balancer {
+    if !view.wants() {
         wished.conditions.extend(deletion(view));
         return wished;
     }
@@ -34,6 +34,8 @@ pub(super) fn wished(view: View<'_>) -> Wished {
         }
     }
     wished.conditions.extend(provisioning(view));
+    // A condition is evidence: it says whose.
+    wished.annotations.extend(view.classes.signature());
     wished
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn person(world: &mut World, rules: &mut Rules) {
 /// A leader of the past, whose writes the cloud does not refuse, creates a load balancer: a second
 /// one for a Service, or one for a Service that is gone.
 pub(crate) fn stale_leader(world: &mut World) {
-    // Without a list nobody finds it.
+    // Without a list the cloud refuses it: nobody would find it.
     if !world.has_lists() {
         return;
     }

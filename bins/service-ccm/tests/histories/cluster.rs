@@ -6,11 +6,7 @@ use ccm_sim::apiserver::{Action, Fault, Verb};
 use rand::Rng as _;
 use tokio::time::sleep;
 
-use crate::{
-    mends::{Mend, awaits},
-    rules::Rules,
-    world::World,
-};
+use crate::{rules::Rules, world::World};
 
 /// The user agent of a standby.
 const STANDBY: &str = "service-ccm/standby";
@@ -43,7 +39,7 @@ pub(crate) fn fault(world: &mut World) {
 /// with a store that is old.
 pub(crate) async fn change_of_leader(world: &mut World, rules: &mut Rules) {
     match world.dice.random_range(0..8) {
-        0 | 1 if !awaits(Mend::Finalizers) => {
+        0 | 1 => {
             world.draw_classes();
             world.restart().await;
         }

@@ -4,10 +4,6 @@
 /// A mend that is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mend {
-    /// The finalizer goes, whatever class or type the Service has by then.
-    Finalizers,
-    /// The finalizer and what another controller wrote stay.
-    Neighbours,
     /// Conditions say what the cloud has.
     Claims,
     /// What another controller is responsible for is asked once.
@@ -17,8 +13,7 @@ pub(crate) enum Mend {
 }
 
 /// Those that are still to come.
-const AWAITED: &[Mend] =
-    &[Mend::Finalizers, Mend::Neighbours, Mend::Claims, Mend::Elsewhere, Mend::FinalErrors];
+const AWAITED: &[Mend] = &[Mend::Claims, Mend::Elsewhere, Mend::FinalErrors];
 
 /// Whether what stands for this mend waits. `QUARTET_MENDS=all` waits for none.
 pub(crate) fn awaits(mend: Mend) -> bool {

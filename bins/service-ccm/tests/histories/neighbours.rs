@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    mends::{Mend, awaits},
     rules::Rule,
     watched::is_protected,
     world::{SERVICES, World},
@@ -130,7 +129,7 @@ impl World {
         if is_theirs(service) && ingress.as_str().is_some_and(|ip| !ip.starts_with("192.0.2.1")) {
             lost.push("address");
         }
-        if !lost.is_empty() && (is_theirs(service) || !awaits(Mend::Neighbours)) {
+        if !lost.is_empty() {
             let how = format!("{} has lost {}", service["metadata"]["name"], lost.join(", "));
             self.broken.add(Rule::Neighbours, how);
         }

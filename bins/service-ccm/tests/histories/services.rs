@@ -32,7 +32,7 @@ pub(crate) fn next(world: &mut World) {
         17 if is_external => address(world, number),
         18 => class(world, number),
         19 if !awaits(Mend::Elsewhere) => elsewhere(world, number, &service),
-        20 if !awaits(Mend::Finalizers) => take_all_away(world, number, &service),
+        20 => take_all_away(world, number, &service),
         _ => annotate(world, number, json!({"sim/note": "of a user"})),
     }
 }

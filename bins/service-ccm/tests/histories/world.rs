@@ -25,11 +25,10 @@ use ccm_tests::{
 use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};
-use service_ccm::{ServiceCcm, ServiceSettings, plan::Classes};
+use service_ccm::{ServiceCcm, ServiceSettings};
 use tokio::time::sleep;
 
 use crate::{
-    mends::{Mend, awaits},
     neighbours::Neighbours,
     rules::Broken,
     watched::Watched,
@@ -57,7 +56,7 @@ pub(crate) struct World {
     /// What persons have done.
     pub(crate) persons: Persons,
     /// The classes that are served, if not as the variant says.
-    pub(crate) classes: Option<Classes>,
+    pub(crate) classes: Option<Served>,
     /// Whether nodes have two addresses of a family, and addresses of both families.
     pub(crate) addresses: Addresses,
     /// The Services, by UID, for which a load balancer was asked for at some time.
@@ -68,6 +67,15 @@ pub(crate) struct World {
     running: Option<InProcess<ServiceCcm>>,
     /// A former leader that does not know that another one leads.
     former: Option<InProcess<ServiceCcm>>,
+}
+
+/// Which Services are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    /// Those of the class [`OURS`].
+    ours: bool,
+    /// Those without a class.
+    classless: bool,
 }
 
 /// Which addresses new nodes have besides one of IPv4.
@@ -150,7 +158,8 @@ impl World {
             settings.traits.dual_stack = dual_stack;
             settings.traits.member_ids = member_ids;
             settings.nested = nested;
-            settings.fences = fences && !is_variant;
+            // Without a list nobody finds a second one.
+            settings.fences = !settings.traits.lists || fences && !is_variant;
             settings.hostnames = hostnames && !is_variant;
         });
     }
@@ -159,16 +168,15 @@ impl World {
     pub(crate) fn draw_classes(&mut self) {
         let number = self.dice.random_range(0..4);
         if self.variant.arguments.is_empty() {
-            let served = if number > 0 { vec![OURS.to_owned()] } else { Vec::new() };
-            let classless = number < 3 || awaits(Mend::Finalizers);
-            self.classes = Some(Classes { served, classless });
+            self.classes = Some(Served { ours: number > 0, classless: number < 3 });
         }
     }
 
     /// Whether a Service of this class is to be served.
     pub(crate) fn serves(&self, service: &Value) -> bool {
         match (service["spec"]["loadBalancerClass"].as_str(), &self.classes) {
-            (class, Some(classes)) => classes.serves(class),
+            (None, Some(served)) => served.classless,
+            (Some(class), Some(served)) => served.ours && class == OURS,
             (class, None) => class.is_none(),
         }
     }
@@ -289,8 +297,9 @@ impl World {
 
     fn settings(&self) -> Loaded<ServiceCcm> {
         let mut arguments = vec![CLUSTER_UID.to_owned()];
-        if let Some(Classes { served, classless }) = &self.classes {
-            arguments.push(format!("--load-balancer-classes={}", served.join(",")));
+        if let Some(Served { ours, classless }) = self.classes {
+            let class = if ours { OURS } else { "" };
+            arguments.push(format!("--load-balancer-classes={class}"));
             arguments.push(format!("--serve-classless-services={classless}"));
         }
         if !self.has_lists() {

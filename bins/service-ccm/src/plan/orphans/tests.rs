@@ -25,8 +25,12 @@ fn balancer(id: &str, uid: &str) -> LoadBalancer {
 
 /// A complete list of these orphans, among many load balancers.
 fn list(orphans: &Orphans, at: At, all: &[LoadBalancer]) -> Orphans {
-    let mut next =
-        Orphans { seen: orphans.seen.clone(), all: orphans.all, brake: orphans.brake.clone() };
+    let mut next = Orphans {
+        seen: orphans.seen.clone(),
+        all: orphans.all,
+        called: orphans.called.clone(),
+        brake: orphans.brake.clone(),
+    };
     sight(&mut next, at, all, |_| {});
     next
 }
@@ -187,7 +191,11 @@ fn only_the_api_servers_word_about_this_uid_confirms_a_deletion() {
     let service = |uid: &str| Service { uid: uid.into(), ..Service::default() };
     assert!(is_gone(&owner("u-1"), None));
     assert!(is_gone(&owner("u-1"), Some(&service("u-2"))));
-    assert!(!is_gone(&owner("u-1"), Some(&service("u-1"))));
+    let bare = service("u-1");
+    assert!(is_gone(&owner("u-1"), Some(&bare)), "it has lost type and finalizer");
+    let wants = Service { is_load_balancer: true, ..bare.clone() };
+    assert!(!is_gone(&owner("u-1"), Some(&wants)));
+    assert!(!is_gone(&owner("u-1"), Some(&Service { has_finalizer: true, ..bare })));
 }
 
 #[test]

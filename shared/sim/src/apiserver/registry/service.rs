@@ -152,12 +152,17 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// An update that omits allocated values keeps them.
+/// An update that omits allocated values keeps them. Addresses and class go with the type; another
+/// class is left to the validation, which refuses it.
 pub(super) fn carry_over(old: &Value, new: &mut Value) {
+    let old = &old["spec"];
     if new["spec"]["type"] != "LoadBalancer" {
         new["status"]["loadBalancer"] = json!({});
+        let same_class = old["loadBalancerClass"] == new["spec"]["loadBalancerClass"];
+        if old["type"] == "LoadBalancer" && same_class {
+            remove(&mut new["spec"], "loadBalancerClass");
+        }
     }
-    let old = &old["spec"];
     let spec = &mut new["spec"];
     if spec["type"] == "ExternalName" {
         return;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::status::Cause;
+use super::{super::status::Cause, names};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -28,6 +28,10 @@ pub(super) fn check(service: &Value, causes: &mut Vec<Cause>) {
             "spec.loadBalancerClass",
             "may only be used when `type` is 'LoadBalancer'",
         ));
+    }
+    let class = spec["loadBalancerClass"].as_str().filter(|_| kind == "LoadBalancer");
+    for problem in class.into_iter().flat_map(names::qualified) {
+        causes.push(Cause::invalid("spec.loadBalancerClass", &spec["loadBalancerClass"], &problem));
     }
     let ingress = &service["status"]["loadBalancer"]["ingress"];
     if kind != "LoadBalancer" && !ingress.is_null() {

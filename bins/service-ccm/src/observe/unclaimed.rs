@@ -1,0 +1,60 @@
+//! Since when Services have had a finalizer that nobody is known to remove.
+//!
+//! The controller whose it is takes its time as well, so nothing is said of one at once.
+
+use std::{collections::HashMap, time::Duration};
+
+use ccm_base::At;
+use ccm_objects::{Service, Shared as Name};
+use parking_lot::Mutex;
+
+/// How long another controller may take to clean up before it is reported.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// The Services, their UIDs, and since when.
+#[derive(Default)]
+pub(crate) struct Unclaimed(Mutex<HashMap<Name, (Box<str>, At)>>);
+
+impl Unclaimed {
+    /// Records that the finalizer of this Service stays. Returns when that is to be reported.
+    pub(crate) fn seen(&self, service: &Service, now: At) -> At {
+        let mut all = self.0.lock();
+        let new = || (service.uid.clone(), now);
+        let since = all.entry(Name::clone(&service.key)).or_insert_with(new);
+        if since.0 != service.uid {
+            *since = new();
+        }
+        since.1 + PATIENCE
+    }
+
+    /// Records that there is none on this Service, or that it is known whose it is.
+    pub(crate) fn forget(&self, name: &str) {
+        self.0.lock().remove(name);
+    }
+
+    /// How many have it for so long that it is reported.
+    pub(crate) fn count(&self, now: At) -> usize {
+        self.0.lock().values().filter(|(_, since)| *since + PATIENCE <= now).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finalizer_is_reported_when_it_has_stayed_for_minutes() {
+        let service = |uid: &str| Service {
+            key: "default/web".into(),
+            uid: uid.into(),
+            ..Service::default()
+        };
+        let (all, at) = (Unclaimed::default(), |minutes| At(Duration::from_mins(minutes)));
+        assert_eq!(all.seen(&service("a"), at(1)), at(6));
+        assert_eq!(all.seen(&service("a"), at(3)), at(6), "not from the last look");
+        assert_eq!((all.count(at(5)), all.count(at(6))), (0, 1));
+        assert_eq!(all.seen(&service("b"), at(7)), at(12), "another Service of this name");
+        all.forget("default/web");
+        assert_eq!(all.count(at(60)), 0);
+    }
+}

@@ -1,0 +1,224 @@
+//! Whose a Service is, and what follows for its finalizer.
+
+use ccm_base::At;
+use ccm_cloud::LoadBalancer;
+use ccm_objects::{Service, ServiceCondition};
+
+use super::{
+    super::{
+        Classes, Known, List, Plan, State, Step, not_offered,
+        reason::PROVISIONING,
+        status::ID,
+        tests::{planned, service},
+    },
+    INSTANCE, Whose, unclaimed,
+};
+
+const OTHER: &str = "example.com/other";
+
+/// The Service with these annotations, and with the condition if it is told to.
+fn shows(has_condition: bool, annotations: &[(&str, &str)]) -> Service {
+    let mut service = service();
+    let details = service.details.as_mut().expect("details");
+    if has_condition {
+        let kind = PROVISIONING.into();
+        details.conditions = vec![ServiceCondition { kind, ..ServiceCondition::default() }];
+    }
+    let annotations = annotations.iter().map(|(key, value)| ((*key).into(), (*value).into()));
+    details.annotations = annotations.collect();
+    service
+}
+
+fn of_type_cluster_ip(service: Service) -> Service {
+    Service { is_load_balancer: false, ..service }
+}
+
+fn of_class(class: &str, mut service: Service) -> Service {
+    service.details.as_mut().expect("details").class = Some(class.into());
+    service
+}
+
+/// Those of a program that serves a class of its own only, with or without a Lease of its own.
+fn classes(instance: Option<&str>) -> &'static Classes {
+    let instance = instance.map(str::to_owned);
+    let served = vec!["example.com/ours".to_owned()];
+    Box::leak(Box::new(Classes { served, classless: false, instance }))
+}
+
+fn plan_of(service: &Service, state: &State, instance: Option<&str>) -> Plan {
+    planned(service, state, 100, |view| view.classes = classes(instance))
+}
+
+fn there() -> State {
+    let known = Known::There(Box::new(LoadBalancer::new("lb-1", "", None)));
+    State { known, ..State::default() }
+}
+
+fn absent(proved_absent: bool) -> State {
+    State { known: Known::Absent, proved_absent, ..State::default() }
+}
+
+fn recorded() -> State {
+    State { known: Known::Recorded { id: "lb-1".to_owned() }, ..State::default() }
+}
+
+#[test]
+fn a_service_is_that_of_the_lease_that_is_on_it() {
+    let marked = |lease| [(INSTANCE, lease)];
+    for (service, instance, expect) in [
+        (shows(false, &[]), None, Whose::Nobodys),
+        (shows(true, &[]), None, Whose::Ours),
+        (shows(false, &[(ID, "lb-1")]), None, Whose::Ours),
+        (shows(true, &marked("kube-system/a")), None, Whose::Anothers),
+        (shows(true, &marked("kube-system/a")), Some("kube-system/a"), Whose::Ours),
+        (shows(true, &marked("kube-system/a")), Some("lb/a"), Whose::Anothers),
+        // Without a name it is that of the default Lease.
+        (shows(true, &[]), Some("lb/a"), Whose::Anothers),
+    ] {
+        let service = of_type_cluster_ip(service);
+        assert_eq!(classes(instance).whose(&service), expect, "{instance:?} {service:?}");
+    }
+    // A manifest is copied with its annotations, and gets another class.
+    let copy = of_class(OTHER, shows(false, &[(ID, "lb-1")]));
+    assert_eq!(classes(None).whose(&copy), Whose::Nobodys);
+    assert_eq!(classes(None).whose(&of_class(OTHER, shows(true, &[]))), Whose::Ours);
+}
+
+/// The API server has removed the class together with the type.
+#[test]
+fn what_is_ours_is_released_whatever_its_type_is_by_then() {
+    let left = of_type_cluster_ip(shows(true, &[]));
+    for service in [left.clone(), Service { deleting: true, ..left }] {
+        for state in [State::default(), there(), absent(false), recorded()] {
+            assert_eq!(plan_of(&service, &state, None), Plan::Next(Step::Delete), "{state:?}");
+        }
+        assert_eq!(plan_of(&service, &absent(true), None), Plan::Next(Step::Release));
+    }
+    // It got a class of another controller while no replica was running.
+    let other = of_class(OTHER, shows(true, &[]));
+    assert_eq!(plan_of(&other, &absent(false), None), Plan::Next(Step::Delete));
+    assert_eq!(plan_of(&other, &absent(true), None), Plan::Next(Step::Release));
+}
+
+/// What a setting takes away from Services that ask for a load balancer is no more than what a list
+/// shows.
+#[test]
+fn a_service_that_asks_and_is_not_served_keeps_what_only_it_records() {
+    let other = of_class(OTHER, shows(true, &[(ID, "lb-1")]));
+    assert_eq!(plan_of(&other, &recorded(), None), Plan::NotOurs);
+    assert_eq!(plan_of(&other, &State::default(), None), Plan::NotOurs);
+    let gone = Service { deleting: true, ..other };
+    assert_eq!(plan_of(&gone, &recorded(), None), Plan::Next(Step::Delete));
+}
+
+#[test]
+fn without_evidence_nothing_is_touched() {
+    let left = of_type_cluster_ip(shows(false, &[]));
+    for service in [left.clone(), Service { deleting: true, ..left }] {
+        for state in [State::default(), absent(false)] {
+            // Also by one that serves Services without a class: this one has lost its class.
+            let plan = planned(&service, &state, 100, |_| {});
+            assert_eq!(plan, Plan::NotOurs, "{state:?}");
+            assert_eq!(plan_of(&service, &state, None), Plan::NotOurs, "{state:?}");
+        }
+        let awaited = planned(&service, &State::default(), 0, |view| view.list = List::Awaited);
+        assert_eq!(awaited, Plan::Waits);
+        // The cloud shows whose it is, or a call of this process has.
+        assert_eq!(planned(&service, &there(), 100, |_| {}), Plan::Next(Step::Delete));
+        assert_eq!(planned(&service, &absent(true), 100, |_| {}), Plan::Next(Step::Release));
+        let change = not_offered(&service, &Classes::default(), "no", None, At::default());
+        assert_eq!(change, None, "nor while the provider offers no load balancers");
+    }
+    // A class that is on it and is served is evidence.
+    let served = of_class("example.com/ours", shows(false, &[]));
+    let served = Service { deleting: true, ..served };
+    assert_eq!(plan_of(&served, &State::default(), None), Plan::Next(Step::Delete));
+    assert_eq!(plan_of(&served, &absent(true), None), Plan::Next(Step::Release));
+}
+
+#[test]
+fn of_what_another_service_ccm_has_served_only_the_own_load_balancer_is_deleted() {
+    let theirs = shows(true, &[(INSTANCE, "kube-system/a"), (ID, "lb-a")]);
+    let left = of_type_cluster_ip(theirs.clone());
+    for service in [left.clone(), Service { deleting: true, ..left.clone() }] {
+        assert_eq!(plan_of(&service, &State::default(), None), Plan::NotOurs);
+        assert_eq!(plan_of(&service, &there(), None), Plan::Next(Step::Delete));
+        assert_eq!(plan_of(&service, &absent(true), None), Plan::NotOurs, "it keeps the finalizer");
+    }
+    // While it asks for one: what it does not name is left over, and what it names is in use.
+    let asks = of_class(OTHER, theirs.clone());
+    let mut used = of_class(OTHER, theirs);
+    used.details.as_mut().expect("details").annotations.insert(ID.into(), "lb-1".into());
+    for (service, expect) in [(asks, Plan::Next(Step::Delete)), (used, Plan::NotOurs)] {
+        assert_eq!(plan_of(&service, &there(), None), expect, "{service:?}");
+    }
+    // The default one sees by a name that it is not its own, the named one by none.
+    let default = of_type_cluster_ip(shows(true, &[]));
+    assert_eq!(plan_of(&default, &State::default(), Some("lb/a")), Plan::NotOurs);
+}
+
+#[test]
+fn a_service_that_is_served_from_now_on_says_so_before_the_first_call() {
+    let theirs = of_class("example.com/ours", shows(true, &[(INSTANCE, "kube-system/a")]));
+    for instance in [None, Some("lb/b")] {
+        let Plan::Next(Step::Write(change)) = plan_of(&theirs, &State::default(), instance) else {
+            panic!("no write")
+        };
+        assert_eq!(change.annotations, classes(instance).signature());
+        assert!(change.conditions.is_empty() && change.ingress.is_none());
+        let mut written = theirs.clone();
+        let details = written.details.as_mut().expect("details");
+        details.annotations =
+            instance.map(|lease| (INSTANCE.into(), lease.into())).into_iter().collect();
+        let plan = plan_of(&written, &State::default(), instance);
+        assert!(matches!(plan, Plan::Next(Step::Ensure(_))), "{plan:?}");
+    }
+}
+
+/// Somebody has removed the finalizer together with the type.
+#[test]
+fn what_was_written_goes_also_without_the_finalizer() {
+    let bare = Service { has_finalizer: false, ..of_type_cluster_ip(shows(true, &[])) };
+    for state in [State::default(), there()] {
+        assert_eq!(plan_of(&bare, &state, None), Plan::Next(Step::Release), "{state:?}");
+        assert_eq!(plan_of(&bare, &state, Some("lb/a")), Plan::NotOurs, "it is another one's");
+    }
+    let gone = Service { deleting: true, ..bare.clone() };
+    assert_eq!(plan_of(&gone, &State::default(), None), Plan::NotOurs, "nothing keeps it");
+    let asks = Service { is_load_balancer: true, ..bare };
+    assert_eq!(plan_of(&asks, &State::default(), None), Plan::NotOurs);
+}
+
+#[test]
+fn a_finalizer_of_which_nobody_knows_names_the_command() {
+    let why = |service: &Service, list| {
+        let mut why = None;
+        planned(service, &State::default(), 100, |view| {
+            (view.classes, view.list) = (classes(None), list);
+            why = unclaimed(*view, &super::super::plan(*view));
+        });
+        why
+    };
+    let left = of_type_cluster_ip(shows(false, &[]));
+    let text = why(&left, List::Compared).expect("a text");
+    for part in [
+        "service.kubernetes.io/load-balancer-cleanup",
+        "kubectl patch service -n shop web --type=strategic -p '{\"metadata\":{\"$deleteFromPrimitiveList/finalizers\":[\"service.kubernetes.io/load-balancer-cleanup\"]}}'",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(text.len() < 1024, "an event holds no more: {}", text.len());
+    let theirs = of_type_cluster_ip(shows(true, &[(INSTANCE, "kube-system/a")]));
+    assert!(why(&theirs, List::Compared).is_some_and(|text| text.contains("kube-system/a")));
+    for (service, list) in [
+        // It has not been looked whether there is one.
+        (left.clone(), List::Failing),
+        (left.clone(), List::Awaited),
+        (of_type_cluster_ip(shows(true, &[])), List::Compared),
+        (Service { has_finalizer: false, ..left }, List::Compared),
+        // Its class says whose it is.
+        (Service { deleting: true, ..of_class(OTHER, shows(false, &[])) }, List::Compared),
+    ] {
+        assert_eq!(why(&service, list), None, "{list:?} {service:?}");
+    }
+}
