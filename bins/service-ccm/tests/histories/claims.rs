@@ -168,16 +168,16 @@ fn provisioning(
 
 /// What is wrong in the metrics when everything has converged.
 pub(crate) fn metrics(world: &World) -> Option<String> {
-    let number = |name: &str| world.metric::<f64>(name) as usize;
+    let number = |name: &str| world.metric::<f64>(name);
     let held = number("ccm_service_members_held ");
-    if held > 0 {
+    if held > 0.0 {
         return Some(format!("{held} members are held"));
     }
     let failing = number("ccm_service_load_balancers{state=\"failing\"} ");
     let pending = number("ccm_service_load_balancers{state=\"pending\"} ");
     let deleting = number("ccm_service_load_balancers{state=\"deleting\"} ");
-    let refused = (0..SERVICES).filter(|at| is_refused_now(world, *at)).count();
-    (pending + deleting > 0 || failing > refused).then(|| {
+    let refused = (0..SERVICES).filter(|at| is_refused_now(world, *at)).map(|_| 1.0).sum::<f64>();
+    (pending + deleting > 0.0 || failing > refused).then(|| {
         format!(
             "{failing} failing of {refused}, {pending} pending, {deleting} deleting: {}",
             statuses(world)

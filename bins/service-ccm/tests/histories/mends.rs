@@ -10,10 +10,13 @@ pub(crate) enum Mend {
     Elsewhere,
     /// A refusal that passes is tried again.
     FinalErrors,
+    /// What the program wrote to a Service goes when the Service has the class of another controller,
+    /// also if the provider has no list and the process is another one by then.
+    WithoutList,
 }
 
 /// Those that are still to come.
-const AWAITED: &[Mend] = &[Mend::Claims, Mend::Elsewhere, Mend::FinalErrors];
+const AWAITED: &[Mend] = &[Mend::Claims, Mend::Elsewhere, Mend::FinalErrors, Mend::WithoutList];
 
 /// Whether what stands for this mend waits. `QUARTET_MENDS=all` waits for none.
 pub(crate) fn awaits(mend: Mend) -> bool {

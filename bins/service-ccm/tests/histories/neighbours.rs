@@ -57,7 +57,7 @@ impl World {
                     self.take(number, uid);
                 }
                 // The program still cleans up.
-                (true, true) | (false, true) => {}
+                (_, true) => {}
                 (true, false) => {
                     self.neighbours.0.insert(uid, None);
                     self.mark(number);

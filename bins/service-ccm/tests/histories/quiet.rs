@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     claims,
-    rules::{Rule, Rules},
+    rules::{self, Rule, Rules},
     wanted::{About, Wrong, is_eligible, is_refused, wrong},
     world::{NODES, SERVICES, World},
 };
@@ -33,7 +33,7 @@ pub(crate) async fn converge(world: &mut World, rules: &mut Rules) {
         world.neighbours_work();
         rules.look(world);
         let all: Vec<Wrong> = (0..SERVICES).filter_map(|number| wrong(world, number)).collect();
-        let orphans = rules.unreported(world);
+        let orphans = rules::unreported(world);
         if all.is_empty() && orphans.is_none() {
             return;
         }
@@ -101,7 +101,7 @@ pub(crate) async fn nothing_happens(world: &World, rules: &mut Rules, minutes: u
     if let Some(how) = claims::metrics(world) {
         world.broken.add(Rule::Metrics, how);
     }
-    if let Some(how) = rules.misreported(world) {
+    if let Some(how) = rules::misreported(world) {
         world.broken.add(Rule::Metrics, how);
     }
 }
@@ -118,9 +118,8 @@ pub(crate) async fn a_node_comes_and_one_goes(world: &mut World, rules: &mut Rul
     world.add_node(NODES);
     expect_soon(world, rules, "joined").await;
     let needs_id = LoadBalancers::traits(&world.cloud).member_ids;
-    let eligible = |node: &&serde_json::Value| is_eligible(node, needs_id);
     let name = World::node_name(3);
-    if world.api.get("nodes", &name).as_ref().filter(eligible).is_some() {
+    if world.api.get("nodes", &name).is_some_and(|node| is_eligible(&node, needs_id)) {
         world.api.delete("nodes", &name).unwrap();
     }
     expect_soon(world, rules, "is gone").await;

@@ -176,20 +176,20 @@ impl Rules {
         }
         self.members = seen;
     }
+}
 
-    /// Load balancers without a Service that the controller does not report.
-    pub(crate) fn unreported(&self, world: &World) -> Option<String> {
-        let (count, reported) = orphans(world)?;
-        (reported < count)
-            .then(|| format!("{count} load balancers without a Service, {reported} reported"))
-    }
+/// Load balancers without a Service that the controller does not report.
+pub(crate) fn unreported(world: &World) -> Option<String> {
+    let (count, reported) = orphans(world)?;
+    (reported < count)
+        .then(|| format!("{count} load balancers without a Service, {reported} reported"))
+}
 
-    /// The same, and those that it reports although they are none.
-    pub(crate) fn misreported(&self, world: &World) -> Option<String> {
-        let (count, reported) = orphans(world)?;
-        (reported != count)
-            .then(|| format!("{count} load balancers without a Service, {reported} reported"))
-    }
+/// The same, and those that it reports although they are none.
+pub(crate) fn misreported(world: &World) -> Option<String> {
+    let (count, reported) = orphans(world)?;
+    (reported != count)
+        .then(|| format!("{count} load balancers without a Service, {reported} reported"))
 }
 
 /// How many load balancers have no Service, and how many the controller reports. None if the

@@ -10,7 +10,11 @@ use ccm_objects::service_keys::{EXCLUDE_NODE, SOURCE_RANGES};
 use ccm_sim::cloud::balancers::{SimBalancer, State};
 use serde_json::{Value, json};
 
-use crate::{watched::ID, world::World};
+use crate::{
+    mends::{Mend, awaits},
+    watched::ID,
+    world::World,
+};
 
 /// What is wrong with a Service.
 pub(crate) struct Wrong {
@@ -97,7 +101,8 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
     if !found.is_empty() {
         return Some(format!("has still {} load balancers; {metadata}", found.len()));
     }
-    if is_theirs {
+    let has_another_class = service["spec"]["type"] == "LoadBalancer";
+    if is_theirs || has_another_class && !world.has_lists() && awaits(Mend::WithoutList) {
         return None;
     }
     if !metadata["deletionTimestamp"].is_null() {
@@ -111,7 +116,8 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
         ("condition", condition(service, "LoadBalancerServing").is_some()),
     ];
     let left: Vec<_> = left.into_iter().filter_map(|(what, is)| is.then_some(what)).collect();
-    (!left.is_empty()).then(|| format!("keeps {}; {status}", left.join(", ")))
+    (!left.is_empty())
+        .then(|| format!("keeps {}; {metadata} {} {status}", left.join(", "), service["spec"]))
 }
 
 /// Whether what the Service asks for cannot be had: it keeps what it has.
