@@ -4,7 +4,13 @@
 //! A controller brings its world, its rules `R`, the protections `W` that can be taken out, and
 //! `play`: one history by its seed, which returns the broken rules.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use ccm_cloud::{Answers, Call, Cloud, CloudError, Instances, LoadBalancers, Routes};
@@ -29,6 +35,11 @@ impl<R> Broken<R> {
         if !all.iter().any(|(_, known)| *known == how) {
             all.push((rule, how));
         }
+    }
+
+    /// Whether any rule is broken since the last call of [`Broken::take`].
+    pub fn is_broken(&self) -> bool {
+        !self.0.lock().is_empty()
     }
 
     /// All since the last call.
@@ -84,15 +95,31 @@ fn seeds(histories: u64) -> Vec<u64> {
     }
 }
 
-/// Plays histories of the program as it is; they break no rule.
+/// The events of all histories of this process.
+static EVENTS: AtomicUsize = AtomicUsize::new(0);
+
+/// This many events of a history were played.
+pub fn played(events: usize) {
+    EVENTS.fetch_add(events, Ordering::Relaxed);
+}
+
+/// Plays histories of the program as it is; they break no rule. Prints how many events that were.
 pub async fn none_breaks_a_rule<R: Debug, W>(
     histories: u64,
     play: impl AsyncFn(u64, Variant<W>) -> Vec<(R, String)>,
 ) {
-    for seed in seeds(histories) {
+    let (seeds, before) = (seeds(histories), EVENTS.load(Ordering::Relaxed));
+    let (mut failed, number) = (Vec::new(), seeds.len());
+    for seed in seeds {
         let broken = play(seed, Variant::default()).await;
-        assert!(broken.is_empty(), "history {seed}: {broken:#?}");
+        if !broken.is_empty() {
+            eprintln!("history {seed}: {broken:#?}");
+            failed.push(seed);
+        }
     }
+    let events = EVENTS.load(Ordering::Relaxed) - before;
+    eprintln!("{number} histories, {events} events: {} broken", failed.len());
+    assert!(failed.is_empty(), "histories {failed:?} break rules");
 }
 
 /// Plays histories of a variant until this rule is broken.

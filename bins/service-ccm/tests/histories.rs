@@ -15,6 +15,12 @@
 mod adoption;
 #[path = "histories/cases.rs"]
 mod cases;
+#[path = "histories/claims.rs"]
+mod claims;
+#[path = "histories/clouds.rs"]
+mod clouds;
+#[path = "histories/cluster.rs"]
+mod cluster;
 #[path = "histories/conditions.rs"]
 mod conditions;
 #[path = "histories/events.rs"]
@@ -25,14 +31,24 @@ mod finalizers;
 mod going_back;
 #[path = "histories/lies.rs"]
 mod lies;
+#[path = "histories/mends.rs"]
+mod mends;
+#[path = "histories/neighbours.rs"]
+mod neighbours;
+#[path = "histories/nodes.rs"]
+mod nodes;
 #[path = "histories/orphans.rs"]
 mod orphans;
 #[path = "histories/patches.rs"]
 mod patches;
+#[path = "histories/quiet.rs"]
+mod quiet;
 #[path = "histories/repeated.rs"]
 mod repeated;
 #[path = "histories/rules.rs"]
 mod rules;
+#[path = "histories/services.rs"]
+mod services;
 #[path = "histories/sharing.rs"]
 mod sharing;
 #[path = "histories/takeover.rs"]
@@ -43,6 +59,8 @@ mod troubles;
 mod unfinished;
 #[path = "histories/variants.rs"]
 mod variants;
+#[path = "histories/wanted.rs"]
+mod wanted;
 #[path = "histories/watched.rs"]
 mod watched;
 #[path = "histories/without.rs"]
@@ -52,7 +70,7 @@ mod world;
 
 use std::time::Duration;
 
-use ccm_tests::variants::none_breaks_a_rule;
+use ccm_tests::variants::{none_breaks_a_rule, played};
 use tokio::time::sleep;
 
 use crate::{
@@ -61,23 +79,31 @@ use crate::{
 };
 
 /// The histories of one run, unless `QUARTET_HISTORIES` says how many.
-const HISTORIES: u64 = 24;
+const HISTORIES: u64 = 16;
 /// The events of one history.
-const EVENTS: usize = 60;
+const EVENTS: usize = 90;
 
 /// Plays one history. Returns the broken rules, and how.
 async fn play(seed: u64, variant: Variant) -> Vec<(Rule, String)> {
-    let mut world = World::start(seed, variant).await;
+    let mut world = World::random(seed, variant).await;
     let mut rules = Rules::new(&world);
     for _ in 0..EVENTS {
         events::next(&mut world, &mut rules).await;
         for _ in 0..world.seconds() {
             sleep(Duration::from_secs(1)).await;
+            world.neighbours_work();
             rules.look(&world);
         }
     }
+    played(EVENTS);
     world.end_faults().await;
-    rules.converge(&world).await;
+    quiet::converge(&mut world, &mut rules).await;
+    if !world.broken.is_broken() {
+        quiet::settle(&world, &mut rules, quiet::FULL).await;
+        quiet::nothing_happens(&world, &mut rules, 60).await;
+        quiet::a_node_comes_and_one_goes(&mut world, &mut rules).await;
+        quiet::nothing_happens(&world, &mut rules, 20).await;
+    }
     world.broken.take()
 }
 

@@ -170,6 +170,12 @@ pub enum Trouble {
     Stick,
     /// An entry of a list that cannot be read.
     Malformed,
+    /// A load balancer that is there is not found by its owner, so that another one is created,
+    /// unless the call names it. For the creation and update of load balancers only.
+    Overlook {
+        /// Whether it is not found by its ID either, as with the credentials of another project.
+        by_id: bool,
+    },
     /// Just before the change, a person gives the route another target, or makes one of the same
     /// destination. For routes only.
     Overtake,
@@ -273,6 +279,7 @@ impl Effect {
             Self::LoadBalancers(..) if operation.is_about_routes() => false,
             Self::LoadBalancers(_, Trouble::Overtake) => false,
             Self::LoadBalancers(_, Trouble::Malformed) => operation == ListLoadBalancers,
+            Self::LoadBalancers(_, Trouble::Overlook { .. }) => operation == EnsureLoadBalancers,
             Self::LoadBalancers(_, Trouble::Fail(_) | Trouble::Hang) => {
                 !matches!(operation, Lookup | List | Health | ListLoadBalancers)
             }
@@ -280,6 +287,7 @@ impl Effect {
                 matches!(operation, EnsureLoadBalancers | SetMembers | DeleteLoadBalancers)
             }
             Self::Routes(_, Trouble::Malformed) => operation == ListRoutes,
+            Self::Routes(_, Trouble::Overlook { .. }) => false,
             Self::Routes(_, Trouble::Fail(_) | Trouble::Hang) => {
                 matches!(operation, ApplyRoutes | FindTargets)
             }

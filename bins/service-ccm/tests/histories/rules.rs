@@ -7,12 +7,9 @@ use std::{
 
 use ccm_sim::cloud::balancers::SimBalancer;
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::{
-    watched::is_protected,
-    world::{NODES, SERVICES, World},
-};
+use crate::{claims::Claims, watched::is_protected, world::World};
 
 /// The window of the brake.
 const WINDOW: Duration = Duration::from_mins(10);
@@ -20,11 +17,9 @@ const WINDOW: Duration = Duration::from_mins(10);
 const LOSS: usize = 3;
 /// How late what a process does may be left to the next one.
 const HANDOVER: Duration = Duration::from_secs(4);
-/// The longest time to converge: members that are held leave window by window.
-const PATIENCE: Duration = Duration::from_hours(2);
 
 /// What holds in each history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
     /// Load balancers of others are not touched, and no call names one.
     Foreign,
@@ -44,6 +39,20 @@ pub(crate) enum Rule {
     Converges,
     /// In the end all load balancers without a Service are reported.
     Reported,
+    /// What another controller of the cluster keeps at its Services stays.
+    Neighbours,
+    /// The address that a Service shows is its load balancer's.
+    Shown,
+    /// What a condition says is so in the cloud, or has been so at the last list.
+    Claims,
+    /// What an event says is so.
+    Events,
+    /// In the end metrics count what there is.
+    Metrics,
+    /// When everything has converged, nothing is called but lists and looks, and nothing is written.
+    Quiet,
+    /// A node that comes or goes while nothing else happens is in, or out of, all load balancers soon.
+    Leaves,
 }
 
 /// The broken rules of a history.
@@ -61,6 +70,9 @@ pub(crate) struct Rules {
     lost: BTreeMap<String, BTreeMap<String, Instant>>,
     /// Nodes that have been marked at some time.
     marked: BTreeSet<String>,
+    claims: Claims,
+    /// Until when two processes may have led at once, each with a budget of its own.
+    two_lead: Option<Instant>,
     broken: Broken,
 }
 
@@ -73,6 +85,8 @@ impl Rules {
             members: BTreeMap::new(),
             lost: BTreeMap::new(),
             marked: BTreeSet::new(),
+            claims: Claims::default(),
+            two_lead: None,
             broken: world.broken.clone(),
         }
     }
@@ -98,6 +112,11 @@ impl Rules {
         }
     }
 
+    /// Two processes lead now.
+    pub(crate) fn two_lead(&mut self) {
+        self.two_lead = Some(Instant::now() + WINDOW + WINDOW);
+    }
+
     /// Looks at the cloud and at the Services.
     pub(crate) fn look(&mut self, world: &World) {
         if world.foreign() != self.foreign {
@@ -108,10 +127,11 @@ impl Rules {
         }
         self.look_at_finalizers(world);
         self.look_at_members(world);
+        self.claims.look(world);
     }
 
     fn look_at_finalizers(&mut self, world: &World) {
-        let services = world.api.list("services");
+        let services = world.list("services");
         let with_finalizer: BTreeSet<&str> = services
             .iter()
             .filter(|service| is_protected(service))
@@ -121,7 +141,9 @@ impl Rules {
         for balancer in world.ours() {
             if balancer.owners.iter().all(|owner| with_finalizer.contains(&*owner.uid)) {
                 protected.insert(balancer.id);
-            } else if self.protected.contains(&balancer.id) {
+            } else if self.protected.contains(&balancer.id)
+                && !balancer.owners.iter().any(|one| world.persons.released.contains(&one.uid))
+            {
                 let how = format!("{} is left, and its Service has no finalizer", balancer.id);
                 self.broken.add(Rule::Released, how);
             }
@@ -144,7 +166,8 @@ impl Rules {
                 let lost = self.lost.entry(balancer.id.clone()).or_default();
                 lost.extend(gone.map(|one| (one.clone(), now)));
                 lost.retain(|one, at| !members.contains(one) && *at + WINDOW > now);
-                if lost.len() > LOSS {
+                let may_be_more = self.two_lead.is_some_and(|until| now < until);
+                if lost.len() > LOSS && !may_be_more {
                     let how = format!("{} lost {} members in a window", balancer.id, lost.len());
                     self.broken.add(Rule::Loss, how);
                 }
@@ -153,96 +176,37 @@ impl Rules {
         }
         self.members = seen;
     }
-
-    /// Waits until everything is as it should be.
-    pub(crate) async fn converge(&mut self, world: &World) {
-        for number in 0..NODES {
-            world.add_node(number);
-        }
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let wrong: Vec<String> =
-                (0..SERVICES).filter_map(|number| wrong(world, number)).collect();
-            let orphans = orphans(world);
-            if wrong.is_empty() && orphans.is_none() {
-                return;
-            }
-            if Instant::now() > end {
-                for how in wrong {
-                    self.broken.add(Rule::Converges, how);
-                }
-                if let Some(how) = orphans {
-                    self.broken.add(Rule::Reported, how);
-                }
-                return;
-            }
-            sleep(Duration::from_secs(10)).await;
-        }
-    }
-}
-
-/// What is wrong with a Service in the end.
-fn wrong(world: &World, number: usize) -> Option<String> {
-    let key = World::service_key(number);
-    let service = world.service(number)?;
-    let metadata = &service["metadata"];
-    let uid = metadata["uid"].as_str().unwrap();
-    let found = world.balancers_of(uid);
-    if !metadata["deletionTimestamp"].is_null() {
-        return Some(format!("{key} is still being deleted: {}", metadata["finalizers"]));
-    }
-    if service["spec"]["type"] != "LoadBalancer" {
-        let is_clean = found.is_empty() && metadata["finalizers"].is_null();
-        return (!is_clean).then(|| format!("{key} is not cleaned up: {} left", found.len()));
-    }
-    let ranges = &metadata["annotations"]["service.beta.kubernetes.io/load-balancer-source-ranges"];
-    if ranges == "nonsense" {
-        // It keeps what it has; its members follow.
-        return (found.len() > 1).then(|| format!("{key} has {} load balancers", found.len()));
-    }
-    let conditions = &service["status"]["conditions"];
-    if found.is_empty() && conditions.to_string().contains("WaitingForAdoption") {
-        return None;
-    }
-    let [balancer] = found.as_slice() else {
-        return Some(format!("{key} has {} load balancers; {}", found.len(), service["status"]));
-    };
-    let wanted: usize = usize::from(!ranges.is_null());
-    if balancer.configuration.source_ranges.len() != wanted {
-        return Some(format!("{key}: {:?}", balancer.configuration.source_ranges));
-    }
-    let members = balancer.members.len();
-    let eligible = eligible(world);
-    if members != eligible {
-        return Some(format!(
-            "{key}: {members} members, {eligible} nodes; {:?}; {} {}",
-            balancer.state, service["status"], service["metadata"]["annotations"]
-        ));
-    }
-    let shown = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
-    shown.is_null().then(|| format!("{key} shows no address: {}", service["status"]))
-}
-
-fn eligible(world: &World) -> usize {
-    let nodes = world.api.list("nodes");
-    let marked = |node: &&Value| {
-        node["spec"]["taints"].to_string().contains("ToBeDeletedByClusterAutoscaler")
-    };
-    nodes.iter().filter(|node| !marked(node)).count()
 }
 
 /// Load balancers without a Service that the controller does not report.
-fn orphans(world: &World) -> Option<String> {
-    let uids: BTreeSet<String> = world
-        .api
-        .list("services")
-        .iter()
-        .filter_map(|service| service["metadata"]["uid"].as_str().map(str::to_owned))
-        .collect();
-    let all = world.ours();
-    let owners = all.iter().flat_map(|balancer| &balancer.owners);
-    let count = owners.filter(|owner| !uids.contains(&owner.uid)).count();
-    let reported: usize = world.metric("ccm_service_orphans ");
+pub(crate) fn unreported(world: &World) -> Option<String> {
+    let (count, reported) = orphans(world)?;
     (reported < count)
         .then(|| format!("{count} load balancers without a Service, {reported} reported"))
+}
+
+/// The same, and those that it reports although they are none.
+pub(crate) fn misreported(world: &World) -> Option<String> {
+    let (count, reported) = orphans(world)?;
+    (reported != count)
+        .then(|| format!("{count} load balancers without a Service, {reported} reported"))
+}
+
+/// How many load balancers have no Service, and how many the controller reports. None if the
+/// provider has no list.
+fn orphans(world: &World) -> Option<(usize, usize)> {
+    if !world.has_lists() {
+        return None;
+    }
+    let services = world.list("services");
+    // One of a Service of another type that lacks the finalizer is nobody's either.
+    let has = services
+        .iter()
+        .filter(|service| is_protected(service) || service["spec"]["type"] == "LoadBalancer");
+    let uids: BTreeSet<&str> =
+        has.filter_map(|service| service["metadata"]["uid"].as_str()).collect();
+    let all = world.ours();
+    let owners = all.iter().flat_map(|balancer| &balancer.owners);
+    let count = owners.filter(|owner| !uids.contains(&*owner.uid)).count();
+    Some((count, world.metric("ccm_service_orphans ")))
 }

@@ -6,6 +6,7 @@ use tokio::time::sleep;
 use crate::{
     HISTORIES,
     cases::SOON,
+    mends::{Mend, awaits},
     play,
     rules::{Rule, Rules},
     without::Without::*,
@@ -13,6 +14,7 @@ use crate::{
 };
 
 const NO_BRAKE: &[&str] = &["--load-balancer-member-loss=100%"];
+const THEIRS: &[&str] = &["--load-balancer-classes=example.com/theirs"];
 const OTHER_CLASS: &[&str] = &["--load-balancer-classes=example.com/other"];
 
 variants! {
@@ -30,6 +32,13 @@ variants! {
     fn the_wrong_one_of_two: Variant::without(AddressOfDuplicates) => Rule::Address,
     fn work_without_polls: Variant::without(Poll) => Rule::Converges,
     fn unreported_orphans: Variant::without(Orphans) => Rule::Reported,
+    fn reported_orphans_that_are_not_there: Variant::without(TrueOrphans) => Rule::Metrics,
+    fn a_look_after_each_list: Variant::without(Versions) => Rule::Quiet,
+    fn an_address_that_was_right_once: Variant::without(NewAddresses) => Rule::Shown,
+    fn a_deletion_that_is_told_too_soon: Variant::without(ProofOfAbsence) => Rule::Events,
+    fn a_finalizer_that_stays: Variant::without(EndOfDeletion) => Rule::Converges,
+    fn a_change_of_members_that_is_not_made: Variant::without(MemberCalls) => Rule::Leaves,
+    fn the_class_of_another_controller: Variant::with(THEIRS) => Rule::Neighbours,
 }
 
 /// The brake stops members before the last one, so it is taken out as well.
@@ -42,6 +51,13 @@ async fn a_last_member_that_leaves() {
     }
     let variant = Variant { without: Some(LastMember), ..variant };
     is_found(HISTORIES, variant, Rule::LastMember, play).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_was_there_once() {
+    if !awaits(Mend::Claims) {
+        is_found(HISTORIES, Variant::without(Absence), Rule::Claims, play).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! The cloud as the program reaches it: each call is checked before the cloud gets it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_cloud::{
@@ -10,18 +10,24 @@ use ccm_cloud::{
 };
 use ccm_objects::service_keys::CLEANUP;
 use ccm_sim::{apiserver::ApiServer, cloud::SimCloud};
+use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::rules::{Broken, Rule};
+use crate::{
+    rules::{Broken, Rule},
+    world::OURS,
+};
 
 /// The annotation with the ID of the load balancer that clients of a Service use.
-const ID: &str = "quartet.dev/load-balancer-id";
+pub(crate) const ID: &str = "quartet.dev/load-balancer-id";
 
 #[derive(Clone)]
 pub(crate) struct Watched {
     pub(crate) cloud: SimCloud,
     pub(crate) api: Arc<ApiServer>,
     pub(crate) broken: Broken,
+    /// The Services, by UID, for which a load balancer was asked for at some time.
+    pub(crate) served: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Watched {
@@ -34,7 +40,8 @@ impl Watched {
     /// What holds for every write: whose Service it is about, and whose load balancer.
     fn check(&self, owner: &Owner, ids: &[Option<&String>]) {
         let service = self.service(owner).unwrap_or_default();
-        if service["spec"]["loadBalancerClass"].is_string() {
+        let class = service["spec"]["loadBalancerClass"].as_str();
+        if class.is_some_and(|class| class != OURS) && !self.served.lock().contains(&owner.uid) {
             self.broken.add(Rule::OtherClass, format!("a call about {owner} of another class"));
         }
         for id in ids.iter().flatten() {
@@ -53,6 +60,10 @@ impl Watched {
 
     fn check_ensure(&self, wanted: &Wanted) {
         let owner = &wanted.front_end.owner;
+        let class = wanted.front_end.class.as_deref();
+        if class.is_none_or(|class| class == OURS) {
+            self.served.lock().insert(owner.uid.clone());
+        }
         self.check(owner, &[wanted.known.as_ref(), wanted.adopt.as_ref()]);
         self.check_members(owner, &wanted.members);
         if !self.service(owner).is_some_and(|service| is_protected(&service)) {

@@ -3,14 +3,18 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, Digest, ErrorKind, LoadBalancer,
     LoadBalancerList, LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, MembersSet,
-    Owner, Progress, ProofMethod, Scope, Title, Unwanted, Wanted,
+    Owner, Progress, ProofMethod, Scope, Title, Unwanted, Waiting, Wanted,
 };
 use ccm_sim::apiserver::PatchKind;
 use ccm_tests::variants::together;
@@ -45,6 +49,18 @@ pub(crate) enum Without {
     Poll,
     /// Load balancers without a Service are not reported.
     Orphans,
+    /// One without a Service is reported that is not there.
+    TrueOrphans,
+    /// The versions in lists do not say whether another client has changed anything.
+    Versions,
+    /// The first address of a Service stands for that of its load balancer.
+    NewAddresses,
+    /// What was there once is taken to be there.
+    Absence,
+    /// No deletion is seen to end.
+    EndOfDeletion,
+    /// A change of members is told and not made.
+    MemberCalls,
 }
 
 /// The cloud as such a variant reaches it.
@@ -54,11 +70,15 @@ pub(crate) struct Missing {
     to: Watched,
     /// The digest of the last call, by the UID of the owner.
     digests: Arc<Mutex<HashMap<String, Digest>>>,
+    /// The load balancers that were seen first, by the UID of the owner.
+    first: Arc<Mutex<HashMap<String, LoadBalancer>>>,
+    /// The number of lists.
+    lists: Arc<AtomicUsize>,
 }
 
 impl Missing {
     pub(crate) fn new(without: Without, to: Watched) -> Self {
-        Self { without, to, digests: Arc::default() }
+        Self { without, to, digests: Arc::default(), first: Arc::default(), lists: Arc::default() }
     }
 
     /// The load balancers of this owner, the oldest first.
@@ -100,6 +120,13 @@ impl Missing {
         }
     }
 
+    /// What a load balancer has, in place of the members that it is to have.
+    fn members_now(&self, owner: &Owner) -> Members {
+        let now = self.to.cloud.balancers().of(owner);
+        let there = now.into_iter().flat_map(|one| one.members);
+        Members { present: there.collect(), absent: Arc::default() }
+    }
+
     fn unwanted(&self, mut unwanted: Unwanted) -> Unwanted {
         if self.without == Without::AddressOfDuplicates && unwanted.duplicate {
             let mut others = self.ids(&unwanted.owner);
@@ -121,8 +148,43 @@ impl Missing {
                     request_id: None,
                 }))
             }
+            Ok(Progress::Done(proof)) if self.without == Without::EndOfDeletion => {
+                Ok(Progress::InProgress(Waiting {
+                    what: proof.evidence,
+                    check_after: Duration::from_secs(10),
+                    id: None,
+                    request_id: None,
+                }))
+            }
             answer => answer,
         }
+    }
+
+    /// The load balancer with the address that its Service had first.
+    fn with_first_address(&self, balancer: &mut LoadBalancer) {
+        let Some(owner) = &balancer.owner else { return };
+        if balancer.ingress.is_empty() {
+            return;
+        }
+        let mut first = self.first.lock();
+        let first = first.entry(owner.uid.clone()).or_insert_with(|| balancer.clone());
+        balancer.ingress.clone_from(&first.ingress);
+    }
+
+    /// Adds the load balancers that were seen before.
+    fn add_absent(&self, list: &mut Vec<LoadBalancer>) {
+        let mut first = self.first.lock();
+        for one in &*list {
+            if let Some(owner) = &one.owner {
+                first.insert(owner.uid.clone(), one.clone());
+            }
+        }
+        let has = |uid: &String| {
+            let mut owners = list.iter().filter_map(|one| one.owner.as_ref());
+            owners.any(|owner| owner.uid == *uid)
+        };
+        let absent: Vec<_> = first.iter().filter(|(uid, _)| !has(uid)).collect();
+        list.extend(absent.into_iter().map(|(_, one)| one.clone()));
     }
 
     fn shown(&self, list: &mut Vec<LoadBalancer>, cluster: &ClusterId) {
@@ -139,6 +201,18 @@ impl Missing {
                 list.sort_by_key(|one| std::cmp::Reverse(one.age));
                 let mut seen = BTreeSet::new();
                 list.retain(|one| one.owner.as_ref().is_none_or(|it| seen.insert(it.uid.clone())));
+            }
+            Without::Versions => {
+                let number = self.lists.fetch_add(1, Ordering::Relaxed);
+                list.iter_mut().for_each(|one| one.version = Some(number.to_string()));
+            }
+            Without::NewAddresses => list.iter_mut().for_each(|one| self.with_first_address(one)),
+            Without::TrueOrphans => {
+                let uid = "phantom".to_owned();
+                let (namespace, name) = ("default".to_owned(), "phantom".to_owned());
+                let owner = Owner { cluster: cluster.clone(), uid, namespace, name };
+                let phantom = LoadBalancer::new("lb-phantom", "phantom", Some(owner));
+                list.push(LoadBalancer { title: Title::Ours, ..phantom });
             }
             Without::Orphans => {
                 let has_service = |owner: &Owner| self.to.service(owner).is_some();
@@ -180,7 +254,11 @@ impl LoadBalancers for Missing {
             (Without::OwnershipByUid, Scope::Cluster) => Scope::All,
             (_, scope) => scope,
         };
+        let is_whole = scope == Scope::Cluster;
         let mut list = LoadBalancers::list(&self.to, cluster, scope, depth, call).await?;
+        if self.without == Without::Absence && is_whole {
+            self.add_absent(&mut list.load_balancers);
+        }
         self.shown(&mut list.load_balancers, cluster);
         Ok(list)
     }
@@ -188,7 +266,13 @@ impl LoadBalancers for Missing {
     fn ensure<'a>(&'a self, all: &'a [Wanted], call: Call) -> Answers<'a, Progress<LoadBalancer>> {
         together(async move {
             let all: Vec<Wanted> = all.iter().map(|one| self.wanted(one.clone())).collect();
-            self.to.ensure(&all, call).collect().await
+            let mut answers: Vec<_> = self.to.ensure(&all, call).collect().await;
+            for (_, answer) in &mut answers {
+                if let (Without::NewAddresses, Ok(Progress::Done(one))) = (self.without, answer) {
+                    self.with_first_address(one);
+                }
+            }
+            answers
         })
     }
 
@@ -204,7 +288,10 @@ impl LoadBalancers for Missing {
         together(async move {
             let mut all = all.to_vec();
             for change in &mut all {
-                change.members = self.members(&change.owner, change.members.clone());
+                change.members = match self.without {
+                    Without::MemberCalls => self.members_now(&change.owner),
+                    _ => self.members(&change.owner, change.members.clone()),
+                };
             }
             self.to.set_members(&all, call).collect().await
         })

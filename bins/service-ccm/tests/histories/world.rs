@@ -1,13 +1,22 @@
 //! A simulated cluster and cloud, and the controller, which may be restarted.
 
-use std::{net::Ipv4Addr, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::Ipv4Addr,
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
 
-use ccm_cloud::{ClusterId, LoadBalancers, Owner};
+use ccm_cloud::{Cloud, ClusterId, Cure, LoadBalancers, Owner};
 use ccm_objects::service_keys::CLEANUP;
 use ccm_runtime::{leadership::Leadership, metrics::Metrics, program::Loaded};
 use ccm_sim::{
     apiserver::{ApiServer, Options},
-    cloud::{SimCloud, balancers::SimBalancer},
+    cloud::{
+        SimCloud,
+        balancers::{SimBalancer, State},
+    },
 };
 use ccm_tests::{
     in_process::{InProcess, loaded, sample},
@@ -21,6 +30,7 @@ use tokio::time::sleep;
 
 use crate::{
     lies::{Lies, Lying},
+    neighbours::Neighbours,
     rules::Broken,
     watched::Watched,
     without::{Missing, Without},
@@ -32,6 +42,8 @@ pub(crate) const NODES: usize = 12;
 /// The UID of the cluster.
 const CLUSTER: &str = "c-1";
 const CLUSTER_UID: &str = "--cluster-uid=c-1";
+/// A class that may be served.
+pub(crate) const OURS: &str = "example.com/ours";
 /// The Service of a class that is not served.
 const OTHER_CLASS: &str = "default/other-class";
 
@@ -42,34 +54,145 @@ pub(crate) struct World {
     pub(crate) broken: Broken,
     /// What is wrong with the cloud as the program reaches it.
     pub(crate) lies: Arc<Mutex<Lies>>,
+    /// The other controllers of the cluster.
+    pub(crate) neighbours: Neighbours,
+    /// What persons have done.
+    pub(crate) persons: Persons,
+    /// The classes that are served, if not as the variant says.
+    pub(crate) classes: Option<Served>,
+    /// Whether nodes have two addresses of a family, and addresses of both families.
+    pub(crate) addresses: Addresses,
+    /// The Services, by UID, for which a load balancer was asked for at some time.
+    served: Arc<Mutex<BTreeSet<String>>>,
+    /// What the API server had at a revision, by kind.
+    read: Mutex<HashMap<&'static str, (u64, Objects)>>,
     variant: Variant,
     running: Option<InProcess<ServiceCcm>>,
+    /// A former leader that does not know that another one leads.
+    former: Option<InProcess<ServiceCcm>>,
+}
+
+/// Which Services are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    /// Those of the class [`OURS`].
+    ours: bool,
+    /// Those without a class.
+    classless: bool,
+}
+
+/// Which addresses new nodes have besides one of IPv4.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Addresses {
+    pub(crate) two: bool,
+    pub(crate) v6: bool,
+}
+
+/// What persons have done, which no rule blames on the program.
+#[derive(Default)]
+pub(crate) struct Persons {
+    /// The Services, by UID, whose finalizer a person has removed.
+    pub(crate) released: BTreeSet<String>,
 }
 
 /// A process that does not lead, and its program.
 pub(crate) type Standby = (InProcess<ServiceCcm>, Arc<ServiceCcm>);
-
+/// Objects of the API server.
+pub(crate) type Objects = Arc<[Value]>;
 /// What differs from the program as it is shipped.
 pub(crate) type Variant = variants::Variant<Without>;
 
 impl World {
+    /// A plain cluster and cloud, and the program.
     pub(crate) async fn start(seed: u64, variant: Variant) -> Self {
+        let mut world = Self::empty(seed, variant);
+        world.begin().await;
+        world
+    }
+
+    /// A cluster, a cloud and settings that the seed decides about, and the program.
+    pub(crate) async fn random(seed: u64, variant: Variant) -> Self {
+        let mut world = Self::empty(seed, variant);
+        world.addresses =
+            Addresses { two: world.dice.random_bool(0.3), v6: world.dice.random_bool(0.3) };
+        world.draw_cloud();
+        world.draw_classes();
+        world.begin().await;
+        world
+    }
+
+    fn empty(seed: u64, variant: Variant) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
-        let mut world = Self {
+        Self {
             api,
             cloud: SimCloud::new(),
             dice: StdRng::seed_from_u64(seed),
             broken: Broken::default(),
             lies: Arc::default(),
+            neighbours: Neighbours::default(),
+            persons: Persons::default(),
+            classes: None,
+            addresses: Addresses::default(),
+            served: Arc::default(),
+            read: Mutex::default(),
             variant,
             running: None,
-        };
-        world.add_others();
-        for number in 0..NODES {
-            world.add_node(number);
+            former: None,
         }
-        world.restart().await;
-        world
+    }
+
+    async fn begin(&mut self) {
+        self.add_others();
+        for number in 0..NODES {
+            self.add_node(number);
+        }
+        self.restart().await;
+    }
+
+    /// What the provider offers. A variant stands on a cloud with everything.
+    fn draw_cloud(&mut self) {
+        let mut some = |share| self.dice.random_bool(share);
+        let (lists, stores_digest) = (!some(0.12), !some(0.2));
+        let (dual_stack, member_ids, nested) = (some(0.3), some(0.3), !some(0.3));
+        let (fences, hostnames) = (some(0.2), some(0.15));
+        let is_variant = self.variant.without.is_some();
+        self.cloud.balancers().configure(|settings| {
+            settings.traits.lists = lists || is_variant;
+            settings.traits.stores_digest = stores_digest || is_variant;
+            settings.traits.dual_stack = dual_stack;
+            settings.traits.member_ids = member_ids;
+            settings.nested = nested;
+            // Without a list nobody finds a second one.
+            settings.fences = !settings.traits.lists || fences && !is_variant;
+            settings.hostnames = hostnames && !is_variant;
+        });
+    }
+
+    /// Which Services are served. A variant with settings of its own has those.
+    pub(crate) fn draw_classes(&mut self) {
+        let number = self.dice.random_range(0..4);
+        if self.variant.arguments.is_empty() {
+            self.classes = Some(Served { ours: number > 0, classless: number < 3 });
+        }
+    }
+
+    /// Whether a Service of this class is to be served.
+    pub(crate) fn serves(&self, service: &Value) -> bool {
+        match (service["spec"]["loadBalancerClass"].as_str(), &self.classes) {
+            (None, Some(served)) => served.classless,
+            (Some(class), Some(served)) => served.ours && class == OURS,
+            (class, None) => class.is_none(),
+        }
+    }
+
+    /// Whether the program has asked for a load balancer for this Service, which it served then.
+    pub(crate) fn was_served(&self, uid: &str) -> bool {
+        self.served.lock().contains(uid)
+    }
+
+    /// Whether the provider has a list.
+    pub(crate) fn has_lists(&self) -> bool {
+        LoadBalancers::traits(&self.cloud).lists
     }
 
     /// What belongs to others: load balancers of a person, of another cluster and of this cluster
@@ -115,7 +238,9 @@ impl World {
 
     /// What a controller could write to the Service of another class.
     pub(crate) fn other_class(&self) -> Value {
-        let service = self.api.get("services", OTHER_CLASS).unwrap_or_default();
+        let services = self.list("services");
+        let is = |one: &&Value| one["metadata"]["name"] == "other-class";
+        let service = services.iter().find(is).cloned().unwrap_or_default();
         let metadata = &service["metadata"];
         json!([metadata["finalizers"], metadata["annotations"], service["status"]])
     }
@@ -123,15 +248,31 @@ impl World {
     /// Ends the process, if there is one, without an order, and starts another.
     pub(crate) async fn restart(&mut self) {
         let last = self.stop();
-        let (settings, metrics) = (settings(self.variant), Metrics::new());
-        let leading =
-            InProcess::leading(&self.api, self.seen_cloud(), &settings, last.as_ref(), metrics);
+        self.lead_after(last.as_ref()).await;
+    }
+
+    /// Starts another process while the last one goes on, until [`World::end_former`].
+    pub(crate) async fn overlap(&mut self) {
+        let last = self.running.take();
+        self.lead_after(last.as_ref().map(|last| &last.context.leadership)).await;
+        self.former = last;
+    }
+
+    /// Ends the process that another one has replaced, if it still runs.
+    pub(crate) fn end_former(&mut self) {
+        self.former = None;
+    }
+
+    /// Starts a process that leads after this one.
+    async fn lead_after(&mut self, last: Option<&Leadership>) {
+        let (cloud, settings) = (self.seen_cloud(), self.settings());
+        let leading = InProcess::leading(&self.api, cloud, &settings, last, Metrics::new());
         self.running = Some(leading.await.unwrap());
     }
 
     /// Starts a process beside the one that leads, which does not lead yet.
     pub(crate) async fn stand_by(&self) -> Standby {
-        let (settings, metrics) = (settings(self.variant), Metrics::new());
+        let (settings, metrics) = (self.settings(), Metrics::new());
         let standby = InProcess::standing_by(&self.api, self.seen_cloud(), &settings, metrics);
         standby.await.unwrap()
     }
@@ -144,11 +285,12 @@ impl World {
     }
 
     /// The cloud as the rules watch it, for one process.
-    fn seen_cloud(&self) -> Arc<Layered> {
+    fn seen_cloud(&self) -> Arc<dyn Cloud> {
         let watched = Watched {
             cloud: self.cloud.clone(),
             api: Arc::clone(&self.api),
             broken: self.broken.clone(),
+            served: Arc::clone(&self.served),
         };
         let balancers: Arc<dyn LoadBalancers> = match self.variant.without {
             Some(without) => Arc::new(Missing::new(without, watched)),
@@ -156,6 +298,21 @@ impl World {
         };
         let balancers = Arc::new(Lying { of: balancers, lies: Arc::clone(&self.lies) });
         Arc::new(Layered::new(&self.cloud, Layer::LoadBalancers(balancers)))
+    }
+
+    fn settings(&self) -> Loaded<ServiceCcm> {
+        let mut arguments = vec![CLUSTER_UID.to_owned()];
+        if let Some(Served { ours, classless }) = self.classes {
+            let class = if ours { OURS } else { "" };
+            arguments.push(format!("--load-balancer-classes={class}"));
+            arguments.push(format!("--serve-classless-services={classless}"));
+        }
+        if !self.has_lists() {
+            arguments.push("--load-balancer-look-period=1h0m0s".to_owned());
+        }
+        arguments.extend(self.variant.arguments.iter().map(|one| (*one).to_owned()));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        loaded::<ServiceCcm>(&arguments).unwrap()
     }
 
     /// Ends the process without an order. Returns what it leaves.
@@ -189,9 +346,22 @@ impl World {
         self.dice.random_range(0..longest)
     }
 
-    /// Ends all faults, late writes included.
+    /// Ends all faults, late writes included, and a person repairs what needs one.
     pub(crate) async fn end_faults(&mut self) {
         self.cloud.faults().clear();
+        self.api.faults().clear();
+        self.api.cut_watches("", true);
+        self.end_former();
+        sleep(Duration::from_mins(1)).await;
+        for balancer in self.cloud.balancers().all() {
+            let needs_person = matches!(
+                balancer.state,
+                State::Failed { cure: Cure::Person, .. } | State::Pending { until: None, .. }
+            );
+            if needs_person {
+                self.cloud.balancers().update(&balancer.id, |one| one.state = State::Ready);
+            }
+        }
         sleep(Duration::from_mins(3)).await;
     }
 
@@ -204,7 +374,7 @@ impl World {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
             "spec": {"providerID": format!("sim://i-{name}")},
-            "status": {"addresses": [{"type": "InternalIP", "address": format!("10.0.0.{}", number + 1)}]},
+            "status": {"addresses": self.addresses.of(&format!("10.0.0.{}", number + 1), number)},
         });
         // It may be there already.
         self.api.create(node).ok();
@@ -215,7 +385,20 @@ impl World {
     }
 
     pub(crate) fn service(&self, number: usize) -> Option<Value> {
-        self.api.get("services", &Self::service_key(number))
+        let name = format!("web-{number}");
+        self.list("services").iter().find(|one| one["metadata"]["name"] == name.as_str()).cloned()
+    }
+
+    /// All objects of a kind, read once per revision.
+    pub(crate) fn list(&self, plural: &'static str) -> Objects {
+        let revision = self.api.revision();
+        let mut read = self.read.lock();
+        if let Some((_, all)) = read.get(plural).filter(|(at, _)| *at == revision) {
+            return Arc::clone(all);
+        }
+        let all: Objects = self.api.list(plural).into();
+        read.insert(plural, (revision, Arc::clone(&all)));
+        all
     }
 
     /// The load balancers of a Service.
@@ -229,6 +412,21 @@ impl World {
     /// The sample of `/metrics` of this name.
     pub(crate) fn metric<N: FromStr + Default>(&self, name: &str) -> N {
         sample(&self.running.as_ref().unwrap().context.metrics, name)
+    }
+}
+
+impl Addresses {
+    /// The addresses of a node whose first one this is.
+    pub(crate) fn of(self, first: &str, number: usize) -> Value {
+        let address = |kind: &str, address: String| json!({"type": kind, "address": address});
+        let mut all = vec![address("InternalIP", first.to_owned())];
+        if self.two {
+            all.push(address("ExternalIP", format!("198.51.100.{}", number + 1)));
+        }
+        if self.v6 {
+            all.push(address("InternalIP", format!("fd00::{}", number + 1)));
+        }
+        all.into()
     }
 }
 

@@ -185,3 +185,25 @@ async fn a_late_write_finds_another_world() {
         assert_eq!(terms, [Some(2), Some(1)][..count]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_ensure_overlooks_is_made_again_unless_the_call_names_it_or_the_cloud_refuses() {
+    for (by_id, names_it, fences, expect) in [
+        (false, false, false, 2),
+        (false, true, false, 1),
+        (true, true, false, 2),
+        (true, true, true, 1),
+    ] {
+        let cloud = SimCloud::new();
+        cloud.balancers().configure(|settings| settings.fences = fences);
+        let mut web = wanted("a");
+        ensure(&cloud, &web).await;
+        web.known = names_it.then(|| cloud.balancers().all()[0].id.clone());
+        let overlook = Effect::LoadBalancers(Vec::new(), Trouble::Overlook { by_id });
+        cloud.faults().add(Fault::new(overlook).times(1));
+        for _ in 0..2 {
+            ensure(&cloud, &web).await;
+        }
+        assert_eq!(cloud.balancers().all().len(), expect, "{by_id} {names_it} {fences}");
+    }
+}
