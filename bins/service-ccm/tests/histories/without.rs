@@ -154,6 +154,7 @@ impl Missing {
                     check_after: Duration::from_secs(10),
                     id: None,
                     request_id: None,
+                    changed: true,
                 }))
             }
             answer => answer,
