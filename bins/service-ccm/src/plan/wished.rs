@@ -61,8 +61,10 @@ fn doubt(view: View<'_>) -> Option<(Reason, String)> {
     let unknown = |text: String| Some((Reason::NotConfirmed, text));
     match &view.state.known {
         Known::Elsewhere(why) => unknown(responsible(why)),
-        Known::Absent => gone(shown?),
-        Known::There(balancer) if shown.is_some_and(|shown| shown != balancer.id) => gone(shown?),
+        Known::Absent => shown.map(gone),
+        Known::There(balancer) if shown.is_some_and(|shown| shown != balancer.id) => {
+            shown.map(gone)
+        }
         Known::There(balancer) => match &balancer.phase {
             Phase::Failed { why, .. } => {
                 unknown(format!("load balancer {} has failed: {why}", balancer.id))
@@ -73,11 +75,11 @@ fn doubt(view: View<'_>) -> Option<(Reason, String)> {
     }
 }
 
-fn gone(id: &str) -> Option<(Reason, String)> {
+fn gone(id: &str) -> (Reason, String) {
     let text = format!(
         "the cloud does not show load balancer {id} any more; the status keeps its address until another one is proven"
     );
-    Some((Reason::LoadBalancerGone, text))
+    (Reason::LoadBalancerGone, text)
 }
 
 fn responsible(why: &str) -> String {
@@ -164,7 +166,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
     if let Some(shown) =
         shown_id(view.service).filter(|shown| !is_complete && *shown != balancer.id)
     {
-        return gone(shown);
+        return Some(gone(shown));
     }
     let Some(address) = address(view, balancer, is_complete) else {
         return Some((
