@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind, Progress};
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, level, metrics};
 use ccm_runtime::metrics::Metrics;
@@ -45,6 +45,17 @@ pub(crate) enum Operation {
     Delete,
 }
 
+impl<T> From<&Progress<T>> for Ended {
+    fn from(progress: &Progress<T>) -> Self {
+        match progress {
+            Progress::Done(_) => Self::Done,
+            Progress::InProgress(_) => Self::InProgress,
+            Progress::Elsewhere(_) => Self::Elsewhere,
+            Progress::NotSeen(_) => Self::NotSeen,
+        }
+    }
+}
+
 impl From<CallKind> for Operation {
     fn from(call: CallKind) -> Self {
         match call {
@@ -62,6 +73,7 @@ pub(crate) enum Ended {
     Done,
     InProgress,
     Elsewhere,
+    NotSeen,
 }
 
 label!(Operation, Ended);

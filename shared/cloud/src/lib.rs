@@ -22,6 +22,7 @@ mod identity;
 mod instances;
 mod load_balancers;
 mod owner;
+mod pools;
 mod provider;
 mod registry;
 mod routes;
@@ -45,6 +46,7 @@ pub use load_balancers::{
     Waiting, Wanted, repeated,
 };
 pub use owner::{ClusterId, Digest, DigestError, Owner};
+pub use pools::{MembersSet, Pool};
 pub use provider::{Capability, Cloud};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Digest, ErrorKind, FrontEnd, Member,
-    Members, Owner, Protocol,
+    Members, MembersSet, Owner, Pool, Protocol,
 };
 
 /// The specifics of a provider's load balancers.
@@ -141,6 +141,8 @@ pub struct Waiting {
     pub id: Option<String>,
     /// The cloud's ID of the last request.
     pub request_id: Option<String>,
+    /// Whether this call has made a change. If not, it only waits for the cloud. Always false in a list.
+    pub changed: bool,
 }
 
 /// How far a call has come with one load balancer.
@@ -154,6 +156,10 @@ pub enum Progress<T> {
     /// Another controller of this cloud is responsible for it, with the reason. The Service
     /// keeps its finalizer and its status.
     Elsewhere(String),
+    /// The call has changed nothing, because it could not see what it needs, with the reason:
+    /// `pool 2 has no member that shows its port`. Whether the load balancer is as wanted is not
+    /// known; [`LoadBalancers::ensure`] finds out. Only [`LoadBalancers::set_members`] answers this.
+    NotSeen(String),
 }
 
 /// Who can repair a failed load balancer.
@@ -262,6 +268,12 @@ pub struct LoadBalancer {
     /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). None unless it was
     /// read with [`Depth::Members`]. Many load balancers with the same members share one list.
     pub members: Option<Arc<[Member]>>,
+    /// The members by port: one entry for each port with a pool; one without [`member_port`] is to
+    /// have none. None unless it was read with [`Depth::Members`], or if the provider does not know
+    /// them.
+    ///
+    /// [`member_port`]: crate::FrontEndPort::member_port
+    pub pools: Option<Vec<Pool>>,
     /// Where clients reach it. In a list it may be empty because a list does not show it: only an
     /// answer of [`LoadBalancers::ensure`] says that there is none.
     pub ingress: Vec<Ingress>,
@@ -287,6 +299,7 @@ impl LoadBalancer {
             phase: Phase::Ready,
             version: None,
             members: None,
+            pools: None,
             ingress: Vec::new(),
             annotations: BTreeMap::new(),
             notes: Vec::new(),
@@ -433,14 +446,13 @@ pub trait LoadBalancers: Send + Sync {
     /// balancer is as wanted. Changes nothing. None if another controller is responsible.
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>>;
 
-    /// Changes members, and nothing else. Done with [`LoadBalancer::version`] after this write, so
-    /// that the caller does not take its own write for another client's; None if the cloud has no
-    /// such value. If nothing was to change, it is the present version.
+    /// Changes members, and nothing else. Done with what is there after this write, so that the
+    /// caller does not take its own write for another client's, and says what it has seen.
     fn set_members<'a>(
         &'a self,
         changes: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<Option<String>>>;
+    ) -> Answers<'a, Progress<MembersSet>>;
 
     /// Deletes load balancers and all that was created for them, also what is left of one that
     /// was deleted in part. The proof says that nothing of this owner exists any more: the

@@ -145,6 +145,14 @@ def after_change(members, change, lists):
     return list(after.values()) or list(members[-1:])
 
 
+def why_none(change, lists):
+    """Why none of the nodes that are named can be a member; None if one can, or if none is named."""
+    wanted = lists[change.present_list].members if change.HasField("present_list") else []
+    if not wanted or any(as_stored(member) for member in wanted):
+        return None
+    return f"none of {len(wanted)} nodes has an IPv4 address"
+
+
 def wrong(front_end):
     """What these load balancers cannot be."""
     invalid = pb.ERROR_KIND_INVALID
@@ -168,6 +176,7 @@ class Balancer:
         self.ip = f"198.51.{100 + number // 250 % 100}.{number % 250 + 1}"
         self.front_end = front_end
         self.members = []
+        self.why_empty = None
         self.version = 0
 
     def configured(self, front_end):
@@ -178,6 +187,17 @@ class Balancer:
         now.ClearField("digest")
         wanted.ClearField("digest")
         return now == wanted
+
+    def pools(self):
+        """Its members by port: here all ports have the same. A port without a node port has none."""
+        ports = (port for port in self.front_end.ports if port.member_port)
+        pool = lambda port: pb.Pool(
+            protocol=port.protocol,
+            port=port.port,
+            members=len(self.members),
+            why_empty=None if self.members else self.why_empty,
+        )
+        return pb.PoolList(pools=[pool(port) for port in ports])
 
     def show(self, cluster, depth):
         owner = self.front_end.owner
@@ -194,6 +214,7 @@ class Balancer:
         )
         if depth == pb.DEPTH_MEMBERS:
             shown.members.CopyFrom(pb.MemberList(members=self.members))
+            shown.pools.CopyFrom(self.pools())
         return shown
 
 
@@ -264,6 +285,7 @@ class LoadBalancers(services.LoadBalancersServicer):
         members = after_change(mine.members, wanted.members, lists)
         if not (mine.version and mine.configured(front_end) and members == mine.members):
             mine.front_end, mine.members, mine.version = front_end, members, mine.version + 1
+        mine.why_empty = why_none(wanted.members, lists)
         return {"done": mine.show(front_end.owner.cluster, pb.DEPTH_MEMBERS)}
 
     def EnsureLoadBalancers(self, request, context):
@@ -295,9 +317,12 @@ class LoadBalancers(services.LoadBalancersServicer):
         if not same(one.front_end.owner, change.owner):
             return conflict(change.id, change.owner)
         members = after_change(one.members, change.members, lists)
-        if members != one.members:
+        changed = members != one.members
+        if changed:
             one.members, one.version = members, one.version + 1
-        return {"done": pb.MembersSet(version=str(one.version))}
+        one.why_empty = why_none(change.members, lists)
+        done = pb.MembersSet(version=str(one.version), changed=changed, pools=one.pools())
+        return {"done": done}
 
     def SetMembers(self, request, context):
         item, owner = pb.SetMembersItem, lambda change: change.owner

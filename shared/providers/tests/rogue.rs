@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
+#[path = "rogue/balancers.rs"]
+mod balancers;
 #[path = "rogue/routes.rs"]
 mod routes;
 #[path = "rogue/streams.rs"]

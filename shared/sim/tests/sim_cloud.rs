@@ -172,10 +172,14 @@ async fn instances_come_and_go() {
 async fn load_balancers_are_shown_counted_and_deleted_out_of_band() {
     let place = Place::new(&[]).await;
     place.done("DELETE", "/counters", Value::Null).await;
-    place.done("POST", "/settings", json!({"create": "1h", "fences": true})).await;
+    place
+        .done("POST", "/settings", json!({"create": "1h", "fences": true, "showsEmpty": false}))
+        .await;
     let answers = place.ensure(&["web", "api"], call()).await;
     assert!(matches!(answers[..], [Ok(Progress::InProgress(_)), Ok(Progress::InProgress(_))]));
     let shown = &place.get("/contents").await["loadBalancers"];
+    let pool = json!({"protocol": "TCP", "port": 80, "members": 0, "why_empty": null});
+    assert_eq!(shown[0]["pools"], json!([pool]));
     assert_eq!(
         (&shown[0]["owners"], &shown[0]["state"]),
         (&json!(["default/web"]), &json!("PENDING_CREATE"))
@@ -188,6 +192,7 @@ async fn load_balancers_are_shown_counted_and_deleted_out_of_band() {
     );
     assert_eq!(place.get("/settings").await["create"], "1h0m0s");
     assert_eq!(place.get("/settings").await["fences"], true);
+    assert_eq!(place.get("/settings").await["showsEmpty"], false);
 
     let id = shown[0]["id"].as_str().unwrap();
     place.done("DELETE", &format!("/load-balancers/{id}"), Value::Null).await;

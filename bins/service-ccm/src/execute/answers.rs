@@ -51,12 +51,7 @@ impl Lanes {
         let Asked { due: Due { service, .. }, call, .. } = asked;
         let (name, was_news) =
             (&service.key, asked.digest.is_some_and(|digest| self.is_news(service, digest)));
-        let result = answer.as_ref().map(|progress| match progress {
-            Progress::Done(_) => Ended::Done,
-            Progress::InProgress(_) => Ended::InProgress,
-            Progress::Elsewhere(_) => Ended::Elsewhere,
-        });
-        self.handles.metrics.ended(*call, result);
+        self.handles.metrics.ended(*call, answer.as_ref().map(Ended::from));
         let is_timeout = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
         self.handles.balancers.with(service, |entry| {
             entry.answered = self.handles.timeline.now();
@@ -74,6 +69,7 @@ impl Lanes {
             }
             Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting),
             Ok(Progress::Elsewhere(why)) => self.elsewhere(asked, why),
+            Ok(Progress::NotSeen(why)) => self.not_seen(asked, &why),
             Err(error) => self.failed(lane, asked, error),
         }
         if is_timeout {
@@ -109,6 +105,16 @@ impl Lanes {
                 CallKind::Delete => entry.state.proved_absent = true,
                 CallKind::Members | CallKind::DeleteDuplicate => {}
             }
+        });
+    }
+
+    /// It could not see what it needs: a full call follows.
+    fn not_seen<Q>(&self, asked: &Asked<Q>, why: &str) {
+        let service = &asked.due.service;
+        tracing::info!(service = &*service.key, "the load balancer is looked at in full: {why}");
+        self.handles.balancers.with(service, |entry| {
+            entry.state.pending = None;
+            entry.state.look = true;
         });
     }
 

@@ -3,8 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use ccm_cloud::{
-    AbsenceProof, Digest, FrontEnd, LoadBalancer, LoadBalancers, MemberChange, Members, Owner,
-    Unwanted, Wanted,
+    AbsenceProof, Digest, FrontEnd, LoadBalancer, LoadBalancers, MemberChange, Members, MembersSet,
+    Owner, Unwanted, Wanted,
 };
 use ccm_objects::{Service, Shared as Name};
 use tokio::time::Instant;
@@ -214,13 +214,13 @@ impl Lanes {
         let started = Instant::now();
         let questions: Vec<MemberChange> = asked.iter().map(|one| one.question.clone()).collect();
         let answers = balancers.set_members(&questions, self.handles.call(false));
-        let done = |asked: &Asked<MemberChange>, entry: &mut Entry, version: Option<String>| {
+        let done = |asked: &Asked<MemberChange>, entry: &mut Entry, set: MembersSet| {
             if let Some(members) = &asked.members {
                 entry.membership.applied(members);
             }
             // Our own write is not to look like another one's.
             if let Known::There(balancer) = &mut entry.state.known {
-                balancer.version = version;
+                balancer.version = set.version;
             }
         };
         self.answers(lane, asked, answers, done).await;

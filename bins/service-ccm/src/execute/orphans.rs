@@ -169,12 +169,7 @@ impl Deletions {
 
     fn answered(&self, orphan: &Orphan, answer: Result<Progress<AbsenceProof>, CloudError>) {
         let handles = &self.handles;
-        let ended = answer.as_ref().map(|progress| match progress {
-            Progress::Done(_) => Ended::Done,
-            Progress::InProgress(_) => Ended::InProgress,
-            Progress::Elsewhere(_) => Ended::Elsewhere,
-        });
-        handles.metrics.ended(CallKind::Delete, ended);
+        handles.metrics.ended(CallKind::Delete, answer.as_ref().map(Ended::from));
         match answer {
             Ok(Progress::Done(proof)) => {
                 handles.orphans.lock().ended(&orphan.id);
@@ -186,7 +181,7 @@ impl Deletions {
                 let until = handles.timeline.now() + waiting.check_after;
                 handles.orphans.lock().works(&orphan.id, waiting.what, until);
             }
-            Ok(Progress::Elsewhere(why)) => {
+            Ok(Progress::Elsewhere(why) | Progress::NotSeen(why)) => {
                 let error = CloudError::new(ErrorKind::Conflict, why);
                 self.failed(orphan, &error);
             }

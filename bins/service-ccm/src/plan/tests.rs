@@ -382,6 +382,7 @@ fn a_pending_load_balancer_is_waited_for() {
         check_after: Duration::from_secs(1),
         id: None,
         request_id: None,
+        changed: false,
     });
     let state = State {
         known: Known::There(Box::new(working)),

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, Members, Owner, Progress, Scope, Unwanted,
-    Wanted,
+    LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet, Owner, Progress, Scope,
+    Unwanted, Wanted,
 };
 use ccm_objects::service_keys::CLEANUP;
 use ccm_sim::{apiserver::ApiServer, cloud::SimCloud};
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::{
     rules::{Broken, Rule},
+    wanted::condition,
     world::OURS,
 };
 
@@ -41,7 +42,10 @@ impl Watched {
     fn check(&self, owner: &Owner, ids: &[Option<&String>]) {
         let service = self.service(owner).unwrap_or_default();
         let class = service["spec"]["loadBalancerClass"].as_str();
-        if class.is_some_and(|class| class != OURS) && !self.served.lock().contains(&owner.uid) {
+        // What was begun for it when it had no such class is ended.
+        let was_served = self.served.lock().contains(&owner.uid)
+            || condition(&service, "LoadBalancerProvisioning").is_some();
+        if class.is_some_and(|class| class != OURS) && !was_served {
             self.broken.add(Rule::OtherClass, format!("a call about {owner} of another class"));
         }
         for id in ids.iter().flatten() {
@@ -118,7 +122,7 @@ impl LoadBalancers for Watched {
         &'a self,
         all: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<Option<String>>> {
+    ) -> Answers<'a, Progress<MembersSet>> {
         for change in all {
             self.check(&change.owner, &[Some(&change.id)]);
             self.check_members(&change.owner, &change.members);

@@ -13,8 +13,8 @@ use std::{
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, Digest, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, Owner,
-    Progress, ProofMethod, Scope, Title, Unwanted, Waiting, Wanted,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, MembersSet,
+    Owner, Progress, ProofMethod, Scope, Title, Unwanted, Waiting, Wanted,
 };
 use ccm_sim::apiserver::PatchKind;
 use ccm_tests::variants::together;
@@ -154,6 +154,7 @@ impl Missing {
                     check_after: Duration::from_secs(10),
                     id: None,
                     request_id: None,
+                    changed: false,
                 }))
             }
             answer => answer,
@@ -286,7 +287,7 @@ impl LoadBalancers for Missing {
         &'a self,
         all: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<Option<String>>> {
+    ) -> Answers<'a, Progress<MembersSet>> {
         together(async move {
             let mut all = all.to_vec();
             for change in &mut all {

@@ -4,6 +4,7 @@
 
 pub(super) mod front_end;
 pub(super) mod load_balancers;
+mod pools;
 pub(super) mod routes;
 
 use std::fmt::Display;

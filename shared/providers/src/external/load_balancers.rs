@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, Owner, Progress, Scope,
-    Unwanted, Wanted, repeated,
+    LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, MembersSet, Owner, Progress,
+    Scope, Unwanted, Wanted, repeated,
 };
 use futures::{StreamExt as _, stream};
 use tonic::transport::Channel;
@@ -24,7 +24,7 @@ use super::{
             MemberLists, change_to_wire, cluster_to_wire, unwanted_to_wire, wanted_to_wire,
         },
         load_balancers::{
-            depth_to_wire, ensured_from_wire, members_set_from_wire, scope_to_wire,
+            depth_to_wire, ensured_from_wire, line, members_set_from_wire, scope_to_wire,
             waiting_from_wire,
         },
         malformed, priority_to_wire,
@@ -84,12 +84,37 @@ macro_rules! progress {
 }
 
 progress!(proto::EnsureLoadBalancersItem, ensured, Done as LoadBalancer, ensured_from_wire);
-progress!(proto::SetMembersItem, changed, Done as Option<String>, |done, _| Ok(
-    members_set_from_wire(done)
-));
 progress!(proto::DeleteLoadBalancersItem, deleted, Gone as AbsenceProof, |gone, _| {
     absence_from_wire(gone)
 });
+
+impl Item for proto::SetMembersItem {
+    type Answer = Progress<MembersSet>;
+    type Context = Arc<[Member]>;
+
+    const WHAT: &str = BALANCER;
+
+    fn about(&self) -> (Option<u32>, Cow<'_, str>) {
+        (self.place, self.owner_uid().into())
+    }
+
+    fn answer(self, _: &Arc<[Member]>) -> Result<Self::Answer, CloudError> {
+        match self.answer {
+            Some(changed::Answer::Done(done)) => members_set_from_wire(done).map(Progress::Done),
+            Some(changed::Answer::InProgress(wire)) => {
+                Ok(Progress::InProgress(waiting_from_wire(wire)))
+            }
+            Some(changed::Answer::Elsewhere(wire)) => Ok(elsewhere(wire)),
+            Some(changed::Answer::NotSeen(wire)) => {
+                let why = line(wire.reason);
+                let why = why.unwrap_or_else(|| "the provider does not say what".to_owned());
+                Ok(Progress::NotSeen(why))
+            }
+            Some(changed::Answer::Error(error)) => Err(error.into()),
+            None => Err(malformed("the provider's answer about a load balancer is empty")),
+        }
+    }
+}
 
 impl Item for proto::PreviewLoadBalancersItem {
     type Answer = Vec<String>;
@@ -239,7 +264,7 @@ impl LoadBalancers for ExternalLoadBalancers {
         &'a self,
         changes: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<Option<String>>> {
+    ) -> Answers<'a, Progress<MembersSet>> {
         batched!(
             self,
             changes,

@@ -9,6 +9,7 @@
 //! | `wanted` | listeners, pools and monitors as a Service wants them |
 //! | `merge` | the members of a pool after a change |
 //! | `seen` | what was read of one load balancer |
+//! | `pools` | which pool is behind which port |
 //! | `diff` | the changes, one line each |
 //! | `differences` | what is not changed, one note each |
 //! | `floating` | what is to be done about the floating IP |
@@ -40,6 +41,7 @@ mod members;
 mod memory;
 mod merge;
 mod names;
+mod pools;
 mod read;
 mod repair;
 mod seen;
@@ -52,8 +54,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Progress, Scope, Unwanted,
-    Wanted, repeated,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, Progress, Scope,
+    Unwanted, Wanted, repeated,
 };
 use futures::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -207,7 +209,7 @@ impl LoadBalancers for OctaviaBalancers {
         &'a self,
         changes: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<Option<String>>> {
+    ) -> Answers<'a, Progress<MembersSet>> {
         let refused = repeated(changes.iter().map(|one| &one.owner));
         let ids = changes.iter().map(|one| one.id.clone()).collect();
         let look = Look { ids, ..Look::default() };

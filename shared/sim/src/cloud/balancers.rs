@@ -36,8 +36,8 @@ use std::{
 };
 
 use ccm_cloud::{
-    Cure, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Member, Owner, Protocol,
-    Traffic,
+    Cure, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Member, Owner, Pool,
+    Protocol, Traffic,
 };
 use ipnet::IpNet;
 use parking_lot::Mutex;
@@ -84,6 +84,9 @@ pub struct BalancerSettings {
     pub fences: bool,
     /// Whether clients reach load balancers by DNS names.
     pub hostnames: bool,
+    /// Whether a load balancer without members shows the port of its members. If not, as with
+    /// OpenStack, a change of its members is [`NotSeen`](ccm_cloud::Progress::NotSeen).
+    pub shows_empty: bool,
     /// What the provider says about when to look again.
     pub check_after: Duration,
 }
@@ -103,6 +106,7 @@ impl Default for BalancerSettings {
             nested: true,
             fences: false,
             hostnames: false,
+            shows_empty: true,
             check_after: Duration::from_secs(1),
         }
     }
@@ -251,6 +255,19 @@ impl SimBalancer {
     /// The names of its members, sorted.
     pub fn member_names(&self) -> BTreeSet<&str> {
         self.members.iter().map(|member| member.node.as_str()).collect()
+    }
+
+    /// Its members by port: all of them behind each port that has one of its members.
+    pub fn pools(&self) -> Vec<Pool> {
+        let listeners = self.configuration.listeners.iter();
+        let filled = listeners.filter(|(_, listener)| listener.member_port.is_some());
+        let pool = |(&(protocol, port), _): (&(Protocol, u16), _)| Pool {
+            protocol,
+            port,
+            members: self.members.len(),
+            why_empty: None,
+        };
+        filled.map(pool).collect()
     }
 
     /// Whether this is its only owner.

@@ -44,6 +44,7 @@ fn balancer(balancer: &SimBalancer) -> Value {
         "traffic": configuration.traffic,
         "annotations": configuration.settings,
         "members": balancer.members.iter().map(member).collect::<Vec<_>>(),
+        "pools": balancer.pools(),
     })
 }
 
@@ -105,6 +106,7 @@ pub(super) fn settings(cloud: &SimCloud) -> Value {
         "fences": settings.fences,
         "nested": settings.nested,
         "hostnames": settings.hostnames,
+        "showsEmpty": settings.shows_empty,
         "routes": routes::settings(&cloud.router().settings()),
     })
 }

@@ -78,6 +78,7 @@ pub(super) struct SettingsRequest {
     fences: Option<bool>,
     nested: Option<bool>,
     hostnames: Option<bool>,
+    shows_empty: Option<bool>,
     routes: Option<RouterRequest>,
 }
 
@@ -96,6 +97,7 @@ impl SettingsRequest {
             set(&mut settings.fences, self.fences);
             set(&mut settings.nested, self.nested);
             set(&mut settings.hostnames, self.hostnames);
+            set(&mut settings.shows_empty, self.shows_empty);
         });
         Ok(contents::settings(cloud))
     }

@@ -5,6 +5,7 @@ mod failures;
 mod lists;
 mod members;
 mod ownership;
+mod pools;
 mod progress;
 pub mod world;
 
@@ -13,4 +14,5 @@ pub use failures::*;
 pub use lists::*;
 pub use members::*;
 pub use ownership::*;
+pub use pools::*;
 pub use progress::*;

@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     CloudError, Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer,
-    LoadBalancerTraits, Member, Note, Phase, Protocol, Scope, Title, Waiting, are_shown_as,
+    LoadBalancerTraits, Member, MembersSet, Note, Phase, Protocol, Scope, Title, Waiting,
+    are_shown_as,
 };
 
 use super::{
@@ -17,6 +18,7 @@ use super::{
         owner_from_wire, owner_to_wire, port_from_wire, protocol_from_wire, protocol_to_wire,
     },
     malformed,
+    pools::{pools_from_wire, pools_to_wire},
 };
 use crate::external::{MAX_BATCH, proto};
 
@@ -139,28 +141,40 @@ pub(in crate::external) fn scope_from_wire(scope: proto::ListScope, ids: Vec<Str
 }
 
 pub(in crate::external) fn waiting_to_wire(waiting: &Waiting) -> proto::InProgress {
-    let Waiting { what, check_after, id, request_id } = waiting;
+    let Waiting { what, check_after, id, request_id, changed } = waiting;
     proto::InProgress {
         what: Some(one_line(what, LONGEST_LINE)),
         check_after: duration_to_wire(*check_after),
         id: id.clone(),
         request_id: request_id.clone(),
+        changed: Some(*changed),
     }
 }
 
 pub(in crate::external) fn waiting_from_wire(wire: proto::InProgress) -> Waiting {
-    let proto::InProgress { what, check_after, id, request_id } = wire;
+    let proto::InProgress { what, check_after, id, request_id, changed } = wire;
     let check_after = check_after.and_then(duration_from_wire).unwrap_or(CHECK_AFTER);
     Waiting {
         what: line(what).unwrap_or_else(|| "the cloud works on it".to_owned()),
         check_after: check_after.clamp(SOONEST, LATEST),
         id: id.filter(|id| !id.is_empty()),
         request_id: line(request_id),
+        changed: changed.unwrap_or(true),
     }
 }
 
-pub(in crate::external) fn members_set_from_wire(wire: proto::MembersSet) -> Option<String> {
-    version(wire.version)
+pub(in crate::external) fn members_set_to_wire(set: MembersSet) -> proto::MembersSet {
+    let MembersSet { version, changed, pools } = set;
+    let pools = pools.as_deref().map(pools_to_wire);
+    proto::MembersSet { version, changed: Some(changed), pools }
+}
+
+pub(in crate::external) fn members_set_from_wire(
+    wire: proto::MembersSet,
+) -> Result<MembersSet, CloudError> {
+    let proto::MembersSet { version: text, changed, pools } = wire;
+    let pools = pools.map(pools_from_wire).transpose()?;
+    Ok(MembersSet { version: version(text), changed: changed.unwrap_or(true), pools })
 }
 
 /// A version. An empty one is none.
@@ -169,7 +183,7 @@ pub(super) fn version(wire: Option<String>) -> Option<String> {
 }
 
 /// One line of the provider's, if it is not empty.
-pub(super) fn line(text: Option<String>) -> Option<String> {
+pub(in crate::external) fn line(text: Option<String>) -> Option<String> {
     text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
 }
 
@@ -231,6 +245,7 @@ impl From<&LoadBalancer> for proto::LoadBalancer {
             phase,
             version,
             members,
+            pools,
             ingress,
             annotations,
             notes,
@@ -246,6 +261,7 @@ impl From<&LoadBalancer> for proto::LoadBalancer {
             members: members.as_deref().map(|members| proto::MemberList {
                 members: members.iter().map(member_to_wire).collect(),
             }),
+            pools: pools.as_deref().map(pools_to_wire),
             ingress: ingress.iter().map(ingress_to_wire).collect(),
             notes: notes.iter().map(note_to_wire).collect(),
             age: age.and_then(duration_to_wire),
@@ -390,6 +406,7 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
         let members = wire.members.map(|list| {
             list.members.into_iter().map(member_from_wire).collect::<Result<Arc<[_]>, _>>()
         });
+        let pools = wire.pools.map(pools_from_wire).transpose();
         let set = wire.annotations.into_iter().map(|(key, value)| (key, Some(value)));
         let mut annotations: BTreeMap<String, Option<String>> = set.collect();
         annotations.extend(wire.removed_annotations.into_iter().map(|key| (key, None)));
@@ -403,6 +420,7 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
             phase,
             version: version(wire.version),
             members: members.transpose().map_err(|error| about(&error.message))?,
+            pools: pools.map_err(|error| about(&error.message))?,
             ingress: ingress.map_err(|error: CloudError| about(&error.message))?,
             annotations,
             notes: wire.notes.into_iter().filter_map(note_from_wire).collect(),
@@ -433,7 +451,9 @@ fn phase(wire: &proto::LoadBalancer) -> Result<Phase, String> {
     Ok(match wire.phase() {
         proto::LoadBalancerPhase::Ready => Phase::Ready,
         proto::LoadBalancerPhase::Pending => {
-            Phase::Pending(waiting_from_wire(wire.waiting.clone().unwrap_or_default()))
+            let waiting = waiting_from_wire(wire.waiting.clone().unwrap_or_default());
+            // A list changes nothing.
+            Phase::Pending(Waiting { changed: false, ..waiting })
         }
         proto::LoadBalancerPhase::Failed => failed(Cure::Ensure),
         proto::LoadBalancerPhase::FailedForGood => failed(Cure::Person),

@@ -1,9 +1,12 @@
 use std::sync::Arc;
 
-use ccm_cloud::{LoadBalancer, Member};
+use ccm_cloud::{LoadBalancer, Member, MembersSet, Phase, Pool, Protocol, Waiting};
 
 use super::{
-    load_balancers::{ensured_from_wire, ensured_to_wire},
+    load_balancers::{
+        ensured_from_wire, ensured_to_wire, members_set_from_wire, members_set_to_wire,
+        waiting_from_wire, waiting_to_wire,
+    },
     *,
 };
 
@@ -228,4 +231,90 @@ fn a_load_balancer_with_the_wanted_members_shares_their_list() {
     let silent = LoadBalancer { members: None, ..with(Vec::new()) };
     let got = ensured_from_wire(ensured_to_wire(silent, &present), &present).unwrap();
     assert_eq!(got.members, None, "a provider that has not looked says nothing");
+}
+
+fn pool(protocol: Protocol, members: usize, why_empty: Option<&str>) -> Pool {
+    Pool { protocol, port: 443, members, why_empty: why_empty.map(str::to_owned) }
+}
+
+#[test]
+fn what_is_there_and_what_was_changed_crosses_over() {
+    let pools =
+        vec![pool(Protocol::Tcp, 3, None), pool(Protocol::Udp, 0, Some("no node is labelled"))];
+    for pools in [None, Some(Vec::new()), Some(pools)] {
+        for changed in [true, false] {
+            let version = changed.then(|| "7".to_owned());
+            let sent = MembersSet { version, changed, pools: pools.clone() };
+            assert_eq!(members_set_from_wire(members_set_to_wire(sent.clone())), Ok(sent));
+            let waiting = Waiting {
+                what: "PENDING_UPDATE".to_owned(),
+                check_after: std::time::Duration::from_secs(2),
+                id: Some("lb-1".to_owned()),
+                request_id: None,
+                changed,
+            };
+            assert_eq!(waiting_from_wire(waiting_to_wire(&waiting)), waiting);
+            // In a list it has no meaning.
+            let pending = Phase::Pending(waiting.clone());
+            let sent = LoadBalancer {
+                phase: pending,
+                pools: pools.clone(),
+                ..LoadBalancer::new("lb-1", "", None)
+            };
+            let got = LoadBalancer::try_from(proto::LoadBalancer::from(&sent)).unwrap();
+            assert_eq!(got.phase, Phase::Pending(Waiting { changed: false, ..waiting }));
+            assert_eq!(got.pools, pools);
+        }
+    }
+}
+
+/// A server that was built before these fields says none of them.
+#[test]
+fn an_older_server_has_changed_something_and_knows_no_pools() {
+    let done = members_set_from_wire(proto::MembersSet::default());
+    assert_eq!(done, Ok(MembersSet { version: None, changed: true, pools: None }));
+    assert!(waiting_from_wire(proto::InProgress::default()).changed);
+}
+
+#[test]
+fn pools_that_make_no_sense_are_malformed() {
+    let good = || proto::Pool {
+        protocol: Some(proto::TransportProtocol::Tcp.into()),
+        port: Some(443),
+        members: Some(2),
+        why_empty: Some("it has members".to_owned()),
+    };
+    let read = |pools: Vec<proto::Pool>| {
+        let pools = Some(proto::PoolList { pools });
+        members_set_from_wire(proto::MembersSet { pools, ..Default::default() })
+    };
+    let kept = read(vec![good()]).unwrap().pools;
+    assert_eq!(kept, Some(vec![pool(Protocol::Tcp, 2, None)]));
+    for (pools, expect) in [
+        (vec![proto::Pool { protocol: None, ..good() }], "a pool has no protocol"),
+        (vec![proto::Pool { protocol: Some(99), ..good() }], "a pool has no protocol"),
+        (vec![proto::Pool { port: Some(70_000), ..good() }], "70000"),
+        (vec![proto::Pool { members: None, ..good() }], "TCP port 443 does not say how many"),
+        (vec![good(), good()], "TCP port 443 has two pools"),
+        (vec![good(); 10_000], "10000 pools, more than"),
+    ] {
+        let error = read(pools.clone()).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Malformed);
+        assert!(error.message.contains(expect), "{error}");
+        let balancer = proto::LoadBalancer {
+            id: Some("lb-1".to_owned()),
+            phase: Some(proto::LoadBalancerPhase::Ready.into()),
+            pools: Some(proto::PoolList { pools }),
+            ..Default::default()
+        };
+        let error = LoadBalancer::try_from(balancer).unwrap_err();
+        let is_named = error.message.contains("lb-1") && error.message.contains(expect);
+        assert!(is_named, "{error}");
+    }
+    // Too many members are many.
+    let many = proto::Pool { members: Some(u32::MAX), ..good() };
+    assert_eq!(read(vec![many]).unwrap().pools.unwrap()[0].members, u32::MAX as usize);
+    let long = proto::Pool { members: Some(0), why_empty: Some("x\n".repeat(100_000)), ..good() };
+    let why = read(vec![long]).unwrap().pools.unwrap().remove(0).why_empty.unwrap();
+    assert!(why.len() < 10_000 && !why.contains('\n'));
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
-    AbsenceProof, Capability, Cloud, CloudError, LoadBalancer, LoadBalancerList, LoadBalancers,
-    MemberChange, Progress, Unwanted, Wanted,
+    AbsenceProof, Capability, Cloud, CloudError, ErrorKind, LoadBalancer, LoadBalancerList,
+    LoadBalancers, MemberChange, MembersSet, Progress, Unwanted, Wanted,
 };
 use futures::StreamExt as _;
 use tonic::{Request, Response, Status, async_trait};
@@ -21,7 +22,9 @@ use crate::external::{
         front_end::{
             MemberLists, change_from_wire, cluster_from_wire, unwanted_from_wire, wanted_from_wire,
         },
-        load_balancers::{depth_from_wire, ensured_to_wire, scope_from_wire, waiting_to_wire},
+        load_balancers::{
+            depth_from_wire, ensured_to_wire, members_set_to_wire, scope_from_wire, waiting_to_wire,
+        },
     },
     proto::{
         self, delete_load_balancers_item::Answer as Deleted,
@@ -58,6 +61,12 @@ fn elsewhere(reason: String) -> proto::Elsewhere {
     proto::Elsewhere { reason: Some(reason) }
 }
 
+/// Only a change of members may leave open whether everything is as wanted.
+fn not_an_answer(reason: &str) -> CloudError {
+    let what = format!("the provider could not see what it needs: {reason}");
+    CloudError::new(ErrorKind::Malformed, what)
+}
+
 fn ensured(
     asked: &Wanted,
     at: usize,
@@ -69,6 +78,7 @@ fn ensured(
         }
         Ok(Progress::InProgress(waiting)) => Ensured::InProgress(waiting_to_wire(&waiting)),
         Ok(Progress::Elsewhere(reason)) => Ensured::Elsewhere(elsewhere(reason)),
+        Ok(Progress::NotSeen(reason)) => Ensured::Error((&not_an_answer(&reason)).into()),
         Err(error) => Ensured::Error((&error).into()),
     };
     proto::EnsureLoadBalancersItem {
@@ -97,12 +107,15 @@ fn previewed(
 fn changed(
     asked: &MemberChange,
     at: usize,
-    answer: Result<Progress<Option<String>>, CloudError>,
+    answer: Result<Progress<MembersSet>, CloudError>,
 ) -> proto::SetMembersItem {
     let answer = match answer {
-        Ok(Progress::Done(version)) => Changed::Done(proto::MembersSet { version }),
+        Ok(Progress::Done(set)) => Changed::Done(members_set_to_wire(set)),
         Ok(Progress::InProgress(waiting)) => Changed::InProgress(waiting_to_wire(&waiting)),
         Ok(Progress::Elsewhere(reason)) => Changed::Elsewhere(elsewhere(reason)),
+        Ok(Progress::NotSeen(reason)) => {
+            Changed::NotSeen(proto::NotSeen { reason: Some(one_line(&reason, LONGEST_LINE)) })
+        }
         Err(error) => Changed::Error((&error).into()),
     };
     proto::SetMembersItem {
@@ -121,6 +134,7 @@ fn deleted(
         Ok(Progress::Done(proof)) => Deleted::Gone(absence_to_wire(&proof)),
         Ok(Progress::InProgress(waiting)) => Deleted::InProgress(waiting_to_wire(&waiting)),
         Ok(Progress::Elsewhere(reason)) => Deleted::Elsewhere(elsewhere(reason)),
+        Ok(Progress::NotSeen(reason)) => Deleted::Error((&not_an_answer(&reason)).into()),
         Err(error) => Deleted::Error((&error).into()),
     };
     proto::DeleteLoadBalancersItem {

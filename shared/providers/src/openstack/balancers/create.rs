@@ -17,9 +17,10 @@ use super::{
     floating::{self, Elsewhere, Look},
     inputs::{Job, Place, own_address},
     kept::Kept,
-    memory::{Parts, Vip},
+    memory::{Parts, Verified, Vip},
     merge::{Shape, first},
     names,
+    pools::{self, why_none},
     wanted::{Listener, Tree},
 };
 
@@ -93,9 +94,12 @@ impl OctaviaBalancers {
         let is_whole = !matches!(wish, floating::Wish::External { .. }) || !attached.is_empty();
         if is_whole && row.vip_address.is_some() {
             let verified = self.verified(&row, &attached, &job, parts(&tree), notes);
-            self.memory.verify(&row.id, verified);
+            let why_empty = why_none(&job.wanted.members, &settings.selector, family);
+            let ports = pools::of_creation(&tree);
+            self.memory.verify(&row.id, Verified { ports, why_empty, ..verified });
         }
         let mut waiting = super::ingress::waiting(&row, None, ccm_base::clock::wall());
+        waiting.changed = true;
         if !job.features.ovn {
             waiting.check_after = CREATION;
         }

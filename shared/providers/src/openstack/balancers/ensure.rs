@@ -19,6 +19,7 @@ use super::{
     inputs::Job,
     memory::{Parts, Verified},
     names,
+    pools::{self, PortPool, why_none},
     seen::{self, Seen},
     wanted::Tree,
 };
@@ -28,6 +29,8 @@ struct Comparison {
     seen: Seen,
     notes: Vec<Note>,
     steps: Vec<Step>,
+    ports: Vec<PortPool>,
+    why_empty: Option<String>,
 }
 
 impl OctaviaBalancers {
@@ -141,11 +144,13 @@ impl OctaviaBalancers {
                 compared.seen.floating = self.floating_of(&compared.seen.row, call).await?;
             }
         }
-        let Comparison { seen, notes, .. } = compared;
+        let Comparison { seen, notes, ports, why_empty, .. } = compared;
         let verified = self.verified(&seen.row, &seen.floating, &job, seen.parts(), notes);
-        self.memory.verify(&seen.row.id, verified);
+        let pools = pools::shown(&ports, seen.filled(), why_empty.as_deref());
+        self.memory.verify(&seen.row.id, Verified { ports, why_empty, ..verified });
         let mut balancer = self.shown(&seen.row, &job.wanted.front_end.owner.cluster);
         balancer.members = Some(seen::nodes(&seen.members));
+        balancer.pools = pools;
         Ok(Progress::Done(balancer))
     }
 
@@ -195,7 +200,9 @@ impl OctaviaBalancers {
             touched: self.memory.is_touched(&seen.row.id),
         };
         let steps = diff::diff(&seen, &goal, floating)?;
-        Ok(Comparison { seen, notes, steps })
+        let ports = pools::of_seen(&seen, &tree);
+        let why_empty = why_none(&job.wanted.members, &job.settings.selector, family);
+        Ok(Comparison { seen, notes, steps, ports, why_empty })
     }
 
     /// What is remembered of a load balancer that is as wanted.
@@ -223,6 +230,8 @@ impl OctaviaBalancers {
             floating: attached.is_some(),
             notes,
             parts,
+            ports: Vec::new(),
+            why_empty: None,
         }
     }
 }
@@ -239,5 +248,6 @@ fn in_progress(row: &BalancerRow, what: &str) -> Progress<LoadBalancer> {
 /// What is waited for after a change.
 pub(super) fn waiting(row: &BalancerRow, line: String) -> Waiting {
     let what = format!("PENDING_UPDATE: {line}");
-    Waiting { what, check_after: CHECK_AFTER, id: Some(row.id.clone()), request_id: None }
+    let id = Some(row.id.clone());
+    Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: true }
 }

@@ -61,7 +61,8 @@ pub(super) fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> 
         (None, Some(more)) => format!("{status}: {more}"),
         (None, None) => status.to_string(),
     };
-    Waiting { what, check_after: CHECK_AFTER, id: Some(row.id.clone()), request_id: None }
+    let id = Some(row.id.clone());
+    Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: false }
 }
 
 /// The state of a load balancer.

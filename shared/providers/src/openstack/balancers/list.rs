@@ -15,7 +15,7 @@ use super::{
     AT_ONCE, OctaviaBalancers,
     ingress::{self, annotations},
     memory::Verified,
-    names, seen, title,
+    names, pools, seen, title,
 };
 
 impl OctaviaBalancers {
@@ -126,6 +126,10 @@ impl OctaviaBalancers {
                 pools: Vec::new(),
             });
             balancer.members = Some(seen::nodes(&seen::members(&tree)));
+            balancer.pools = known.as_ref().and_then(|known| {
+                let there = seen::filled(&tree);
+                pools::shown(&known.ports, there.iter().copied(), known.why_empty.as_deref())
+            });
             let address = |known: &Verified| known.address.filter(|_| known.floating);
             let is_whole = known.is_some_and(|known| {
                 let is_whole = seen::parts(&tree) == known.parts && seen::failed(&tree).is_empty();

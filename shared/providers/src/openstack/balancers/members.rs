@@ -1,11 +1,11 @@
 //! Changes members, and nothing else: by one pool per call.
 
 use ccm_base::clock;
-use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, Progress};
+use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, MembersSet, Progress};
 use tokio::time::Instant;
 
 use super::{
-    super::lbaas::{BalancerRow, Child, Provisioning},
+    super::lbaas::{BalancerRow, Child, Provisioning, TreePool},
     OctaviaBalancers, annotations,
     blame::is_about,
     diff::unchanged,
@@ -15,6 +15,7 @@ use super::{
     memory::{KnownPool, Pools},
     merge::{SeenMember, Shape, changed, usual_port},
     names,
+    pools::{self, Filled, PortPool, Targets, why_none},
     read::{HTTP, needs_details},
     seen, title,
 };
@@ -27,7 +28,7 @@ impl OctaviaBalancers {
         change: &MemberChange,
         rows: &Rows,
         call: Call,
-    ) -> Result<Progress<Option<String>>, CloudError> {
+    ) -> Result<Progress<MembersSet>, CloudError> {
         let Some(row) = rows.get(&change.id)? else {
             let what = format!("the project has no load balancer {}", change.id);
             let error = CloudError::new(ErrorKind::NotFound, what);
@@ -48,55 +49,98 @@ impl OctaviaBalancers {
                 return Ok(Progress::InProgress(ingress::waiting(row, more, clock::wall())));
             }
         }
+        let ports = self.memory.verified(&row.id).map(|known| known.ports).unwrap_or_default();
         let mut pools = match self.memory.pools(&row.id) {
             Some(pools) => pools,
-            None => self.pools(row, call).await?,
+            None => self.pools(row, &ports, call).await?,
         };
         let count = pools.by_id.len();
         let ids: Vec<String> = pools.by_id.keys().cloned().collect();
+        let names_any = !change.members.present.is_empty();
+        let mut not_seen = missing(row, &pools, &ports).filter(|_| names_any);
         for (number, id) in ids.iter().enumerate() {
-            let line = format!("members of pool {} of {count}", number + 1);
-            if let Some(line) = self.set_pool(row, id, &mut pools, change, line, call).await? {
-                return Ok(Progress::InProgress(waiting(row, line)));
-            }
+            let which = format!("pool {} of {count}", number + 1);
+            let line = match self.set_pool(row, id, &mut pools, &ports, change, call).await? {
+                Set::Written => format!("members of {which}"),
+                Set::Unlocked => format!("members of {which} become changeable"),
+                Set::Same => continue,
+                Set::NotSeen => {
+                    let why = format!("{which} has no member that shows its port");
+                    not_seen = not_seen.or(names_any.then_some(why));
+                    continue;
+                }
+            };
+            return Ok(Progress::InProgress(waiting(row, line)));
         }
         self.memory.forget_pools(&row.id);
-        let version = row.updated_at.clone().or_else(|| row.created_at.clone());
-        Ok(Progress::Done(version))
+        if let Some(why) = not_seen {
+            return Ok(Progress::NotSeen(why));
+        }
+        Ok(Progress::Done(self.members_set(row, &pools, &ports, change)))
     }
 
-    /// Changes the members of one pool. Returns what is done; None if nothing is to be.
+    /// The answer when nothing differs.
+    fn members_set(
+        &self,
+        row: &BalancerRow,
+        pools: &Pools,
+        ports: &[PortPool],
+        change: &MemberChange,
+    ) -> MembersSet {
+        let selector = annotations::selector(&change.settings, &self.options);
+        let why_empty = why_none(&change.members, &selector, family(row));
+        let there = pools.by_id.iter().map(|(id, KnownPool { name, members, .. })| Filled {
+            id,
+            name,
+            members: members.len(),
+        });
+        let shown = pools::shown(ports, there, why_empty.as_deref());
+        self.memory.explain(&row.id, why_empty);
+        let version = row.updated_at.clone().or_else(|| row.created_at.clone());
+        MembersSet { version, changed: false, pools: shown }
+    }
+
+    /// Changes the members of one pool.
     async fn set_pool(
         &self,
         row: &BalancerRow,
         id: &str,
         pools: &mut Pools,
+        ports: &[PortPool],
         change: &MemberChange,
-        line: String,
         call: Call,
-    ) -> Result<Option<String>, CloudError> {
+    ) -> Result<Set, CloudError> {
         let selector = annotations::selector(&change.settings, &self.options);
         let given = annotations::member_subnet(&change.settings, &self.options);
         let own = row.vip_subnet_id.as_deref();
         let subnet = given.as_ref().map(|given| &*given.value).or(own);
-        let family = row.vip_address.map_or(IpFamily::V4, IpFamily::of);
+        let Some(pool) = pools.by_id.get_mut(id) else { return Ok(Set::NotSeen) };
+        let port = ports.iter().find(|port| port.is(id, &pool.name));
         let differing = |members: &[SeenMember], subnet: Option<&str>| {
-            let (port, monitor_port) = (usual_port(members)?, usual_check(members));
-            let shape = Shape { port, family, selector: &selector, subnet, monitor_port };
+            let Targets { port, monitor_port } = targets(members, port)?;
+            let shape =
+                Shape { port, family: family(row), selector: &selector, subnet, monitor_port };
             changed(members, &change.members, shape)
         };
-        let Some(pool) = pools.by_id.get_mut(id) else { return Ok(None) };
-        // A pool without members does not show their port: the next full look finds it.
-        let Some(mut wanted) = differing(&pool.members, subnet) else { return Ok(None) };
+        // Only what is there shows the port of a pool that this process has not compared.
+        let same = |members: &[SeenMember]| match members.is_empty() && port.is_none() {
+            true => Set::NotSeen,
+            false => Set::Same,
+        };
+        let Some(mut wanted) = differing(&pool.members, subnet) else {
+            return Ok(same(&pool.members));
+        };
         if pool.is_left_pending {
             pool.is_left_pending = false;
             self.octavia.update_child(Child::Pool, id, unchanged(&pool.name), call).await?;
             self.memory.keep_pools(&row.id, pools.clone());
-            return Ok(Some(format!("{line} become changeable")));
+            return Ok(Set::Unlocked);
         }
         if needs_details(&pool.members, &change.members, pool.is_http) {
             pool.members = self.details(id, call).await?;
-            let Some(again) = differing(&pool.members, subnet) else { return Ok(None) };
+            let Some(again) = differing(&pool.members, subnet) else {
+                return Ok(same(&pool.members));
+            };
             wanted = again;
         }
         let after: Option<Vec<SeenMember>> = wanted.iter().map(written).collect();
@@ -114,14 +158,23 @@ impl OctaviaBalancers {
             pool.members = after;
             self.memory.keep_pools(&row.id, pools.clone());
         }
-        Ok(Some(line))
+        Ok(Set::Written)
     }
 
     /// The members of the pools that were made for the load balancer.
-    async fn pools(&self, row: &BalancerRow, call: Call) -> Result<Pools, CloudError> {
+    async fn pools(
+        &self,
+        row: &BalancerRow,
+        ports: &[PortPool],
+        call: Call,
+    ) -> Result<Pools, CloudError> {
         let read = Instant::now();
         let tree = self.tree(&row.id, call).await?;
-        let made = seen::pools(&tree).into_iter().filter(|pool| is_made_for(&pool.name, row));
+        let is_own = |pool: &&TreePool| {
+            let is_known = ports.iter().any(|port| port.is(&pool.id, &pool.name));
+            is_known || is_made_for(&pool.name, row)
+        };
+        let made = seen::pools(&tree).into_iter().filter(is_own);
         let pools = made.map(|pool| {
             let kind = pool.health_monitor.as_ref().map(|monitor| monitor.kind.as_str());
             let known = KnownPool {
@@ -134,6 +187,40 @@ impl OctaviaBalancers {
         });
         Ok(Pools { read, by_id: pools.collect() })
     }
+}
+
+/// What has become of one pool.
+enum Set {
+    /// Its members were written.
+    Written,
+    /// It was changed itself, so that its members can be.
+    Unlocked,
+    /// Nothing differs.
+    Same,
+    /// It has no members, and their port is not known.
+    NotSeen,
+}
+
+/// The pool that is missing, in one line.
+fn missing(row: &BalancerRow, pools: &Pools, ports: &[PortPool]) -> Option<String> {
+    if pools.by_id.is_empty() && ports.is_empty() {
+        return Some(format!("load balancer {} has no pool that is named after it", row.id));
+    }
+    let is_there = |port: &PortPool| pools.by_id.iter().any(|(id, pool)| port.is(id, &pool.name));
+    let mut filled = ports.iter().filter(|port| port.to.is_some());
+    filled.find(|port| !is_there(port)).map(|port| format!("{} has no pool", port.shown()))
+}
+
+/// The family of the members' addresses.
+fn family(row: &BalancerRow) -> IpFamily {
+    row.vip_address.map_or(IpFamily::V4, IpFamily::of)
+}
+
+/// The ports of members that join: those of most that are there, else what is known of the pool.
+fn targets(members: &[SeenMember], known: Option<&PortPool>) -> Option<Targets> {
+    let usual = usual_port(members);
+    let usual = usual.map(|port| Targets { port, monitor_port: usual_check(members) });
+    usual.or_else(|| known?.to)
 }
 
 /// Whether the name of a pool says that it was made with its load balancer.

@@ -11,7 +11,7 @@ use ccm_cloud::{Ingress, Note};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::merge::SeenMember;
+use super::{merge::SeenMember, pools::PortPool};
 
 /// How long members that were read serve again. Octavia shows the end of a change of members only
 /// after seconds, in which the other pools of the same load balancer wait for their turn.
@@ -74,6 +74,10 @@ pub(super) struct Verified {
     pub(super) floating: bool,
     pub(super) notes: Vec<Note>,
     pub(super) parts: Parts,
+    /// Which pool is behind which port.
+    pub(super) ports: Vec<PortPool>,
+    /// Why none of the nodes is a member.
+    pub(super) why_empty: Option<String>,
 }
 
 /// The numbers of parts, by which a status tree shows that some are missing.
@@ -116,6 +120,15 @@ impl Memory {
 
     pub(super) fn verified(&self, id: &str) -> Option<Verified> {
         self.balancers.lock().get(id).and_then(|known| known.verified.clone())
+    }
+
+    /// Why none of the nodes that were named last is a member.
+    pub(super) fn explain(&self, id: &str, why_empty: Option<String>) {
+        if let Some(verified) =
+            self.balancers.lock().get_mut(id).and_then(|it| it.verified.as_mut())
+        {
+            verified.why_empty = why_empty;
+        }
     }
 
     /// Its configuration is being changed.

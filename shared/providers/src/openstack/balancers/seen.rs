@@ -13,6 +13,7 @@ use super::{
     memory::Parts,
     merge::SeenMember,
     names,
+    pools::Filled,
 };
 
 /// A load balancer with all that belongs to it.
@@ -51,6 +52,14 @@ impl Seen {
         }
     }
 
+    /// How many members each pool has.
+    pub(super) fn filled(&self) -> impl Iterator<Item = Filled<'_>> + Clone {
+        self.pools.iter().map(|pool| {
+            let members = self.members_of(&pool.id).len();
+            Filled { id: &pool.id, name: &pool.name, members }
+        })
+    }
+
     /// The members of a pool.
     pub(super) fn members_of(&self, pool: &str) -> &[SeenMember] {
         self.members.get(pool).map_or(&[], Vec::as_slice)
@@ -80,6 +89,12 @@ pub(super) fn pools(tree: &Tree) -> Vec<&TreePool> {
         }
     }
     pools
+}
+
+/// How many members each pool of a tree has.
+pub(super) fn filled(tree: &Tree) -> Vec<Filled<'_>> {
+    let all = pools(tree).into_iter();
+    all.map(|pool| Filled { id: &pool.id, name: &pool.name, members: pool.members.len() }).collect()
 }
 
 /// The numbers of parts of a tree.

@@ -3,6 +3,7 @@
 mod addresses;
 mod adoption;
 mod annotated;
+mod answers;
 mod bad_input;
 mod budgets;
 mod deletion;

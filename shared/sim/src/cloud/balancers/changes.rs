@@ -241,6 +241,23 @@ pub(super) fn members(
     (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
 }
 
+/// Why none of the named members can be one; `None` if one can, or if none is named.
+pub(super) fn why_none(
+    wanted: &Members,
+    families: &[IpFamily],
+    traits: &LoadBalancerTraits,
+) -> Option<String> {
+    let can = |member: &Member| as_stored(member, families, traits).is_some();
+    if wanted.present.is_empty() || wanted.present.iter().any(can) {
+        return None;
+    }
+    let families: Vec<_> = families.iter().map(ToString::to_string).collect();
+    let mut needs = Vec::new();
+    needs.extend(traits.member_addresses.then(|| format!("an {} address", families.join(" or "))));
+    needs.extend(traits.member_ids.then(|| "a provider ID".to_owned()));
+    Some(format!("none of {} nodes has {}", wanted.present.len(), needs.join(" and ")))
+}
+
 /// Whether both are the same node: by name, or by an address if the cloud has no name.
 pub(super) fn same(one: &Member, other: &Member) -> bool {
     match (one.node.is_empty(), other.node.is_empty()) {

@@ -48,6 +48,7 @@ impl Store {
                 check_after: Duration::ZERO,
                 id: None,
                 request_id: Some(self.request_id()),
+                changed: true,
             }));
         }
         Ok(Progress::Done(self.proof(unwanted)))

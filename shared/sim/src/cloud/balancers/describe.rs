@@ -88,6 +88,7 @@ impl Store {
             phase,
             version: Some(balancer.shown_version()),
             members: deep.then(|| balancer.members.as_slice().into()),
+            pools: deep.then(|| balancer.pools()),
             ingress: self.ingress(balancer, floating),
             annotations: BTreeMap::from(annotations),
             notes: note.into_iter().collect(),

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ccm_cloud::{
-    CloudError, Cure, Depth, ErrorKind, IpFamily, LoadBalancer, MemberChange, Owner, Progress,
-    Title, Wanted,
+    CloudError, Cure, Depth, ErrorKind, IpFamily, LoadBalancer, MemberChange, Members, MembersSet,
+    Owner, Pool, Progress, Title, Waiting, Wanted,
 };
 
 use super::{
     ELSEWHERE, SimBalancer, State,
-    changes::{Change, changes, created, members},
+    changes::{Change, changes, created, members, why_none},
     check::check,
     describe::{about, missing},
     store::{Context, Store},
@@ -35,9 +35,11 @@ impl Store {
         let id = self.make(target, &changes, wanted, context);
         let ready = self.balancers.get(&id).is_some_and(|it| it.state == State::Ready);
         if changes.len() > 1 || !ready {
-            return Ok(Progress::InProgress(self.waiting(&id)));
+            return Ok(Progress::InProgress(Waiting { changed: true, ..self.waiting(&id) }));
         }
-        self.describe(&id, &owner.cluster, Depth::Members, context.now).map(Progress::Done)
+        let mut shown = self.describe(&id, &owner.cluster, Depth::Members, context.now)?;
+        shown.pools = self.pools(&id, &wanted.members);
+        Ok(Progress::Done(shown))
     }
 
     /// The changes that are left, as text.
@@ -53,12 +55,12 @@ impl Store {
         Ok(changes.iter().map(ToString::to_string).collect())
     }
 
-    /// Changes members. Done with the version after it.
+    /// Changes members.
     pub(super) fn set_members(
         &mut self,
         change: &MemberChange,
         context: &Context,
-    ) -> Result<Progress<Option<String>>, CloudError> {
+    ) -> Result<Progress<MembersSet>, CloudError> {
         let MemberChange { owner, id, members: wanted, front_end, settings: _ } = change;
         self.fence(owner, context.term)?;
         let traits = &self.settings.traits;
@@ -83,14 +85,34 @@ impl Store {
         }
         let families = balancer.families();
         let Some((add, remove)) = members(&balancer.members, wanted, &families, traits) else {
-            return Ok(Progress::Done(self.version(id)));
+            return Ok(Progress::Done(self.members_set(id, wanted, false)));
         };
+        if balancer.members.is_empty() && !self.settings.shows_empty {
+            let what = format!("load balancer {id} has no member that shows their port");
+            return Ok(Progress::NotSeen(what));
+        }
         self.apply(id, &Change::Members { add, remove }, None, None, context);
         let ready = self.balancers.get(id).is_some_and(|it| it.state == State::Ready);
         Ok(match ready {
-            true => Progress::Done(self.version(id)),
-            false => Progress::InProgress(self.waiting(id)),
+            true => Progress::Done(self.members_set(id, wanted, true)),
+            false => Progress::InProgress(Waiting { changed: true, ..self.waiting(id) }),
         })
+    }
+
+    /// What there is after a change of members.
+    fn members_set(&self, id: &str, wanted: &Members, changed: bool) -> MembersSet {
+        MembersSet { version: self.version(id), changed, pools: self.pools(id, wanted) }
+    }
+
+    /// The members by port, with the reason if there are none of those that are wanted.
+    fn pools(&self, id: &str, wanted: &Members) -> Option<Vec<Pool>> {
+        let balancer = self.balancers.get(id)?;
+        let mut pools = balancer.pools();
+        let why = why_none(wanted, &balancer.families(), &self.settings.traits);
+        for pool in pools.iter_mut().filter(|pool| pool.members == 0) {
+            pool.why_empty.clone_from(&why);
+        }
+        Some(pools)
     }
 
     /// The load balancer that a request is about, and the changes that are left.

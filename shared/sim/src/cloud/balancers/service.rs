@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Owner, Progress, Scope,
-    Unwanted, Wanted, repeated,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, Owner, Progress,
+    Scope, Unwanted, Wanted, repeated,
 };
 use tokio::time::Instant;
 
@@ -102,7 +102,7 @@ impl LoadBalancers for SimCloud {
         &'a self,
         changes: &'a [MemberChange],
         call: Call,
-    ) -> Answers<'a, Progress<Option<String>>> {
+    ) -> Answers<'a, Progress<MembersSet>> {
         self.batch(
             changes,
             call,

@@ -169,7 +169,8 @@ impl Store {
             Some(State::Failed { why, .. }) => (why.clone(), Duration::ZERO),
             _ => ("more changes are to follow".to_owned(), Duration::ZERO),
         };
-        Waiting { what, check_after, id: Some(id.to_owned()), request_id: Some(self.request_id()) }
+        let (id, request_id) = (Some(id.to_owned()), Some(self.request_id()));
+        Waiting { what, check_after, id, request_id, changed: false }
     }
 
     /// The next number, for an ID.

@@ -97,7 +97,7 @@ pub async fn a_proof_says_that_nothing_is_left(way: Way) {
                     Progress::InProgress(_) => {
                         assert!(!rig.sim.balancers().of(&owner("web")).is_empty());
                     }
-                    Progress::Elsewhere(_) => panic!("it is here"),
+                    other => panic!("neither done nor in progress: {other:?}"),
                 }
             };
             assert_eq!(proof.method, method);

@@ -92,7 +92,7 @@ pub async fn makes_one_change_per_call(way: Way) {
                     assert!(written <= 1 && call > 2, "call {call}");
                     break;
                 }
-                Progress::Elsewhere(_) => panic!("it is here"),
+                other => panic!("neither done nor in progress: {other:?}"),
             }
         }
     }

@@ -12,8 +12,8 @@ use std::{
 use ccm_cloud::{
     AbsenceProof, AddressKind, Answers, Call, CallClass, CallGate, CallReport, CloudError,
     ClusterId, Depth, FrontEnd, FrontEndPort, Ingress, IngressAddress, LoadBalancer,
-    LoadBalancerList, LoadBalancers, Member, MemberChange, Members, NodeAddress, Owner, Permit,
-    Progress, ProviderId, Scope, Unwanted, Wanted,
+    LoadBalancerList, LoadBalancers, Member, MemberChange, Members, MembersSet, NodeAddress, Owner,
+    Permit, Progress, ProviderId, Scope, Unwanted, Wanted,
 };
 use ccm_sim::{
     cloud::balancers::{SimBalancer, Write, plain_front_end, plain_port},
@@ -166,7 +166,7 @@ impl Rig {
         name: &str,
         id: &str,
         members: Members,
-    ) -> Result<Progress<Option<String>>, CloudError> {
+    ) -> Result<Progress<MembersSet>, CloudError> {
         let change = MemberChange {
             owner: owner(name),
             id: id.to_owned(),
@@ -180,7 +180,7 @@ impl Rig {
     /// Changes members, which must be done at once. Returns the version.
     pub async fn members_set(&self, name: &str, id: &str, members: Members) -> Option<String> {
         match self.set_members(name, id, members).await {
-            Ok(Progress::Done(version)) => version,
+            Ok(Progress::Done(set)) => set.version,
             other => panic!("not done: {other:?}"),
         }
     }

@@ -1,6 +1,6 @@
 //! Which nodes may be members.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 /// Labels that a node needs: `key=value`, or `key` alone with any value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,25 @@ pub(super) fn is_valid(text: &str) -> bool {
     })
 }
 
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (key, value)) in self.0.iter().enumerate() {
+            let before = if place > 0 { ", " } else { "" };
+            match value {
+                Some(value) => write!(f, "{before}{key}={value}")?,
+                None => write!(f, "{before}{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Selector {
+    /// Whether it selects every node.
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Reads `key=value,key2`. The empty text is every node.
     pub(in super::super) fn parse(text: &str) -> Self {
         let terms = text.split(',').map(str::trim).filter(|term| !term.is_empty());

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ccm_cloud::{
     AbsenceProof, AddressKind, Answers, Call, CloudError, ClusterId, Depth, Digest, FrontEnd,
     FrontEndPort, IngressAddress, IpFamily, LoadBalancer, LoadBalancerList, LoadBalancers as _,
-    Member, MemberChange, Members, NodeAddress, Owner, Progress, Protocol, Scope, Traffic,
-    Unwanted, Wanted,
+    Member, MemberChange, Members, MembersSet, NodeAddress, Owner, Progress, Protocol, Scope,
+    Traffic, Unwanted, Wanted,
 };
 use futures::StreamExt as _;
 use serde_json::{Value, json};
@@ -203,7 +203,7 @@ impl Rig {
         wanted: &Wanted,
         id: &str,
         members: Members,
-    ) -> Result<Progress<Option<String>>, CloudError> {
+    ) -> Result<Progress<MembersSet>, CloudError> {
         let change = change(wanted, id, members);
         gather(self.balancers.set_members(&[change], call()), 1).await.remove(0)
     }
@@ -216,10 +216,10 @@ impl Rig {
         members: Members,
     ) -> Option<String> {
         for _ in 0..60 {
-            if let Progress::Done(version) =
+            if let Progress::Done(set) =
                 self.set_members(wanted, id, members.clone()).await.unwrap()
             {
-                return version;
+                return set.version;
             }
         }
         panic!("60 calls were not enough");

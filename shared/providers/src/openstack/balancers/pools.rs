@@ -1,0 +1,110 @@
+//! Which pool is behind which port, and how many members it has. Pure.
+//!
+//! A status tree shows neither the port of a listener nor, without members, that of the members. So
+//! what a creation or a whole comparison has shown is remembered.
+
+use ccm_base::message::one_line;
+use ccm_cloud::{IpFamily, Member, Members, Pool, Protocol};
+
+use super::{
+    super::text::MAX_VALUE,
+    annotations::Selector,
+    diff::transport,
+    seen::Seen,
+    wanted::{self, Tree},
+};
+
+/// The pool of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PortPool {
+    /// Its ID; its name, if it was created with its load balancer.
+    pool: String,
+    protocol: Protocol,
+    port: u16,
+    /// The ports of its members and of their check. `None` if it is to have none.
+    pub(super) to: Option<Targets>,
+}
+
+/// Where members take connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Targets {
+    pub(super) port: u16,
+    pub(super) monitor_port: Option<u16>,
+}
+
+/// A pool as it is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Filled<'a> {
+    pub(super) id: &'a str,
+    pub(super) name: &'a str,
+    pub(super) members: usize,
+}
+
+impl PortPool {
+    fn of(listener: &wanted::Listener, pool: &str) -> Self {
+        let wanted::Listener { transport: protocol, port, pool: own, .. } = listener;
+        let to = own.member_port.map(|port| Targets { port, monitor_port: own.monitor_port });
+        Self { pool: pool.to_owned(), protocol: *protocol, port: *port, to }
+    }
+
+    /// Whether this is the pool.
+    pub(super) fn is(&self, id: &str, name: &str) -> bool {
+        self.pool == id || self.pool == name
+    }
+
+    /// How the port is shown.
+    pub(super) fn shown(&self) -> String {
+        format!("{} port {}", self.protocol, self.port)
+    }
+}
+
+/// The pools that a creation makes.
+pub(super) fn of_creation(tree: &Tree) -> Vec<PortPool> {
+    tree.listeners.iter().map(|listener| PortPool::of(listener, &listener.pool.name)).collect()
+}
+
+/// The pools of a load balancer that is as wanted.
+pub(super) fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
+    let pool = |listener: &wanted::Listener| {
+        let key = (listener.transport, listener.port);
+        let mut there = seen.listeners.iter();
+        let own = there.find(|row| (transport(&row.protocol), row.protocol_port) == key)?;
+        seen.pool_of(own).map(|pool| PortPool::of(listener, &pool.id))
+    };
+    tree.listeners.iter().filter_map(pool).collect()
+}
+
+/// The members by port, of the ports that are to have some. None if no port is known.
+pub(super) fn shown<'a>(
+    ports: &[PortPool],
+    there: impl Iterator<Item = Filled<'a>> + Clone,
+    why_empty: Option<&str>,
+) -> Option<Vec<Pool>> {
+    let pool = |port: &PortPool| {
+        let Filled { members, .. } = there.clone().find(|pool| port.is(pool.id, pool.name))?;
+        let why_empty = why_empty.filter(|_| members == 0).map(str::to_owned);
+        Some(Pool { protocol: port.protocol, port: port.port, members, why_empty })
+    };
+    let filled = ports.iter().filter(|port| port.to.is_some());
+    (!ports.is_empty()).then(|| filled.filter_map(pool).collect())
+}
+
+/// Why none of the named nodes can be a member; `None` if one can, or if none is named.
+pub(super) fn why_none(members: &Members, selector: &Selector, family: IpFamily) -> Option<String> {
+    let count = members.present.len();
+    let selected: Vec<&Member> =
+        members.present.iter().filter(|member| selector.matches(&member.labels)).collect();
+    if count == 0 || selected.iter().any(|member| member.address(family).is_some()) {
+        return None;
+    }
+    let selects = !selector.is_empty();
+    let selector = one_line(&selector.to_string(), MAX_VALUE);
+    Some(match selected.len() {
+        0 => format!("node-selector \"{selector}\" matches none of {count} nodes"),
+        matching if selects => format!(
+            "node-selector \"{selector}\" matches {matching} of {count} nodes, none with an \
+             {family} address"
+        ),
+        _ => format!("none of {count} nodes has an {family} address"),
+    })
+}

@@ -1,0 +1,152 @@
+//! Changes of members: answers that say nothing, too much, or what makes no sense.
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::{
+    ClusterId, MemberChange, Members, MembersSet, Owner, Pool, Progress, Protocol, Waiting,
+};
+use proto::{
+    load_balancers_server, load_balancers_server::LoadBalancersServer,
+    set_members_item::Answer as Changed,
+};
+
+use super::*;
+
+type Items<I> = BoxStream<'static, Result<I, Status>>;
+
+/// Answers each change of members so.
+#[derive(Clone, Default)]
+struct Crooked(Arc<Mutex<Option<Changed>>>);
+
+#[async_trait]
+impl load_balancers_server::LoadBalancers for Crooked {
+    type EnsureLoadBalancersStream = Items<proto::EnsureLoadBalancersItem>;
+    type PreviewLoadBalancersStream = Items<proto::PreviewLoadBalancersItem>;
+    type SetMembersStream = Items<proto::SetMembersItem>;
+    type DeleteLoadBalancersStream = Items<proto::DeleteLoadBalancersItem>;
+
+    async fn list_load_balancers(
+        &self,
+        _: Request<proto::ListLoadBalancersRequest>,
+    ) -> Result<Response<proto::ListLoadBalancersResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn ensure_load_balancers(
+        &self,
+        _: Request<proto::EnsureLoadBalancersRequest>,
+    ) -> Result<Response<Self::EnsureLoadBalancersStream>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn preview_load_balancers(
+        &self,
+        _: Request<proto::EnsureLoadBalancersRequest>,
+    ) -> Result<Response<Self::PreviewLoadBalancersStream>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn set_members(
+        &self,
+        _: Request<proto::SetMembersRequest>,
+    ) -> Result<Response<Self::SetMembersStream>, Status> {
+        let answer = self.0.lock().clone();
+        let owner_uid = Some("web".to_owned());
+        let item = proto::SetMembersItem { place: Some(0), owner_uid, answer };
+        Ok(Response::new(stream::iter([Ok(item)]).boxed()))
+    }
+
+    async fn delete_load_balancers(
+        &self,
+        _: Request<proto::DeleteLoadBalancersRequest>,
+    ) -> Result<Response<Self::DeleteLoadBalancersStream>, Status> {
+        Err(Status::unimplemented(""))
+    }
+}
+
+fn change() -> MemberChange {
+    let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
+    let (uid, namespace, name) = ("web".to_owned(), "default".to_owned(), "web".to_owned());
+    MemberChange {
+        owner: Owner { cluster, uid, namespace, name },
+        id: "lb-1".to_owned(),
+        members: Members::default(),
+        front_end: None,
+        settings: BTreeMap::new(),
+    }
+}
+
+/// A cloud whose server answers so.
+async fn place() -> (Crooked, Arc<dyn Cloud>, JoinSet<()>) {
+    let description = proto::DescribeResponse {
+        capabilities: vec!["load-balancers".to_owned()],
+        protocol_revision: Some(4),
+        load_balancers: Some(proto::LoadBalancerTraits {
+            max_batch: Some(100),
+            ..Default::default()
+        }),
+        ..description()
+    };
+    let crooked = Crooked::default();
+    let router = Server::builder().add_service(LoadBalancersServer::new(crooked.clone()));
+    let (cloud, server) = serve(router, description).await;
+    cloud.health(call()).await.unwrap();
+    (crooked, cloud, server)
+}
+
+#[tokio::test]
+async fn answers_to_a_change_of_members_are_read_as_they_are() {
+    let (crooked, cloud, _server) = place().await;
+    let balancers = cloud.load_balancers().unwrap().unwrap();
+    let ask = async |answer: Option<Changed>| {
+        *crooked.0.lock() = answer;
+        balancers.set_members(&[change()], call()).next().await.unwrap().1
+    };
+    let done = |changed, pools: Option<Vec<proto::Pool>>| {
+        let pools = pools.map(|pools| proto::PoolList { pools });
+        Some(Changed::Done(proto::MembersSet { version: None, changed, pools }))
+    };
+    let pool = || proto::Pool {
+        protocol: Some(proto::TransportProtocol::Tcp.into()),
+        port: Some(80),
+        members: Some(0),
+        why_empty: Some("two\nlines".to_owned()),
+    };
+    // One that was built before these fields.
+    let old = MembersSet { version: None, changed: true, pools: None };
+    assert_eq!(ask(done(None, None)).await, Ok(Progress::Done(old)));
+    let Ok(Progress::Done(set)) = ask(done(Some(false), Some(vec![pool()]))).await else {
+        panic!("not done")
+    };
+    let [Pool { protocol: Protocol::Tcp, port: 80, members: 0, why_empty: Some(why) }] =
+        &set.pools.unwrap()[..]
+    else {
+        panic!("another pool")
+    };
+    assert!(!set.changed && !why.contains('\n'), "{why}");
+    let waits =
+        |changed| Some(Changed::InProgress(proto::InProgress { changed, ..Default::default() }));
+    for (changed, expect) in [(None, true), (Some(true), true), (Some(false), false)] {
+        let answer = ask(waits(changed)).await;
+        let is_so = matches!(answer, Ok(Progress::InProgress(Waiting { changed, .. })) if changed == expect);
+        assert!(is_so, "{answer:?}");
+    }
+    // What it does not say is no answer; what was not seen needs no reason.
+    for (reason, expect) in [
+        (None, "the provider does not say what"),
+        (Some(String::new()), "the provider does not say what"),
+        (Some("pool 1 is empty".to_owned()), "pool 1 is empty"),
+    ] {
+        let answer = ask(Some(Changed::NotSeen(proto::NotSeen { reason }))).await;
+        assert_eq!(answer, Ok(Progress::NotSeen(expect.to_owned())));
+    }
+    for answer in [
+        None,
+        done(Some(true), Some(vec![pool(), pool()])),
+        done(Some(true), Some(vec![proto::Pool { members: None, ..pool() }])),
+        done(Some(true), Some(vec![pool(); 5_000])),
+    ] {
+        let error = ask(answer.clone()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Malformed, "{answer:?}: {error}");
+    }
+}
