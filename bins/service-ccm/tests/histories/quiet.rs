@@ -84,7 +84,7 @@ pub(crate) async fn nothing_happens(world: &World, rules: &mut Rules, minutes: u
     } else {
         0
     };
-    let looks = refused * 12 + looks_each * SERVICES as u64;
+    let looks = refused * 13 + looks_each * SERVICES as u64;
     let others = calls.total() - calls.list;
     if others > looks || !writes.is_empty() {
         let how = format!(

@@ -35,8 +35,8 @@ pub(crate) enum About {
     Members,
 }
 
-fn of_all(how: String) -> Option<Wrong> {
-    Some(Wrong { how, about: About::All })
+fn of_all(how: String) -> Wrong {
+    Wrong { how, about: About::All }
 }
 
 /// Whether a Service is to have a load balancer of this program.
@@ -57,11 +57,14 @@ pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
     let service = world.service(number)?;
     let found = world.balancers_of(service["metadata"]["uid"].as_str().unwrap());
     if !is_wanted(world, &service) {
-        return unclean(world, &service, &found).map(|how| of_all(format!("{key} {how}")))?;
+        return unclean(world, &service, &found).map(|how| of_all(format!("{key} {how}")));
     }
     if found.len() > 1 {
         let ids: Vec<&str> = found.iter().map(|one| one.id.as_str()).collect();
-        return of_all(format!("{key} has the load balancers {ids:?}; {}", service["status"]));
+        return Some(of_all(format!(
+            "{key} has the load balancers {ids:?}; {}",
+            service["status"]
+        )));
     }
     if is_elsewhere(&service) || is_refused(world, &service, found.first()) {
         // It keeps what it has.
@@ -70,7 +73,7 @@ pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
     let conditions = &service["status"]["conditions"];
     let [balancer] = found.as_slice() else {
         let waits = conditions.to_string().contains("WaitingForAdoption");
-        return (!waits).then(|| of_all(format!("{key} has none; {}", service["status"])))?;
+        return (!waits).then(|| of_all(format!("{key} has none; {}", service["status"])));
     };
     if matches!(balancer.state, State::Pending { .. }) {
         // It may be about members that leave one after another.
@@ -87,7 +90,7 @@ pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
         let how = format!("{key} has the members {has:?}, not {wants:?}; {status}");
         return Some(Wrong { how, about: About::Members });
     }
-    shown_wrongly(world, &service, balancer).map(|how| of_all(format!("{key} {how}")))?
+    shown_wrongly(world, &service, balancer).map(|how| of_all(format!("{key} {how}")))
 }
 
 /// What is left of a Service that is not to have a load balancer.

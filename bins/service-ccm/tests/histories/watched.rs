@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::{
     rules::{Broken, Rule},
+    wanted::condition,
     world::OURS,
 };
 
@@ -41,7 +42,10 @@ impl Watched {
     fn check(&self, owner: &Owner, ids: &[Option<&String>]) {
         let service = self.service(owner).unwrap_or_default();
         let class = service["spec"]["loadBalancerClass"].as_str();
-        if class.is_some_and(|class| class != OURS) && !self.served.lock().contains(&owner.uid) {
+        // What was begun for it when it had no such class is ended.
+        let was_served = self.served.lock().contains(&owner.uid)
+            || condition(&service, "LoadBalancerProvisioning").is_some();
+        if class.is_some_and(|class| class != OURS) && !was_served {
             self.broken.add(Rule::OtherClass, format!("a call about {owner} of another class"));
         }
         for id in ids.iter().flatten() {

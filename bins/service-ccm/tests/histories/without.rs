@@ -205,7 +205,9 @@ impl Missing {
             }
             Without::Versions => {
                 let number = self.lists.fetch_add(1, Ordering::Relaxed);
-                list.iter_mut().for_each(|one| one.version = Some(number.to_string()));
+                for one in list {
+                    one.version = Some(number.to_string());
+                }
             }
             Without::NewAddresses => list.iter_mut().for_each(|one| self.with_first_address(one)),
             Without::TrueOrphans => {
