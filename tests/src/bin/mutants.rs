@@ -3,6 +3,8 @@
 //! The copy with all mutants is built once in `target/mutants`. Fails if a mutant is not found, or if
 //! the copy fails without one.
 
+#![expect(clippy::print_stdout, reason = "it is a program for the terminal")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

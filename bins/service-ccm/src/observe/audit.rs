@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{
-    CloudError, Depth, LoadBalancer, LoadBalancerList, LoadBalancers, Phase, Scope, Title,
+    CloudError, Depth, LoadBalancer, LoadBalancerList, LoadBalancers, Phase, Scope, Title, Waiting,
 };
 use ccm_controller::{
     passes::{Next, Pass},
@@ -371,7 +371,7 @@ fn has_address(service: &Service) -> bool {
 /// The members that were known may be those of another load balancer.
 fn forget_others(entry: &mut Entry, balancer: &LoadBalancer) {
     if matches!(&entry.state.known, Known::There(before) if before.id != balancer.id) {
-        entry.membership.forget();
+        entry.forget_members();
         entry.awaited = true;
     }
 }
@@ -429,14 +429,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
             entry.state.configured = None;
         }
         if let Phase::Pending(waiting) = &balancer.phase {
-            entry.state.pending = Some(Pending {
-                call: None,
-                digest: None,
-                members: None,
-                what: waiting.what.clone(),
-                check_at: now + waiting.check_after,
-                since: now,
-            });
+            entry.state.pending = Some(unknown_work(waiting, now));
         }
     }
     let changed = before.is_none_or(|before| *before != balancer)
@@ -444,6 +437,18 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         || entry.state.configured.is_none();
     entry.state.known = Known::There(Box::new(balancer));
     changed
+}
+
+/// What the cloud works on by a call of another process.
+fn unknown_work(waiting: &Waiting, now: At) -> Pending {
+    Pending {
+        call: None,
+        digest: None,
+        members: None,
+        what: waiting.what.clone(),
+        check_at: now + waiting.check_after,
+        since: now,
+    }
 }
 
 #[cfg(test)]

@@ -88,20 +88,7 @@ impl OctaviaBalancers {
     ) -> Result<(), CloudError> {
         let verified: Vec<Option<Verified>> =
             rows.iter().map(|row| self.memory.verified(&row.id)).collect();
-        let is_external = |known: &Option<Verified>| known.as_ref().is_some_and(|it| it.floating);
-        let ports: BTreeSet<String> = rows
-            .iter()
-            .zip(&verified)
-            .filter(|(_, known)| is_external(known))
-            .filter_map(|(row, _)| row.vip_port_id.clone())
-            .collect();
-        let ports: Vec<String> = ports.into_iter().collect();
-        let floating = async {
-            match ports.is_empty() {
-                true => Ok(Vec::new()),
-                false => self.neutron.floating_ips(FloatingIps::Ports(&ports), call).await,
-            }
-        };
+        let floating = self.floating_of_verified(rows, &verified, call);
         let trees: Vec<_> = rows.iter().map(|row| self.octavia.tree(&row.id, call)).collect();
         let trees = stream::iter(trees).buffered(AT_ONCE).collect::<Vec<_>>();
         let (floating, trees) = tokio::join!(floating, trees);
@@ -146,6 +133,24 @@ impl OctaviaBalancers {
             list.load_balancers.push(balancer);
         }
         Ok(())
+    }
+
+    /// The floating IPs of the load balancers that are known to have one.
+    async fn floating_of_verified(
+        &self,
+        rows: &[BalancerRow],
+        verified: &[Option<Verified>],
+        call: Call,
+    ) -> Result<Vec<FloatingIp>, CloudError> {
+        let is_external = |known: &Option<Verified>| known.as_ref().is_some_and(|it| it.floating);
+        let external = rows.iter().zip(verified).filter(|(_, known)| is_external(known));
+        let ports: BTreeSet<String> =
+            external.filter_map(|(row, _)| row.vip_port_id.clone()).collect();
+        if ports.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ports: Vec<String> = ports.into_iter().collect();
+        self.neutron.floating_ips(FloatingIps::Ports(&ports), call).await
     }
 }
 
