@@ -14,7 +14,6 @@ use ccm_kube::{ApiError, events::EventRecorder};
 use ccm_objects::{Node, ObjectRef};
 
 use crate::{
-    cidrs::assign::POD_CIDRS,
     ipam::{self, Rival},
     plan::{Cause, Planned, condition::NETWORK_UNAVAILABLE, wanted::Problem},
 };
@@ -22,6 +21,9 @@ use crate::{
 /// Upstream's reasons.
 const NO_CIDRS: &str = "CIDRNotAvailable";
 const NOT_WRITTEN: &str = "CIDRAssignmentFailed";
+
+/// The write of pod CIDRs to a node, where it is repeated.
+pub(crate) const POD_CIDRS: &str = "podCIDRs";
 
 /// Upstream's component of events about pod CIDRs.
 const IPAM: &str = "cidrAllocator";

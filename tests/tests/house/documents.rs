@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Flags of other programs that the pages name.
-const FOREIGN: [(&str, &[&str]); 8] = [
+const FOREIGN: [(&str, &[&str]); 9] = [
     ("sim-cloud", &["instance"]),
     (
         "kubectl",
@@ -35,7 +35,8 @@ const FOREIGN: [(&str, &[&str]); 8] = [
             "type",
         ],
     ),
-    ("cargo", &["all-targets", "example", "release", "test"]),
+    ("cargo", &["all-targets", "example", "nocapture", "release", "test"]),
+    ("cilium-operator", &["set-cilium-is-up-condition"]),
     ("the kubelet", &["node-ip", "provider-id"]),
     ("openstack", &["access-rules", "cascade", "os-cloud", "role", "tag", "tags"]),
     ("etcdutl", &["bump-revision"]),

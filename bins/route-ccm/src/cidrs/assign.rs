@@ -16,14 +16,15 @@ use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
 use super::{Cidrs, Core, WRITERS};
-use crate::ipam::{AllocatorType, Refusal, Reservation, Written};
+use crate::{
+    ipam::{AllocatorType, Refusal, Reservation, Written},
+    report::POD_CIDRS,
+};
 
-/// How soon a node is tried again that waits for what others do.
-const AGAIN: Duration = Duration::from_mins(1);
-/// The write to a node, where it is repeated.
-pub(crate) const POD_CIDRS: &str = "podCIDRs";
 /// The kind of step on `/plan`.
 const STEP: &str = "pod-cidrs";
+/// How soon a node is tried again that waits for what others do.
+const AGAIN: Duration = Duration::from_mins(1);
 
 impl Cidrs {
     /// `RangeAllocator`: works on the queue until the token is cancelled.

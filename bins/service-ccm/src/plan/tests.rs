@@ -113,7 +113,7 @@ pub(super) fn planned(
 }
 
 /// The same with this decision about the members.
-fn planned_with(
+pub(super) fn planned_with(
     service: &Service,
     state: &State,
     members: &Decision,
@@ -479,23 +479,4 @@ fn members_that_differ_are_changed_and_nothing_else() {
     assert_eq!(reason(&plan(&own, &state)), Some(Reason::CloudUnavailable));
     let later = planned_with(&own, &state, &changes, 200, |_| {});
     assert_eq!(later, Plan::Next(Step::SetMembers("lb-1".to_owned())));
-}
-
-#[test]
-fn a_load_balancer_without_members_says_so() {
-    let member = r#"[{"node": "a", "provider_id": null, "addresses": [], "labels": {}}]"#;
-    let present = serde_json::from_str(member).expect("a member");
-    let none = Decision::default();
-    let reasons = |service: &Service, members: &Decision| {
-        let plan = planned_with(service, &there(service), members, 100, |_| {});
-        let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
-        change.conditions.iter().map(|one| one.reason).collect::<Vec<_>>()
-    };
-    let mut service = service();
-    let with_member =
-        Decision { members: Members { present, ..Members::default() }, ..none.clone() };
-    assert_eq!(reasons(&service, &with_member), [Reason::Serving, Reason::Provisioned]);
-    assert_eq!(reasons(&service, &none), [Reason::NoMembers, Reason::Provisioned]);
-    service.details.as_mut().expect("details").ports[0].node_port = None;
-    assert_eq!(reasons(&service, &with_member), [Reason::NoMembers, Reason::PartlyProvisioned]);
 }

@@ -243,14 +243,15 @@ fn with_members(view: View<'_>, address: &str) -> (Reason, String) {
 #[cfg(test)]
 mod tests {
     use ccm_base::At;
-    use ccm_cloud::{CloudError, ErrorKind, Note};
+    use ccm_cloud::{CloudError, ErrorKind, Members, Note};
     use ccm_objects::Service;
 
     use super::super::{
         CallKind, Failed, Known, Plan, State, Step,
+        members::Decision,
         reason::{PROVISIONING, Reason, SERVING},
         status::{ID, shows},
-        tests::{service, step, there, written},
+        tests::{planned_with, service, step, there, written},
     };
 
     #[test]
@@ -377,5 +378,24 @@ mod tests {
         let state = State { failed: failed.collect(), ..state.clone() };
         let Plan::Next(Step::Write(change)) = step(&known, &state) else { panic!("a write") };
         assert!(change.ingress.is_some(), "{change:?}");
+    }
+
+    #[test]
+    fn a_load_balancer_without_members_says_so() {
+        let member = r#"[{"node": "a", "provider_id": null, "addresses": [], "labels": {}}]"#;
+        let present = serde_json::from_str(member).expect("a member");
+        let none = Decision::default();
+        let reasons = |service: &Service, members: &Decision| {
+            let plan = planned_with(service, &there(service), members, 100, |_| {});
+            let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
+            change.conditions.iter().map(|one| one.reason).collect::<Vec<_>>()
+        };
+        let mut service = service();
+        let with_member =
+            Decision { members: Members { present, ..Members::default() }, ..none.clone() };
+        assert_eq!(reasons(&service, &with_member), [Reason::Serving, Reason::Provisioned]);
+        assert_eq!(reasons(&service, &none), [Reason::NoMembers, Reason::Provisioned]);
+        service.details.as_mut().expect("details").ports[0].node_port = None;
+        assert_eq!(reasons(&service, &with_member), [Reason::NoMembers, Reason::PartlyProvisioned]);
     }
 }
