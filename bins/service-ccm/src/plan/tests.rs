@@ -1,8 +1,7 @@
 //! The next step for one Service, as a table.
 
 use ccm_cloud::{
-    CloudError, ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Members,
-    Owner, Waiting,
+    CloudError, ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Owner, Waiting,
 };
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
