@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ccm_cloud::PowerState;
-use ccm_controller::{brake::approval::is_marked, repeats::Content};
+use ccm_controller::brake::approval::is_marked;
+use ccm_controller::repeats::Content;
 use ccm_objects::Node;
 
 use super::{

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use ccm_controller::{brake::Hold, repeats::Repeated};
+use ccm_controller::brake::Hold;
+use ccm_controller::repeats::Repeated;
 use ccm_objects::{Address, Node};
 
 use super::{

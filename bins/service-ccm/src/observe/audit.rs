@@ -394,6 +394,10 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         entry.forget_members();
         return true;
     };
+    // The answer to a call has said whose it is; only another one takes that back.
+    if matches!(entry.state.known, Known::Elsewhere(_)) {
+        return false;
+    }
     entry.state.duplicate = found.next().map(|other| other.id);
     if entry.state.duplicate.is_none() {
         entry.state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);

@@ -190,7 +190,7 @@ async fn a_service_without_nodes_gets_its_load_balancer() {
     sleep(SOON).await;
     assert!(world.has_address(0) && world.members(0) == 0);
     let texts = world.events("UnAvailableLoadBalancer");
-    assert_eq!(texts, ["There are no available nodes for LoadBalancer"]);
+    assert_eq!(texts, ["There are no available nodes for LoadBalancer: the cluster has no node"]);
     world.add_node(0);
     sleep(SOON).await;
     assert_eq!(world.members(0), 1);

@@ -10,7 +10,6 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    mends::{Mend, awaits},
     quiet::FULL,
     rules::Rule,
     wanted::{condition, differs, is_elsewhere, reached_at, shown_at},
@@ -42,7 +41,7 @@ impl Claims {
         let mut since = BTreeMap::new();
         for number in 0..SERVICES {
             for (rule, words, is_true) in claims_of(world, number) {
-                if is_true || (rule == Rule::Claims && awaits(Mend::Claims)) {
+                if is_true {
                     continue;
                 }
                 let before = self.since.get(&(rule, words.clone())).copied().unwrap_or(now);

@@ -4,10 +4,6 @@
 /// A mend that is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mend {
-    /// Conditions say what the cloud has.
-    Claims,
-    /// What another controller is responsible for is asked once.
-    Elsewhere,
     /// A refusal that passes is tried again.
     FinalErrors,
     /// What the program wrote to a Service goes when the Service has the class of another controller,
@@ -16,7 +12,7 @@ pub(crate) enum Mend {
 }
 
 /// Those that are still to come.
-const AWAITED: &[Mend] = &[Mend::Claims, Mend::Elsewhere, Mend::FinalErrors, Mend::WithoutList];
+const AWAITED: &[Mend] = &[Mend::FinalErrors, Mend::WithoutList];
 
 /// Whether what stands for this mend waits. `QUARTET_MENDS=all` waits for none.
 pub(crate) fn awaits(mend: Mend) -> bool {

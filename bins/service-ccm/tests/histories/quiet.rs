@@ -92,8 +92,11 @@ pub(crate) async fn nothing_happens(world: &World, rules: &mut Rules, minutes: u
         );
         world.broken.add(Rule::Quiet, how);
     }
-    if refused == 0 && shown.0 != world.list("services") {
-        world.broken.add(Rule::Quiet, "Services are written in a quiet hour".to_owned());
+    let now = world.list("services");
+    if refused == 0 && shown.0 != now {
+        let written = shown.0.iter().zip(now.iter()).find(|(before, now)| before != now);
+        let how = format!("Services are written in a quiet hour: {written:?}");
+        world.broken.add(Rule::Quiet, how);
     }
     if refused == 0 && shown.1 != world.list("events").len() {
         world.broken.add(Rule::Quiet, "events are written in a quiet hour".to_owned());

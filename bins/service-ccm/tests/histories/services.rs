@@ -6,7 +6,6 @@ use rand::{Rng as _, seq::IndexedRandom as _};
 use serde_json::{Value, json};
 
 use crate::{
-    mends::{Mend, awaits},
     neighbours::THEIRS,
     world::{OURS, SERVICES, World},
 };
@@ -31,7 +30,7 @@ pub(crate) fn next(world: &mut World) {
         16 => affinity(world, number),
         17 if is_external => address(world, number),
         18 => class(world, number),
-        19 if !awaits(Mend::Elsewhere) => elsewhere(world, number, &service),
+        19 => elsewhere(world, number, &service),
         20 => take_all_away(world, number, &service),
         _ => annotate(world, number, json!({"sim/note": "of a user"})),
     }

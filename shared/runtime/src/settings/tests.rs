@@ -169,7 +169,7 @@ fn each_rule_has_its_line() {
         assert_eq!(problems(&[argument], &[], None), [format!("{argument} (flag): {expect}")]);
     };
     check("--cloud-provider=", "must be the name of a cloud provider");
-    check("--cluster-name=", "must not be empty");
+    check("--cluster-name=", "must not be empty, and must not have a comma, which separates tags");
     check("--user-agent=caf\u{e9}", "must be printable ASCII, as in HTTP headers");
     check("--leader-elect=yes", "must be true or false");
     check(
