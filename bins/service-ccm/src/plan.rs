@@ -174,7 +174,12 @@ pub fn plan(view: View<'_>) -> Plan {
         // and its load balancer is one without a Service.
         let is_left = !service.is_load_balancer && !service.deleting;
         let is_ours = is_left && view.whose() == Whose::Ours;
-        return if is_ours { Plan::Next(Step::Release) } else { Plan::NotOurs };
+        let may = repeated::may_set_finalizer(&view.state.repeats, view.now, false);
+        return match (is_ours, may) {
+            (true, true) => Plan::Next(Step::Release),
+            (true, false) => Plan::Waits,
+            (false, _) => Plan::NotOurs,
+        };
     }
     match view.part() {
         Part::Nothing if view.list == List::Awaited => Plan::Waits,
@@ -221,7 +226,9 @@ fn provision(view: View<'_>) -> Plan {
     if state.known == Known::Nothing && waits_for_list(view) {
         return Plan::Waits;
     }
-    if view.whose() == Whose::Anothers {
+    if view.whose() == Whose::Anothers
+        && repeated::may_take_over(&state.repeats, view.now, view.classes)
+    {
         return Plan::Next(Step::Write(taken_over(view)));
     }
     if let Some(step) = next_call(view) {

@@ -13,7 +13,9 @@ use super::{Due, Lane, Lanes, WRITES, calls::Asked};
 use crate::{
     metrics::Ended,
     observe::{RETRY, balancers::Entry},
-    plan::{CallKind, Failed, Known, Pending, named, of_adoption, of_name, shown_id, to_adopt},
+    plan::{
+        CallKind, Failed, Known, Pending, named, of_adoption, of_name, repeated, shown_id, to_adopt,
+    },
 };
 
 /// The random part of a wait after a failure: what failed together does not come back together.
@@ -131,7 +133,8 @@ impl Lanes {
                     (std::mem::take(&mut entry.has_changed), entry.state.why_empty())
                 });
                 if members == 0 || why_empty.is_some() {
-                    reports.no_members(service, why_empty.as_deref());
+                    let why_none = asked.due.members.why_none.as_deref();
+                    reports.no_members(service, why_empty.as_deref().or(why_none));
                 } else if has_changed {
                     reports.members_changed(service);
                 }
@@ -144,10 +147,14 @@ impl Lanes {
     /// The cloud works on it: it is polled.
     fn in_progress<Q>(&self, asked: &Asked<Q>, waiting: Waiting) {
         let now = self.handles.timeline.now();
-        self.handles.balancers.with(&asked.due.service, |entry| {
+        let is_step_again = self.handles.balancers.with(&asked.due.service, |entry| {
             let earlier = entry.state.pending.take().filter(|last| last.call == Some(asked.call));
             let Waiting { what, check_after, id, changed, .. } = waiting.clone();
             entry.has_changed |= changed && asked.call == CallKind::Members;
+            // A step that the cloud does not keep would be made for ever.
+            let is_step_again = changed
+                && asked.call == CallKind::Ensure
+                && repeated::step_made(&mut entry.state.repeats, now, &what, asked.digest);
             if let Some(id) = id.as_deref().filter(|_| asked.call == CallKind::Ensure) {
                 self.replaced(&asked.due.service, entry, id);
             }
@@ -167,7 +174,11 @@ impl Lanes {
                 balancer.phase = Phase::Pending(waiting);
                 entry.state.known = Known::There(Box::new(balancer));
             }
+            is_step_again
         });
+        if is_step_again {
+            self.called(&asked.due);
+        }
         self.handles.poll.notify_one();
     }
 

@@ -170,7 +170,8 @@ impl Audit {
             self.handles.balancers.with(&service, |entry| {
                 // A call in the meantime was a look as well.
                 let is_old = entry.read.is_none_or(|read| read + period / 2 <= now);
-                entry.state.look |= is_old && entry.state.id().is_some();
+                let is_elsewhere = matches!(entry.state.known, Known::Elsewhere(_));
+                entry.state.look |= is_old && (is_elsewhere || entry.state.id().is_some());
             });
             self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
         }

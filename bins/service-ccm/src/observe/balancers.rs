@@ -278,7 +278,7 @@ impl Entry {
     /// Forgets the members: the load balancer may have others.
     pub(crate) fn forget_members(&mut self) {
         self.membership.forget();
-        self.state.pools = None;
+        (self.state.pools, self.state.gap) = (None, None);
     }
 
     /// Whether its members are to be read at the next opportunity.

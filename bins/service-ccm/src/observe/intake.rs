@@ -78,6 +78,8 @@ impl Intake {
                 self.handles.slow.remove(&gone.key);
                 queue.add(Name::clone(&gone.key), Priority::Routine);
             }
+            // What was written to it is not remembered longer than the Service.
+            Change::Deleted(gone) => self.handles.balancers.remove(&gone.key),
             _ => {}
         }
     }

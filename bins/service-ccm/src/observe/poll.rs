@@ -154,6 +154,7 @@ async fn confirm(
     let ids: Vec<String> = ended.keys().cloned().collect();
     for ids in ids.chunks(at_once(&nodes)) {
         let scope = Scope::Ids(ids.to_vec());
+        let started = handles.timeline.now();
         let list = balancers.list(&handles.cluster, scope, Depth::Members, handles.call(true));
         let list = list.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot read {} load balancers in full", ids.len());
@@ -161,26 +162,31 @@ async fn confirm(
         });
         for balancer in list.load_balancers {
             if let Some(name) = ended.remove(&balancer.id) {
-                confirmed(handles, &name, balancer, &nodes);
+                confirmed(handles, &name, balancer, &nodes, started);
             }
         }
     }
     for name in ended.values() {
-        handles.balancers.with_name(name, |entry| entry.state.pending = None);
         hand_over(handles, name, handles.timeline.now());
     }
 }
 
-fn confirmed(handles: &Handles, name: &Name, balancer: LoadBalancer, nodes: &NodeSet) {
+/// Applies a full look that was begun at `started`. A call that has not ended stays: the next one
+/// finds out what is to follow.
+fn confirmed(handles: &Handles, name: &Name, balancer: LoadBalancer, nodes: &NodeSet, started: At) {
     let (now, service) = (handles.timeline.now(), handles.services.get(name));
     let is_confirmed = handles.balancers.with_name(name, |entry| {
         // A list may show the digest before the last part of a creation.
-        let is_complete = has_ended(entry, &balancer) && !lacks_members(entry, &balancer);
-        let pending = entry.state.pending.take();
-        if let Some(Pending { digest, members, .. }) = pending.filter(|_| is_complete) {
+        let has_ended = entry.answered <= started && has_ended(entry, &balancer);
+        let lacks_members = has_ended && lacks_members(entry, &balancer);
+        if lacks_members && entry.state.gap.is_none() {
+            entry.state.saw_pools(balancer.pools.clone(), true, false, now);
+            return false;
+        }
+        if has_ended && let Some(Pending { digest, members, .. }) = entry.state.pending.take() {
             entry.complete(balancer, digest, members.as_ref(), nodes, now);
         }
-        is_complete
+        has_ended
     });
     if let Some(service) = service.filter(|_| is_confirmed == Some(true)) {
         handles.completed(&service);

@@ -85,7 +85,8 @@ impl NodeSet {
 
 /// A text of [`NodeSet::why_none`] without its numbers: other numbers are no news.
 pub fn without_numbers(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+    let is_count = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    text.split(' ').filter(|word| !is_count(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// The digest of these members: another process with the same nodes has the same one.

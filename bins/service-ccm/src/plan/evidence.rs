@@ -82,8 +82,9 @@ impl View<'_> {
         let is_there = matches!(state.known, Known::There(_));
         let is_recorded = matches!(state.known, Known::Recorded { .. });
         // What a setting takes away from Services that ask for a load balancer is no more than what
-        // the cloud shows.
-        let is_known = is_there || state.known == Known::Absent || state.proved_absent;
+        // the cloud shows. That a list does not show it is no evidence: it may be in the cloud of
+        // another service-ccm.
+        let is_known = is_there || state.proved_absent;
         let all = match self.whose() {
             Whose::Ours => !asks || is_known,
             Whose::Nobodys => serves || is_there || is_recorded && !asks || state.proved_absent,

@@ -6,12 +6,13 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::{Member, Members, NodeAddress};
+use ccm_cloud::{Digest, Member, Members, NodeAddress};
 use ccm_controller::repeats::{Content, Repeated, Repeats};
 use ccm_objects::{Service, ServiceIngress};
 
 use super::{
-    Step,
+    Classes, Step,
+    evidence::INSTANCE,
     members::Decision,
     status::{NewCondition, StatusChange, shows},
     to_adopt,
@@ -20,10 +21,16 @@ use super::{
 const FINALIZER: &str = "finalizer";
 const ADDRESSES: &str = "addresses";
 const ANNOTATIONS: &str = "annotations";
+const CONTROLLER: &str = "controller";
 
 /// Whether the finalizer may be added or removed now.
 pub(super) fn may_set_finalizer(repeats: &Repeats, now: At, is_there: bool) -> bool {
     repeats.check(now, FINALIZER, || Content::of(&is_there)).is_ok()
+}
+
+/// Whether this service-ccm may take over a Service now that another one has served.
+pub(super) fn may_take_over(repeats: &Repeats, now: At, classes: &Classes) -> bool {
+    repeats.check(now, CONTROLLER, || Content::of(&classes.instance)).is_ok()
 }
 
 /// Whether this call to the cloud may be made now.
@@ -38,6 +45,13 @@ pub(super) fn may_call(
     kind.is_none_or(|kind| {
         repeats.check(now, kind, || content(step, service, &members.members)).is_ok()
     })
+}
+
+/// A step of a configuration was made, in the cloud's words. Returns whether it was made so often that
+/// the cloud does not keep it.
+pub fn step_made(repeats: &mut Repeats, now: At, what: &str, digest: Option<Digest>) -> bool {
+    let content = Content::of(&digest.map(|digest| (digest.version, digest.hash)));
+    repeats.made(now, format!("step {what}"), content).is_some()
 }
 
 /// A call to the cloud was answered as done.
@@ -80,6 +94,10 @@ pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) ->
             if let Some(ingress) = &change.ingress {
                 let shown = answer.details.as_ref().map(|details| &details.ingress);
                 add(ADDRESSES, addresses(ingress), shown == Some(ingress));
+            }
+            if let Some(instance) = change.annotations.get(INSTANCE) {
+                let is_shown = answer.annotation(INSTANCE) == instance.as_deref();
+                add(CONTROLLER, Content::of(instance), is_shown);
             }
             if !change.annotations.is_empty() {
                 let mut all = change.annotations.iter();

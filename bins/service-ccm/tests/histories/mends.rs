@@ -6,13 +6,13 @@
 pub(crate) enum Mend {
     /// A refusal that passes is tried again.
     FinalErrors,
-    /// What the program wrote to a Service goes when the Service has the class of another controller,
-    /// also if the provider has no list and the process is another one by then.
-    WithoutList,
+    /// What the program wrote to a Service that has got the class of another controller goes at once, also
+    /// if the process is another one by then. Now it goes with the Service or its type.
+    AfterRestart,
 }
 
 /// Those that are still to come.
-const AWAITED: &[Mend] = &[Mend::FinalErrors, Mend::WithoutList];
+const AWAITED: &[Mend] = &[Mend::FinalErrors, Mend::AfterRestart];
 
 /// Whether what stands for this mend waits. `QUARTET_MENDS=all` waits for none.
 pub(crate) fn awaits(mend: Mend) -> bool {

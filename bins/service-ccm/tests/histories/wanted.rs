@@ -105,7 +105,7 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
         return Some(format!("has still {} load balancers; {metadata}", found.len()));
     }
     let has_another_class = service["spec"]["type"] == "LoadBalancer";
-    if is_theirs || has_another_class && !world.has_lists() && awaits(Mend::WithoutList) {
+    if is_theirs || has_another_class && awaits(Mend::AfterRestart) {
         return None;
     }
     if !metadata["deletionTimestamp"].is_null() {

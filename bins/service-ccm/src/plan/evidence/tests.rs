@@ -94,9 +94,11 @@ fn what_is_ours_is_released_whatever_its_type_is_by_then() {
         }
         assert_eq!(plan_of(&service, &absent(true), None), Plan::Next(Step::Release));
     }
-    // It got a class of another controller while no replica was running.
+    // It got a class of another controller while no replica was running, or another service-ccm
+    // serves it that has not signed it yet.
     let other = of_class(OTHER, shows(true, &[]));
-    assert_eq!(plan_of(&other, &absent(false), None), Plan::Next(Step::Delete));
+    assert_eq!(plan_of(&other, &absent(false), None), Plan::NotOurs);
+    assert_eq!(plan_of(&other, &there(), None), Plan::Next(Step::Delete));
     assert_eq!(plan_of(&other, &absent(true), None), Plan::Next(Step::Release));
 }
 
