@@ -27,8 +27,10 @@ use futures::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    observe::{Handles, Planned},
-    plan::{CallKind, Plan, Step, members::Decision, not_offered, repeated::that_may_be_written},
+    observe::{Handles, Planned, balancers::Entry},
+    plan::{
+        CallKind, Known, Plan, Step, members::Decision, not_offered, repeated::that_may_be_written,
+    },
 };
 
 /// The number of lanes for Services whose last call did not return in time.
@@ -266,7 +268,11 @@ impl Lanes {
         if matches!(plan, Plan::Settled | Plan::NotOurs) {
             queue.forget(name);
         }
-        if *plan == Plan::NotOurs {
+        let is_there = |entry: &mut Entry| matches!(entry.state.known, Known::There(_));
+        // Until the controller that serves it now has made its own, what there is may have to go.
+        let is_moving =
+            service.annotation(ID).is_none() && self.handles.balancers.with(service, is_there);
+        if *plan == Plan::NotOurs && !is_moving {
             self.handles.balancers.forget(name);
         }
     }

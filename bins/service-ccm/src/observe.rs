@@ -43,7 +43,7 @@ use crate::{
         held_calls,
         members::Decision,
         orphans::Orphans,
-        plan,
+        plan, shows_members,
     },
     report::ServiceReports,
     settings::ServiceSettings,
@@ -251,6 +251,11 @@ impl Handles {
             let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
             let held = held_calls(view).into_iter().filter(|_| stays.is_none());
             let held_calls = held.map(|(step, failed)| (step, failed.clone())).collect();
+            // Another client has overwritten what was seen: it is looked at again.
+            if is_served && entry.lacks_members() && !entry.awaited && !shows_members(service) {
+                entry.awaited = true;
+                self.audit.wake();
+            }
             Planned {
                 plan,
                 members,

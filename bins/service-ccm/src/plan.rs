@@ -48,6 +48,7 @@ use self::{
 };
 pub use named::{by_provider, named, of_adoption, of_name, replaced, shown_id, to_adopt};
 pub use state::{CallKind, Failed, Foreign, Known, Pending, State};
+pub use wished::shows_members;
 
 /// Which Services are served, and by whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

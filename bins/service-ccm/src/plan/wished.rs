@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Note, Phase};
+use ccm_objects::Service;
 
 use super::{
     ADOPT, APPROVED, CallKind, Known, PATIENCE, View,
@@ -56,7 +57,10 @@ fn deletion(view: View<'_>) -> Vec<(Reason, String)> {
 /// Why it is not known any more whether the load balancer serves. Only what the Service claims is taken
 /// back.
 fn doubt(view: View<'_>) -> Option<(Reason, String)> {
-    view.service.condition(SERVING)?;
+    let condition = view.service.condition(SERVING)?;
+    if view.state.known == Known::Absent && shows(Some(condition), Reason::BeingDeleted) {
+        return Some((Reason::NoAddress, "the Service has no load balancer yet".to_owned()));
+    }
     let shown = shown_id(view.service);
     let unknown = |text: String| Some((Reason::NotConfirmed, text));
     match &view.state.known {
@@ -186,11 +190,8 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
     let is_empty = members.members.present.is_empty();
     let Some(pools) = view.state.pools.as_deref() else {
         if !view.members_known {
-            let seen = [Reason::Serving, Reason::MembersHeld, Reason::NoMembers];
-            let shown = view.service.condition(SERVING);
-            let is_shown = seen.iter().any(|reason| shows(shown, *reason));
             let text = || "its members have not been read yet".to_owned();
-            return (!is_shown).then(|| (Reason::NotConfirmed, text()));
+            return (!shows_members(view.service)).then(|| (Reason::NotConfirmed, text()));
         }
         return Some(if is_empty { no_node(view) } else { with_members(view, &address) });
     };
@@ -206,6 +207,13 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
         return Some(no_node(view));
     }
     Some((Reason::NoMembers, pools::in_words(&empty)))
+}
+
+/// Whether the Service shows what was seen of its members: a new leader leaves that as it is until it
+/// has looked.
+pub fn shows_members(service: &Service) -> bool {
+    let seen = [Reason::Serving, Reason::MembersHeld, Reason::NoMembers];
+    seen.iter().any(|reason| shows(service.condition(SERVING), *reason))
 }
 
 /// Where clients reach it: what the cloud shows, else what the Service shows.

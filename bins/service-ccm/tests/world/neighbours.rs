@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::{Operation, SimCloud},
@@ -228,10 +228,13 @@ pub(crate) async fn each_controller_touches_its_own(env: Env) -> Result<()> {
         }
     }
     // A Service that is gone before a controller has seen that it asked another one leaves an orphan.
-    poll::until("nothing to be left in the clouds", 4 * SOON, || async {
+    let emptied = poll::until("nothing to be left in the clouds", 4 * SOON, || async {
         Ok((is_empty(world.env.cloud()) && is_empty(world.own.cloud())).then_some(()))
+    });
+    let left = |cloud: &SimCloud| cloud.balancers().all();
+    emptied.await.with_context(|| {
+        format!("left: {:?} and {:?}", left(world.env.cloud()), left(world.own.cloud()))
     })
-    .await
 }
 
 /// The one whose load balancer it is takes its time to clean up. The class is gone meanwhile.
