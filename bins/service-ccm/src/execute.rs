@@ -30,6 +30,7 @@ use crate::{
     observe::{Handles, Planned, balancers::Entry},
     plan::{
         CallKind, Known, Plan, Step, members::Decision, not_offered, repeated::that_may_be_written,
+        status::ID,
     },
 };
 
