@@ -76,7 +76,7 @@ impl OctaviaBalancers {
         call: Call,
     ) -> Result<Progress<LoadBalancer>, CloudError> {
         let (owner, settings) = (&job.wanted.front_end.owner, &job.settings);
-        let (place, tree) = self.designed(&job, !may_be_left, call).await?;
+        let (place, mut tree) = self.designed(&job, !may_be_left, call).await?;
         let notes = place.notes.iter().chain(&tree.notes).chain(&settings.notes).cloned();
         let mut notes: Vec<_> = notes.collect();
         let front_end = &job.wanted.front_end;
@@ -87,14 +87,14 @@ impl OctaviaBalancers {
         let look = floating::look(&wish, &[], may_be_left);
         let elsewhere = self.elsewhere(look, &job, call).await?;
         floating::plan(&wish, owner, None, &[], &elsewhere)?;
-        let mut body = self.body(&job, &place, &tree);
         let refused = self.memory.refusal(&owner.uid);
-        let kept = match &refused {
+        let mut kept = match &refused {
             Some(_) => Kept::default(),
             None => self.kept(&job, &place, &wish, &elsewhere),
         };
         notes.extend(refused.map(address_changed));
         check_time(call)?;
+        let body = self.body(&job, &place, &tree);
         let mut made = self.octavia.create(kept.added_to(body.clone()), call).await;
         if let Err(error) = &made
             && kept.is_refused_by(error)
@@ -103,11 +103,30 @@ impl OctaviaBalancers {
             let what = format!("{kept} could not be kept: {error}");
             self.memory.keep_refusal(&owner.uid, what.clone());
             notes.push(address_changed(what));
+            kept = Kept::default();
             check_time(call)?;
-            made = self.octavia.create(body.take(), call).await;
+            made = self.octavia.create(body, call).await;
+        }
+        let has_unasked = settings.checks.is_none()
+            && tree.listeners.iter().any(|listener| listener.pool.monitor.is_some());
+        let mut unmonitored = None;
+        if let Err(error) = &made
+            && has_unasked
+            && local::may_be_refusal(error)
+        {
+            // Nor has it now.
+            unmonitored = Some(error.to_string());
+            tree = tree_of(&job, &place, Unasked::Kept)?;
+            check_time(call)?;
+            let body = self.body(&job, &place, &tree);
+            made = self.octavia.create(kept.added_to(body), call).await;
         }
         let row = made.map_err(|error| blamed(error, About::LoadBalancer, settings))?;
         self.memory.forget_before(&owner.uid);
+        if let Some(why) = unmonitored {
+            notes.push(local::refused(&why));
+            self.memory.keep_unmonitored(&row.id, front_end.digest, why);
+        }
         let mut attached: Vec<FloatingIp> = Vec::new();
         let port = row.vip_port_id.as_deref();
         for step in floating::plan(&wish, owner, port, &[], &elsewhere)? {
@@ -187,15 +206,7 @@ impl OctaviaBalancers {
         if is_first {
             check_families(job, &place)?;
         }
-        let name = names::balancer(&front_end.owner);
-        let tree = Tree::of(
-            name,
-            front_end,
-            &job.settings,
-            job.features,
-            &place.families,
-            Unasked::Added,
-        )?;
+        let tree = tree_of(job, &place, self.unasked(job))?;
         Ok((place, tree))
     }
 
@@ -306,6 +317,13 @@ impl OctaviaBalancers {
         body["listeners"] = listeners(job, place, tree);
         body
     }
+}
+
+/// What is to be below a new load balancer.
+fn tree_of(job: &Job<'_>, place: &Place, unasked: Unasked) -> Result<Tree, CloudError> {
+    let front_end = &job.wanted.front_end;
+    let name = names::balancer(&front_end.owner);
+    Tree::of(name, front_end, &job.settings, job.features, &place.families, unasked)
 }
 
 fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
