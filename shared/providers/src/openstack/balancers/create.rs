@@ -76,7 +76,7 @@ impl OctaviaBalancers {
         call: Call,
     ) -> Result<Progress<LoadBalancer>, CloudError> {
         let (owner, settings) = (&job.wanted.front_end.owner, &job.settings);
-        let (place, tree) = self.designed(&job, !may_be_left, call).await?;
+        let (place, mut tree) = self.designed(&job, !may_be_left, call).await?;
         let notes = place.notes.iter().chain(&tree.notes).chain(&settings.notes).cloned();
         let mut notes: Vec<_> = notes.collect();
         let front_end = &job.wanted.front_end;
@@ -87,26 +87,13 @@ impl OctaviaBalancers {
         let look = floating::look(&wish, &[], may_be_left);
         let elsewhere = self.elsewhere(look, &job, call).await?;
         floating::plan(&wish, owner, None, &[], &elsewhere)?;
-        let mut body = self.body(&job, &place, &tree);
         let refused = self.memory.refusal(&owner.uid);
         let kept = match &refused {
             Some(_) => Kept::default(),
             None => self.kept(&job, &place, &wish, &elsewhere),
         };
         notes.extend(refused.map(address_changed));
-        check_time(call)?;
-        let mut made = self.octavia.create(kept.added_to(body.clone()), call).await;
-        if let Err(error) = &made
-            && kept.is_refused_by(error)
-        {
-            // Octavia has made nothing.
-            let what = format!("{kept} could not be kept: {error}");
-            self.memory.keep_refusal(&owner.uid, what.clone());
-            notes.push(address_changed(what));
-            check_time(call)?;
-            made = self.octavia.create(body.take(), call).await;
-        }
-        let row = made.map_err(|error| blamed(error, About::LoadBalancer, settings))?;
+        let row = self.send(&job, &place, &mut tree, kept, &mut notes, call).await?;
         self.memory.forget_before(&owner.uid);
         let mut attached: Vec<FloatingIp> = Vec::new();
         let port = row.vip_port_id.as_deref();
@@ -129,6 +116,60 @@ impl OctaviaBalancers {
             waiting.check_after = CREATION;
         }
         Ok(Progress::InProgress(waiting))
+    }
+
+    /// Sends a creation, once more without the monitors that nobody asked for if these may be what
+    /// the cloud refuses.
+    async fn send(
+        &self,
+        job: &Job<'_>,
+        place: &Place,
+        tree: &mut Tree,
+        mut kept: Kept,
+        notes: &mut Vec<Note>,
+        call: Call,
+    ) -> Result<BalancerRow, CloudError> {
+        let blame = |error| blamed(error, About::LoadBalancer, &job.settings);
+        let has_unasked = job.settings.checks.is_none()
+            && tree.listeners.iter().any(|listener| listener.pool.monitor.is_some());
+        let body = self.body(job, place, tree);
+        let error = match self.send_kept(job, body, &mut kept, notes, call).await {
+            Err(error) if has_unasked && local::may_be_refusal(&error) => error,
+            made => return made.map_err(blame),
+        };
+        // Octavia has made nothing.
+        *tree = tree_of(job, place, Unasked::Kept)?;
+        check_time(call)?;
+        let made = self.octavia.create(kept.added_to(self.body(job, place, tree)), call).await;
+        let row = made.map_err(blame)?;
+        let why = error.to_string();
+        notes.push(local::refused(&why));
+        self.memory.keep_unmonitored(&row.id, job.wanted.front_end.digest, why);
+        Ok(row)
+    }
+
+    /// Sends a creation, once more without the addresses of before if the cloud refuses these.
+    async fn send_kept(
+        &self,
+        job: &Job<'_>,
+        body: Value,
+        kept: &mut Kept,
+        notes: &mut Vec<Note>,
+        call: Call,
+    ) -> Result<BalancerRow, CloudError> {
+        check_time(call)?;
+        match self.octavia.create(kept.added_to(body.clone()), call).await {
+            Err(error) if kept.is_refused_by(&error) => {
+                // Octavia has made nothing.
+                let what = format!("{kept} could not be kept: {error}");
+                self.memory.keep_refusal(&job.wanted.front_end.owner.uid, what.clone());
+                notes.push(address_changed(what));
+                *kept = Kept::default();
+                check_time(call)?;
+                self.octavia.create(body, call).await
+            }
+            made => made,
+        }
     }
 
     /// The changes of a creation, one line each. `attached` are the floating IPs of the load balancer
@@ -187,15 +228,7 @@ impl OctaviaBalancers {
         if is_first {
             check_families(job, &place)?;
         }
-        let name = names::balancer(&front_end.owner);
-        let tree = Tree::of(
-            name,
-            front_end,
-            &job.settings,
-            job.features,
-            &place.families,
-            Unasked::Added,
-        )?;
+        let tree = tree_of(job, &place, self.unasked(job))?;
         Ok((place, tree))
     }
 
@@ -306,6 +339,13 @@ impl OctaviaBalancers {
         body["listeners"] = listeners(job, place, tree);
         body
     }
+}
+
+/// What is to be below a new load balancer.
+fn tree_of(job: &Job<'_>, place: &Place, unasked: Unasked) -> Result<Tree, CloudError> {
+    let front_end = &job.wanted.front_end;
+    let name = names::balancer(&front_end.owner);
+    Tree::of(name, front_end, &job.settings, job.features, &place.families, unasked)
 }
 
 fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     super::{
-        lbaas::{BalancerRow, Provisioning},
+        lbaas::{BalancerRow, Child, Provisioning},
         network::FloatingIp,
     },
     OctaviaBalancers,
@@ -147,7 +147,20 @@ impl OctaviaBalancers {
             let line = step.line.clone();
             // Neutron's part is done at once, and needs no turn of Octavia's.
             let is_floating = matches!(step.act, Act::Floating(_));
-            self.make(&compared.seen.row, &job, step, call).await?;
+            let is_unasked = job.settings.checks.is_none() && creates_monitor(&step);
+            match self.make(&compared.seen.row, &job, step, call).await {
+                Err(error) if is_unasked && local::is_refusal(&error) => {
+                    let (id, why) = (&compared.seen.row.id, error.to_string());
+                    let note = local::refused(&why);
+                    if !compared.notes.contains(&note) {
+                        compared.notes.push(note);
+                    }
+                    self.memory.keep_unmonitored(id, job.wanted.front_end.digest, why);
+                    compared.steps.retain(|step| !creates_monitor(step));
+                    continue;
+                }
+                made => made?,
+            }
             if !is_floating {
                 return Ok(Progress::InProgress(waiting(&compared.seen.row, line)));
             }
@@ -157,7 +170,7 @@ impl OctaviaBalancers {
             }
         }
         if let Some(left) = compared.tried_for {
-            return Ok(Progress::InProgress(trying(&compared.seen.row, left)));
+            return Ok(Progress::InProgress(local::trying(&compared.seen.row, left)));
         }
         let Comparison { seen, notes, waits_for_monitors, ports, why_empty, .. } = compared;
         let verified = self.verified(&seen.row, &seen.floating, &job, seen.parts(), notes);
@@ -191,6 +204,9 @@ impl OctaviaBalancers {
         let mut notes = differences::differences(&seen, job, provider, &families);
         notes.extend(local::remarks(Some(&seen), front_end, &job.settings, job.features, unasked));
         notes.extend(tree.notes.iter().chain(&job.settings.notes).cloned());
+        let refused = self.memory.unmonitored(&seen.row.id, front_end.digest);
+        let refused = refused.filter(|_| local::is_unchecked(&seen, job));
+        notes.extend(refused.map(|why| local::refused(&why)));
         let wish = self.wish(job, family, &seen.floating, &mut notes, call).await?;
         let is_new = self.memory.verified(&seen.row.id).is_none();
         let look = floating::look(&wish, &seen.floating, is_new || seen.floating.is_empty());
@@ -239,7 +255,12 @@ impl OctaviaBalancers {
         if tried.is_empty() {
             return local::Found::Nothing;
         }
-        local::found(seen, &tried, self.memory.tried(&seen.row.id))
+        let Some(elapsed) = self.memory.tried(&seen.row.id) else { return local::Found::Nothing };
+        let found = local::found(seen, &tried, elapsed);
+        if found == local::Found::Nothing {
+            self.memory.pass(&seen.row.id);
+        }
+        found
     }
 
     /// What is remembered of a load balancer that is as wanted.
@@ -274,11 +295,8 @@ impl OctaviaBalancers {
     }
 }
 
-/// What new health monitors find is waited for.
-fn trying(row: &BalancerRow, left: Duration) -> Waiting {
-    let what = "the first results of the health monitors follow".to_owned();
-    let id = Some(row.id.clone());
-    Waiting { what, check_after: left, id, request_id: None, changed: false }
+fn creates_monitor(step: &Step) -> bool {
+    matches!(step.act, Act::Create(Child::Monitor, _))
 }
 
 fn adoption_line(row: &BalancerRow, wanted: &Wanted) -> String {

@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{FrontEnd, Note, Traffic};
+use ccm_cloud::{CloudError, ErrorKind, FrontEnd, Note, Traffic, Waiting};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    super::lbaas::{ListenerRow, MonitorRow, PoolRow},
+    super::lbaas::{BalancerRow, ListenerRow, MonitorRow, PoolRow},
     annotations::{PREFIX, Settings, remark},
     diff::{Act, Step, transport},
     features::Features,
@@ -24,8 +24,13 @@ use super::{
 
 /// A pool that had existed for this long when its monitor was added has served before.
 const SERVED: Duration = Duration::from_mins(10);
-/// For how long a monitor is a new one.
-const NEW: Duration = Duration::from_hours(1);
+/// For how long a monitor is a new one, for a process that did not see what it has found.
+const NEW: Duration = Duration::from_mins(10);
+/// Results that take longer are not waited for.
+const LONGEST: Duration = Duration::from_mins(5);
+/// When a load balancer whose results are waited for is looked at again. Its caller changes nothing
+/// before, neither members nor what the Service wants meanwhile.
+const LOOK: Duration = Duration::from_secs(10);
 /// How long Octavia takes at most to show what a check has found.
 const SHOWN: Duration = Duration::from_secs(15);
 
@@ -72,9 +77,14 @@ fn checked<'a>(
 
 /// Whether a port is without the monitor that the setting for all load balancers gives it.
 pub(super) fn lacks_monitors(seen: &Seen, job: &Job<'_>) -> bool {
+    decide(seen, job) == Unasked::Kept && is_unchecked(seen, job)
+}
+
+/// Whether a port is without a monitor that it could have unasked.
+pub(super) fn is_unchecked(seen: &Seen, job: &Job<'_>) -> bool {
     let Job { wanted, settings, features, .. } = job;
-    let is_kept = settings.local_checks.is_some() && decide(seen, job) == Unasked::Kept;
-    is_kept && !unchecked(Some(seen), &wanted.front_end, *features, true).is_empty()
+    let unchecked = || unchecked(Some(seen), &wanted.front_end, *features, true);
+    settings.local_checks.is_some() && !unchecked().is_empty()
 }
 
 /// The ports without a monitor, of those that can have one or of those that cannot.
@@ -185,9 +195,17 @@ pub(super) fn on_trial<'a>(
             return false;
         };
         // Both are of Octavia's clock.
-        age < NEW && since(pool.created_at.as_deref(), added).is_some_and(|it| it >= SERVED)
+        let is_new = age < NEW && takes(monitor) <= LONGEST;
+        is_new && since(pool.created_at.as_deref(), added).is_some_and(|it| it >= SERVED)
     };
     checked(seen, &job.wanted.front_end).filter(is_tried).collect()
+}
+
+/// How long the first results of a monitor take.
+fn takes(monitor: &MonitorRow) -> Duration {
+    let MonitorRow { delay, timeout, max_retries_down, .. } = monitor;
+    let seconds = delay.saturating_mul(max_retries_down.unwrap_or(3)).saturating_add(*timeout);
+    Duration::from_secs(seconds.into()).saturating_add(SHOWN)
 }
 
 /// What they have found, this long after this process has first seen them.
@@ -196,11 +214,6 @@ pub(super) fn found(
     tried: &[(&ListenerRow, &PoolRow, &MonitorRow)],
     elapsed: Duration,
 ) -> Found {
-    let takes = |monitor: &MonitorRow| {
-        let MonitorRow { delay, timeout, max_retries_down, .. } = monitor;
-        let seconds = delay.saturating_mul(max_retries_down.unwrap_or(3)).saturating_add(*timeout);
-        Duration::from_secs(seconds.into()).saturating_add(SHOWN)
-    };
     let Some(takes) = tried.iter().map(|(_, _, monitor)| takes(monitor)).max() else {
         return Found::Nothing;
     };
@@ -215,6 +228,40 @@ pub(super) fn found(
     }
 }
 
+/// What new health monitors find is waited for.
+pub(super) fn trying(row: &BalancerRow, left: Duration) -> Waiting {
+    let what = "the first results of the health monitors follow".to_owned();
+    let id = Some(row.id.clone());
+    Waiting { what, check_after: left.min(LOOK), id, request_id: None, changed: false }
+}
+
+/// Whether the cloud has refused monitors for good. Nothing that was asked for waits for them then.
+pub(super) fn is_refusal(error: &CloudError) -> bool {
+    let kinds = [
+        ErrorKind::QuotaExceeded,
+        ErrorKind::Forbidden,
+        ErrorKind::Unsupported,
+        ErrorKind::Invalid,
+    ];
+    !error.maybe_done && kinds.contains(&error.kind)
+}
+
+/// Whether a creation may have been refused because of the monitors in it. A quota is named.
+pub(super) fn may_be_refusal(error: &CloudError) -> bool {
+    let is_named = || error.message.to_lowercase().contains("health monitor");
+    is_refusal(error) && (error.kind != ErrorKind::QuotaExceeded || is_named())
+}
+
+/// What the user is told then.
+pub(super) fn refused(why: &str) -> Note {
+    let what = format!(
+        "annotation {PREFIX}enable-health-monitor: spec.externalTrafficPolicy is Local, and the cloud \
+         refuses the health monitors, so members are not checked: {why}; set it to true when the \
+         cloud lets them be made, or to false to do without"
+    );
+    remark("LoadBalancerHealthMonitorIgnored", what)
+}
+
 /// Records that the monitors are taken back; that they go follows from it.
 pub(super) fn taking_back(seen: &Seen, job: &Job<'_>, listener: &str) -> Step {
     let mut tags: Vec<String> =
@@ -225,5 +272,5 @@ pub(super) fn taking_back(seen: &Seen, job: &Job<'_>, listener: &str) -> Step {
          listener {listener} fail",
         seen.row.id
     );
-    Step::new(line, Act::Balancer(json!({ "tags": tags })))
+    Step::new(line, Act::TakeBack(json!({ "tags": tags })))
 }

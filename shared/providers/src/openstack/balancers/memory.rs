@@ -49,8 +49,12 @@ pub(super) struct Memory {
     /// The configurations for which monitors were taken back of a load balancer that is being
     /// replaced, by the UID of the Service.
     taken_back: Mutex<HashMap<String, Digest>>,
-    /// When this process first saw new health monitors, by the ID of the load balancer.
-    tried: Mutex<HashMap<String, Instant>>,
+    /// When this process first saw new health monitors, or that they have let members through
+    /// since, by the ID of the load balancer.
+    tried: Mutex<HashMap<String, Option<Instant>>>,
+    /// Why the cloud refused the monitors that nobody asked for, and for which configuration, by the
+    /// ID of the load balancer.
+    unmonitored: Mutex<HashMap<String, (Digest, String)>>,
 }
 
 /// What is known of the addresses of an owner's earlier load balancer.
@@ -168,15 +172,23 @@ impl Memory {
     /// gone, unless they came since.
     pub(super) fn keep_only(&self, ids: &HashSet<&str>, began: Instant) {
         self.balancers.lock().retain(|id, known| ids.contains(id.as_str()) || known.at >= began);
-        self.tried.lock().retain(|id, at| ids.contains(id.as_str()) || *at >= began);
+        let is_later = |at: Option<Instant>| at.is_some_and(|at| at >= began);
+        self.tried.lock().retain(|id, at| ids.contains(id.as_str()) || is_later(*at));
+        self.unmonitored.lock().retain(|id, _| ids.contains(id.as_str()));
     }
 
-    /// For how long its new health monitors have been known.
-    pub(super) fn tried(&self, id: &str) -> Duration {
-        self.tried.lock().entry(id.to_owned()).or_insert_with(Instant::now).elapsed()
+    /// For how long its new health monitors have been known, unless they have let members through.
+    pub(super) fn tried(&self, id: &str) -> Option<Duration> {
+        let mut tried = self.tried.lock();
+        tried.entry(id.to_owned()).or_insert_with(|| Some(Instant::now())).map(|at| at.elapsed())
     }
 
-    /// It has none any more, or another one.
+    /// Its health monitors have let members through: when they fail all later, they are right.
+    pub(super) fn pass(&self, id: &str) {
+        self.tried.lock().insert(id.to_owned(), None);
+    }
+
+    /// It gets another one.
     pub(super) fn forget_tried(&self, id: &str) {
         self.tried.lock().remove(id);
     }
@@ -185,6 +197,23 @@ impl Memory {
     pub(super) fn forget(&self, id: &str) {
         self.balancers.lock().remove(id);
         self.forget_tried(id);
+        self.forget_unmonitored(id);
+    }
+
+    /// The cloud has refused the monitors that this configuration gives it unasked.
+    pub(super) fn keep_unmonitored(&self, id: &str, digest: Digest, why: String) {
+        self.unmonitored.lock().insert(id.to_owned(), (digest, why));
+    }
+
+    /// Why it did.
+    pub(super) fn unmonitored(&self, id: &str, digest: Digest) -> Option<String> {
+        let all = self.unmonitored.lock();
+        all.get(id).filter(|(of, _)| *of == digest).map(|(_, why)| why.clone())
+    }
+
+    /// The cloud has made one.
+    pub(super) fn forget_unmonitored(&self, id: &str) {
+        self.unmonitored.lock().remove(id);
     }
 
     /// The next load balancer of this Service is to have this address.

@@ -40,15 +40,20 @@ impl OctaviaBalancers {
         let members = seen::members(&tree);
         let failing = seen::failing(&tree);
         let mut seen = Seen { row, listeners, pools, monitors, members, failing, floating };
-        let adds = job.settings.local_checks.is_some() && decide(&seen, job) == Unasked::Added;
-        let checks_another_port = (job.settings.checks.is_some() || adds)
+        // Members whose monitors were taken back may still name another port.
+        let may_name = job.settings.local_checks.is_some() && decide(&seen, job) != Unasked::Kept;
+        let checks_another_port = (job.settings.checks.is_some() || may_name)
             && matches!(job.wanted.front_end.traffic, Traffic::Local { .. });
         let compares_subnets = members_subnet(&job.settings).is_some();
         let needs_details: Vec<String> = seen
             .pools
             .iter()
             .filter(|pool| {
-                let is_http = || seen.monitor_of(pool).is_some_and(|monitor| monitor.kind == HTTP);
+                // So may those of a pool that is to get its first monitor.
+                let is_http = || match seen.monitor_of(pool) {
+                    Some(monitor) => monitor.kind == HTTP,
+                    None => job.settings.checks.is_some(),
+                };
                 let foreign = || has_foreign(seen.members_of(&pool.id), &job.wanted.members);
                 checks_another_port || compares_subnets || is_http() || foreign()
             })

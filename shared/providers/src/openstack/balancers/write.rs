@@ -4,7 +4,7 @@ use ccm_cloud::{Call, CloudError, ErrorKind, Owner};
 
 use super::{
     super::{
-        lbaas::BalancerRow,
+        lbaas::{BalancerRow, Child},
         network::{FloatingIp, FloatingIps},
     },
     OctaviaBalancers,
@@ -37,18 +37,21 @@ impl OctaviaBalancers {
         }
         let made = match step.act {
             Act::Create(child, mut body) => {
-                if child == super::super::lbaas::Child::Monitor {
-                    self.memory.forget_tried(&row.id);
-                }
-                if child == super::super::lbaas::Child::Listener {
+                if child == Child::Listener {
                     body["loadbalancer_id"] = row.id.clone().into();
                 }
-                octavia.create_child(child, body, call).await.map(drop)
+                let made = octavia.create_child(child, body, call).await;
+                let may_be_there = made.as_ref().err().is_none_or(|error| error.maybe_done);
+                if child == Child::Monitor && may_be_there {
+                    self.memory.forget_tried(&row.id);
+                    self.memory.forget_unmonitored(&row.id);
+                }
+                made.map(drop)
             }
             Act::Update(child, id, body) => octavia.update_child(child, &id, body, call).await,
             Act::Delete(child, id) => octavia.delete_child(child, &id, call).await.map(drop),
             Act::Members { pool, members } => octavia.set_members(&pool, members, call).await,
-            Act::Balancer(body) => octavia.update(&row.id, body, call).await,
+            Act::Balancer(body) | Act::TakeBack(body) => octavia.update(&row.id, body, call).await,
             Act::Floating(act) => {
                 let owner = &job.wanted.front_end.owner;
                 self.make_floating(act, owner, row.vip_port_id.as_deref(), call).await.map(drop)

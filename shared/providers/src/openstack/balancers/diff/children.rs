@@ -9,7 +9,7 @@ use super::{
     super::{
         super::lbaas::{Child, ListenerRow, MonitorRow, PoolRow, Provisioning},
         merge::first,
-        names::OWN_TAGS,
+        names::{self, OWN_TAGS},
         seen::Seen,
         wanted::{Listener, Monitor, Pool, USUAL_AFFINITY},
     },
@@ -158,9 +158,16 @@ pub(super) fn pool(
         body.insert("tags".to_owned(), json!(tags));
     }
     let name = format!("the pool of listener {}", shown(listener));
-    let mut below: Vec<Step> = members(seen, &own.id, listener, goal).into_iter().collect();
-    monitor(seen, own, listener, &mut below);
     let is_left_pending = matches!(own.provisioning_status, Provisioning::Pending(_));
+    let (mut below, mut checks) = (Vec::new(), Vec::new());
+    monitor(seen, own, listener, &mut checks);
+    if names::taken_back(&seen.row.tags) == Some(goal.digest) {
+        // It fails all members. Others go after the members, which are read for their sake.
+        let goes_first = if is_left_pending { &mut below } else { &mut *steps };
+        goes_first.append(&mut checks);
+    }
+    below.extend(members(seen, &own.id, listener, goal));
+    below.append(&mut checks);
     if body.is_empty() && !below.is_empty() && is_left_pending {
         let line = format!("change {name} to what it is, which lets its members be changed");
         updates

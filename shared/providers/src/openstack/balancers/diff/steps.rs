@@ -22,6 +22,8 @@ pub(in super::super) enum Act {
         members: Vec<Value>,
     },
     Balancer(Value),
+    /// A change of tags, from which it follows that monitors go.
+    TakeBack(Value),
     Floating(floating::Act),
     /// It needs what an earlier change creates.
     Later,

@@ -198,7 +198,7 @@ impl Model {
                 };
                 self.members.insert(pool, members.iter().map(read).collect());
             }
-            Act::Balancer(body) => {
+            Act::Balancer(body) | Act::TakeBack(body) => {
                 self.tags = serde_json::from_value(body["tags"].clone()).unwrap();
             }
             Act::Floating(_) | Act::Later => panic!("{act:?}"),

@@ -1,5 +1,7 @@
 //! `externalTrafficPolicy: Local`: which load balancers get health monitors without being asked to.
 
+use std::time::Duration;
+
 use ccm_cloud::{LoadBalancer, Note, Progress, Traffic, Wanted};
 use serde_json::{Value, json};
 
@@ -114,7 +116,7 @@ async fn one_that_is_adopted_gets_a_remark() {
 async fn a_service_that_changes_gets_monitors_and_loses_them() {
     let rig = Rig::new();
     let web = standing(&rig, "web").await;
-    let more = changed(&web, |it| it.affinity = Some(std::time::Duration::from_secs(60)));
+    let more = changed(&web, |it| it.affinity = Some(Duration::from_secs(60)));
     let done = rig.settle(&more).await;
     assert_eq!((kinds(&rig), ports(&rig)), (vec![json!("HTTP"); 2], vec![json!(31_999)]));
     assert_eq!((done.notes, done.digest), (vec![], Some(more.front_end.digest)));
@@ -200,18 +202,27 @@ fn fails(rig: &Rig, members: &[u8]) {
     rig.cloud.world.lock().octavia.unreachable = addresses.collect();
 }
 
-/// Calls until the monitors are there, and returns how long their results are waited for.
-async fn tried(rig: &Rig, web: &Wanted) -> std::time::Duration {
+/// How long three checks of five seconds take, and what shows them.
+const TAKES: Duration = Duration::from_secs(3 * 5 + 3 + 15);
+
+/// Calls until the first results of the monitors are waited for.
+async fn tried(rig: &Rig, web: &Wanted) {
     for _ in 0..60 {
         let Progress::InProgress(waiting) = rig.ensure(web).await.unwrap() else {
             panic!("no result was waited for");
         };
         aged(rig, 0);
         if waiting.what.contains("first results") {
-            return waiting.check_after;
+            // Members, another configuration and a deletion wait no longer than this.
+            assert!(waiting.check_after <= Duration::from_secs(10), "{waiting:?}");
+            return;
         }
     }
     panic!("60 calls were not enough");
+}
+
+fn with_affinity(web: &Wanted) -> Wanted {
+    changed(web, |it| it.affinity = Some(Duration::from_secs(60)))
 }
 
 /// A change of the Service adds monitors to pools that served. Checks that reach no node would end
@@ -220,12 +231,17 @@ async fn tried(rig: &Rig, web: &Wanted) -> std::time::Duration {
 async fn monitors_that_fail_all_members_are_taken_back_once() {
     let rig = Rig::new();
     let web = standing(&rig, "web").await;
-    let more = changed(&web, |it| it.affinity = Some(std::time::Duration::from_secs(60)));
+    let more = with_affinity(&web);
     fails(&rig, &[1, 2, 3]);
-    let takes = tried(&rig, &more).await;
-    assert_eq!(takes.as_secs(), 3 * 5 + 3 + 15);
+    tried(&rig, &more).await;
     assert_eq!(kinds(&rig), [json!("HTTP"), json!("HTTP")]);
-    tokio::time::advance(takes).await;
+    tokio::time::advance(TAKES.saturating_sub(Duration::from_secs(1))).await;
+    tried(&rig, &more).await;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    rig.ensure(&more).await.unwrap();
+    let lines = rig.preview(&more).await.unwrap();
+    let deletion = |line: &&String| line.starts_with("delete the health monitor");
+    assert_eq!(lines.iter().take_while(deletion).count(), 2, "they go first: {lines:?}");
     let done = rig.settle(&more).await;
     assert_eq!((kinds(&rig), ports(&rig)), (vec![], vec![Value::Null]));
     assert_eq!((reasons(&done), done.digest), (vec![TAKEN_BACK], Some(more.front_end.digest)));
@@ -239,31 +255,135 @@ async fn monitors_that_fail_all_members_are_taken_back_once() {
     other.members_with(&more, &again.id, super::members(&[4], &[])).await;
     // Nor does one that replaces it.
     rig.cloud.world.lock().octavia.balancers[0]["provisioning_status"] = json!("ERROR");
+    let is_new = || rig.rows("balancers").iter().any(|row| row["id"] != again.id);
+    for _ in 0..10 {
+        if !is_new() {
+            other.ensure(&more).await.unwrap();
+        }
+    }
+    assert!(is_new());
+    assert_eq!(kinds(&rig), [json!(null); 0], "it is created without");
     let replaced = other.settle(&more).await;
     assert_ne!(replaced.id, again.id);
     assert_eq!((kinds(&rig), reasons(&replaced)), (vec![], vec![TAKEN_BACK]));
     fails(&rig, &[]);
     aged(&rig, 0);
     let third = changed(&more, |it| it.affinity = None);
-    let takes = tried(&other, &third).await;
-    tokio::time::advance(takes).await;
+    tried(&other, &third).await;
+    tokio::time::advance(TAKES).await;
     let done = other.settle(&third).await;
     assert_eq!((kinds(&rig), done.notes), (vec![json!("HTTP"), json!("HTTP")], vec![]));
     let tags = rig.rows("balancers")[0]["tags"].to_string();
     assert!(!tags.contains("taken-back"), "{tags}");
 }
 
+/// Its pods are gone for a moment while the Service changes again.
+#[tokio::test(start_paused = true)]
+async fn monitors_that_have_let_members_through_are_not_tried_again() {
+    use ccm_cloud::{Depth, Scope};
+    let rig = Rig::new();
+    let web = with_affinity(&standing(&rig, "web").await);
+    tried(&rig, &web).await;
+    tokio::time::advance(TAKES).await;
+    rig.settle(&web).await;
+    rig.list(Scope::Cluster, Depth::Members).await;
+    fails(&rig, &[1, 2, 3]);
+    let next = changed(&web, |it| it.affinity = None);
+    let done = rig.settle(&next).await;
+    assert_eq!((kinds(&rig).len(), done.notes), (2, vec![]));
+    // Monitors that come later are.
+    rig.settle(&annotated(&next, "enable-health-monitor", "false")).await;
+    assert_eq!(kinds(&rig).len(), 0);
+    tried(&rig, &changed(&next, |it| it.digest.hash += 7)).await;
+}
+
+/// Results that come too late are not waited for.
+#[tokio::test(start_paused = true)]
+async fn slow_monitors_are_not_waited_for() {
+    let rig = Rig::new();
+    let web = annotated(&standing(&rig, "web").await, "health-monitor-delay", "2147483647");
+    for _ in 0..30 {
+        rig.ensure(&web).await.unwrap();
+        aged(&rig, 0);
+    }
+    let done = rig.settle(&web).await;
+    assert_eq!((kinds(&rig).len(), done.notes), (2, vec![]));
+}
+
+/// A process that knew the load balancer as it was before the monitors.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_is_not_as_wanted_before_its_monitors_are_gone() {
+    use ccm_cloud::{Depth, Scope};
+    let rig = Rig::new();
+    let web = with_affinity(&standing(&rig, "web").await);
+    fails(&rig, &[1, 2, 3]);
+    tried(&rig.restarted(), &web).await;
+    tried(&rig, &web).await;
+    tokio::time::advance(TAKES).await;
+    rig.ensure(&web).await.unwrap();
+    rig.list(Scope::Cluster, Depth::Members).await;
+    let list = rig.list(Scope::Cluster, Depth::Members).await.load_balancers;
+    assert_eq!((kinds(&rig).len(), list[0].digest), (2, None));
+    rig.settle(&web).await;
+    assert_eq!(kinds(&rig).len(), 0);
+}
+
+/// What was asked for is made without the monitors that nobody asked for.
+#[tokio::test]
+async fn monitors_that_the_cloud_refuses_block_nothing() {
+    let refused = |done: &LoadBalancer| {
+        let own = |note: &&Note| note.reason == "LoadBalancerHealthMonitorIgnored";
+        let note = done.notes.iter().find(own).unwrap_or_else(|| panic!("{:?}", done.notes));
+        assert!(note.warning && note.message.contains("Quota has been met"), "{note:?}");
+    };
+    let rig = Rig::new();
+    let web = with_affinity(&standing(&rig, "web").await);
+    rig.cloud.world.lock().octavia.quotas = [("Health Monitor", 0)].into();
+    for web in [web, local("new")] {
+        let done = rig.settle(&web).await;
+        refused(&done);
+        assert_eq!((kinds(&rig).len(), done.digest), (0, Some(web.front_end.digest)));
+        rig.writes();
+        refused(&rig.settle(&web).await);
+        assert_eq!(rig.writes(), [""; 0]);
+    }
+    // Members that were to be checked at another port are checked at their own again.
+    let cluster = annotated(&wanted("web"), "enable-health-monitor", "true");
+    let cluster = changed(&cluster, |it| it.digest.hash += 9);
+    rig.cloud.world.lock().octavia.quotas.clear();
+    rig.restarted().settle(&cluster).await;
+    let checked: Vec<_> = rig.rows("monitors").iter().map(|row| row["_pool"].clone()).collect();
+    let mut members = rig.rows("members");
+    members.retain(|row| checked.contains(&row["_pool"]));
+    assert_eq!((checked.len(), members.len()), (2, 6));
+    assert!(members.iter().all(|row| row["monitor_port"].is_null()), "{members:?}");
+    // Others than those of monitors are said at once.
+    rig.writes();
+    rig.cloud.world.lock().octavia.quotas = [("Load Balancer", 2)].into();
+    assert!(rig.ensure(&local("more")).await.is_err());
+    assert_eq!(rig.writes(), ["loadbalancer_create"]);
+    // One that was asked for is not left out.
+    rig.cloud.world.lock().octavia.quotas = [("Health Monitor", 0)].into();
+    assert!(rig.ensure(&annotated(&local("asks"), "enable-health-monitor", "true")).await.is_err());
+    // A part of them is there.
+    rig.cloud.world.lock().octavia.quotas = [("Health Monitor", 3)].into();
+    let next = changed(&local("new"), |it| it.affinity = Some(Duration::from_secs(60)));
+    let done = rig.settle(&next).await;
+    refused(&done);
+    assert_eq!((kinds(&rig).len(), done.digest), (3, Some(next.front_end.digest)));
+}
+
 /// Nodes without a pod fail. All fail while the Service has no pod; then a monitor is right that was
 /// there from the beginning, or has worked before, or was asked for.
 #[tokio::test(start_paused = true)]
 async fn monitors_that_are_right_stay() {
-    let long = std::time::Duration::from_mins(5);
+    let long = Duration::from_mins(5);
     let other = |web: &Wanted| changed(web, |it| it.affinity = Some(long));
     let asked = |web: &Wanted| annotated(web, "enable-health-monitor", "true");
     let two: &[u8] = &[1, 2];
     for (failing, change, age) in [
         (two, &other as &dyn Fn(&Wanted) -> Wanted, 0),
-        (&[1, 2, 3], &other, 3_700),
+        (&[1, 2, 3], &other, 700),
         (&[1, 2, 3], &asked, 0),
     ] {
         let rig = Rig::new();
