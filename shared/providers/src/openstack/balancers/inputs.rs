@@ -83,7 +83,7 @@ fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
         let what = format!("spec.loadBalancerIP: {address} is not {first}, as the Service is");
         return Err(invalid(format!("address {address}"), what));
     }
-    let foreign = front_end.settings.keys().find(|key| !traits.configures(key));
+    let foreign = front_end.settings.keys().find(|key| !traits.passes(key));
     if let Some(key) = foreign {
         let what = format!("annotation {key} is none that Octavia's provider reads");
         return Err(invalid(format!("annotation {key}"), what));
