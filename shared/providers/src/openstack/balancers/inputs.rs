@@ -246,7 +246,10 @@ impl OctaviaBalancers {
     ) -> Result<Wish, CloudError> {
         let settings = &job.settings;
         if settings.internal {
-            return Ok(Wish::Internal { keep: settings.keep_floating });
+            // What the Service still names is not given up.
+            let is_named =
+                attached.iter().any(|ip| Some(ip.address) == job.wanted.front_end.address);
+            return Ok(Wish::Internal { keep: settings.keep_floating || is_named });
         }
         if vip == IpFamily::V6 {
             let message = "an IPv6 address needs no floating IP".to_owned();
