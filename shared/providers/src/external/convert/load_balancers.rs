@@ -37,7 +37,8 @@ pub(in crate::external) fn traits_to_wire(
 ) -> proto::LoadBalancerTraits {
     let LoadBalancerTraits {
         annotations,
-        // The protocol has only annotations that are configuration.
+        // The protocol has only annotations that are configuration, so a provider that is served by
+        // it remarks on those alone.
         remarked: _,
         own_annotations,
         id_annotation,
