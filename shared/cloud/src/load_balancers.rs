@@ -41,6 +41,10 @@ use crate::{
 pub struct LoadBalancerTraits {
     /// The beginnings of the annotations that the provider reads. Others are no configuration.
     pub annotations: Vec<String>,
+    /// The beginnings of annotations that the provider only remarks on, such as misspelt ones. They
+    /// reach it in [`FrontEnd::settings`], but are no part of the digest unless `annotations` covers
+    /// them as well.
+    pub remarked: Vec<String>,
     /// The annotations among them that the provider itself writes
     /// ([`LoadBalancer::annotations`]): keys, or with `*` at the end the beginnings of keys. They
     /// are no configuration.
@@ -77,6 +81,7 @@ impl Default for LoadBalancerTraits {
     fn default() -> Self {
         Self {
             annotations: Vec::new(),
+            remarked: Vec::new(),
             own_annotations: Vec::new(),
             id_annotation: None,
             protocols: vec![Protocol::Tcp],
@@ -94,6 +99,13 @@ impl Default for LoadBalancerTraits {
 }
 
 impl LoadBalancerTraits {
+    /// Whether an annotation of this key reaches the provider: whether the provider reads it or
+    /// remarks on it, and does not write it.
+    pub fn passes(&self, key: &str) -> bool {
+        let is_remarked = || self.remarked.iter().any(|start| key.starts_with(start.as_str()));
+        self.configures(key) || is_remarked() && !self.writes(key)
+    }
+
     /// Whether an annotation of this key is configuration: whether the provider reads it, and does
     /// not write it.
     pub fn configures(&self, key: &str) -> bool {
@@ -477,6 +489,7 @@ mod tests {
         let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
         let traits = LoadBalancerTraits {
             annotations: texts(&["a/", "b/x-"]),
+            remarked: texts(&["a/", "b/"]),
             own_annotations: texts(&["a/id", "a/seen-*"]),
             ..LoadBalancerTraits::default()
         };
@@ -492,6 +505,7 @@ mod tests {
             ("a/seen", true),
         ] {
             assert_eq!(traits.configures(key), expect, "{key}");
+            assert_eq!(traits.passes(key), expect || key == "b/size", "{key}");
         }
     }
 }

@@ -106,7 +106,7 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
         settings: settings(details, traits),
         service: traits.wants_service.then(|| service.json.clone()).flatten(),
     };
-    front_end.digest = digest(&front_end);
+    front_end.digest = digest(&front_end, traits);
     reading.adoption();
     reading.sharing(service);
     let problems = reading.problems;
@@ -115,8 +115,9 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
 }
 
 /// The digest of a configuration: of everything but the owner, whose names may not change
-/// anyway, and the whole Service, which holds more than the configuration.
-fn digest(front_end: &FrontEnd) -> Digest {
+/// anyway, the whole Service, which holds more than the configuration, and the annotations that
+/// the provider only remarks on.
+fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
     let FrontEnd {
         owner: _,
         digest: _,
@@ -131,17 +132,19 @@ fn digest(front_end: &FrontEnd) -> Digest {
         class,
         settings,
     } = front_end;
+    let settings: BTreeMap<_, _> =
+        settings.iter().filter(|(key, _)| traits.configures(key)).collect();
     // Written down without a map of serde_json's, whose order is a matter of its features.
-    let fields = (families, ports, source_ranges, address, affinity, traffic, class, settings);
+    let fields = (families, ports, source_ranges, address, affinity, traffic, class, &settings);
     let text = serde_json::to_vec(&fields).unwrap_or_default();
     let hash = Sha256::digest(&text);
     let hash = hash.iter().take(16).fold(0, |hash, byte| hash << 8 | u128::from(*byte));
     Digest { version: DIGEST_VERSION, hash }
 }
 
-/// The annotations that the provider reads, without those that it writes.
+/// The annotations that the provider reads or remarks on, without those that it writes.
 pub fn settings(details: &ServiceDetails, traits: &LoadBalancerTraits) -> BTreeMap<String, String> {
-    let annotations = details.annotations.iter().filter(|(key, _)| traits.configures(key));
+    let annotations = details.annotations.iter().filter(|(key, _)| traits.passes(key));
     annotations.map(|(key, value)| (key.to_string(), value.to_string())).collect()
 }
 

@@ -155,6 +155,26 @@ fn each_protocol_is_configured_where_the_cloud_offers_it() {
     }
 }
 
+/// A Service whose annotation is misspelt has the digest that it had before the provider knew that.
+#[test]
+fn what_the_provider_only_remarks_on_is_in_no_digest() {
+    let traits = LoadBalancerTraits {
+        annotations: vec!["cloud.example/".to_owned(), "old.example/cloud-internal".to_owned()],
+        remarked: vec!["old.example/cloud-".to_owned()],
+        ..traits()
+    };
+    let with = |keys: &[&str]| {
+        let annotations = keys.iter().map(|&key| (key.into(), "x".into())).collect();
+        let desired = read_for(ServiceDetails { annotations, ..details() }, &traits);
+        desired.front_end.expect("a front end")
+    };
+    let (before, misspelt) = (with(&[]), with(&["old.example/cloud-intern", "old.example/x"]));
+    assert_eq!(misspelt.digest, before.digest);
+    let passed: Vec<&String> = misspelt.settings.keys().collect();
+    assert_eq!(passed, ["old.example/cloud-intern"], "the provider can remark on it");
+    assert_ne!(with(&["old.example/cloud-internal"]).digest, before.digest);
+}
+
 /// The provider's own annotation would otherwise make the next configuration another one.
 #[test]
 fn what_the_provider_writes_is_in_no_digest() {

@@ -37,6 +37,9 @@ pub(in crate::external) fn traits_to_wire(
 ) -> proto::LoadBalancerTraits {
     let LoadBalancerTraits {
         annotations,
+        // The protocol has only annotations that are configuration, so a provider that is served by
+        // it remarks on those alone.
+        remarked: _,
         own_annotations,
         id_annotation,
         protocols,
@@ -94,6 +97,8 @@ pub(in crate::external) fn traits_from_wire(
         // An empty beginning would make every annotation a configuration.
         annotations: annotations.into_iter().filter(|start| !start.is_empty()).collect(),
         // A `*` alone would leave no configuration at all.
+        // The protocol has only annotations that are configuration.
+        remarked: Vec::new(),
         own_annotations: own_annotations.into_iter().filter(|own| own != "*").collect(),
         id_annotation: id_annotation.filter(|key| !key.is_empty()),
         protocols,

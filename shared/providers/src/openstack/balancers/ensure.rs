@@ -84,6 +84,7 @@ impl OctaviaBalancers {
             Found::Own(row) if row.provisioning_status == Provisioning::Error => {
                 let mut lines = vec![super::repair::line(&row)];
                 let attached = self.floating_of(&row, call).await?;
+                super::repair::check(&row, &job, &attached)?;
                 lines.extend(self.preview_creation(&job, &attached, true, call).await?);
                 return Ok(lines);
             }
@@ -215,7 +216,10 @@ impl OctaviaBalancers {
         let (attached, outer) = (&seen.floating, outer.as_ref());
         notes.extend(differences::of_floating(&wish, &job.settings, attached, &elsewhere, outer));
         let port = seen.row.vip_port_id.as_deref();
-        let floating = floating::plan(&wish, &front_end.owner, port, &seen.floating, &elsewhere)?;
+        let owner = &front_end.owner;
+        let mut floating = floating::plan(&wish, owner, port, &seen.floating, &elsewhere)?;
+        let is_changing = front_end.digest.differs_from(names::digest(&seen.row.tags));
+        floating.extend(floating::asked_for(&wish, owner, attached, is_changing, &floating));
         let creates = |step: &Step| matches!(&step.act, Act::Floating(floating::Act::Create(_)));
         if floating.iter().any(creates) {
             super::inputs::check_floating(&job.settings)?;

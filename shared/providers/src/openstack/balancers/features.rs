@@ -4,7 +4,7 @@ use ccm_cloud::{LoadBalancerTraits, Protocol};
 
 use super::{
     super::lbaas::ApiVersion,
-    annotations::{ADDRESS, ID, OLD_PREFIX, PREFIX},
+    annotations::{ADDRESS, ID, INTERNAL, OLD_PREFIX, PREFIX},
 };
 
 /// The largest number of load balancers in one call.
@@ -97,7 +97,9 @@ impl Features {
         let mut protocols = vec![Protocol::Tcp, Protocol::Udp];
         protocols.extend(self.sctp().then_some(Protocol::Sctp));
         LoadBalancerTraits {
-            annotations: vec![PREFIX.to_owned(), OLD_PREFIX.to_owned()],
+            annotations: vec![PREFIX.to_owned(), INTERNAL.to_owned()],
+            // Those of that prefix have no meaning but one, so they are no configuration.
+            remarked: vec![OLD_PREFIX.to_owned()],
             own_annotations: vec![ID.to_owned(), ADDRESS.to_owned()],
             id_annotation: Some(ID.to_owned()),
             protocols,

@@ -149,6 +149,40 @@ fn record(ip: &FloatingIp, owner: &Owner, is_asked_for: bool) -> Option<Step> {
     })
 }
 
+/// Records that the user asks for an address that the cloud has chosen, so that it stays when another
+/// one is asked for. Only while the configuration changes: an upgrade writes nothing.
+pub(super) fn asked_for(
+    wish: &Wish,
+    owner: &Owner,
+    attached: &[FloatingIp],
+    is_changing: bool,
+    planned: &[Step],
+) -> Option<Step> {
+    let is_tag = |step: &Step| matches!(step.act, diff::Act::Floating(Act::Tag(..)));
+    let is_recorded = planned.iter().any(is_tag);
+    let Wish::External { address: Some(address), .. } = wish else { return None };
+    let ip = attached.iter().find(|ip| ip.address == *address && may_go(ip, owner));
+    ip.filter(|_| is_changing && !is_recorded).map(|ip| {
+        let line = format!("record that floating IP {} was asked for", ip.address);
+        step(line, Act::Tag(ip.id.clone(), tags(&ip.tags, owner, true)))
+    })
+}
+
+/// Refuses to replace a load balancer whose floating IP, which the Service names, its new one could not
+/// have: the tags name another owner.
+pub(super) fn check_named(
+    attached: &[FloatingIp],
+    owner: &Owner,
+    named: Option<IpAddr>,
+) -> Result<(), CloudError> {
+    let own = names::owner_tags(owner);
+    let of_another_tag = |tag: &String| names::is_owner_tag(tag) && !own.contains(tag);
+    let is_lost = |ip: &&FloatingIp| {
+        Some(ip.address) == named && is_of_another(ip, owner) && ip.tags.iter().any(of_another_tag)
+    };
+    attached.iter().find(is_lost).map_or(Ok(()), |ip| Err(of_another(ip, owner)))
+}
+
 fn step(line: String, act: Act) -> Step {
     Step::new(line, diff::Act::Floating(act))
 }
@@ -228,8 +262,13 @@ pub(super) fn tags(there: &[String], owner: &Owner, is_asked_for: bool) -> Vec<S
 }
 
 /// The same, with the virtual address that the next load balancer is to have.
-pub(super) fn kept_tags(there: &[String], owner: &Owner, vip: Option<IpAddr>) -> Vec<String> {
-    let mut tags = tags(there, owner, false);
+pub(super) fn kept_tags(
+    there: &[String],
+    owner: &Owner,
+    is_asked_for: bool,
+    vip: Option<IpAddr>,
+) -> Vec<String> {
+    let mut tags = tags(there, owner, is_asked_for);
     tags.retain(|tag| !names::is_vip(tag));
     tags.extend(vip.map(names::vip_tag));
     tags
@@ -253,6 +292,11 @@ pub(super) fn is_ours(ip: &FloatingIp, owner: &Owner) -> bool {
 /// Whether it may be deleted with this owner's load balancer.
 pub(super) fn may_go(ip: &FloatingIp, owner: &Owner) -> bool {
     is_ours(ip, owner) && !is_asked(&ip.tags)
+}
+
+/// Whether its tags or its description name another owner.
+pub(super) fn is_of_another(ip: &FloatingIp, owner: &Owner) -> bool {
+    whose(ip, owner).is_some()
 }
 
 /// Whose it is, if its tags or its description name another owner. The tags decide, as far as they

@@ -83,7 +83,7 @@ fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
         let what = format!("spec.loadBalancerIP: {address} is not {first}, as the Service is");
         return Err(invalid(format!("address {address}"), what));
     }
-    let foreign = front_end.settings.keys().find(|key| !traits.configures(key));
+    let foreign = front_end.settings.keys().find(|key| !traits.passes(key));
     if let Some(key) = foreign {
         let what = format!("annotation {key} is none that Octavia's provider reads");
         return Err(invalid(format!("annotation {key}"), what));
@@ -246,7 +246,10 @@ impl OctaviaBalancers {
     ) -> Result<Wish, CloudError> {
         let settings = &job.settings;
         if settings.internal {
-            return Ok(Wish::Internal { keep: settings.keep_floating });
+            // What the Service still names is not given up.
+            let is_named =
+                attached.iter().any(|ip| Some(ip.address) == job.wanted.front_end.address);
+            return Ok(Wish::Internal { keep: settings.keep_floating || is_named });
         }
         if vip == IpFamily::V6 {
             let message = "an IPv6 address needs no floating IP".to_owned();

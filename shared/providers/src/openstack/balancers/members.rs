@@ -174,8 +174,8 @@ impl OctaviaBalancers {
             let is_known = ports.iter().any(|port| port.is(&pool.id, &pool.name));
             is_known || is_made_for(&pool.name, row)
         };
-        let made = seen::pools(&tree).into_iter().filter(is_own);
-        let pools = made.map(|pool| {
+        let (made, others): (Vec<_>, Vec<_>) = seen::pools(&tree).into_iter().partition(is_own);
+        let pools = made.into_iter().map(|pool| {
             let kind = pool.health_monitor.as_ref().map(|monitor| monitor.kind.as_str());
             let known = KnownPool {
                 name: pool.name.clone(),
@@ -185,7 +185,7 @@ impl OctaviaBalancers {
             };
             (pool.id.clone(), known)
         });
-        Ok(Pools { read, by_id: pools.collect() })
+        Ok(Pools { read, by_id: pools.collect(), has_others: !others.is_empty() })
     }
 }
 
@@ -205,6 +205,11 @@ enum Set {
 fn missing(row: &BalancerRow, pools: &Pools, ports: &[PortPool]) -> Option<String> {
     if pools.by_id.is_empty() && ports.is_empty() {
         return Some(format!("load balancer {} has no pool that is named after it", row.id));
+    }
+    // Before a whole comparison nothing tells one that was renamed from another owner's.
+    if pools.has_others && ports.is_empty() {
+        let id = &row.id;
+        return Some(format!("load balancer {id} has a pool of another name behind a listener"));
     }
     let is_there = |port: &PortPool| pools.by_id.iter().any(|(id, pool)| port.is(id, &pool.name));
     let mut filled = ports.iter().filter(|port| port.to.is_some());

@@ -24,6 +24,8 @@ pub(super) struct Pools {
     /// process has written meanwhile.
     pub(super) read: Instant,
     pub(super) by_id: BTreeMap<String, KnownPool>,
+    /// Whether there are others: another owner's, or such that were renamed.
+    pub(super) has_others: bool,
 }
 
 /// A pool, as far as its members need it.

@@ -1,13 +1,18 @@
 //! Replaces a load balancer that has failed. Octavia lets it be deleted, and nothing else.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use ccm_base::clock;
 use ccm_cloud::{Call, CloudError, ErrorKind, LoadBalancer, Progress};
 
 use super::{
-    super::lbaas::BalancerRow, OctaviaBalancers, ensure::waiting, floating, inputs::Job,
-    memory::Vip, names, seen,
+    super::{lbaas::BalancerRow, network::FloatingIp},
+    OctaviaBalancers,
+    ensure::waiting,
+    floating,
+    inputs::Job,
+    memory::Vip,
+    names, seen,
 };
 
 /// A load balancer that has just failed is left alone for this long: Octavia may be repairing it,
@@ -28,6 +33,21 @@ fn kept(row: &BalancerRow, error: CloudError) -> CloudError {
     let is_final = matches!(error.kind, ErrorKind::Invalid | ErrorKind::Unsupported);
     let kind = if is_final { ErrorKind::Conflict } else { error.kind };
     CloudError { message, kind, ..error }
+}
+
+/// The address of the floating IP that the Service names.
+fn named(job: &Job<'_>) -> Option<IpAddr> {
+    job.wanted.front_end.address.filter(|_| !job.settings.internal)
+}
+
+/// Keeps one whose floating IP could not be attached to a new one.
+pub(super) fn check(
+    row: &BalancerRow,
+    job: &Job<'_>,
+    attached: &[FloatingIp],
+) -> Result<(), CloudError> {
+    let owner = &job.wanted.front_end.owner;
+    floating::check_named(attached, owner, named(job)).map_err(|error| kept(row, error))
 }
 
 impl OctaviaBalancers {
@@ -60,13 +80,19 @@ impl OctaviaBalancers {
         }
         let owner = &job.wanted.front_end.owner;
         let attached = self.floating_of(row, call).await?;
+        check(row, job, &attached)?;
         // Its data plane may still serve, so it goes only for one that can be created.
         let creation = self.preview_creation(job, &attached, true, call).await;
         creation.map_err(|error| kept(row, error))?;
         // A floating IP stays when its port goes. By its tags it is found again, by any process.
         for ip in &attached {
-            let tags = floating::kept_tags(&ip.tags, owner, row.vip_address);
-            if floating::is_ours(ip, owner) && tags.iter().any(|tag| !ip.tags.contains(tag)) {
+            let is_named = named(job) == Some(ip.address);
+            let tags = floating::kept_tags(&ip.tags, owner, is_named, row.vip_address);
+            // A new one could not have what seems to be another owner's.
+            let is_taken = is_named && floating::is_of_another(ip, owner);
+            if (floating::is_ours(ip, owner) || is_taken)
+                && tags.iter().any(|tag| !ip.tags.contains(tag))
+            {
                 self.neutron.tag_floating_ip(&ip.id, &tags, call).await?;
             }
         }

@@ -37,7 +37,7 @@ pub(super) fn check(
     if families == 0 || families > 1 + usize::from(traits.dual_stack) {
         return invalid("this cloud has no such set of families", "families".to_owned());
     }
-    if let Some(key) = front_end.settings.keys().find(|key| !traits.configures(key)) {
+    if let Some(key) = front_end.settings.keys().find(|key| !traits.passes(key)) {
         return invalid("this cloud reads no such annotation", format!("annotation {key}"));
     }
     if let Some(value) = front_end.settings.get(FLOATING)

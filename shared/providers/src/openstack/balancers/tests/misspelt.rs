@@ -41,10 +41,15 @@ async fn an_unknown_annotation_names_what_was_meant() {
             None => assert!(!message.contains("mean"), "{message}"),
         }
     }
-    // Those of other clouds are theirs.
+    // A misspelt one is no configuration, but the right one is.
     let traits = Rig::new().balancers.traits();
+    for (key, expect) in [(INTERNAL, true), (MISSPELT, false)] {
+        assert!(traits.passes(key), "{key}");
+        assert_eq!(traits.configures(key), expect, "{key}");
+    }
+    // Those of other clouds are theirs.
     for key in ["service.beta.kubernetes.io/aws-load-balancer-internal", "example.com/openstack"] {
-        assert!(!traits.configures(key), "{key}");
+        assert!(!traits.passes(key), "{key}");
     }
 }
 

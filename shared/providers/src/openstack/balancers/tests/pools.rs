@@ -1,6 +1,6 @@
 //! Pools and their members, as different versions of Octavia leave them.
 
-use ccm_cloud::{Call, LoadBalancers as _, Member, Members, Progress};
+use ccm_cloud::{Call, LoadBalancers as _, Member, Members, Progress, Wanted};
 use serde_json::json;
 
 use super::rig::{Rig, annotated, call, change, changed, gather, member, members, port, wanted};
@@ -138,4 +138,26 @@ async fn members_are_not_written_from_an_old_view() {
     rig.members_with(&web, &id, more).await;
     assert_eq!(rig.rows("members").len(), 13);
     assert!(rig.rows("members").iter().any(|row| row["name"] == "node-00099"));
+}
+
+/// Another process cannot tell a pool that a person has renamed from another owner's by a status tree.
+#[tokio::test]
+async fn a_renamed_pool_is_not_passed_over_by_another_process() {
+    let (rig, web) = (Rig::new(), wanted("web"));
+    let id = rig.settle(&web).await.id;
+    rig.cloud.world.lock().octavia.pools[0]["name"] = json!("renamed");
+    let rig = rig.restarted();
+    let more = members(&[1, 2, 3, 4], &[]);
+    let mut last = None;
+    for _ in 0..9 {
+        last = Some(rig.set_members(&web, &id, more.clone()).await.unwrap());
+        if !matches!(last, Some(Progress::InProgress(_))) {
+            break;
+        }
+    }
+    let Some(Progress::NotSeen(why)) = last else { panic!("{last:?}") };
+    assert!(why.contains(&id) && why.contains("a pool of another name"), "{why}");
+    rig.settle(&Wanted { members: more.clone(), ..web.clone() }).await;
+    rig.members_with(&web, &id, members(&[1, 2, 3], &[4])).await;
+    assert_eq!(rig.nodes(), [1, 2, 3]);
 }

@@ -1,7 +1,7 @@
 //! Whose a floating IP is: that of another owner is not taken, and what a Service has asked for or is
 //! to keep is not deleted.
 
-use ccm_cloud::{ErrorKind, Owner, Unwanted, Wanted};
+use ccm_cloud::{ErrorKind, FrontEnd, Owner, Unwanted, Wanted};
 use serde_json::{Value, json};
 
 use super::{
@@ -184,6 +184,92 @@ async fn what_was_asked_for_is_not_deleted() {
             assert_eq!(addresses(&rig.settle(&asked).await), [ADDRESS]);
         }
         assert!(outlives(&rig, &rig.unwanted(&asked)).await, "{is_of_earlier_version}");
+    }
+}
+
+/// A user pins the address that the cloud has chosen, and names another one later.
+#[tokio::test]
+async fn an_address_of_the_cloud_that_is_asked_for_later_is_not_deleted() {
+    for is_upgrade in [false, true] {
+        let rig = Rig::new();
+        let chosen = addresses(&rig.settle(&wanted("web")).await).remove(0);
+        let pins = |it: &mut FrontEnd| it.address = chosen.parse().ok();
+        let pinned = changed(&wanted("web"), pins);
+        if is_upgrade {
+            let tag = names::digest_tag(pinned.front_end.digest);
+            let world = &mut rig.cloud.world.lock();
+            let tags = world.octavia.balancers[0]["tags"].as_array_mut().unwrap();
+            tags.retain(|tag| !names::is_digest(tag.as_str().unwrap()));
+            tags.push(json!(tag));
+        }
+        let rig = rig.restarted();
+        rig.writes();
+        assert_eq!(addresses(&rig.settle(&pinned).await), [chosen.as_str()]);
+        let expect: &[&str] =
+            if is_upgrade { &[] } else { &["floating_ip_tags_update", "loadbalancer_update"] };
+        assert_eq!(rig.writes(), expect);
+        rig.settle(&pinned).await;
+        assert_eq!(rig.writes(), [""; 0]);
+        if !is_upgrade {
+            rig.floating_ip(ADDRESS, "mine");
+            let other = changed(&pinned, |it| it.address = ADDRESS.parse().ok());
+            assert_eq!(addresses(&rig.settle(&other).await), [ADDRESS]);
+            let left = rig.cloud.world.lock().floating.ips[0].clone();
+            assert_eq!(
+                (&left["floating_ip_address"], &left["port_id"]),
+                (&json!(chosen), &Value::Null)
+            );
+        }
+    }
+}
+
+/// The Service still names the address when it goes internal.
+#[tokio::test]
+async fn an_address_that_is_named_outlives_the_change_to_an_internal_one() {
+    let rig = Rig::new();
+    rig.cloud.world.lock().floating.may_choose = true;
+    let asked = asks("web");
+    rig.settle(&asked).await;
+    // Of a version that did not record who asked for it.
+    let own = names::owner_tags(&owner("web"));
+    rig.cloud.world.lock().floating.ips[0]["tags"] = json!(own);
+    rig.settle(&with(&asked, INTERNAL, "true")).await;
+    assert_eq!((ip(&rig)["port_id"].clone(), ip(&rig)["id"].is_string()), (Value::Null, true));
+}
+
+/// A load balancer in ERROR is not deleted for one whose floating IP would then be refused.
+#[tokio::test]
+async fn what_the_service_names_stays_its_own_while_it_is_replaced() {
+    let bank = names::owner_tags(&owner("bank")).to_vec();
+    for (tags, is_kept) in [(vec![], false), (bank, true)] {
+        let rig = Rig::new();
+        rig.cloud.world.lock().floating.may_choose = true;
+        let first = rig.settle(&asks("web")).await;
+        {
+            let ip = &mut rig.cloud.world.lock().floating.ips[0];
+            ip["description"] = json!(names::floating(&owner("bank")));
+            ip["tags"] = json!(tags);
+        }
+        rig.cloud.world.lock().octavia.break_down(&first.id);
+        let known = Wanted { known: Some(first.id.clone()), ..asks("web") };
+        let rig = rig.restarted();
+        rig.writes();
+        if is_kept {
+            for words in ["is kept", "default/bank"] {
+                let error = rig.ensure(&known).await.unwrap_err();
+                assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
+                assert!(error.message.contains(words), "{error}");
+                assert!(rig.preview(&known).await.unwrap_err().message.contains(words));
+            }
+            assert_eq!(rig.writes(), [""; 0]);
+            continue;
+        }
+        let second = rig.settle(&known).await;
+        assert_ne!(second.id, first.id);
+        assert_eq!(addresses(&second), [ADDRESS]);
+        assert!(ip(&rig)["tags"].as_array().unwrap().contains(&json!(names::ASKED_FOR)));
+        let any = changed(&known, |it| it.address = None);
+        assert!(outlives(&rig, &rig.unwanted(&any)).await, "it was not made for this Service");
     }
 }
 
