@@ -15,6 +15,7 @@
 //! 5. **Ownership**: what is not ours is counted and never touched.
 
 mod address;
+mod balancer_traits;
 mod call;
 mod error;
 mod front_end;
@@ -28,6 +29,7 @@ mod registry;
 mod routes;
 
 pub use address::{AddressKind, NodeAddress};
+pub use balancer_traits::LoadBalancerTraits;
 pub use call::Answers;
 pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Permit, Priority};
 pub use ccm_metrics::{MetricsSink, NoMetrics};
@@ -42,8 +44,8 @@ pub use instances::{
 };
 pub use load_balancers::{
     Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, Note, Phase, Progress, Scope, Title, Unwanted,
-    Waiting, Wanted, repeated,
+    LoadBalancers, MemberChange, Note, Phase, Progress, Scope, Title, Unwanted, Waiting, Wanted,
+    repeated,
 };
 pub use owner::{ClusterId, Digest, DigestError, Owner};
 pub use pools::{MembersSet, Pool};

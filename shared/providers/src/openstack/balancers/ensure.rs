@@ -19,7 +19,7 @@ use super::{
     floating,
     ingress::{self, CHECK_AFTER},
     inputs::Job,
-    local,
+    local::{self, Unasked},
     memory::{Parts, Verified},
     names,
     pools::{self, PortPool, why_none},
@@ -203,11 +203,8 @@ impl OctaviaBalancers {
         let tree = Tree::of(name, front_end, &job.settings, job.features, &families, unasked)?;
         let provider = &self.options.balancer.provider;
         let mut notes = differences::differences(&seen, job, provider, &families);
-        notes.extend(local::remarks(Some(&seen), front_end, &job.settings, job.features, unasked));
+        notes.extend(self.of_monitors(&seen, job, unasked));
         notes.extend(tree.notes.iter().chain(&job.settings.notes).cloned());
-        let refused = self.memory.unmonitored(&seen.row.id, front_end.digest);
-        let refused = refused.filter(|_| local::is_unchecked(&seen, job));
-        notes.extend(refused.map(|why| local::refused(&why)));
         let wish = self.wish(job, family, &seen.floating, &mut notes, call).await?;
         let is_new = self.memory.verified(&seen.row.id).is_none();
         let look = floating::look(&wish, &seen.floating, is_new || seen.floating.is_empty());
@@ -251,6 +248,16 @@ impl OctaviaBalancers {
         let ports = pools::of_seen(&seen, &tree);
         let why_empty = why_none(&job.wanted.members, &job.settings.selector, family);
         Ok(Comparison { seen, notes, steps, waits_for_monitors, tried_for, ports, why_empty })
+    }
+
+    /// What is remarked on the health monitors of local traffic.
+    fn of_monitors(&self, seen: &Seen, job: &Job<'_>, unasked: Unasked) -> Vec<Note> {
+        let front_end = &job.wanted.front_end;
+        let mut notes = local::remarks(Some(seen), front_end, &job.settings, job.features, unasked);
+        let refused = self.memory.unmonitored(&seen.row.id, front_end.digest);
+        let refused = refused.filter(|_| local::is_unchecked(seen, job));
+        notes.extend(refused.map(|why| local::refused(&why)));
+        notes
     }
 
     /// What new health monitors have found.
