@@ -18,7 +18,11 @@ use ccm_tests::{
     mutants::{Mutant, Mutants, SWITCH},
 };
 use futures::{StreamExt as _, stream};
-use tokio::{process::Command, time::timeout};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, BufReader},
+    process::Command,
+    time::timeout,
+};
 
 /// How long one run of a test target may take. A mutant with which it takes longer is found.
 const LONGEST: Duration = Duration::from_mins(5);
@@ -141,21 +145,35 @@ async fn first_failure(
 ) -> Result<Option<String>> {
     for target in targets {
         let mut command = Command::new(target);
+        // A variant is broken anyway: its test says nothing of a mutant.
+        command.args(["--skip", "variants::"]);
         if let Some(number) = mutant {
             command.env(SWITCH, number.to_string());
         }
-        command.current_dir(package).stderr(Stdio::null()).kill_on_drop(true);
-        let Ok(output) = timeout(LONGEST, command.output()).await else {
-            return Ok(Some(format!("it takes longer than {} s", LONGEST.as_secs())));
-        };
-        let output = output?;
-        if !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stdout);
-            let failed = text.lines().find_map(|line| {
-                line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(str::to_owned)
-            });
-            return Ok(Some(failed.unwrap_or_else(|| format!("it ends with {}", output.status))));
+        command.current_dir(package).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.kill_on_drop(true).spawn()?;
+        let output = child.stdout.take().context("the output of a test is a pipe")?;
+        match timeout(LONGEST, failed_test(output)).await {
+            Ok(Some(name)) => return Ok(Some(name)),
+            Ok(None) => {}
+            Err(_) => return Ok(Some(format!("it takes longer than {} s", LONGEST.as_secs()))),
+        }
+        let status = child.wait().await?;
+        if !status.success() {
+            return Ok(Some(format!("it ends with {status}")));
         }
     }
     Ok(None)
+}
+
+/// The name of the first test that has failed, as soon as it has. None if the output ends without one.
+async fn failed_test(output: impl AsyncRead + Unpin) -> Option<String> {
+    let mut lines = BufReader::new(output).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if let Some(name) = line.strip_prefix("test ").and_then(|it| it.strip_suffix(" ... FAILED"))
+        {
+            return Some(name.to_owned());
+        }
+    }
+    None
 }
