@@ -8,6 +8,7 @@ use super::{
     super::{
         Classes, Known, List, Plan, State, Step, not_offered,
         reason::PROVISIONING,
+        repeated,
         status::ID,
         tests::{planned, service},
     },
@@ -231,5 +232,30 @@ fn a_finalizer_of_which_nobody_knows_names_the_command() {
         (Service { deleting: true, ..of_class(OTHER, shows(false, &[])) }, List::Compared),
     ] {
         assert_eq!(why(&service, list), None, "{list:?} {service:?}");
+    }
+}
+
+/// An admission policy drops what is written, or another service-ccm of the same class takes it back.
+#[test]
+fn what_does_not_last_is_not_written_without_end() {
+    let after = |step: &Step, answer: &Service, mut state: State| {
+        let made = repeated::written(&mut state.repeats, At::default(), step, answer);
+        assert!(!made.is_empty(), "the answer does not show it: {step:?}");
+        state
+    };
+    // A takeover.
+    let of_another = shows(true, &[(INSTANCE, "kube-system/a")]);
+    let serves = |state: &State| planned(&of_another, state, 0, |_| {});
+    let plan = serves(&there());
+    let Plan::Next(step @ Step::Write(_)) = &plan else { panic!("{plan:?}") };
+    assert_ne!(serves(&after(step, &of_another, there())), plan);
+    // The end of a finalizer, and of what is left without one.
+    let left = of_type_cluster_ip(shows(true, &[]));
+    let bare = Service { has_finalizer: false, ..left.clone() };
+    for service in [left.clone(), bare] {
+        let plan = |state: &State| planned(&service, state, 0, |_| {});
+        assert_eq!(plan(&absent(true)), Plan::Next(Step::Release));
+        let refused = after(&Step::Release, &left, absent(true));
+        assert_eq!(plan(&refused), Plan::Waits);
     }
 }
