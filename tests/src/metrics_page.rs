@@ -15,7 +15,7 @@ use crate::{
 
 /// Labels whose values depend on the cluster, the cloud or the build, with their
 /// descriptions. Every other label has exactly the values of the page.
-pub const OPEN: [(&str, &str); 19] = [
+pub const OPEN: [(&str, &str); 21] = [
     ("build_date", "when it was built, RFC 3339; empty in a build by hand"),
     ("clusterCIDR", "a network of `--cluster-cidr`"),
     ("code", "HTTP status of the answer; `<error>` without one"),
@@ -32,6 +32,7 @@ pub const OPEN: [(&str, &str); 19] = [
         "name",
         "name of the Lease, the controller or the queue: a constant of the program, but for the Lease's",
     ),
+    ("object", "the kind of object that is written, for instance `Node`"),
     ("operation", "the provider's name of the request, for instance `list_instances`"),
     ("platform", "operating system and processor, for instance `linux/x86_64`"),
     ("request", "the request, for instance `server_list`"),
@@ -41,6 +42,7 @@ pub const OPEN: [(&str, &str); 19] = [
     ),
     ("step", "the kind of step as `/plan` shows it, for instance `addresses`"),
     ("version", "Quartet's version"),
+    ("write", "the field that is written, or the call, for instance `finalizer` or `set_members`"),
 ];
 
 /// True if the page lists all values of this label of this metric.

@@ -88,7 +88,7 @@ impl Program for LifecycleCcm {
         let passes = Passes::default();
         let (watcher, reporter, waker) = (observer.clone(), reports.clone(), passes.clone());
         let plans = context.plans.clone();
-        let written = Written::new(&RepeatMetrics::new(&context.metrics));
+        let written = Written::new(&RepeatMetrics::beginning(&context.metrics, "Node", "marks"));
         let forgets = written.clone();
         let on_change = move |change: Change<Node>| {
             if let Change::Deleted(node) = &change {

@@ -78,7 +78,7 @@ impl Handles {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics,
-            repeats: RepeatMetrics::new(&context.metrics),
+            repeats: RepeatMetrics::beginning(&context.metrics, "Node", "addresses"),
         }
     }
 }

@@ -126,7 +126,8 @@ impl Handles {
         let conditions = execute::conditions::queue(&queues);
         let reports = Arc::new(RouteReports::new(context.events.clone()));
         let timeline = Timeline::begin();
-        let written = Written::new(&RepeatMetrics::new(&context.metrics));
+        let written =
+            Written::new(&RepeatMetrics::beginning(&context.metrics, "Node", "NetworkUnavailable"));
         let cidrs = settings.ipam().map(|config| {
             let common = Common {
                 store: observer.store.clone(),

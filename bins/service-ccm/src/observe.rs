@@ -138,7 +138,7 @@ impl Handles {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics,
-            repeats: RepeatMetrics::new(&context.metrics),
+            repeats: RepeatMetrics::beginning(&context.metrics, "Service", "finalizer"),
             timeline: Timeline::begin(),
         }
     }

@@ -26,6 +26,14 @@ metrics! {
 }
 
 impl RepeatMetrics {
+    /// The metric of a program that writes to this kind of object, with a series for its most important
+    /// write: an alert sees the first repetition, too.
+    pub fn beginning(metrics: &Metrics, object: &'static str, write: &'static str) -> Self {
+        let this = Self::new(metrics);
+        this.repeated.of((object, write.into()));
+        this
+    }
+
     /// Counts a repeated write to this kind of object, whose field or content is of this kind.
     pub fn count(&self, object: &'static str, write: impl Into<Kind>) {
         self.repeated.of((object, write.into())).inc();

@@ -12,13 +12,14 @@ use crate::{
 
 /// Metrics that are there only after something that does not happen here. One that is
 /// missing and not among these is on the page, but no program registers it.
-const RARE: [&str; 8] = [
+const RARE: [&str; 9] = [
     "ccm_cloud_requests_refused_total",
     "ccm_informer_errors_total",
     "ccm_leader_election_failures_total",
     "ccm_lifecycle_breaker_openings_total",
     "ccm_node_internal_ip_changes_total",
     "ccm_node_label_drops_total",
+    "ccm_repeated_writes_total",
     "leader_election_slowpath_total",
     "rest_client_request_retries_total",
 ];
