@@ -86,8 +86,8 @@ func balancers() row {
 			wide: 12,
 			unit: units.Short,
 			lines: []line{
-				{some(times("", "[5m]", of("ccm_service_load_balancers_gone_total"))), "gone"},
-				{some(times("", "[5m]", of("ccm_service_address_changes_total"))), "address changed"},
+				{times("", "[5m]", of("ccm_service_load_balancers_gone_total")), "gone"},
+				{times("", "[5m]", of("ccm_service_address_changes_total")), "address changed"},
 			},
 		}.panel(),
 		graph{
