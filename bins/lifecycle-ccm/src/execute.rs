@@ -82,7 +82,7 @@ fn deletion(decision: &Decision) -> Option<Step> {
     is_deletion.then_some(Step { step: "delete", changes, reason, held })
 }
 
-/// The write of marks, where it is repeated.
+/// The name of writes of marks in the metric and the event of repeated writes.
 const MARKS: &str = "marks";
 
 /// Writes nodes, and reports the results.
@@ -212,8 +212,8 @@ impl Executor {
         is_done
     }
 
-    /// Whether the action may be taken now: marks that something takes back are written less and less
-    /// often. What a deletion is followed by is the policy's matter.
+    /// Returns true if the action may run now. The program writes a mark that another client removes
+    /// less and less often. The policy decides what follows a deletion.
     fn may(&self, action: &Action) -> bool {
         match &action.write {
             Write::Delete(_) => true,

@@ -22,7 +22,7 @@ impl handover::Shorten for Left {
         if self.deleted.sum_up() {
             return true;
         }
-        // A block whose route is gone by then is free a little earlier.
+        // The next leader frees a block a little earlier if its route is gone by then.
         let half = self.held.len() / 2;
         self.held.truncate(half);
         half > 0

@@ -272,7 +272,7 @@ impl Program for RouteCcm {
         let passes = passes.run(controller, context.settings.clone(), token.clone());
         let (stores, token) = (self.stores.clone(), token.clone());
         tasks.spawn("passes", async move {
-            // By an old store, the route of a node that has joined would be one that nobody needs.
+            // An old store does not have the newest nodes: route-ccm would delete their routes.
             if token.run_until_cancelled(stores.current()).await.is_some() {
                 passes.await;
             }

@@ -81,7 +81,7 @@ impl Observer {
                 }
                 let (before, after) = (self.view(Arc::clone(old)), self.view(Arc::clone(new)));
                 self.memory.lock().former.changed(&before, &after);
-                // What only the condition shows does not mend a route that has failed.
+                // A changed condition does not repair the route: the pause after its failure goes on.
                 if has_moved(old, new) {
                     self.has_changed(&after);
                 }
@@ -117,7 +117,7 @@ fn matters(old: &Node, new: &Node) -> bool {
     has_moved(old, new) || old.condition(NETWORK_UNAVAILABLE) != new.condition(NETWORK_UNAVAILABLE)
 }
 
-/// Whether the routes that the node needs may be others.
+/// Returns true if the node may need other routes now.
 fn has_moved(old: &Node, new: &Node) -> bool {
     old.uid != new.uid
         || old.pod_cidrs != new.pod_cidrs

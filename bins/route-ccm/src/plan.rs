@@ -419,7 +419,8 @@ impl Planner {
         self.failures.forget_conflicts();
     }
 
-    /// A change was answered as done again and again: if it is due once more, it waits until then.
+    /// The cloud has confirmed this change several times and does not keep it: if the change is due
+    /// again, it waits until then.
     pub fn postpone(&mut self, destination: IpNet, until: At, why: &str) {
         self.failures.postpone(destination, until, why);
     }

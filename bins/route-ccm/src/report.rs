@@ -22,7 +22,7 @@ use crate::{
 const NO_CIDRS: &str = "CIDRNotAvailable";
 const NOT_WRITTEN: &str = "CIDRAssignmentFailed";
 
-/// The write of pod CIDRs to a node, where it is repeated.
+/// The name of writes of pod CIDRs in the metric and the event of repeated writes.
 pub(crate) const POD_CIDRS: &str = "podCIDRs";
 
 /// Upstream's component of events about pod CIDRs.
@@ -121,7 +121,7 @@ impl RouteReports {
         written.answered(&self.cidrs, &node.reference(), write, is_shown)
     }
 
-    /// The same of its condition.
+    /// The same for the node's condition.
     pub(crate) fn condition_repeated(
         &self,
         written: &Written,
@@ -133,7 +133,7 @@ impl RouteReports {
         written.answered(&self.routes, &node.reference(), write, is_shown)
     }
 
-    /// The same of a change of a route, which the cloud has answered as done.
+    /// The same for a change of a route that the cloud has confirmed.
     pub(crate) fn route_repeated(&self, written: &Written, planned: &Planned) -> Option<Repeated> {
         let (name, uid) = (planned.change.destination().to_string(), String::new());
         let route = ObjectRef { kind: "Route", name, uid, ..ObjectRef::default() };

@@ -42,7 +42,7 @@ const WRITES: usize = 16;
 const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 /// The most steps of one Service in a row.
 const STEPS: usize = 8;
-/// How long a Service waits whose old load balancer is being deleted as one without a Service.
+/// The pause before service-ccm plans a Service again whose old load balancer it deletes as an orphan.
 const AFTER_ORPHAN: Duration = Duration::from_secs(1);
 /// How often members that are held are looked at again.
 const HELD: Duration = Duration::from_secs(30);
@@ -237,7 +237,7 @@ impl Lanes {
         true
     }
 
-    /// Puts a Service off while what it had before is being deleted as a load balancer without one.
+    /// Delays a Service while service-ccm deletes its old load balancer as an orphan.
     fn waits_for_deletion(&self, lane: Lane, service: &Service) -> bool {
         let is_called = self.handles.orphans.lock().is_called(&service.uid);
         if is_called {
@@ -270,7 +270,7 @@ impl Lanes {
             queue.forget(name);
         }
         let is_there = |entry: &mut Entry| matches!(entry.state.known, Known::There(_));
-        // Until the controller that serves it now has made its own, what there is may have to go.
+        // service-ccm deletes this load balancer when the other controller has made its own one.
         let is_moving =
             service.annotation(ID).is_none() && self.handles.balancers.with(service, is_there);
         if *plan == Plan::NotOurs && !is_moving {
@@ -278,7 +278,7 @@ impl Lanes {
         }
     }
 
-    /// Reports a finalizer that nobody is known to remove, when it has stayed for long enough.
+    /// Reports a finalizer that no known controller removes, once it has stayed for long enough.
     fn unclaimed(&self, lane: Lane, service: &Service, why: Option<String>) {
         let Handles { unclaimed, timeline, reports, .. } = &self.handles;
         let Some(why) = why else { return unclaimed.forget(&service.key) };

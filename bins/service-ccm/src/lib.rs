@@ -14,7 +14,7 @@
 //! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
 //! | `observe::balancers` | per Service: what is known of its load balancer |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
-//! | `observe::unclaimed` | Services whose finalizer nobody is known to remove |
+//! | `observe::unclaimed` | Services whose finalizer no known controller removes |
 //! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
 //! | `observe::audit` | compares the cluster's load balancers with the Services |
 //! | `observe::adoptable` | what other controllers have made for the Services |
@@ -185,7 +185,7 @@ impl Program for ServiceCcm {
     }
 }
 
-/// What the work of a term needs.
+/// The inputs of the tasks that run while this replica leads.
 struct Term {
     lanes: Arc<Lanes>,
     reader: Reader<Service>,

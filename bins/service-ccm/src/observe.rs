@@ -67,7 +67,7 @@ pub(crate) struct Planned {
     pub(crate) stays_on_foreign: Option<String>,
     /// The calls that wait because they have failed.
     pub(crate) held_calls: Vec<(Step, Failed)>,
-    /// Why its finalizer stays, if no controller is known that removes it.
+    /// Why the finalizer stays, if no known controller removes it.
     pub(crate) unclaimed: Option<String>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Planned {
 pub(crate) struct Handles {
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) cluster: ClusterId,
-    /// What this program is called on Services; None with the default Lease.
+    /// The name of this program in the annotation [`evidence::INSTANCE`]; None with the default Lease.
     instance: Option<String>,
     pub(crate) services: Store<Service>,
     pub(crate) nodes: Store<Node>,
@@ -95,7 +95,7 @@ pub(crate) struct Handles {
     pub(crate) poll: Arc<Notify>,
     /// The load balancers without a Service, as this leader has seen them.
     pub(crate) orphans: Arc<Mutex<Orphans>>,
-    /// The Services whose finalizer nobody is known to remove.
+    /// The Services whose finalizer no known controller removes.
     pub(crate) unclaimed: Arc<Unclaimed>,
     /// Wakes the deletion of orphans.
     pub(crate) deletions: Passes,
@@ -143,8 +143,8 @@ impl Handles {
         }
     }
 
-    /// How many Services of type LoadBalancer are not served, by class. Counted when asked: nothing is
-    /// remembered of them.
+    /// Counts the Services of type LoadBalancer that this program does not serve, by class. Nothing is
+    /// stored for them.
     pub(crate) fn not_served(&self) -> BTreeMap<Arc<str>, usize> {
         let settings = self.settings.borrow().classes();
         let mut counts = BTreeMap::new();
@@ -174,12 +174,12 @@ impl Handles {
         if is_urgent { Call::waiting(limit) } else { Call::routine(limit) }
     }
 
-    /// Which Services are served, and by whom.
+    /// The classes that this program serves, and its name on Services.
     pub(crate) fn classes(&self) -> Classes {
         Classes { instance: self.instance.clone(), ..self.settings.borrow().classes() }
     }
 
-    /// Reports the end of a creation or a change, what the provider remarks, and what it leaves out.
+    /// Reports the end of a creation or a change, the provider's remarks, and the reason of empty pools.
     pub(crate) fn completed(&self, service: &Service) {
         let (was_announced, notes, why_empty) = self.balancers.with(service, |entry| {
             let notes = match &entry.state.known {
@@ -251,7 +251,7 @@ impl Handles {
             let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
             let held = held_calls(view).into_iter().filter(|_| stays.is_none());
             let held_calls = held.map(|(step, failed)| (step, failed.clone())).collect();
-            // Another client has overwritten what was seen: it is looked at again.
+            // Another client has overwritten the condition: the audit reads the members again.
             if is_served && entry.lacks_members() && !entry.awaited && !shows_members(service) {
                 entry.awaited = true;
                 self.audit.wake();
@@ -269,8 +269,8 @@ impl Handles {
     }
 }
 
-/// What a program with this Lease is called on Services: those of the default one are the most, and
-/// need no name.
+/// The name of a program with this Lease on Services. The default Lease has no name: most Services
+/// belong to it, and an upgrade writes nothing to them.
 fn instance<P: Program>(election: &ElectionSettings) -> Option<String> {
     let is_default = election.lease == P::IDENTITY.lease && election.namespace == "kube-system";
     (!is_default).then(|| format!("{}/{}", election.namespace, election.lease))

@@ -47,7 +47,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// What is written.
+    /// The digest of what this action writes to the node.
     pub(crate) fn content(self) -> Content {
         let step = self.taint.map(|(step, _)| <&str>::from(step));
         Content::of(&(step, self.end_approval))

@@ -23,7 +23,7 @@ use crate::{
 
 /// The kind of step on `/plan`.
 const STEP: &str = "pod-cidrs";
-/// How soon a node is tried again that waits for what others do.
+/// The pause before route-ccm tries a node again that waits for another node or for a route.
 const AGAIN: Duration = Duration::from_mins(1);
 
 impl Cidrs {
@@ -53,7 +53,7 @@ impl Cidrs {
         if node.is_none() {
             self.queue.forget(name);
         }
-        // What it was given was taken back.
+        // Another client has removed the pod CIDRs that route-ccm had written.
         let waits = node.as_ref().and_then(|node| {
             self.written.check(&node.name, POD_CIDRS, Content::of(&*node.uid)).err()
         });

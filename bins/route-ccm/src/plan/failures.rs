@@ -61,7 +61,7 @@ impl Failures {
         self.record(now, destination, RetryClass::Retry, defect.to_owned(), None);
     }
 
-    /// What was done is not done again before this time, for this reason.
+    /// Delays the next attempt of a change that the cloud has confirmed and not kept.
     pub fn postpone(&mut self, destination: IpNet, until: At, why: &str) {
         let new = || Failure { count: 0, until, error: why.to_owned(), kind: None };
         let failure = self.failures.entry(destination).or_insert_with(new);

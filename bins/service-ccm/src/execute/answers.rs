@@ -20,7 +20,7 @@ use crate::{
 
 /// The random part of a wait after a failure: what failed together does not come back together.
 const JITTER: Range<f64> = 0.8..1.0;
-/// The shortest wait, also if the cloud asks for less.
+/// The minimum wait, even if the cloud asks for a shorter one.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 impl Lanes {
@@ -112,7 +112,7 @@ impl Lanes {
         });
     }
 
-    /// It could not see what it needs: a full call follows.
+    /// The provider could not see the members: service-ccm makes a full call next.
     fn not_seen<Q>(&self, asked: &Asked<Q>, why: String) {
         let service = &asked.due.service;
         tracing::info!(service = &*service.key, "the load balancer is looked at in full: {why}");
@@ -151,7 +151,7 @@ impl Lanes {
             let earlier = entry.state.pending.take().filter(|last| last.call == Some(asked.call));
             let Waiting { what, check_after, id, changed, .. } = waiting.clone();
             entry.has_changed |= changed && asked.call == CallKind::Members;
-            // A step that the cloud does not keep would be made for ever.
+            // Without this count service-ccm would repeat a step without end that the cloud does not keep.
             let is_step_again = changed
                 && asked.call == CallKind::Ensure
                 && repeated::step_made(&mut entry.state.repeats, now, &what, asked.digest);
@@ -259,8 +259,8 @@ pub(super) async fn each_answer<A, T, F: Future<Output = ()>>(
     }
 }
 
-/// When a failed call is made again. What another client's change refuses waits longer each time,
-/// whatever the cloud asks for: it has no end of which the cloud knows.
+/// When service-ccm repeats a failed call. If another client's change is the cause (`Busy`), the wait
+/// grows each time: the cloud does not know when that change ends.
 fn pace(error: &CloudError) -> Pace {
     match error.class() {
         RetryClass::Retry => Pace::Backoff(RETRY),

@@ -200,7 +200,7 @@ impl Lanes {
         entry.complete(balancer, asked.digest, asked.members.as_ref(), &nodes, now);
     }
 
-    /// Reports that the load balancer of a Service is gone, if another one has taken its place.
+    /// Reports that another load balancer has replaced the one of this Service, if that is the case.
     pub(super) fn replaced(&self, service: &Service, entry: &mut Entry, id: &str) {
         if let Some(gone) = replaced(service, entry.state.id(), id) {
             entry.is_announced = true;

@@ -114,7 +114,7 @@ impl Deletions {
         }
     }
 
-    /// Whether the API server says, now, that no Service may have it.
+    /// Asks the API server whether a Service may still have this load balancer.
     async fn confirm(&self, orphan: &Orphan) -> bool {
         let found = self.reader.get(&orphan.owner.to_string()).await;
         let mut orphans = self.handles.orphans.lock();
@@ -142,7 +142,7 @@ impl Deletions {
                 owner: due.orphan.owner.clone(),
                 known: Some(due.orphan.id.clone()),
                 duplicate: due.is_duplicate,
-                // What the Service said is not known any more, so its address is kept.
+                // The Service's annotations are not known any more, so the provider keeps the address.
                 settings: None,
                 address: None,
                 service: None,

@@ -66,14 +66,14 @@ impl Lanes {
         }
     }
 
-    /// A call to the cloud about this Service was answered as done.
+    /// Records that the provider has confirmed a call about this Service.
     pub(super) fn called(&self, Due { service, step, members }: &Due) {
         self.repeated(service, |repeats, now| {
             repeated::called(repeats, now, step, service, members).into_iter().collect()
         });
     }
 
-    /// Records what was answered as done, and reports what something takes back.
+    /// Records confirmed writes, and reports those that do not last.
     fn repeated(&self, service: &Service, add: impl FnOnce(&mut Repeats, At) -> Vec<Repeated>) {
         let Handles { balancers, timeline, repeats, reports, .. } = &self.handles;
         let all = balancers.with(service, |entry| add(&mut entry.state.repeats, timeline.now()));
@@ -123,7 +123,7 @@ impl Lanes {
         }
     }
 
-    /// Reports that addresses which the Service showed are not its load balancer's any more.
+    /// Reports that the Service has got other addresses.
     fn address_changed(&self, service: &Service, change: &StatusChange) {
         let (Some(now), Some(details)) = (&change.ingress, &service.details) else { return };
         let (before, now) = (addresses(&details.ingress), addresses(now));
@@ -151,7 +151,7 @@ impl Lanes {
     }
 }
 
-/// Where clients reach a Service.
+/// The addresses in the status of a Service, as text.
 fn addresses(ingress: &[ServiceIngress]) -> Vec<&str> {
     ingress.iter().filter_map(|one| one.ip.as_deref().or(one.hostname.as_deref())).collect()
 }
@@ -165,7 +165,7 @@ fn protect(service: &Service, signature: BTreeMap<String, Option<String>>) -> St
     };
     let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, true);
     for (key, value) in signature {
-        // That of a copied manifest does not stay.
+        // The annotation may come from a copied manifest.
         if service.annotation(&key) != value.as_deref() {
             patch = patch.with_annotation(&key, value);
         }
@@ -194,7 +194,7 @@ fn release(service: &Service, entry: &Entry, traits: &LoadBalancerTraits) -> Sta
         patch = patch.with("conditions", gone.into());
     }
     let mut ingress = service.details.iter().flat_map(|details| &details.ingress);
-    // Those of a Service of this type may be of the controller of its class.
+    // The controller of the Service's class may have written these addresses.
     if ingress.any(|one| !service.is_load_balancer || entry.shown.contains(one)) {
         patch = patch.with("loadBalancer", json!({"ingress": null}));
     }
