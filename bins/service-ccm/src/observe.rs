@@ -44,6 +44,7 @@ use crate::{
         members::Decision,
         orphans::Orphans,
         plan, shows_members,
+        status::ingress,
     },
     report::ServiceReports,
     settings::ServiceSettings,
@@ -251,6 +252,13 @@ impl Handles {
             let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
             let held = held_calls(view).into_iter().filter(|_| stays.is_none());
             let held_calls = held.map(|(step, failed)| (step, failed.clone())).collect();
+            if let (Known::There(balancer), Some(details)) = (&entry.state.known, &service.details)
+                && !details.ingress.is_empty()
+                && details.ingress != entry.addresses
+                && details.ingress == ingress(balancer)
+            {
+                entry.addresses.clone_from(&details.ingress);
+            }
             // Another client has overwritten the condition: the audit reads the members again.
             if is_served && entry.lacks_members() && !entry.awaited && !shows_members(service) {
                 entry.awaited = true;

@@ -125,9 +125,14 @@ impl Lanes {
 
     /// Reports that the Service has got other addresses.
     fn address_changed(&self, service: &Service, change: &StatusChange) {
-        let (Some(now), Some(details)) = (&change.ingress, &service.details) else { return };
-        let (before, now) = (addresses(&details.ingress), addresses(now));
-        if now.is_empty() || before.iter().all(|one| now.contains(one)) {
+        let (Some(written), Some(details)) = (&change.ingress, &service.details) else { return };
+        let (before, now) = (addresses(&details.ingress), addresses(written));
+        // If the load balancer has kept its addresses, another client has overwritten the status.
+        let is_restored = self.handles.balancers.with(service, |entry| {
+            let last = std::mem::replace(&mut entry.addresses, written.clone());
+            last == *written
+        });
+        if is_restored || now.is_empty() || before.iter().all(|one| now.contains(one)) {
             return;
         }
         let text = format!("{} -> {}", before.join(", "), now.join(", "));

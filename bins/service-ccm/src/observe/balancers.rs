@@ -77,6 +77,8 @@ pub(crate) struct Entry {
     pub(crate) answered: At,
     /// Annotations that the provider has written to the Service.
     pub(crate) annotations: Vec<String>,
+    /// The addresses of the load balancer that the Service has shown last.
+    pub(crate) addresses: Vec<ServiceIngress>,
     /// The addresses that it had when it was deleted.
     pub(crate) shown: Vec<ServiceIngress>,
     /// When it was last read in full.

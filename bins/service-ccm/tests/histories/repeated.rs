@@ -100,11 +100,13 @@ async fn nodes_with_two_addresses_of_a_family_cost_two_changes() {
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_takes_changes_back_costs_few_writes() {
     let id = "quartet.dev/load-balancer-id";
+    let other = json!({"ingress": [{"ip": "192.0.2.99"}]});
     for (patch, kind, write) in [
         (json!({"metadata": {"annotations": {id: null}}}), "status", "annotations"),
         (json!({"metadata": {"annotations": {id: "another"}}}), "status", "annotations"),
         (json!({"metadata": {"finalizers": []}}), "protect", "finalizer"),
         (json!({"status": {"loadBalancer": null}}), "status", "addresses"),
+        (json!({"status": {"loadBalancer": other}}), "status", "addresses"),
         (json!({"status": {"conditions": []}}), "status", "LoadBalancerServing"),
     ] {
         let world = World::with_services(0..1).await;
@@ -117,6 +119,8 @@ async fn a_writer_that_takes_changes_back_costs_few_writes() {
         let events = world.events("RepeatedWrite");
         let told = events.iter().filter(|text| text.contains(&format!(" {write} ")));
         assert_eq!(told.count(), 1, "{patch}: {events:?}");
+        // The load balancer has kept its address.
+        assert!(world.events("LoadBalancerAddressChanged").is_empty(), "{patch}");
         let made = world.ensured() + world.set_members() - calls;
         assert!(made <= 9, "{patch}: {made} calls");
         // It ends: within the longest pause all is as it was.
