@@ -146,7 +146,7 @@ def after_change(members, change, lists):
 
 
 def why_none(change, lists):
-    """Why none of the nodes that are named can be a member; None if one can, or if none is named."""
+    """Returns why none of the named nodes can be a member; None if one can, or if none is named."""
     wanted = lists[change.present_list].members if change.HasField("present_list") else []
     if not wanted or any(as_stored(member) for member in wanted):
         return None
@@ -189,7 +189,7 @@ class Balancer:
         return now == wanted
 
     def pools(self):
-        """Its members by port: here all ports have the same. A port without a node port has none."""
+        """Its members by port. All ports have the same ones; a port without a node port has none."""
         ports = (port for port in self.front_end.ports if port.member_port)
         pool = lambda port: pb.Pool(
             protocol=port.protocol,
