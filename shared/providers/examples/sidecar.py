@@ -331,8 +331,8 @@ class LoadBalancers(services.LoadBalancersServicer):
 
     def delete(self, unwanted):
         owner, known = unwanted.owner, self.all.get(unwanted.known)
-        # An owner has one load balancer here, so one that exists is no duplicate. A cloud whose addresses
-        # can outlive their load balancer keeps unwanted.address, and with unwanted.settings_unknown all.
+        # An owner has one load balancer here, so an existing one is not a duplicate. If addresses can
+        # outlive load balancers, keep unwanted.address, or all if unwanted.settings_unknown is set.
         if known and (unwanted.duplicate or not same(known.front_end.owner, owner)):
             return conflict(unwanted.known, owner)
         mine = self.of(owner)

@@ -171,7 +171,7 @@ pub(super) fn remarks(
 /// The results of new monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// There are no new monitors, or no pool has only failing members.
+    /// There are no new monitors, or each pool has a member that passes.
     Nothing,
     /// The results are not known yet. Contains the remaining time.
     Later(Duration),
