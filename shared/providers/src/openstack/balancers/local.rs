@@ -171,7 +171,7 @@ pub(super) fn remarks(
 /// The results of new monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// There are no new monitors, or each pool has a member that passes.
+    /// There are no new monitors, or they do not fail all members of a pool.
     Nothing,
     /// The results are not known yet. Contains the remaining time.
     Later(Duration),
