@@ -1,23 +1,23 @@
-//! Mutants: rules that say how one decision of a program is broken. Tests that pass with a broken
-//! decision do not check it.
+//! Mutants: each one breaks a decision of a program. A test that passes with a broken decision does not
+//! check the decision.
 //!
-//! A rule names a file, one line of it and, between `«` and `»`, the expression that is replaced. All
-//! rules are applied to a copy of the sources, each behind a switch that only the environment of a test
-//! sets, so that the copy is built once and then tested with one mutant after the other.
+//! A rule names a file, a part of it and, between `«` and `»`, the expression to replace. All rules are
+//! applied to one copy of the sources. Each mutant has a switch that only an environment variable turns
+//! on, so that the copy is built once and then tested with one mutant after the other.
 
 use std::{collections::BTreeMap, fmt::Write as _, ops::Range, path::Path};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 
-/// The variable that switches a mutant on, by its number.
+/// The environment variable with the number of the mutant to turn on.
 pub const SWITCH: &str = "QUARTET_MUTANT";
 
 /// The mutants of one program: the file `mutants.toml` in its folder.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutants {
-    /// The test targets that are to find them, in the order in which they run: `--lib`, `--test=histories`.
+    /// The test targets that must find them, in the order in which they run: `--lib`, `--test=histories`.
     pub tests: Vec<String>,
     /// The mutants.
     #[serde(rename = "mutant")]
@@ -28,13 +28,13 @@ pub struct Mutants {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutant {
-    /// The file, from the folder of the program.
+    /// The file, relative to the folder of the program.
     pub file: String,
-    /// What is broken by it, in words.
+    /// What the mutant breaks, in words.
     pub breaks: String,
     /// A part of the file that occurs once, with the expression between `«` and `»`.
     pub code: String,
-    /// The expression instead of that.
+    /// The expression that replaces it.
     pub instead: String,
 }
 
@@ -43,7 +43,7 @@ impl Mutants {
     ///
     /// # Errors
     ///
-    /// The file is not there, or is not as described.
+    /// The file does not exist, or does not have this format.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join("mutants.toml");
         let text =
@@ -51,11 +51,11 @@ impl Mutants {
         toml::from_str(&text).with_context(|| format!("read {}", path.display()))
     }
 
-    /// The sources with all mutants behind their switches, by file.
+    /// Returns the sources with all mutants behind their switches, by file.
     ///
     /// # Errors
     ///
-    /// A mutant's code does not occur in its file, or more than once, or two mutants overlap.
+    /// The code of a mutant does not occur exactly once in its file, or two mutants overlap.
     pub fn applied(&self, folder: &Path) -> Result<BTreeMap<String, String>> {
         let mut files: BTreeMap<&str, Vec<(usize, &Mutant)>> = BTreeMap::new();
         for (number, mutant) in self.all.iter().enumerate() {
@@ -80,7 +80,7 @@ impl Mutants {
 /// The root of a program's crate.
 const ROOT: &str = "src/lib.rs";
 
-/// What the copy of a program's crate has besides its own modules.
+/// The module that the copy of a program's crate has in addition to its own.
 const SWITCHES: &str = r#"
 #[allow(missing_docs, reason = "it is in no program that is shipped")]
 pub mod mutant {
@@ -92,7 +92,7 @@ pub mod mutant {
 }
 "#;
 
-/// The source with these mutants, each with its number, behind their switches.
+/// Returns the source with these numbered mutants behind their switches.
 fn apply(mutants: &[(usize, &Mutant)], source: &str) -> Result<String> {
     let mut places = Vec::new();
     for (number, mutant) in mutants {
@@ -116,7 +116,7 @@ fn apply(mutants: &[(usize, &Mutant)], source: &str) -> Result<String> {
 }
 
 impl Mutant {
-    /// Where its expression is in the source.
+    /// Returns the position of its expression in the source.
     fn place(&self, source: &str) -> Result<Range<usize>> {
         let mut parts = self.code.split(['«', '»']);
         let (Some(before), Some(expression), Some(after), None) =

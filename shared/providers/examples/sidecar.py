@@ -146,7 +146,7 @@ def after_change(members, change, lists):
 
 
 def why_none(change, lists):
-    """Why none of the nodes that are named can be a member; None if one can, or if none is named."""
+    """Returns why none of the named nodes can be a member; None if one can, or if none is named."""
     wanted = lists[change.present_list].members if change.HasField("present_list") else []
     if not wanted or any(as_stored(member) for member in wanted):
         return None
@@ -189,7 +189,7 @@ class Balancer:
         return now == wanted
 
     def pools(self):
-        """Its members by port: here all ports have the same. A port without a node port has none."""
+        """Its members by port. All ports have the same ones; a port without a node port has none."""
         ports = (port for port in self.front_end.ports if port.member_port)
         pool = lambda port: pb.Pool(
             protocol=port.protocol,
@@ -331,8 +331,8 @@ class LoadBalancers(services.LoadBalancersServicer):
 
     def delete(self, unwanted):
         owner, known = unwanted.owner, self.all.get(unwanted.known)
-        # An owner has one load balancer here, so one that exists is no duplicate. A cloud whose addresses
-        # can outlive their load balancer keeps unwanted.address, and with unwanted.settings_unknown all.
+        # An owner has one load balancer here, so an existing one is not a duplicate. If addresses can
+        # outlive load balancers, keep unwanted.address, or all if unwanted.settings_unknown is set.
         if known and (unwanted.duplicate or not same(known.front_end.owner, owner)):
             return conflict(unwanted.known, owner)
         mine = self.of(owner)

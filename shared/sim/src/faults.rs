@@ -170,10 +170,10 @@ pub enum Trouble {
     Stick,
     /// An entry of a list that cannot be read.
     Malformed,
-    /// A load balancer that is there is not found by its owner, so that another one is created,
-    /// unless the call names it. For the creation and update of load balancers only.
+    /// The cloud does not find an existing load balancer by its owner, and creates another one unless
+    /// the call names it. Only for the creation and update of load balancers.
     Overlook {
-        /// Whether it is not found by its ID either, as with the credentials of another project.
+        /// True if the cloud does not find it by its ID either, as with another project's credentials.
         by_id: bool,
     },
     /// Just before the change, a person gives the route another target, or makes one of the same

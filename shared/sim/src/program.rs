@@ -55,7 +55,7 @@ impl Launch {
             .arg("--bind-address=127.0.0.1")
     }
 
-    /// Starts this file instead: another build of the program.
+    /// Starts this file instead, such as another build of the program.
     #[must_use]
     pub fn built_as(mut self, file: &Path) -> Self {
         self.build = Some(file.to_owned());

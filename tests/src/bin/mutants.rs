@@ -1,7 +1,7 @@
-//! `make mutants`: breaks one decision of a program after the other, and says which test finds it.
+//! `make mutants`: breaks the decisions of a program one at a time, and prints which test finds each.
 //!
-//! The copy with all mutants is built once in `target/mutants`. Fails if a mutant is not found, or if
-//! the copy fails without one.
+//! Builds a copy with all mutants once in `target/mutants`. Fails if no test finds a mutant, or if a
+//! test of the copy fails without one.
 
 #![expect(clippy::print_stdout, reason = "it is a program for the terminal")]
 
@@ -24,9 +24,9 @@ use tokio::{
     time::timeout,
 };
 
-/// How long one run of a test target may take. A mutant with which it takes longer is found.
+/// The maximum time for one run of a test target. A mutant that exceeds it counts as found.
 const LONGEST: Duration = Duration::from_mins(5);
-/// How many mutants are tested at once.
+/// The number of mutants that are tested at once.
 const AT_ONCE: usize = 2;
 
 #[tokio::main]
@@ -79,8 +79,8 @@ async fn run() -> Result<bool> {
     Ok(survivors == 0)
 }
 
-/// Copies what git knows of the sources, but for the files that the mutants of the program replace. A
-/// file that is the same stays, so that cargo builds less.
+/// Copies the sources that git does not ignore, except files that the mutants of the program replace.
+/// Does not write a file that is the same, so that cargo builds less.
 async fn copy_sources(copy: &Path, program: &str) -> Result<()> {
     let list = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -111,7 +111,7 @@ fn write_if_other(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).with_context(|| format!("write {}", path.display()))
 }
 
-/// Builds the test targets. Returns their programs.
+/// Builds the test targets. Returns the paths of their programs.
 async fn build(copy: &Path, program: &str, tests: &[String]) -> Result<Vec<PathBuf>> {
     let mut programs = Vec::new();
     let output = Command::new("cargo")
@@ -119,7 +119,7 @@ async fn build(copy: &Path, program: &str, tests: &[String]) -> Result<Vec<PathB
         .args(tests)
         .env("CARGO_TARGET_DIR", repository().join("target/mutants/build"))
         .env("CARGO_PROFILE_DEV_DEBUG", "false")
-        // The expression that replaces another one need not use all that this one used.
+        // A replacement may leave names unused that the original expression uses.
         .env("RUSTFLAGS", "-A warnings")
         .current_dir(copy)
         .stderr(Stdio::inherit())
@@ -137,7 +137,7 @@ async fn build(copy: &Path, program: &str, tests: &[String]) -> Result<Vec<PathB
     Ok(programs)
 }
 
-/// The first test that fails with this mutant.
+/// Returns the first test that fails with this mutant.
 async fn first_failure(
     package: &Path,
     targets: &[PathBuf],
@@ -145,7 +145,7 @@ async fn first_failure(
 ) -> Result<Option<String>> {
     for target in targets {
         let mut command = Command::new(target);
-        // A variant is broken anyway: its test says nothing of a mutant.
+        // Variants break the program themselves: their tests say nothing about a mutant.
         command.args(["--skip", "variants::"]);
         if let Some(number) = mutant {
             command.env(SWITCH, number.to_string());
@@ -166,7 +166,7 @@ async fn first_failure(
     Ok(None)
 }
 
-/// The name of the first test that has failed, as soon as it has. None if the output ends without one.
+/// Returns the name of the first failed test as soon as it is printed. None if no test fails.
 async fn failed_test(output: impl AsyncRead + Unpin) -> Option<String> {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {

@@ -38,9 +38,9 @@ pub(super) fn next(
     }
 }
 
-/// The error of the cloud behind the provider, as the items of a call show it: throttling, even of a
-/// single item; any other error only if all items have failed with it, and it is not about each of
-/// them alone.
+/// Returns the error of the whole call, derived from the errors of its items. One throttled item counts
+/// for the whole call. Another error counts only if all items failed with its kind and this kind
+/// concerns the whole cloud.
 pub(super) fn error_of_all(results: &[Option<CloudError>]) -> Option<CloudError> {
     let throttled = results.iter().flatten().filter(|error| error.kind == ErrorKind::Throttled);
     throttled.max_by_key(|error| error.retry_after).cloned().or_else(|| {
@@ -51,8 +51,8 @@ pub(super) fn error_of_all(results: &[Option<CloudError>]) -> Option<CloudError>
     })
 }
 
-/// Whether an error is the cloud's as a whole: what one object cannot have at all, or what several
-/// have in common.
+/// Returns true if an error of this kind concerns the whole cloud. Some kinds count only if several
+/// objects have it.
 fn concerns_all(kind: ErrorKind, several: bool) -> bool {
     match kind {
         ErrorKind::Unauthorized | ErrorKind::Unavailable => true,

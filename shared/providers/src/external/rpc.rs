@@ -142,7 +142,7 @@ impl OpenCall<'_> {
         }
     }
 
-    /// Reports the results of a call for many items, of which so many got none but this error.
+    /// Reports the results of a call for many items. `unanswered` items got no result except `end`.
     pub(super) fn close_batch(
         self,
         results: &[Option<CloudError>],
@@ -153,7 +153,7 @@ impl OpenCall<'_> {
         let mut kinds: Vec<Option<ErrorKind>> = results.iter().map(kind).collect();
         kinds.extend(std::iter::repeat_n(Some(end.kind), unanswered));
         self.wire.gate.items(self.class, &kinds);
-        // One answer shows that the provider works.
+        // One answered item shows that the provider works.
         let is_silent = results.is_empty() && unanswered > 0;
         self.close(if is_silent { Some(end.clone()) } else { error_of_all(results) });
     }

@@ -9,15 +9,15 @@
 //! | `wanted` | listeners, pools and monitors as a Service wants them |
 //! | `merge` | the members of a pool after a change |
 //! | `seen` | what was read of one load balancer |
-//! | `pools` | which pool is behind which port |
+//! | `pools` | the pool of each port |
 //! | `diff` | the changes, one line each |
 //! | `differences` | what is not changed, one note each |
 //! | `floating` | what is to be done about the floating IP |
-//! | `local` | health monitors that Services with local traffic get without asking |
+//! | `local` | health monitors that the provider adds to Services with local traffic |
 //! | `kept` | addresses of before, which a new load balancer is to have |
 //! | `ingress` | addresses, state, what is waited for |
 //! | `blame` | which annotation or option an error is about |
-//! | `memory`, `pace` | what saves requests, and what takes its time: locks and times |
+//! | `memory`, `pace` | a cache that saves requests, and a rate limit: locks and times |
 //! | `find`, `read`, `inputs` | requests that read |
 //! | `list`, `ensure`, `create`, `repair`, `write`, `members`, `delete` | the calls of the contract |
 //!
@@ -87,7 +87,7 @@ pub(super) struct OctaviaBalancers {
     /// The version, and `None` if the cloud has no Octavia; an error until it is known.
     version: Mutex<Result<Option<ApiVersion>, CloudError>>,
     memory: Memory,
-    /// How fast load balancers that stand get health monitors.
+    /// Limits how many existing load balancers get health monitors at a time.
     pace: Pace,
     /// The external network that was found out.
     external: inputs::External,

@@ -275,7 +275,7 @@ fn query_of(path: &str) -> (&str, Vec<(String, String)>) {
     (path, terms.map(|(key, value)| (decoded(key), decoded(value))).collect())
 }
 
-/// The segments of a path, decoded.
+/// Returns the decoded segments of a path.
 fn segments(path: &str) -> Vec<String> {
     let parts = path.split('/').filter(|part| !part.is_empty());
     parts.map(|part| percent_decode_str(part).decode_utf8().unwrap().into_owned()).collect()

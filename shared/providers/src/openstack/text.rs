@@ -50,7 +50,7 @@ pub(super) fn is_host_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_HOST_NAME && text.chars().all(fits)
 }
 
-/// Encodes a value for a query, or as one segment of a path.
+/// Encodes a value for a query, or for one segment of a path.
 pub(super) fn query(value: &str) -> String {
     utf8_percent_encode(value, QUERY).to_string()
 }

@@ -1,4 +1,4 @@
-//! Changes of members: answers that say nothing, too much, or what makes no sense.
+//! Answers to a change of members that are empty, too long, or invalid.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::*;
 
 type Items<I> = BoxStream<'static, Result<I, Status>>;
 
-/// Answers each change of members so.
+/// Gives this answer to each change of members.
 #[derive(Clone, Default)]
 struct Crooked(Arc<Mutex<Option<Changed>>>);
 
@@ -76,7 +76,7 @@ fn change() -> MemberChange {
     }
 }
 
-/// A cloud whose server answers so.
+/// Returns a cloud whose server gives such answers.
 async fn place() -> (Crooked, Arc<dyn Cloud>, JoinSet<()>) {
     let description = proto::DescribeResponse {
         capabilities: vec!["load-balancers".to_owned()],
@@ -112,7 +112,7 @@ async fn answers_to_a_change_of_members_are_read_as_they_are() {
         members: Some(0),
         why_empty: Some("two\nlines".to_owned()),
     };
-    // One that was built before these fields.
+    // An older server does not set these fields.
     let old = MembersSet { version: None, changed: true, pools: None };
     assert_eq!(ask(done(None, None)).await, Ok(Progress::Done(old)));
     let Ok(Progress::Done(set)) = ask(done(Some(false), Some(vec![pool()]))).await else {
@@ -131,7 +131,7 @@ async fn answers_to_a_change_of_members_are_read_as_they_are() {
         let is_so = matches!(answer, Ok(Progress::InProgress(Waiting { changed, .. })) if changed == expect);
         assert!(is_so, "{answer:?}");
     }
-    // What it does not say is no answer; what was not seen needs no reason.
+    // `NotSeen` needs no reason.
     for (reason, expect) in [
         (None, "the provider does not say what"),
         (Some(String::new()), "the provider does not say what"),

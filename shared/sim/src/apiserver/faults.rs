@@ -38,8 +38,8 @@ pub enum Action {
     },
     /// A LIST has only this many objects, although it succeeds.
     ShortList(usize),
-    /// A write is carried out and answered without the field at this JSON pointer, as by a mutating
-    /// admission policy.
+    /// The server stores and returns the object of a write without the field at this JSON pointer, as
+    /// with a mutating admission policy.
     TakeBack(&'static str),
     /// A watch ends early.
     CutWatch {

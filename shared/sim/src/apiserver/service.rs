@@ -100,7 +100,7 @@ impl Core {
         Ok(finish(&entry, response))
     }
 
-    /// Applies the active faults to a request. Returns the fields that are taken back as well.
+    /// Applies the active faults to a request. Also returns the fields that faults remove from it.
     async fn inject(&self, info: &RequestInfo) -> Result<(Effects, Vec<&'static str>), Broken> {
         let (mut effects, mut taken_back) = (Effects::default(), Vec::new());
         for action in self.faults.strike(info) {
@@ -126,7 +126,7 @@ impl Core {
     }
 }
 
-/// The body of a request without these fields.
+/// Returns the body of a request without these fields.
 fn without(fields: &[&str], body: Bytes) -> Bytes {
     let Ok(mut json) = serde_json::from_slice::<Value>(&body) else { return body };
     if fields.is_empty() {

@@ -13,7 +13,7 @@
 //! | annotation | effect |
 //! |---|---|
 //! | `sim/floating` | `true`: clients reach the load balancer at a floating address |
-//! | `sim/keep-address` | `true`: the floating address stays after a deletion; only a Service of that name may ask for it |
+//! | `sim/keep-address` | `true`: the floating address stays after a deletion; only a Service of its name may ask for it |
 //! | `sim/elsewhere` | not empty: another controller is responsible, for this reason |
 //! | `sim/note` | a remark |
 //! | others with `sim/` | stored |
@@ -84,8 +84,8 @@ pub struct BalancerSettings {
     pub fences: bool,
     /// Whether clients reach load balancers by DNS names.
     pub hostnames: bool,
-    /// Whether a load balancer without members shows the port of its members. If not, as with
-    /// OpenStack, a change of its members is [`NotSeen`](ccm_cloud::Progress::NotSeen).
+    /// True if a load balancer without members shows the port of its members. If false, as with
+    /// OpenStack, a change of its members returns [`NotSeen`](ccm_cloud::Progress::NotSeen).
     pub shows_empty: bool,
     /// What the provider says about when to look again.
     pub check_after: Duration,
@@ -258,7 +258,7 @@ impl SimBalancer {
         self.members.iter().map(|member| member.node.as_str()).collect()
     }
 
-    /// Its members by port: all of them behind each port that has one of its members.
+    /// Its members by port. Each port with a member port has all members.
     pub fn pools(&self) -> Vec<Pool> {
         let listeners = self.configuration.listeners.iter();
         let filled = listeners.filter(|(_, listener)| listener.member_port.is_some());
@@ -367,7 +367,7 @@ impl Balancers {
         self.settled(|store| store.take(id))
     }
 
-    /// All floating addresses and their owners; `None` for one that was kept.
+    /// Returns all floating addresses with their owners; `None` for an address that was kept.
     pub fn floating(&self) -> BTreeMap<IpAddr, Option<Owner>> {
         self.settled(|store| {
             store

@@ -238,7 +238,7 @@ async fn every_call_passes_the_gate() {
     assert_eq!(place.gate.take().len(), 0, "what was not sent is not reported");
 }
 
-/// What fails for some is counted for each of them; what concerns the whole cloud is the call's.
+/// The client counts the errors of single items. An error of the whole cloud is the call's error.
 #[tokio::test]
 async fn each_item_is_reported_and_what_concerns_the_cloud_fails_the_call() {
     use ErrorKind::{Forbidden, QuotaExceeded, Unauthorized};

@@ -1,4 +1,4 @@
-//! What Services show is what Octavia has.
+//! Services show what Octavia has.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -19,14 +19,14 @@ use crate::{
     services,
 };
 
-/// What a node or a label is waited for at most.
+/// The maximum time until a change of a node or a label reaches the members.
 const MEMBERS: Duration = Duration::from_secs(15);
-/// The label that keeps a node out of load balancers.
+/// The label that excludes a node from load balancers.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// The Services of an upgrade, unless `QUARTET_SERVICES` says how many.
+/// The number of Services of an upgrade, unless `QUARTET_SERVICES` sets it.
 const SERVICES: usize = 10;
 
-/// Waits until the Service's condition that says whether clients are served is this one.
+/// Waits until the condition `LoadBalancerServing` of the Service has this status and reason.
 async fn serving(rig: &Rig, name: &str, status: &str, reason: &str) -> Result<()> {
     let wanted = Some((status.to_owned(), reason.to_owned()));
     let is = |one: &_| services::condition(one, "LoadBalancerServing") == wanted;
@@ -80,7 +80,7 @@ pub(super) async fn local_traffic_is_checked(rig: &Rig) -> Result<()> {
         provisioned(rig, name, 2 * SOON).await?;
     }
     has_monitors(rig, "local").await?;
-    // One that changes gets them as well.
+    // A Service that changes gets monitors too.
     let change = json!({"spec": {"externalTrafficPolicy": "Local"}});
     services::patch(&rig.client, "cluster", change).await?;
     poll::until("monitors of a Service that changes", 2 * SOON, || async {
@@ -92,7 +92,7 @@ pub(super) async fn local_traffic_is_checked(rig: &Rig) -> Result<()> {
     program.terminate().await.map(drop)
 }
 
-/// Fails unless each pool of the Service is checked at its health check node port.
+/// Fails unless Octavia checks each pool of the Service at its health check node port.
 async fn has_monitors(rig: &Rig, name: &str) -> Result<()> {
     let spec = services::get(&rig.client, name).await?.spec.context("a Service has a spec")?;
     let port = spec.health_check_node_port.context("no health check node port")?;
@@ -111,7 +111,7 @@ async fn has_monitors(rig: &Rig, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// From the service-ccm that `QUARTET_BEFORE` names, by default this one, to this one.
+/// Upgrades from the service-ccm that `QUARTET_BEFORE` names, by default this build, to this build.
 pub(super) async fn an_upgrade_changes_nothing(rig: &Rig) -> Result<()> {
     let variable = |name: &str| std::env::var(name).ok();
     let count = variable("QUARTET_SERVICES").and_then(|count| count.parse().ok());
@@ -163,7 +163,7 @@ pub(super) async fn an_upgrade_changes_nothing(rig: &Rig) -> Result<()> {
     program.terminate().await.map(drop)
 }
 
-/// The writes to each Service by service-ccm.
+/// Counts the writes of service-ccm to each Service.
 async fn service_writes(rig: &Rig) -> Result<BTreeMap<String, usize>> {
     let mut counts = BTreeMap::new();
     for request in rig.requests("service-ccm").await? {

@@ -37,8 +37,8 @@ pub(in crate::external) fn traits_to_wire(
 ) -> proto::LoadBalancerTraits {
     let LoadBalancerTraits {
         annotations,
-        // The protocol has only annotations that are configuration, so a provider that is served by
-        // it remarks on those alone.
+        // The protocol has no field for annotations that only get remarks. A provider behind the
+        // protocol gives remarks on its configuration annotations only.
         remarked: _,
         own_annotations,
         id_annotation,
@@ -97,7 +97,7 @@ pub(in crate::external) fn traits_from_wire(
         // An empty beginning would make every annotation a configuration.
         annotations: annotations.into_iter().filter(|start| !start.is_empty()).collect(),
         // A `*` alone would leave no configuration at all.
-        // The protocol has only annotations that are configuration.
+        // The protocol has no field for annotations that only get remarks.
         remarked: Vec::new(),
         own_annotations: own_annotations.into_iter().filter(|own| own != "*").collect(),
         id_annotation: id_annotation.filter(|key| !key.is_empty()),
@@ -457,7 +457,7 @@ fn phase(wire: &proto::LoadBalancer) -> Result<Phase, String> {
         proto::LoadBalancerPhase::Ready => Phase::Ready,
         proto::LoadBalancerPhase::Pending => {
             let waiting = waiting_from_wire(wire.waiting.clone().unwrap_or_default());
-            // A list changes nothing.
+            // A list call changes nothing.
             Phase::Pending(Waiting { changed: false, ..waiting })
         }
         proto::LoadBalancerPhase::Failed => failed(Cure::Ensure),

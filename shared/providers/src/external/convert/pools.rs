@@ -1,4 +1,4 @@
-//! The members of a load balancer by port.
+//! Converts the pools of a load balancer.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::external::proto;
 
-/// The largest number of pools of one load balancer.
+/// The maximum number of pools of one load balancer.
 const MAX_POOLS: usize = 256;
 
 pub(super) fn pools_to_wire(pools: &[Pool]) -> proto::PoolList {
@@ -36,7 +36,7 @@ pub(super) fn pools_from_wire(wire: proto::PoolList) -> Result<Vec<Pool>, CloudE
         let protocol = protocol.ok_or_else(|| malformed("a pool has no protocol"))?;
         let port = port_from_wire(port.unwrap_or_default())?;
         let about = |what: &str| malformed(format!("{protocol} port {port} {what}"));
-        // Unset is not 0: a pool without members is filled.
+        // An unset count is not 0: the controller would fill a pool with 0 members.
         let members = members.ok_or_else(|| about("does not say how many members it has"))?;
         if !seen.insert((protocol, port)) {
             return Err(about("has two pools"));

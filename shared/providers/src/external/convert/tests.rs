@@ -254,7 +254,7 @@ fn what_is_there_and_what_was_changed_crosses_over() {
                 changed,
             };
             assert_eq!(waiting_from_wire(waiting_to_wire(&waiting)), waiting);
-            // In a list it has no meaning.
+            // A list ignores `changed`.
             let pending = Phase::Pending(waiting.clone());
             let sent = LoadBalancer {
                 phase: pending,
@@ -268,7 +268,7 @@ fn what_is_there_and_what_was_changed_crosses_over() {
     }
 }
 
-/// A server that was built before these fields says none of them.
+/// An older server does not set these fields.
 #[test]
 fn an_older_server_has_changed_something_and_knows_no_pools() {
     let done = members_set_from_wire(proto::MembersSet::default());
@@ -311,7 +311,7 @@ fn pools_that_make_no_sense_are_malformed() {
         let is_named = error.message.contains("lb-1") && error.message.contains(expect);
         assert!(is_named, "{error}");
     }
-    // Too many members are many.
+    // The number of members has no upper limit.
     let many = proto::Pool { members: Some(u32::MAX), ..good() };
     assert_eq!(read(vec![many]).unwrap().pools.unwrap()[0].members, u32::MAX as usize);
     let long = proto::Pool { members: Some(0), why_empty: Some("x\n".repeat(100_000)), ..good() };

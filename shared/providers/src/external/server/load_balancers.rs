@@ -61,7 +61,7 @@ fn elsewhere(reason: String) -> proto::Elsewhere {
     proto::Elsewhere { reason: Some(reason) }
 }
 
-/// Only a change of members may leave open whether everything is as wanted.
+/// Makes an error of `NotSeen`: the protocol allows this answer only for SetMembers.
 fn not_an_answer(reason: &str) -> CloudError {
     let what = format!("the provider could not see what it needs: {reason}");
     CloudError::new(ErrorKind::Malformed, what)

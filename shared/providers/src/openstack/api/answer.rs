@@ -43,8 +43,8 @@ impl Answer {
         self.error(ErrorKind::NotFound, format!("{operation}: HTTP 404: {words}"))
     }
 
-    /// Whether a 404 says that the object of this ID does not exist, and no other one that the request
-    /// names.
+    /// Returns true if a 404 says that the object with this ID does not exist, and not another object
+    /// that the request names.
     pub(crate) fn denies(&self, id: &str) -> bool {
         let words = fault::words(&self.body);
         let ends = ["not found", "could not be found"];

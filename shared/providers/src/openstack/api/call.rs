@@ -137,8 +137,8 @@ impl Client {
     }
 }
 
-/// Refuses a path that leads elsewhere than below the service's base, or to a whole collection because
-/// an ID is empty: what is found there says nothing about the object that was meant.
+/// Refuses a path that leaves the base path of the service, or that names a whole collection because an
+/// ID is empty: the answer would be about another object.
 fn stays_below(path: &str) -> Result<(), CloudError> {
     let (path, _) = path.split_once('?').unwrap_or((path, ""));
     let below = path.strip_prefix('/').unwrap_or(path);

@@ -19,9 +19,9 @@ use crate::openstack::config::{Config, LoadBalancer, LoadBalancerClass};
 
 /// How the annotations begin.
 pub(super) const PREFIX: &str = "loadbalancer.openstack.org/";
-/// How the annotations begin that are older than [`PREFIX`].
+/// The prefix of the annotations that are older than [`PREFIX`].
 pub(super) const OLD_PREFIX: &str = "service.beta.kubernetes.io/openstack-";
-/// The annotation for an internal load balancer, the only one below [`OLD_PREFIX`].
+/// The annotation for an internal load balancer. No other annotation with [`OLD_PREFIX`] is known.
 pub(super) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 /// The annotation with the ID, which the provider writes.
 pub(super) const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
@@ -80,11 +80,11 @@ pub(super) struct Checks {
     pub(super) max_retries_down: u32,
 }
 
-/// How members of a Service with local traffic are checked, which has not said whether.
+/// The checks of a Service with local traffic that does not set `enable-health-monitor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LocalChecks {
     pub(super) checks: Checks,
-    /// Whether load balancers that stand get monitors as well, in their turn.
+    /// True if existing load balancers get monitors too, a few at a time.
     pub(super) for_all: bool,
 }
 
@@ -145,7 +145,7 @@ pub(super) struct Settings {
     pub(super) method: Given,
     pub(super) timeouts: Timeouts,
     pub(super) checks: Option<Checks>,
-    /// Only with local traffic.
+    /// Set only for Services with local traffic.
     pub(super) local_checks: Option<LocalChecks>,
     pub(super) flavor: Option<Given>,
     pub(super) zone: Option<Given>,
@@ -153,7 +153,7 @@ pub(super) struct Settings {
     pub(super) tags: Tags,
     /// What a new load balancer cannot have yet, one line each.
     pub(super) unmanaged: Vec<Given>,
-    /// An annotation that was to make the load balancer internal and does not, with what is right.
+    /// An unknown annotation that seems to ask for an internal load balancer, and the correct name.
     pub(super) misspelt_internal: Option<Given>,
     pub(super) notes: Vec<Note>,
 }

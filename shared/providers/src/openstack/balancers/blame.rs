@@ -10,7 +10,7 @@ use super::{
     annotations::{self, FloatingNetwork, Given, PREFIX, Settings},
 };
 
-/// How much of such words an error must repeat: messages are cut.
+/// How many characters of a service's text are compared: services cut long messages.
 const COMPARED: usize = 100;
 
 /// What was asked of the cloud.
@@ -27,12 +27,12 @@ const SHORT_DELAY: &str = "The request delay value ";
 /// Octavia's words for an unknown flavor and zone. It does not repeat the value.
 const NO_FLAVOR: &str = "Invalid flavor_id";
 const NO_ZONE: &str = "Invalid availability zone";
-/// Neutron's words for an external network that no router connects with the subnet of a port.
+/// Neutron's text if no router connects an external network with the subnet of a port.
 const UNREACHABLE: [&str; 2] = ["External network ", " is not reachable from subnet "];
-/// How the subject of an error begins that is about the address of a wish.
+/// The start of the subject of an error about a requested address.
 const ADDRESS: &str = "address ";
 
-/// What a value stands for: by this, services call what they miss or refuse.
+/// What a value is used for. Services name it by this when they do not find or do not accept a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Port,
@@ -48,7 +48,7 @@ enum Role {
 }
 
 impl Role {
-    /// The kind of object, in the services' words, and the field of their requests.
+    /// The kind of object in the services' messages, and the field in their requests.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Port => ("Port", "vip_port_id"),
@@ -63,27 +63,27 @@ impl Role {
         }
     }
 
-    /// Whether it says where an address is from.
+    /// Returns true if the value determines where an address comes from.
     const fn is_place(self) -> bool {
         let is_virtual = matches!(self, Self::Port | Self::Subnet | Self::Network);
         is_virtual || matches!(self, Self::FloatingSubnet | Self::FloatingNetwork)
     }
 
-    /// Whether it is sent with a request of this kind.
+    /// Returns true if a request of this kind contains the value.
     const fn is_sent(self, about: About) -> bool {
         let is_floating = matches!(self, Self::FloatingNetwork | Self::FloatingSubnet);
         matches!(about, About::FloatingIp) == is_floating
     }
 }
 
-/// Whether the cloud has refused this subnet of members.
+/// Returns true if the cloud has refused this subnet of members.
 pub(super) fn is_about(error: &CloudError, given: &Given) -> bool {
     let is_refusal = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Invalid);
     is_refusal && !error.maybe_done && refuses(&error.message, Role::MemberSubnet, &given.value)
 }
 
-/// Whether a service says that there is no such object, or that it is of no use in this place. It
-/// repeats the value in one line and perhaps cut.
+/// Returns true if a service says that the object does not exist, or that it cannot be used in this
+/// role. The service repeats the value in one line and may cut it.
 fn refuses(message: &str, role: Role, value: &str) -> bool {
     let (kind, field) = role.words();
     let ends = ["not found", "could not be found", "is not a valid external network"];
@@ -95,7 +95,7 @@ fn refuses(message: &str, role: Role, value: &str) -> bool {
     is_object || is_field.iter().any(|words| message.contains(words))
 }
 
-/// The external network and the subnet that no router connects.
+/// Parses the external network and the subnet that no router connects.
 fn unreachable(message: &str) -> Option<(&str, &str)> {
     let (_, rest) = message.split_once(UNREACHABLE[0])?;
     let (network, rest) = rest.split_once(UNREACHABLE[1])?;
@@ -135,7 +135,7 @@ pub(super) fn unattached(error: CloudError, address: IpAddr) -> CloudError {
     CloudError { message, kind, ..error }.about(format!("address {address}"))
 }
 
-/// What is missing between an external network and a subnet, up to what else would help.
+/// Says which router is missing and how to help. The caller appends the last alternative.
 fn no_router(network: &str, subnet: &str) -> String {
     format!(
         "no router connects subnet {subnet} with external network {network}: add the subnet to a \
@@ -144,11 +144,11 @@ fn no_router(network: &str, subnet: &str) -> String {
     )
 }
 
-/// The error with what is wrong by the service's words: the annotation or option whose value it refuses
-/// in this role. Whether another value stands in the same text says nothing.
+/// Adds to the error the annotation or option whose value the service refuses in its role. A value that
+/// the message only mentions is not the cause.
 pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudError {
     if error.subject.as_ref().is_some_and(|subject| subject.starts_with(ADDRESS)) {
-        // The wish for an address is to blame already.
+        // The error already names the requested address as the cause.
         return error;
     }
     if error.message.contains(SHORT_DELAY) {
@@ -158,7 +158,7 @@ pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> Cl
         return CloudError { message, subject: Some(source), ..error };
     }
     if let Some((network, subnet)) = unreachable(&error.message) {
-        // The router may come without a change of the Service, so this is not final.
+        // A user can add the router without a change of the Service, so this is not final.
         let (what, subject) = (no_router(network, subnet), format!("external network {network}"));
         let message = format!("{what}name another floating-network-id: {}", error.message);
         let error = CloudError { message, kind: ErrorKind::Conflict, ..error };
@@ -177,7 +177,7 @@ pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> Cl
         _ => refuses(&error.message, *role, &given.value),
     };
     let found = match is_full {
-        // Neutron names the network, the request perhaps a subnet of it.
+        // Neutron names the network, but the request may name one of its subnets.
         true => {
             let place = || sent.clone().find(|(role, _)| role.is_place());
             sent.clone().find(has_no_room).or_else(place)
@@ -200,7 +200,7 @@ pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> Cl
     CloudError { kind, message, subject: Some(source.clone()), ..error }
 }
 
-/// The values that annotations and options give, with their roles.
+/// Returns the values from annotations and options, with their roles.
 fn given(settings: &Settings) -> Vec<(Role, &Given)> {
     let networks = &settings.networks;
     let floating = match &networks.floating {

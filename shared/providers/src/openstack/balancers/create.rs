@@ -45,8 +45,8 @@ fn check_time(call: Call) -> Result<(), CloudError> {
     Err(CloudError::new(ErrorKind::Timeout, what))
 }
 
-/// Refuses a load balancer without a family that the Service requires. The network may get a subnet
-/// of it without a change of the Service.
+/// Refuses a load balancer without a family that the Service requires. The error is not final: the
+/// network may get a subnet of that family later.
 fn check_families(job: &Job<'_>, place: &Place) -> Result<(), CloudError> {
     const FIELD: &str = "spec.ipFamilyPolicy";
     let front_end = &job.wanted.front_end;
@@ -118,8 +118,8 @@ impl OctaviaBalancers {
         Ok(Progress::InProgress(waiting))
     }
 
-    /// Sends a creation, once more without the monitors that nobody asked for if these may be what
-    /// the cloud refuses.
+    /// Sends a creation. If the cloud refuses it, maybe because of monitors that the Service has not
+    /// requested, sends it again without them.
     async fn send(
         &self,
         job: &Job<'_>,
@@ -137,7 +137,7 @@ impl OctaviaBalancers {
             Err(error) if has_unasked && local::may_be_refusal(&error) => error,
             made => return made.map_err(blame),
         };
-        // Octavia has made nothing.
+        // Octavia has created nothing.
         *tree = tree_of(job, place, Unasked::Kept)?;
         check_time(call)?;
         let made = self.octavia.create(kept.added_to(self.body(job, place, tree)), call).await;
@@ -148,7 +148,7 @@ impl OctaviaBalancers {
         Ok(row)
     }
 
-    /// Sends a creation, once more without the addresses of before if the cloud refuses these.
+    /// Sends a creation. If the cloud refuses the previous addresses, sends it again without them.
     async fn send_kept(
         &self,
         job: &Job<'_>,
@@ -160,7 +160,7 @@ impl OctaviaBalancers {
         check_time(call)?;
         match self.octavia.create(kept.added_to(body.clone()), call).await {
             Err(error) if kept.is_refused_by(&error) => {
-                // Octavia has made nothing.
+                // Octavia has created nothing.
                 let what = format!("{kept} could not be kept: {error}");
                 self.memory.keep_refusal(&job.wanted.front_end.owner.uid, what.clone());
                 notes.push(address_changed(what));
@@ -194,8 +194,8 @@ impl OctaviaBalancers {
         Ok(std::iter::once(line).chain(steps.into_iter().map(|Step { line, .. }| line)).collect())
     }
 
-    /// Where a new load balancer is to be, and what is to be below it. The first one of a Service is
-    /// refused where it would be another one than was meant.
+    /// Returns the place of a new load balancer, and its listeners and pools. Refuses the first one of
+    /// a Service if it would be public by a misspelling, or lack a required family.
     async fn designed(
         &self,
         job: &Job<'_>,
@@ -232,7 +232,7 @@ impl OctaviaBalancers {
         Ok((place, tree))
     }
 
-    /// What a new load balancer gets without asking: all, unless it replaces one that did not bear it.
+    /// Returns `TakenBack` if the load balancer that it replaces lost its monitors, otherwise `Added`.
     fn unasked(&self, job: &Job<'_>) -> Unasked {
         let FrontEnd { owner, digest, .. } = &*job.wanted.front_end;
         match self.memory.taken_back(&owner.uid) == Some(*digest) {
@@ -341,7 +341,7 @@ impl OctaviaBalancers {
     }
 }
 
-/// What is to be below a new load balancer.
+/// Returns the listeners, pools and monitors of a new load balancer.
 fn tree_of(job: &Job<'_>, place: &Place, unasked: Unasked) -> Result<Tree, CloudError> {
     let front_end = &job.wanted.front_end;
     let name = names::balancer(&front_end.owner);

@@ -26,7 +26,7 @@ impl OctaviaBalancers {
         call: Call,
     ) -> Result<Progress<AbsenceProof>, CloudError> {
         if unwanted.known.as_deref().is_some_and(|id| !names::is_id(id)) {
-            // It names nothing that Octavia can have, whoever wrote it.
+            // Octavia cannot have assigned this ID. Deletes what the owner's tags find.
             let unnamed = Unwanted { known: None, ..unwanted.clone() };
             return Box::pin(self.delete_one(&unnamed, rows, call)).await;
         }
@@ -226,13 +226,13 @@ impl OctaviaBalancers {
     }
 }
 
-/// Whether all floating IPs stay. What the Service says of them is not known of one that is gone: an
-/// address does not come back.
+/// Returns true if all floating IPs must stay. The settings of a deleted Service are unknown, and a
+/// deleted address cannot be restored.
 fn keeps(unwanted: &Unwanted) -> bool {
     unwanted.settings.as_ref().is_none_or(annotations::keeps_floating)
 }
 
-/// Whether this one of the owner's stays: it is to be kept, or was asked for by its address.
+/// Returns true if this floating IP of the owner must stay: the user keeps it or has asked for it.
 fn stays(ip: &FloatingIp, unwanted: &Unwanted) -> bool {
     let is_asked_for = unwanted.address == Some(ip.address);
     keeps(unwanted) || is_asked_for || !floating::may_go(ip, &unwanted.owner)

@@ -179,7 +179,7 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
         .tags
         .iter()
         .filter(|tag| !tag.is_empty() && !names::is_digest(tag))
-        // Another configuration gets health monitors again.
+        // Removes the mark of an earlier configuration: the new one gets health monitors again.
         .filter(|tag| !names::is_taken_back(tag) || **tag == names::taken_back_tag(goal.digest))
         .cloned()
         .collect();

@@ -32,9 +32,9 @@ struct Comparison {
     seen: Seen,
     notes: Vec<Note>,
     steps: Vec<Step>,
-    /// Whether it is to get health monitors in its turn.
+    /// True if the load balancer waits for its turn to get health monitors.
     waits_for_monitors: bool,
-    /// How long the first results of new health monitors take.
+    /// The time until new health monitors have their first results.
     tried_for: Option<Duration>,
     ports: Vec<PortPool>,
     why_empty: Option<String>,
@@ -250,7 +250,7 @@ impl OctaviaBalancers {
         Ok(Comparison { seen, notes, steps, waits_for_monitors, tried_for, ports, why_empty })
     }
 
-    /// What is remarked on the health monitors of local traffic.
+    /// Returns the remarks on the health monitors of local traffic.
     fn of_monitors(&self, seen: &Seen, job: &Job<'_>, unasked: Unasked) -> Vec<Note> {
         let front_end = &job.wanted.front_end;
         let mut notes = local::remarks(Some(seen), front_end, &job.settings, job.features, unasked);
@@ -260,7 +260,7 @@ impl OctaviaBalancers {
         notes
     }
 
-    /// What new health monitors have found.
+    /// Returns the results of new health monitors.
     fn tried(&self, seen: &Seen, job: &Job<'_>) -> local::Found {
         let tried = local::on_trial(seen, job, clock::wall());
         if tried.is_empty() {

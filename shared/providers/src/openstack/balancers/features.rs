@@ -98,7 +98,7 @@ impl Features {
         protocols.extend(self.sctp().then_some(Protocol::Sctp));
         LoadBalancerTraits {
             annotations: vec![PREFIX.to_owned(), INTERNAL.to_owned()],
-            // Those of that prefix have no meaning but one, so they are no configuration.
+            // All annotations with this prefix except INTERNAL are unknown and only get remarks.
             remarked: vec![OLD_PREFIX.to_owned()],
             own_annotations: vec![ID.to_owned(), ADDRESS.to_owned()],
             id_annotation: Some(ID.to_owned()),

@@ -119,7 +119,7 @@ pub(super) fn plan(
         }
         (attached, Some(_), Some(wished)) => {
             steps.extend(exchange(wished, attached, elsewhere, owner, keep));
-            // Attached first: by its revision it is attached only as it was seen.
+            // After the attachment, which requires the revision that was read.
             steps.extend(record(wished, owner, true));
         }
         // Without a wish any will do; and one that does not exist is no reason to give this up.
@@ -137,9 +137,9 @@ pub(super) fn plan(
     Ok(steps)
 }
 
-/// Records the owner with one that a controller made and that has no owner, or an earlier Service of
-/// this name, also of a cluster that was built again. One that a person made, or another owner's, is left
-/// as it is.
+/// Records the owner on a floating IP that a controller made, if it has no owner or the owner is an
+/// earlier Service of this name, even in a cluster that was rebuilt. Does not change a floating IP
+/// that a person made or that another owner has.
 fn record(ip: &FloatingIp, owner: &Owner, is_asked_for: bool) -> Option<Step> {
     let lacks = names::is_made_floating(&ip.description) && lacks_owner(ip, owner);
     let is_its = whose(ip, owner).is_none() || names::is_floating_of(&ip.description, owner);
@@ -149,8 +149,8 @@ fn record(ip: &FloatingIp, owner: &Owner, is_asked_for: bool) -> Option<Step> {
     })
 }
 
-/// Records that the user asks for an address that the cloud has chosen, so that it stays when another
-/// one is asked for. Only while the configuration changes: an upgrade writes nothing.
+/// Records that the user asks for an address that the cloud has chosen: the provider then keeps it when
+/// the user asks for another one. Writes only while the configuration changes, not after an upgrade.
 pub(super) fn asked_for(
     wish: &Wish,
     owner: &Owner,
@@ -168,8 +168,8 @@ pub(super) fn asked_for(
     })
 }
 
-/// Refuses to replace a load balancer whose floating IP, which the Service names, its new one could not
-/// have: the tags name another owner.
+/// Refuses to replace a load balancer if the new one could not get the floating IP that the Service
+/// names, because its tags name another owner.
 pub(super) fn check_named(
     attached: &[FloatingIp],
     owner: &Owner,
@@ -282,26 +282,26 @@ fn is_asked(tags: &[String]) -> bool {
     tags.iter().any(|tag| tag == names::ASKED_FOR)
 }
 
-/// Whether it was made for this owner's load balancer.
+/// Returns true if it was made for this owner's load balancer.
 pub(super) fn is_ours(ip: &FloatingIp, owner: &Owner) -> bool {
     let is_of_earlier =
         ip.tags.iter().any(|tag| names::is_owner_tag(tag)) && lacks_owner(ip, owner);
     names::is_made_floating(&ip.description) && !is_of_earlier && whose(ip, owner).is_none()
 }
 
-/// Whether it may be deleted with this owner's load balancer.
+/// Returns true if the provider may delete it with this owner's load balancer.
 pub(super) fn may_go(ip: &FloatingIp, owner: &Owner) -> bool {
     is_ours(ip, owner) && !is_asked(&ip.tags)
 }
 
-/// Whether its tags or its description name another owner.
+/// Returns true if its tags or its description name another owner.
 pub(super) fn is_of_another(ip: &FloatingIp, owner: &Owner) -> bool {
     whose(ip, owner).is_some()
 }
 
-/// Whose it is, if its tags or its description name another owner. The tags decide, as far as they
-/// name one. An earlier Service of the same namespace and name in the same cluster is no other owner:
-/// what it has kept, the next one may ask for.
+/// Returns the other owner that its tags or its description name. The tags take precedence over the
+/// description. An earlier Service with the same namespace and name in the same cluster does not
+/// count as another owner: the next Service may ask for what the earlier one has kept.
 fn whose(ip: &FloatingIp, owner: &Owner) -> Option<String> {
     let made_for = names::floating_service(&ip.description);
     let named = |uid: &str| match made_for {
@@ -316,7 +316,7 @@ fn whose(ip: &FloatingIp, owner: &Owner) -> Option<String> {
     }
     let is_of_cluster = clusters.next().is_some();
     let is_of_name = match (is_of_cluster, made_for) {
-        // The name of the cluster may have changed since.
+        // The name of the cluster may have changed: compare the Service only.
         (true, Some((service, _))) => Some(service == owner.to_string()),
         (false, Some(_)) => Some(names::is_floating_of(&ip.description, owner)),
         (_, None) => None,

@@ -26,7 +26,7 @@ use super::{
 /// How long the external network that was found serves again.
 const FRESH: Duration = Duration::from_mins(10);
 
-/// The reason of a note about a family that a load balancer does not have.
+/// The reason of a note about an address family that a load balancer does not have.
 pub(super) const SINGLE_STACK: &str = "LoadBalancerSingleStack";
 
 /// The external network that was found, and when.
@@ -38,7 +38,7 @@ pub(super) struct Job<'a> {
     pub(super) wanted: &'a Wanted,
     pub(super) settings: Settings,
     pub(super) features: Features,
-    /// Whether it is one of those that get health monitors by the setting for all now.
+    /// True if it is the load balancer's turn to get health monitors by `local-monitor: all`.
     pub(super) adds_monitors: bool,
 }
 
@@ -246,7 +246,7 @@ impl OctaviaBalancers {
     ) -> Result<Wish, CloudError> {
         let settings = &job.settings;
         if settings.internal {
-            // What the Service still names is not given up.
+            // Keeps the floating IP that the Service still names.
             let is_named =
                 attached.iter().any(|ip| Some(ip.address) == job.wanted.front_end.address);
             return Ok(Wish::Internal { keep: settings.keep_floating || is_named });

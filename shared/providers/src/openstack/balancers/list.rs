@@ -117,7 +117,7 @@ impl OctaviaBalancers {
                 pools: Vec::new(),
             });
             balancer.members = Some(seen::nodes(&seen::members(&tree)));
-            // Nothing else brings one to its turn.
+            // Withdraws the digest: the controller then calls ensure, which adds the monitors.
             let has_turn = turns > 0 && known.as_ref().is_some_and(|it| it.waits_for_monitors);
             turns = turns.saturating_sub(usize::from(has_turn));
             balancer.pools = known.as_ref().and_then(|known| {
@@ -135,7 +135,7 @@ impl OctaviaBalancers {
         Ok(())
     }
 
-    /// The floating IPs of the load balancers that are known to have one.
+    /// Reads the floating IPs of the load balancers that are known to have one.
     async fn floating_of_verified(
         &self,
         rows: &[BalancerRow],

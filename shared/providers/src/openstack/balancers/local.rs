@@ -1,9 +1,8 @@
-//! Health monitors that a Service with `externalTrafficPolicy: Local` gets without asking for them.
-//! Pure.
+//! Health monitors that the provider adds to Services with `externalTrafficPolicy: Local`. Pure.
 //!
-//! Only nodes with a pod of such a Service answer, and only a check tells Octavia which these are.
-//! A new load balancer and one whose Service changes get the monitors. One that stands keeps what it
-//! has: checks that do not reach the nodes would end its traffic.
+//! Only nodes with a pod of such a Service serve clients, and Octavia needs checks to find them. New
+//! load balancers and those whose Service changes get monitors. By default, other load balancers do
+//! not: if the checks do not reach the nodes, Octavia would stop the traffic.
 
 use std::time::Duration;
 
@@ -22,37 +21,37 @@ use super::{
     seen::{Seen, since, time},
 };
 
-/// A pool that had existed for this long when its monitor was added has served before.
+/// A pool that is at least this old when it gets a monitor has served clients before.
 const SERVED: Duration = Duration::from_mins(10);
-/// For how long a monitor is a new one, for a process that did not see what it has found.
+/// The age limit of a new monitor. A restarted process does not know what its monitors have found.
 const NEW: Duration = Duration::from_mins(10);
-/// Results that take longer are not waited for.
+/// The provider does not wait for first results that take longer than this.
 const LONGEST: Duration = Duration::from_mins(5);
-/// When a load balancer whose results are waited for is looked at again. Its caller changes nothing
-/// before, neither members nor what the Service wants meanwhile.
+/// The maximum delay before the controller checks a load balancer with pending results again. Until
+/// then, the controller changes neither its members nor its configuration.
 const LOOK: Duration = Duration::from_secs(10);
-/// How long Octavia takes at most to show what a check has found.
+/// The maximum time until Octavia shows the result of a check.
 const SHOWN: Duration = Duration::from_secs(15);
 
-/// What is done about monitors that a Service has not asked for.
+/// What the provider does about monitors that a Service has not requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unasked {
-    /// Each pool gets one.
+    /// Each pool gets a monitor.
     Added,
-    /// Pools keep what they have.
+    /// Pools keep the monitors that they have.
     Kept,
-    /// They failed all members of a pool that had served: none until the Service changes.
+    /// The monitors failed all members of a pool that had served: none until the Service changes.
     TakenBack,
 }
 
-/// What is done about a load balancer that exists.
+/// Decides about the monitors of a load balancer that exists.
 pub(super) fn decide(seen: &Seen, job: &Job<'_>) -> Unasked {
     let wanted = job.wanted.front_end.digest;
     if names::taken_back(&seen.row.tags) == Some(wanted) {
         return Unasked::TakenBack;
     }
     let changes = wanted.differs_from(names::digest(&seen.row.tags));
-    // What was begun is completed, by any process.
+    // Completes the monitors that this process or an earlier one has begun to add.
     let is_begun = || checked(seen, &job.wanted.front_end).next().is_some();
     if changes || job.adds_monitors || is_begun() { Unasked::Added } else { Unasked::Kept }
 }
@@ -62,7 +61,7 @@ fn is_wanted(listener: &ListenerRow, front_end: &FrontEnd) -> bool {
     front_end.ports.iter().any(|port| (port.protocol, port.port) == key)
 }
 
-/// The pools of the Service's ports with HTTP monitors.
+/// Returns the pools of the Service's ports that have HTTP monitors.
 fn checked<'a>(
     seen: &'a Seen,
     front_end: &'a FrontEnd,
@@ -75,19 +74,19 @@ fn checked<'a>(
     })
 }
 
-/// Whether a port is without the monitor that the setting for all load balancers gives it.
+/// Returns true if a port lacks the monitor that `local-monitor: all` adds.
 pub(super) fn lacks_monitors(seen: &Seen, job: &Job<'_>) -> bool {
     decide(seen, job) == Unasked::Kept && is_unchecked(seen, job)
 }
 
-/// Whether a port is without a monitor that it could have unasked.
+/// Returns true if a port has no monitor and the provider could add one.
 pub(super) fn is_unchecked(seen: &Seen, job: &Job<'_>) -> bool {
     let Job { wanted, settings, features, .. } = job;
     let unchecked = || unchecked(Some(seen), &wanted.front_end, *features, true);
     settings.local_checks.is_some() && !unchecked().is_empty()
 }
 
-/// The ports without a monitor, of those that can have one or of those that cannot.
+/// Returns the ports without a monitor. `can` selects the ports that can or cannot have one.
 fn unchecked(
     seen: Option<&Seen>,
     front_end: &FrontEnd,
@@ -106,7 +105,7 @@ fn unchecked(
     ports.map(|port| format!("{}/{}", port.port, port.protocol)).collect()
 }
 
-/// What a user of such a Service is told. `seen` is the load balancer, unless it is a new one.
+/// Returns the remarks for the user of such a Service. `seen` is `None` for a new load balancer.
 pub(super) fn remarks(
     seen: Option<&Seen>,
     front_end: &FrontEnd,
@@ -169,18 +168,18 @@ pub(super) fn remarks(
     notes
 }
 
-/// What new monitors have found.
+/// The results of new monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// There are none, or they let members through.
+    /// There are no new monitors, or they do not fail all members of a pool.
     Nothing,
-    /// It is not known yet.
+    /// The results are not known yet. Contains the remaining time.
     Later(Duration),
-    /// All members of a pool of this listener fail that had served before.
+    /// All members of the pool of this listener fail, and the pool had served clients before.
     AllFail(String),
 }
 
-/// The new monitors of pools that served before they had them.
+/// Returns the new monitors of pools that had served clients without them.
 pub(super) fn on_trial<'a>(
     seen: &'a Seen,
     job: &'a Job<'_>,
@@ -194,21 +193,21 @@ pub(super) fn on_trial<'a>(
         let (Some(added), Some(age)) = (time(monitor.created_at.as_deref()), age(monitor)) else {
             return false;
         };
-        // Both are of Octavia's clock.
+        // Octavia's clock gives the creation times of both.
         let is_new = age < NEW && takes(monitor) <= LONGEST;
         is_new && since(pool.created_at.as_deref(), added).is_some_and(|it| it >= SERVED)
     };
     checked(seen, &job.wanted.front_end).filter(is_tried).collect()
 }
 
-/// How long the first results of a monitor take.
+/// Returns how long a monitor needs for its first results.
 fn takes(monitor: &MonitorRow) -> Duration {
     let MonitorRow { delay, timeout, max_retries_down, .. } = monitor;
     let seconds = delay.saturating_mul(max_retries_down.unwrap_or(3)).saturating_add(*timeout);
     Duration::from_secs(seconds.into()).saturating_add(SHOWN)
 }
 
-/// What they have found, this long after this process has first seen them.
+/// Returns the results of monitors that this process first saw `elapsed` ago.
 pub(super) fn found(
     seen: &Seen,
     tried: &[(&ListenerRow, &PoolRow, &MonitorRow)],
@@ -228,14 +227,14 @@ pub(super) fn found(
     }
 }
 
-/// What new health monitors find is waited for.
+/// Returns the wait for the first results of new health monitors.
 pub(super) fn trying(row: &BalancerRow, left: Duration) -> Waiting {
     let what = "the first results of the health monitors follow".to_owned();
     let id = Some(row.id.clone());
     Waiting { what, check_after: left.min(LOOK), id, request_id: None, changed: false }
 }
 
-/// Whether the cloud has refused monitors for good. Nothing that was asked for waits for them then.
+/// Returns true if the cloud refuses monitors for good. Other changes then do not wait for them.
 pub(super) fn is_refusal(error: &CloudError) -> bool {
     let kinds = [
         ErrorKind::QuotaExceeded,
@@ -246,13 +245,13 @@ pub(super) fn is_refusal(error: &CloudError) -> bool {
     !error.maybe_done && kinds.contains(&error.kind)
 }
 
-/// Whether a creation may have been refused because of the monitors in it. A quota is named.
+/// Returns true if the cloud may refuse a creation because of its monitors. A quota error must name one.
 pub(super) fn may_be_refusal(error: &CloudError) -> bool {
     let is_named = || error.message.to_lowercase().contains("health monitor");
     is_refusal(error) && (error.kind != ErrorKind::QuotaExceeded || is_named())
 }
 
-/// What the user is told then.
+/// Returns the remark that the cloud refuses the health monitors.
 pub(super) fn refused(why: &str) -> Note {
     let what = format!(
         "annotation {PREFIX}enable-health-monitor: spec.externalTrafficPolicy is Local, and the cloud \
@@ -262,7 +261,7 @@ pub(super) fn refused(why: &str) -> Note {
     remark("LoadBalancerHealthMonitorIgnored", what)
 }
 
-/// Records that the monitors are taken back; that they go follows from it.
+/// Marks the monitors as taken back. The next comparison deletes them.
 pub(super) fn taking_back(seen: &Seen, job: &Job<'_>, listener: &str) -> Step {
     let mut tags: Vec<String> =
         seen.row.tags.iter().filter(|tag| !names::is_taken_back(tag)).cloned().collect();

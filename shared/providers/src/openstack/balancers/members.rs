@@ -79,7 +79,7 @@ impl OctaviaBalancers {
         Ok(Progress::Done(self.members_set(row, &pools, &ports, change)))
     }
 
-    /// The answer when nothing differs.
+    /// Returns the answer if no pool differs.
     fn members_set(
         &self,
         row: &BalancerRow,
@@ -122,7 +122,7 @@ impl OctaviaBalancers {
                 Shape { port, family: family(row), selector: &selector, subnet, monitor_port };
             changed(members, &change.members, shape)
         };
-        // Only what is there shows the port of a pool that this process has not compared.
+        // An empty pool does not show the port of its members: the process must have compared it.
         let same = |members: &[SeenMember]| match members.is_empty() && port.is_none() {
             true => Set::NotSeen,
             false => Set::Same,
@@ -189,24 +189,24 @@ impl OctaviaBalancers {
     }
 }
 
-/// What has become of one pool.
+/// The result for one pool.
 enum Set {
     /// Its members were written.
     Written,
-    /// It was changed itself, so that its members can be.
+    /// The pool itself was updated, so that its members can be changed next.
     Unlocked,
     /// Nothing differs.
     Same,
-    /// It has no members, and their port is not known.
+    /// It has no members, and the port of its members is not known.
     NotSeen,
 }
 
-/// The pool that is missing, in one line.
+/// Describes a missing pool in one line.
 fn missing(row: &BalancerRow, pools: &Pools, ports: &[PortPool]) -> Option<String> {
     if pools.by_id.is_empty() && ports.is_empty() {
         return Some(format!("load balancer {} has no pool that is named after it", row.id));
     }
-    // Before a whole comparison nothing tells one that was renamed from another owner's.
+    // Before a full comparison, a renamed pool cannot be told from another owner's pool.
     if pools.has_others && ports.is_empty() {
         let id = &row.id;
         return Some(format!("load balancer {id} has a pool of another name behind a listener"));
@@ -216,12 +216,12 @@ fn missing(row: &BalancerRow, pools: &Pools, ports: &[PortPool]) -> Option<Strin
     filled.find(|port| !is_there(port)).map(|port| format!("{} has no pool", port.shown()))
 }
 
-/// The family of the members' addresses.
+/// The address family of the members.
 fn family(row: &BalancerRow) -> IpFamily {
     row.vip_address.map_or(IpFamily::V4, IpFamily::of)
 }
 
-/// The ports of members that join: those of most that are there, else what is known of the pool.
+/// Returns the ports for new members: the ports of most existing members, otherwise the known ones.
 fn targets(members: &[SeenMember], known: Option<&PortPool>) -> Option<Targets> {
     let usual = usual_port(members);
     let usual = usual.map(|port| Targets { port, monitor_port: usual_check(members) });

@@ -24,7 +24,7 @@ pub(super) struct Pools {
     /// process has written meanwhile.
     pub(super) read: Instant,
     pub(super) by_id: BTreeMap<String, KnownPool>,
-    /// Whether there are others: another owner's, or such that were renamed.
+    /// True if there are other pools: pools of another owner, or renamed ones.
     pub(super) has_others: bool,
 }
 
@@ -48,14 +48,14 @@ pub(super) struct Memory {
     before: Mutex<HashMap<String, Before>>,
     /// What this process deletes with its floating IPs.
     deleted: Mutex<HashSet<String>>,
-    /// The configurations for which monitors were taken back of a load balancer that is being
-    /// replaced, by the UID of the Service.
+    /// By the UID of the Service: the configuration for which the provider took back the monitors of a
+    /// load balancer that it is replacing.
     taken_back: Mutex<HashMap<String, Digest>>,
-    /// When this process first saw new health monitors, or that they have let members through
-    /// since, by the ID of the load balancer.
+    /// By the ID of the load balancer: when this process first saw its new health monitors, or `None`
+    /// once they have let members through.
     tried: Mutex<HashMap<String, Option<Instant>>>,
-    /// Why the cloud refused the monitors that nobody asked for, and for which configuration, by the
-    /// ID of the load balancer.
+    /// By the ID of the load balancer: the configuration for which the cloud refused to create monitors
+    /// that the Service had not requested, and why.
     unmonitored: Mutex<HashMap<String, (Digest, String)>>,
 }
 
@@ -85,11 +85,11 @@ pub(super) struct Verified {
     pub(super) floating: bool,
     pub(super) notes: Vec<Note>,
     pub(super) parts: Parts,
-    /// Whether it is to get health monitors in its turn.
+    /// True if the load balancer waits for its turn to get health monitors.
     pub(super) waits_for_monitors: bool,
-    /// Which pool is behind which port.
+    /// The pool of each port.
     pub(super) ports: Vec<PortPool>,
-    /// Why none of the nodes is a member.
+    /// Why no node is a member, if this is so.
     pub(super) why_empty: Option<String>,
 }
 
@@ -135,7 +135,7 @@ impl Memory {
         self.balancers.lock().get(id).and_then(|known| known.verified.clone())
     }
 
-    /// Why none of the nodes that were named last is a member.
+    /// Stores why none of the nodes of the last call is a member, or `None`.
     pub(super) fn explain(&self, id: &str, why_empty: Option<String>) {
         if let Some(verified) =
             self.balancers.lock().get_mut(id).and_then(|it| it.verified.as_mut())
@@ -179,18 +179,18 @@ impl Memory {
         self.unmonitored.lock().retain(|id, _| ids.contains(id.as_str()));
     }
 
-    /// For how long its new health monitors have been known, unless they have let members through.
+    /// Returns how long this process has known the new health monitors, until they let members through.
     pub(super) fn tried(&self, id: &str) -> Option<Duration> {
         let mut tried = self.tried.lock();
         tried.entry(id.to_owned()).or_insert_with(|| Some(Instant::now())).map(|at| at.elapsed())
     }
 
-    /// Its health monitors have let members through: when they fail all later, they are right.
+    /// Records that the monitors have let members through: if all fail later, the checks are right.
     pub(super) fn pass(&self, id: &str) {
         self.tried.lock().insert(id.to_owned(), None);
     }
 
-    /// It gets another one.
+    /// Forgets when the process first saw the monitors: the load balancer gets a new monitor.
     pub(super) fn forget_tried(&self, id: &str) {
         self.tried.lock().remove(id);
     }
@@ -202,18 +202,18 @@ impl Memory {
         self.forget_unmonitored(id);
     }
 
-    /// The cloud has refused the monitors that this configuration gives it unasked.
+    /// Records that the cloud has refused the monitors that the provider adds for this configuration.
     pub(super) fn keep_unmonitored(&self, id: &str, digest: Digest, why: String) {
         self.unmonitored.lock().insert(id.to_owned(), (digest, why));
     }
 
-    /// Why it did.
+    /// Returns why the cloud has refused them.
     pub(super) fn unmonitored(&self, id: &str, digest: Digest) -> Option<String> {
         let all = self.unmonitored.lock();
         all.get(id).filter(|(of, _)| *of == digest).map(|(_, why)| why.clone())
     }
 
-    /// The cloud has made one.
+    /// Forgets the refusal: the cloud has created a monitor.
     pub(super) fn forget_unmonitored(&self, id: &str) {
         self.unmonitored.lock().remove(id);
     }
@@ -248,8 +248,8 @@ impl Memory {
         self.before.lock().contains_key(service)
     }
 
-    /// The next load balancer of this Service is to have no monitors that it has not asked for while
-    /// this is its configuration.
+    /// Records that the provider must not add monitors to the next load balancer of this Service while
+    /// the Service has this configuration.
     pub(super) fn keep_taken_back(&self, service: &str, digest: Digest) {
         self.taken_back.lock().insert(service.to_owned(), digest);
     }

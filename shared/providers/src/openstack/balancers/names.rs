@@ -16,17 +16,17 @@ const CLUSTER: &str = "kubernetes-cluster-id=";
 const SERVICE: &str = "kubernetes-service-uid=";
 /// The tag with the digest of the configuration.
 const DIGEST: &str = "quartet-config=";
-/// The tag with the digest of the configuration for which health monitors were taken back.
+/// The tag with the digest of the configuration for which the provider took back health monitors.
 const TAKEN_BACK: &str = "quartet-monitors-taken-back=";
 /// The tag of a floating IP with the virtual address that its next load balancer is to have.
 const VIP: &str = "quartet-vip=";
-/// The tag of a floating IP that a Service has asked for by its address: it is never deleted.
+/// The tag of a floating IP whose address a Service has asked for. The provider never deletes it.
 pub(super) const ASKED_FOR: &str = "quartet-asked-for";
 /// How the description of a floating IP begins that was made for a load balancer. By this
 /// openstack-cloud-controller-manager knows that it may be deleted.
 const FLOATING: &str = "Floating IP for Kubernetes external service";
 
-/// Whether Octavia may have given this ID. What a user writes in place of one may be any text.
+/// Returns true if Octavia may have assigned this ID. A user may write any text in place of an ID.
 pub(super) fn is_id(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_graphic() && !b"/?#%.".contains(&byte);
     !text.is_empty() && text.len() <= LONGEST && text.bytes().all(fits)
@@ -100,15 +100,15 @@ pub(super) fn is_made_floating(description: &str) -> bool {
     description.contains(FLOATING)
 }
 
-/// For which Service of which cluster a floating IP of this description was made: its namespace with
-/// its name, and the name of the cluster, whose end may be cut off.
+/// Parses the description of a floating IP: returns the namespace and name of the Service, and the name
+/// of the cluster, whose end may be cut off.
 pub(super) fn floating_service(description: &str) -> Option<(&str, &str)> {
     let (_, rest) = description.split_once(FLOATING)?;
     rest.trim_start().split_once(" from cluster ")
 }
 
-/// Whether a floating IP of this description was made for a Service of this namespace and name in a
-/// cluster of this name.
+/// Returns true if a floating IP with this description was made for a Service with this namespace and
+/// name in a cluster with this name.
 pub(super) fn is_floating_of(description: &str, owner: &Owner) -> bool {
     let own = &owner.cluster.name;
     floating_service(description).is_some_and(|(service, cluster)| {
@@ -151,17 +151,17 @@ pub(super) fn is_digest(tag: &str) -> bool {
     tag.starts_with(DIGEST)
 }
 
-/// The tag that keeps health monitors away from a load balancer with this configuration.
+/// The tag that prevents health monitors for a load balancer with this configuration.
 pub(super) fn taken_back_tag(digest: Digest) -> String {
     format!("{TAKEN_BACK}{digest}")
 }
 
-/// The configuration that these tags keep health monitors away from.
+/// Returns the configuration for which these tags prevent health monitors.
 pub(super) fn taken_back(tags: &[String]) -> Option<Digest> {
     values(tags, TAKEN_BACK).find_map(|text| text.parse().ok())
 }
 
-/// Whether the tag keeps health monitors away.
+/// Returns true if the tag prevents health monitors.
 pub(super) fn is_taken_back(tag: &str) -> bool {
     tag.starts_with(TAKEN_BACK)
 }

@@ -1,27 +1,27 @@
-//! How fast a setting reaches load balancers that stand.
+//! Limits how fast a setting reaches existing load balancers.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The time in which only some are changed.
+/// The time to which the limit applies.
 pub(super) const WINDOW: Duration = Duration::from_mins(10);
-/// How many are changed in this time at least.
+/// The limit for few load balancers: this many may change in one window.
 const FEWEST: usize = 3;
-/// The part of all load balancers that is changed in this time.
+/// The limit for many load balancers: one of this many may change in one window.
 const PART: usize = 10;
 
-/// Counts what was begun. A process that has just begun to work does not know what the one before it
-/// has done, so it begins nothing for a whole window.
+/// Limits how many load balancers begin to change in one window. A new process does not know what the
+/// process before it has begun, so it begins nothing in its first window.
 #[derive(Default)]
 pub(super) struct Pace(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// When this process worked first.
+    /// When this process first asked for room.
     since: Option<Instant>,
-    /// The number of the cluster's load balancers.
+    /// The number of load balancers of the cluster.
     count: usize,
     begun: BTreeMap<String, Instant>,
 }
@@ -38,22 +38,22 @@ impl State {
 }
 
 impl Pace {
-    /// A list has shown this many load balancers of the cluster.
+    /// Stores how many load balancers of the cluster a list has shown.
     pub(super) fn counted(&self, count: usize) {
         self.0.lock().count = count;
     }
 
-    /// How many more may be begun now.
+    /// Returns how many more load balancers may begin now.
     pub(super) fn room(&self) -> usize {
         self.0.lock().room()
     }
 
-    /// Whether this one was begun within the window.
+    /// Returns true if this load balancer has begun within the window.
     pub(super) fn has_begun(&self, id: &str) -> bool {
         self.0.lock().begun.get(id).is_some_and(|at| at.elapsed() < WINDOW)
     }
 
-    /// Begins with this one, if it may.
+    /// Begins with this load balancer if the limit allows it. Returns true if it has begun.
     pub(super) fn begin(&self, id: &str) -> bool {
         let mut state = self.0.lock();
         let may = state.room() > 0;

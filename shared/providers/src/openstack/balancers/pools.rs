@@ -1,7 +1,7 @@
-//! Which pool is behind which port, and how many members it has. Pure.
+//! The pool of each port, and its number of members. Pure.
 //!
-//! A status tree shows neither the port of a listener nor, without members, that of the members. So
-//! what a creation or a whole comparison has shown is remembered.
+//! A status tree does not show the ports of listeners, and it shows the port of members only if there
+//! are some. The process therefore remembers the ports from a creation or a full comparison.
 
 use ccm_base::message::one_line;
 use ccm_cloud::{IpFamily, Member, Members, Pool, Protocol};
@@ -17,22 +17,22 @@ use super::{
 /// The pool of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PortPool {
-    /// Its ID; its name, if it was created with its load balancer.
+    /// Its ID, or its name if it was created with its load balancer.
     pool: String,
     protocol: Protocol,
     port: u16,
-    /// The ports of its members and of their check. `None` if it is to have none.
+    /// The ports of its members and of their checks. `None` if the pool must have no members.
     pub(super) to: Option<Targets>,
 }
 
-/// Where members take connections.
+/// The ports at which members take connections and are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Targets {
     pub(super) port: u16,
     pub(super) monitor_port: Option<u16>,
 }
 
-/// A pool as it is there.
+/// A pool that the cloud has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filled<'a> {
     pub(super) id: &'a str,
@@ -47,23 +47,23 @@ impl PortPool {
         Self { pool: pool.to_owned(), protocol: *protocol, port: *port, to }
     }
 
-    /// Whether this is the pool.
+    /// Returns true if this ID or this name is the pool's.
     pub(super) fn is(&self, id: &str, name: &str) -> bool {
         self.pool == id || self.pool == name
     }
 
-    /// How the port is shown.
+    /// The port, for messages.
     pub(super) fn shown(&self) -> String {
         format!("{} port {}", self.protocol, self.port)
     }
 }
 
-/// The pools that a creation makes.
+/// Returns the pools that a creation makes.
 pub(super) fn of_creation(tree: &Tree) -> Vec<PortPool> {
     tree.listeners.iter().map(|listener| PortPool::of(listener, &listener.pool.name)).collect()
 }
 
-/// The pools of a load balancer that is as wanted.
+/// Returns the pools of a load balancer that is as wanted.
 pub(super) fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
     let pool = |listener: &wanted::Listener| {
         let key = (listener.transport, listener.port);
@@ -74,7 +74,7 @@ pub(super) fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
     tree.listeners.iter().filter_map(pool).collect()
 }
 
-/// The members by port, of the ports that are to have some. None if no port is known.
+/// Returns the pools of ports that must have members. `None` if no port is known.
 pub(super) fn shown<'a>(
     ports: &[PortPool],
     there: impl Iterator<Item = Filled<'a>> + Clone,
@@ -89,7 +89,7 @@ pub(super) fn shown<'a>(
     (!ports.is_empty()).then(|| filled.filter_map(pool).collect())
 }
 
-/// Why none of the named nodes can be a member; `None` if one can, or if none is named.
+/// Explains why none of the named nodes can be a member. `None` if one can, or if no node is named.
 pub(super) fn why_none(members: &Members, selector: &Selector, family: IpFamily) -> Option<String> {
     let count = members.present.len();
     let selected: Vec<&Member> =

@@ -40,7 +40,7 @@ impl OctaviaBalancers {
         let members = seen::members(&tree);
         let failing = seen::failing(&tree);
         let mut seen = Seen { row, listeners, pools, monitors, members, failing, floating };
-        // Members whose monitors were taken back may still name another port.
+        // Members may still have a monitor port although the provider took back their monitors.
         let may_name = job.settings.local_checks.is_some() && decide(&seen, job) != Unasked::Kept;
         let checks_another_port = (job.settings.checks.is_some() || may_name)
             && matches!(job.wanted.front_end.traffic, Traffic::Local { .. });
@@ -49,7 +49,7 @@ impl OctaviaBalancers {
             .pools
             .iter()
             .filter(|pool| {
-                // So may those of a pool that is to get its first monitor.
+                // So may the members of a pool that will get its first monitor.
                 let is_http = || match seen.monitor_of(pool) {
                     Some(monitor) => monitor.kind == HTTP,
                     None => job.settings.checks.is_some(),

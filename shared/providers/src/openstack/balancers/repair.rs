@@ -35,12 +35,12 @@ fn kept(row: &BalancerRow, error: CloudError) -> CloudError {
     CloudError { message, kind, ..error }
 }
 
-/// The address of the floating IP that the Service names.
+/// Returns the address of the floating IP that the Service names.
 fn named(job: &Job<'_>) -> Option<IpAddr> {
     job.wanted.front_end.address.filter(|_| !job.settings.internal)
 }
 
-/// Keeps one whose floating IP could not be attached to a new one.
+/// Refuses to replace a load balancer whose floating IP could not be attached to the new one.
 pub(super) fn check(
     row: &BalancerRow,
     job: &Job<'_>,
@@ -88,7 +88,7 @@ impl OctaviaBalancers {
         for ip in &attached {
             let is_named = named(job) == Some(ip.address);
             let tags = floating::kept_tags(&ip.tags, owner, is_named, row.vip_address);
-            // A new one could not have what seems to be another owner's.
+            // Without these tags, the new load balancer could not get another owner's floating IP.
             let is_taken = is_named && floating::is_of_another(ip, owner);
             if (floating::is_ours(ip, owner) || is_taken)
                 && tags.iter().any(|tag| !ip.tags.contains(tag))

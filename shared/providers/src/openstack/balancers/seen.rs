@@ -30,7 +30,7 @@ pub(super) struct Seen {
     pub(super) monitors: Vec<MonitorRow>,
     /// By pool.
     pub(super) members: BTreeMap<String, Vec<SeenMember>>,
-    /// The pools that have members, all of which fail the checks of a monitor.
+    /// The IDs of pools that have members and whose members all fail the checks.
     pub(super) failing: BTreeSet<String>,
     /// Those of the virtual address.
     pub(super) floating: Vec<FloatingIp>,
@@ -59,7 +59,7 @@ impl Seen {
         }
     }
 
-    /// How many members each pool has.
+    /// Returns the number of members of each pool.
     pub(super) fn filled(&self) -> impl Iterator<Item = Filled<'_>> + Clone {
         self.pools.iter().map(|pool| {
             let members = self.members_of(&pool.id).len();
@@ -98,7 +98,7 @@ pub(super) fn pools(tree: &Tree) -> Vec<&TreePool> {
     pools
 }
 
-/// How many members each pool of a tree has.
+/// Returns the number of members of each pool in a tree.
 pub(super) fn filled(tree: &Tree) -> Vec<Filled<'_>> {
     let all = pools(tree).into_iter();
     all.map(|pool| Filled { id: &pool.id, name: &pool.name, members: pool.members.len() }).collect()
@@ -121,7 +121,7 @@ pub(super) fn members(tree: &Tree) -> BTreeMap<String, Vec<SeenMember>> {
         .collect()
 }
 
-/// The pools of a tree that have members, all of which fail the checks of a monitor.
+/// Returns the IDs of pools that have members and whose members all fail the checks.
 pub(super) fn failing(tree: &Tree) -> BTreeSet<String> {
     let fail = |pool: &&TreePool| {
         let members = &pool.members;
@@ -154,13 +154,13 @@ pub(super) fn nodes(pools: &BTreeMap<String, Vec<SeenMember>>) -> Arc<[Member]> 
     whole.map(member).collect()
 }
 
-/// A time of Octavia's, which writes UTC without saying so.
+/// Parses a time from Octavia, which writes UTC without a time zone.
 pub(super) fn time(text: Option<&str>) -> Option<Timestamp> {
     let time: DateTime = text?.trim_end_matches('Z').parse().ok()?;
     Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// How long ago this was, by Octavia's clock.
+/// Returns how long before `now` this time from Octavia was.
 pub(super) fn since(text: Option<&str>, now: Timestamp) -> Option<Duration> {
     Some(now.duration_since(time(text)?).try_into().unwrap_or_default())
 }

@@ -61,7 +61,7 @@ pub(super) struct Pool {
     /// The port at which the members are checked, if that is another one.
     pub(super) monitor_port: Option<u16>,
     pub(super) monitor: Option<Monitor>,
-    /// Whether a monitor that is there stays although none is wanted.
+    /// True if an existing monitor stays although the configuration wants none.
     pub(super) keeps_monitor: bool,
 }
 
@@ -284,7 +284,7 @@ impl Parts<'_> {
             _ => None,
         };
         let checks = self.settings.checks.filter(|_| self.features.checks(port.protocol));
-        // Without being asked for, members are checked at the health check port only.
+        // By itself, the provider adds checks at the health check port only.
         let unasked = self.settings.local_checks.as_ref().filter(|_| http_port.is_some());
         let added = unasked.filter(|_| self.unasked == Unasked::Added).map(|local| local.checks);
         let checks = checks.or(added);

@@ -14,12 +14,12 @@ const STORES: [&str; 2] = ["barbican", "external"];
 const LOCAL: [(&str, LocalMonitor); 3] =
     [("changed", LocalMonitor::Changed), ("all", LocalMonitor::All), ("none", LocalMonitor::None)];
 
-/// Which Services with local traffic get health monitors that they have not asked for.
+/// The Services with local traffic to which the provider adds health monitors by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LocalMonitor {
-    /// Those that are new, and those that change.
+    /// New Services, and Services that change.
     Changed,
-    /// All, those that stand in their turn.
+    /// All Services. Existing load balancers get monitors a few at a time.
     All,
     /// None.
     None,

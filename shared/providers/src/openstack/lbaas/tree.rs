@@ -61,7 +61,7 @@ pub(in super::super) struct TreeMember {
     pub(in super::super) address: IpAddr,
     pub(in super::super) protocol_port: u16,
     pub(in super::super) provisioning_status: Provisioning,
-    /// What the checks of a monitor show: `ONLINE`, `ERROR`, or `NO_MONITOR` without one.
+    /// The result of the monitor's checks: `ONLINE`, `ERROR`, or `NO_MONITOR` without a monitor.
     #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) operating_status: String,
 }

@@ -42,11 +42,11 @@ pub(crate) struct FloatingIp {
 /// Which floating IPs to list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FloatingIps<'a> {
-    /// Those of these ports, also of another project: an administrator may have attached one.
+    /// Floating IPs of these ports, in any project: an administrator may have attached one.
     Ports(&'a [String]),
-    /// The project's with this address.
+    /// The project's floating IP with this address.
     Address(IpAddr),
-    /// The project's with all of these tags.
+    /// The project's floating IPs with all of these tags.
     Tags(&'a [&'a str]),
 }
 
@@ -56,8 +56,8 @@ struct OneFloatingIp {
 }
 
 impl Neutron {
-    /// Lists floating IPs. One that cannot be parsed is an error. To an administrator Neutron would
-    /// show those of all projects.
+    /// Lists floating IPs. Fails if one cannot be parsed. All filters except `Ports` name the
+    /// project: Neutron shows an administrator the floating IPs of all projects.
     pub(crate) async fn floating_ips(
         &self,
         which: FloatingIps<'_>,

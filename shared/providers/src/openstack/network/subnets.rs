@@ -91,8 +91,8 @@ impl Neutron {
         readable("network", &self.entries_of("networks", vec![path.to_owned()], call).await?)
     }
 
-    /// The project's ports with one of these addresses, in whatever network. Other projects have
-    /// networks with the same addresses, which Neutron shows to an administrator.
+    /// Lists the project's ports with one of these addresses, in any network. Neutron shows an
+    /// administrator other projects too, whose networks may have the same addresses.
     pub(crate) async fn ports_of_addresses(
         &self,
         addresses: &BTreeSet<IpAddr>,

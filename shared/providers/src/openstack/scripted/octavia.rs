@@ -50,7 +50,7 @@ pub(in crate::openstack) struct Octavia {
     /// Whether what a creation has nested stays `PENDING_CREATE` for good, as in version 2.26 of
     /// the real one: members then change only after a write to their pool.
     pub(in crate::openstack) forgets_nested: bool,
-    /// The addresses of members that checks do not reach, as JSON.
+    /// The addresses of members that the checks cannot reach, as JSON.
     pub(in crate::openstack) unreachable: BTreeSet<String>,
     /// Entries on a page.
     pub(in crate::openstack) page: usize,

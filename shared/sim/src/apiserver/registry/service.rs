@@ -152,8 +152,8 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// An update that omits allocated values keeps them. Addresses and class go with the type; another
-/// class is left to the validation, which refuses it.
+/// Keeps allocated values that an update omits. A change of the type removes addresses and class. The
+/// validation refuses any other change of the class.
 pub(super) fn carry_over(old: &Value, new: &mut Value) {
     let old = &old["spec"];
     if new["spec"]["type"] != "LoadBalancer" {

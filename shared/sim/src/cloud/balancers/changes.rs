@@ -241,7 +241,7 @@ pub(super) fn members(
     (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
 }
 
-/// Why none of the named members can be one; `None` if one can, or if none is named.
+/// Explains why none of the wanted members can be a member. `None` if one can, or if none is wanted.
 pub(super) fn why_none(
     wanted: &Members,
     families: &[IpFamily],

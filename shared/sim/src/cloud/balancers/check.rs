@@ -66,7 +66,7 @@ fn check_address(
         let own = &front_end.owner;
         let is_of_another = |floating: &&Floating| {
             let Owner { cluster, namespace, name, .. } = &floating.owner;
-            // What a Service has kept, the next one of its name may ask for.
+            // A Service may ask for an address that an earlier Service of its name has kept.
             let is_next = floating.is_kept
                 && (cluster, namespace, name) == (&own.cluster, &own.namespace, &own.name);
             !own.is(&floating.owner) && !is_next

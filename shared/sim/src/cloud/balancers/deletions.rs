@@ -13,7 +13,7 @@ use super::{
     store::{Context, Store},
 };
 
-/// Which addresses outlive their load balancer.
+/// The addresses that outlive their load balancer.
 #[derive(Clone, Copy)]
 struct Keep {
     all: bool,
@@ -48,7 +48,7 @@ impl Store {
         let asks = |all: &BTreeMap<String, String>| {
             all.get(KEEP_ADDRESS).is_some_and(|value| value == "true")
         };
-        // An address does not come back, so what is not known means that it stays.
+        // A deleted address cannot be restored: if the settings are unknown, it stays.
         let keep = Keep { all: settings.as_ref().is_none_or(asks), this: *address };
         let ids = self.doomed(unwanted);
         if let Some(id) = ids.iter().find(|id| !self.is_pending(id)) {
@@ -114,7 +114,7 @@ impl Store {
         }
     }
 
-    /// Takes a floating address from its load balancer. It stays if it is to be kept, or was asked for.
+    /// Detaches a floating address. Deletes it unless `keep` is set or a Service has asked for it.
     pub(super) fn release(&mut self, address: IpAddr, keep: bool) -> String {
         match self.floating.get_mut(&address).filter(|floating| keep || floating.is_asked_for) {
             Some(floating) => {

@@ -99,12 +99,12 @@ impl Store {
         })
     }
 
-    /// What there is after a change of members.
+    /// Returns the answer to a change of members.
     fn members_set(&self, id: &str, wanted: &Members, changed: bool) -> MembersSet {
         MembersSet { version: self.version(id), changed, pools: self.pools(id, wanted) }
     }
 
-    /// The members by port, with the reason if there are none of those that are wanted.
+    /// Returns the members by port. An empty pool says why none of the wanted members can be one.
     fn pools(&self, id: &str, wanted: &Members) -> Option<Vec<Pool>> {
         let balancer = self.balancers.get(id)?;
         let mut pools = balancer.pools();
@@ -154,7 +154,7 @@ impl Store {
         if let Some(id) = adopt.as_ref().filter(|id| existing.iter().all(|it| it.id != **id)) {
             return self.adoptable(id, owner, &existing).map(Some);
         }
-        // A cloud that refuses a second one finds the first.
+        // A cloud with fences would refuse a second load balancer, so it finds the first.
         if let Some(Trouble::Overlook { by_id }) = context.trouble
             && !self.settings.fences
         {

@@ -33,11 +33,11 @@ pub(super) type Late = Box<dyn FnOnce(&mut Store, Instant) + Send>;
 /// A floating address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Floating {
-    /// To whom it belongs, or did before it was kept.
+    /// The owner, or the last owner of a kept address.
     pub(super) owner: Owner,
-    /// Whether it has outlived its load balancer: only a Service of that name may ask for it.
+    /// True if it has outlived its load balancer. Only a Service of the same name may ask for it.
     pub(super) is_kept: bool,
-    /// Whether a Service has asked for this address: it is never deleted with a load balancer.
+    /// True if a Service has asked for this address. The cloud then keeps it without its load balancer.
     pub(super) is_asked_for: bool,
     /// The ID of the load balancer that it leads to.
     pub(super) to: Option<String>,

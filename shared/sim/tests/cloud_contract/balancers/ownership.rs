@@ -113,7 +113,7 @@ pub async fn a_proof_says_that_nothing_is_left(way: Way) {
     }
 }
 
-/// The setting asks for it, nothing is known of the Service any more, or it names the address.
+/// The address stays if the setting asks for it, the Service is unknown, or the Service names it.
 pub async fn a_kept_address_outlives_its_load_balancer(way: Way) {
     for case in ["setting", "unknown", "address", "asked for"] {
         let rig = Rig::new(way).await;
@@ -132,7 +132,7 @@ pub async fn a_kept_address_outlives_its_load_balancer(way: Way) {
             }
             "unknown" => keeping.settings = None,
             "address" => keeping.address = Some(address),
-            // The wish was recorded with the address.
+            // The floating address records that the Service asked for it.
             _ => {}
         }
         rig.deleted(&keeping).await;
@@ -140,7 +140,7 @@ pub async fn a_kept_address_outlives_its_load_balancer(way: Way) {
         assert_eq!(kept, [(address, None)], "{case}");
         let again = rig.delete(&keeping).await.unwrap();
         assert!(matches!(again, Progress::Done(_)), "nothing is left to be done: {case}");
-        // Another Service may not ask for it, the next one of its name may.
+        // Another Service must not get the address; the next Service of the same name may.
         let asks = |owner: Owner| {
             changed(&with(&wanted("web"), "sim/floating", "true"), |front_end| {
                 (front_end.owner, front_end.address) = (owner.clone(), Some(address));
@@ -153,7 +153,7 @@ pub async fn a_kept_address_outlives_its_load_balancer(way: Way) {
         let next = asks(Owner { uid: "next".to_owned(), ..owner("web") });
         assert_eq!(rig.settle(&next).await.ingress, super::world::ip(address), "{case}");
         assert_eq!(rig.ensure(&other).await.unwrap_err().kind, ErrorKind::Conflict);
-        // It has asked for it, so it stays again.
+        // This Service has asked for the address, so the address stays again.
         let gone = Unwanted { owner: next.front_end.owner.clone(), ..unwanted("web", None) };
         rig.deleted(&gone).await;
         assert_eq!(rig.sim.balancers().floating().len(), 1, "{case}");

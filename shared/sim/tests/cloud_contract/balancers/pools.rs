@@ -1,4 +1,4 @@
-//! What is there by port, and whether a call has changed it.
+//! Members by port, and whether a call has changed them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use ccm_sim::cloud::balancers::{State, WriteKind};
 use super::world::{changed, member, members, port, wanted};
 use crate::rig::{Rig, Way};
 
-/// The pools of TCP ports, each with this many members.
+/// Returns the pools of TCP ports, each with this many members.
 fn pools(ports: &[u16], members: usize) -> Vec<Pool> {
     let pool = |port: &u16| Pool { protocol: Protocol::Tcp, port: *port, members, why_empty: None };
     ports.iter().map(pool).collect()
@@ -27,7 +27,7 @@ pub async fn members_are_shown_by_port(way: Way) {
     };
     let four = Some(pools(&[80, 443], 4));
     assert_eq!((&set.pools, shown(Depth::Members).await), (&four, four.clone()));
-    // A port without a node port has no members, and so no pool.
+    // A port without a node port has no members, and therefore no pool.
     let more = changed(&wanted("web"), |front_end| {
         let mut bare = port(9000);
         (bare.protocol, bare.member_port) = (Protocol::Udp, None);
@@ -36,12 +36,12 @@ pub async fn members_are_shown_by_port(way: Way) {
     rig.sim.balancers().configure(|settings| settings.traits.protocols.push(Protocol::Udp));
     let expect = Some(pools(&[80, 8080], 5));
     assert_eq!(rig.settle(&more).await.pools, expect);
-    // What another client takes away is not there.
+    // The pools do not have members that another client has removed.
     rig.sim.balancers().update(id, |balancer| balancer.members.clear());
     assert_eq!(shown(Depth::Members).await, Some(pools(&[80, 8080], 0)));
 }
 
-/// A Service that is older than the first node.
+/// The Service is older than the first node.
 pub async fn an_empty_pool_is_filled(way: Way) {
     for shows_empty in [true, false] {
         let rig = Rig::new(way).await;
@@ -56,13 +56,13 @@ pub async fn an_empty_pool_is_filled(way: Way) {
         assert_eq!(filled.pools, Some(pools(&[80, 443], 1)));
         assert_eq!(rig.nodes("web"), ["node-1"]);
         assert_eq!(rig.written().len(), 1);
-        // One that another client has emptied as well.
+        // Also fills a pool that another client has emptied.
         rig.sim.balancers().update(&none.id, |balancer| balancer.members.clear());
         assert_eq!(rig.settle(&web).await.pools, filled.pools);
     }
 }
 
-/// What cannot be seen is not done, and nothing is changed.
+/// A call that does not see the port of the members is not done, and changes nothing.
 pub async fn what_was_not_seen_is_not_done(way: Way) {
     let rig = Rig::new(way).await;
     rig.sim.balancers().configure(|settings| settings.shows_empty = false);
@@ -77,13 +77,13 @@ pub async fn what_was_not_seen_is_not_done(way: Way) {
         assert!(why.contains(&id), "{why}");
     }
     assert_eq!((rig.only("web"), rig.written()), (before, Vec::new()));
-    // Where none is named, none is missing.
+    // If the call names no members, none are missing.
     let answer = rig.set_members("web", &id, members(&[], &[3])).await.unwrap();
     let Progress::Done(MembersSet { changed, pools: seen, .. }) = answer else {
         panic!("{answer:?}")
     };
     assert_eq!((changed, seen), (false, Some(pools(&[80, 443], 0))));
-    // A whole look finds the ports, and from then on they are seen.
+    // A full comparison finds the ports. Later changes of members see them.
     web.members = members(&[1], &[]);
     rig.settle(&web).await;
     let answer = rig.set_members("web", &id, members(&[1, 2], &[3])).await.unwrap();
@@ -107,7 +107,7 @@ pub async fn an_answer_says_whether_it_has_changed_something(way: Way) {
         assert_eq!((done.changed, done.pools), (changes, Some(pools(&[80, 443], count))));
         assert_eq!(rig.written().len(), usize::from(changes));
     }
-    // Its own work, and the wait for it.
+    // First a change by the call itself, then calls that only wait for it.
     let hour = Duration::from_secs(3600);
     rig.sim.balancers().configure(|settings| {
         (settings.times.configure, settings.times.members) = (hour, hour);
@@ -127,7 +127,7 @@ pub async fn an_answer_says_whether_it_has_changed_something(way: Way) {
     assert_eq!(done.pools, Some(pools(&[80], 6)));
 }
 
-/// The provider's own rules may leave out all members that are named.
+/// The provider's own rules may exclude all members that the call names.
 pub async fn why_there_is_no_member_is_said(way: Way) {
     let rig = Rig::new(way).await;
     let mut homeless = [member(1), member(2)];
@@ -150,7 +150,7 @@ pub async fn why_there_is_no_member_is_said(way: Way) {
     let Progress::Done(set) = answer else { panic!("{answer:?}") };
     assert!(!set.changed);
     expect(set.pools);
-    // One that can be a member is one.
+    // A node that can be a member becomes one.
     web.members = members(&[3], &[]);
     assert_eq!(rig.settle(&web).await.pools, Some(pools(&[80, 443], 1)));
 }

@@ -53,7 +53,7 @@ pub(super) const KNOWN: [&str; 33] = [
     "x-forwarded-for",
 ];
 
-/// The annotation that says whether members are checked.
+/// The name of the annotation that turns health monitors on or off.
 const MONITOR: &str = "enable-health-monitor";
 /// Octavia's algorithms.
 const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
@@ -110,8 +110,8 @@ impl<'a> Reading<'a> {
         self.notes.borrow_mut().push(remark("InvalidAnnotation", what));
     }
 
-    /// Remarks on annotations without a meaning. Returns the first one that asks for an internal load
-    /// balancer.
+    /// Adds remarks on unknown annotations. Returns the first one that seems to ask for an internal
+    /// load balancer.
     pub(super) fn unknown(&self) -> Option<Given> {
         let all = self.annotations.iter();
         let unknown: Vec<(Unknown<'_>, &String)> =
@@ -168,7 +168,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A number. What is none counts as the default, and so does what is out of range.
+    /// Reads a whole number. Uses the default if the text is not a number or is out of range.
     fn number_or_default(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
         let Some(text) = self.text(key) else { return default };
         match text.parse::<i64>() {
@@ -346,8 +346,8 @@ impl<'a> Reading<'a> {
         asks.then(|| self.times(config, Self::number))
     }
 
-    /// How members of a Service with local traffic are checked, which has not said whether. What is
-    /// wrong counts as the default: without checks the Service has a load balancer.
+    /// The checks that `local-monitor` adds to a Service with local traffic. Replaces an invalid number
+    /// by its default, so that the Service still gets a load balancer.
     pub(super) fn local_checks(&mut self, config: &LoadBalancer) -> Option<LocalChecks> {
         let has_said = matches!(self.text(MONITOR), Some("true" | "false"));
         if has_said || config.create_monitor || config.local_monitor == LocalMonitor::None {

@@ -33,7 +33,7 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    /// Whether it selects every node.
+    /// Returns true if it selects every node.
     pub(in super::super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

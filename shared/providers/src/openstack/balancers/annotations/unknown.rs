@@ -1,4 +1,4 @@
-//! Annotations of this cloud that have no meaning, and what was meant by them.
+//! Unknown annotations with a prefix of this cloud, and the names that the user probably meant.
 
 use ccm_base::{message::one_line, nearest};
 use ccm_cloud::Note;
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::openstack::text::MAX_VALUE;
 
-/// How many are named.
+/// The maximum number of unknown annotations that get a remark each.
 const NAMED: usize = 10;
 
-/// What people call the annotation for an internal load balancer.
+/// Names that users write for the annotation of an internal load balancer.
 const INTERNALS: [&str; 5] = [
     "internal",
     "internal-lb",
@@ -21,7 +21,7 @@ const INTERNALS: [&str; 5] = [
     "openstack-internal-load-balancer",
 ];
 
-/// What people call what has another name.
+/// Names that users write, each with the correct annotation or field.
 const SYNONYMS: [(&str, &str); 19] = [
     ("external-ip", "spec.loadBalancerIP"),
     ("flavor", "flavor-id"),
@@ -44,18 +44,18 @@ const SYNONYMS: [(&str, &str); 19] = [
     ("zone", "availability-zone"),
 ];
 
-/// An annotation without a meaning.
+/// An annotation with a prefix of this cloud that the provider does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unknown<'a> {
     key: &'a str,
-    /// Its name below the prefix.
+    /// Its name without the prefix.
     name: &'a str,
-    /// Whether the annotation for an internal load balancer was meant.
+    /// True if the user probably meant the annotation for an internal load balancer.
     pub(super) means_internal: bool,
 }
 
 impl<'a> Unknown<'a> {
-    /// What this key is, if it is of this cloud and has no meaning.
+    /// Returns Some if this key has a prefix of this cloud and the provider does not know it.
     pub(super) fn of(key: &'a str) -> Option<Self> {
         let name = match (key.strip_prefix(PREFIX), key.strip_prefix(OLD_PREFIX)) {
             (Some(name), _) if !KNOWN.contains(&name) => name,
@@ -85,8 +85,8 @@ impl<'a> Unknown<'a> {
     }
 }
 
-/// A remark on each of the first few, those first that make a load balancer public, and how many
-/// more there are.
+/// Returns one remark for each of the first `NAMED` annotations, and one with the number of the rest.
+/// Annotations that seem to ask for an internal load balancer come first.
 pub(super) fn remarks(mut unknown: Vec<Unknown<'_>>) -> Vec<Note> {
     const REASON: &str = "UnknownAnnotation";
     unknown.sort_by_key(|one| (!one.means_internal, one.key));

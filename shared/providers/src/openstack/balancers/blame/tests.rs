@@ -5,7 +5,7 @@ use ccm_cloud::Traffic;
 use super::*;
 use crate::openstack::{balancers::Options, scripted::uuid};
 
-/// All of these are in one Service, and a message may name several.
+/// One Service has all of these values, and a message may contain several of them.
 fn settings() -> Settings {
     let annotations = [
         ("port-id", 1),
@@ -84,9 +84,9 @@ fn the_object_that_is_refused_is_named_and_no_other() {
             format!("Bad floatingip request: Network {network} is not a valid external network."),
             Some("floating-network-id"),
         ),
-        // The port of the virtual address, which is gone: no value of the Service is wrong.
+        // The port of the virtual address is gone: no value of the Service is wrong.
         (NotFound, FloatingIp, format!("Port {port} could not be found."), None),
-        // Another kind of object, another object, and one that only stands in the text.
+        // Another kind of object, another object, and objects that the text only mentions.
         (NotFound, LoadBalancer, format!("Pool {port} not found."), None),
         (NotFound, LoadBalancer, format!("Port {other} not found."), None),
         (NotFound, LoadBalancer, format!("Load Balancer {other} of port {port} not found."), None),

@@ -162,7 +162,7 @@ pub(super) fn pool(
     let (mut below, mut checks) = (Vec::new(), Vec::new());
     monitor(seen, own, listener, &mut checks);
     if names::taken_back(&seen.row.tags) == Some(goal.digest) {
-        // It fails all members. Others go after the members, which are read for their sake.
+        // These monitors fail all members and go first. Other monitor changes follow the members.
         let goes_first = if is_left_pending { &mut below } else { &mut *steps };
         goes_first.append(&mut checks);
     }

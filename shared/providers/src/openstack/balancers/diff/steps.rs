@@ -22,7 +22,7 @@ pub(in super::super) enum Act {
         members: Vec<Value>,
     },
     Balancer(Value),
-    /// A change of tags, from which it follows that monitors go.
+    /// A change of tags that marks the monitors as taken back. The next comparison deletes them.
     TakeBack(Value),
     Floating(floating::Act),
     /// It needs what an earlier change creates.

@@ -350,7 +350,7 @@ async fn both_families_where_octavia_has_them() {
     assert!(!done.notes[0].warning);
 }
 
-/// Without a subnet of the second family its Service gets no load balancer; one that stands goes on.
+/// Without a subnet of the second family, a Service gets no load balancer. An existing one stays.
 #[tokio::test]
 async fn both_families_are_required_or_preferred() {
     let both = |requires| {
@@ -370,7 +370,7 @@ async fn both_families_are_required_or_preferred() {
     assert_eq!((&*done.notes[0].reason, done.notes.len()), ("LoadBalancerSingleStack", 1));
     let again = rig.settle(&both(true)).await;
     assert_eq!((again.id, again.ingress, again.notes), (done.id, done.ingress, done.notes));
-    // With a subnet it has both.
+    // With such a subnet, the load balancer has both families.
     let rig = Rig::new();
     let done = rig.settle(&both(true)).await;
     assert_eq!((addresses(&done).len(), done.notes), (2, vec![]));
@@ -445,7 +445,7 @@ async fn a_port_without_a_node_port_has_no_members() {
     assert_eq!(rig.rows("members").len(), 4 + 3);
 }
 
-/// Source ranges that nobody enforces: open to all with a remark, or refused.
+/// If nothing enforces the source ranges, the load balancer is open to all with a remark, or refused.
 #[tokio::test]
 async fn ranges_that_have_no_effect_can_be_refused() {
     let ranges = |name: &str| {
@@ -470,7 +470,7 @@ async fn ranges_that_have_no_effect_can_be_refused() {
         }
         assert_eq!(strict.preview(&ranges("web")).await, Err(error));
         assert_eq!(strict.rows("balancers").len(), 0);
-        // One that stands goes on.
+        // An existing load balancer stays.
         strict.settle(&wanted("api")).await;
         let done = strict.settle(&ranges("api")).await;
         assert!(done.notes.iter().any(|it| it.message.contains("has no effect")), "{done:?}");

@@ -1,11 +1,11 @@
-//! What the answers say: members by port, whether something was changed, and what was not seen.
+//! Answers: members by port, whether the call changed something, and what it could not see.
 
 use ccm_cloud::{Depth, Members, MembersSet, Pool, Progress, Protocol, Scope, Traffic, Wanted};
 use serde_json::json;
 
 use super::rig::{Rig, annotated, changed, member, members, port, wanted};
 
-/// Each port with the number of its members.
+/// Returns each port with the number of its members.
 fn counts(pools: Option<&Vec<Pool>>) -> Option<Vec<(Protocol, u16, usize)>> {
     let count = |pool: &Pool| (pool.protocol, pool.port, pool.members);
     pools.map(|pools| pools.iter().map(count).collect())
@@ -16,7 +16,7 @@ fn both(members: usize) -> Option<Vec<(Protocol, u16, usize)>> {
     Some(vec![(Protocol::Tcp, 80, members), (Protocol::Tcp, 443, members)])
 }
 
-/// Why there is no member, which must be the same for each port.
+/// Returns why there are no members. All ports must have the same reason.
 fn why(pools: Option<Vec<Pool>>) -> String {
     let pools = pools.unwrap();
     assert!(!pools.is_empty() && pools.iter().all(|pool| pool.members == 0), "{pools:?}");
@@ -26,7 +26,7 @@ fn why(pools: Option<Vec<Pool>>) -> String {
     all.remove(0)
 }
 
-/// A load balancer that was made before there was a node.
+/// Creates a load balancer before there is a node.
 async fn empty(rig: &Rig) -> (Wanted, String) {
     let mut web = wanted("web");
     web.members = Members::default();
@@ -37,7 +37,7 @@ async fn empty(rig: &Rig) -> (Wanted, String) {
 }
 
 impl Rig {
-    /// Creates it, and waits by a list as the controller does. Returns its ID.
+    /// Creates a load balancer and lists until it is ready, as the controller does. Returns its ID.
     async fn created(&self, wanted: &Wanted) -> String {
         let Ok(Progress::InProgress(waiting)) = self.ensure(wanted).await else { panic!("done") };
         assert!(waiting.changed, "it was made");
@@ -46,7 +46,7 @@ impl Rig {
         id
     }
 
-    /// Changes members until that is done.
+    /// Changes members until the call is done.
     async fn set(&self, wanted: &Wanted, id: &str, members: Members) -> MembersSet {
         for _ in 0..20 {
             match self.set_members(wanted, id, members.clone()).await.unwrap() {
@@ -66,7 +66,7 @@ impl Rig {
     }
 }
 
-/// What this process has made it can fill.
+/// This process can fill the pools that it has created.
 #[tokio::test]
 async fn pools_without_members_are_filled_when_a_node_comes() {
     let rig = Rig::new();
@@ -82,7 +82,7 @@ async fn pools_without_members_are_filled_when_a_node_comes() {
     assert_eq!(ports, [30_080, 30_443]);
 }
 
-/// Another process does not know the port, says so, and a whole look fills them.
+/// Another process does not know the ports and says so. A full comparison fills the pools.
 #[tokio::test]
 async fn a_pool_whose_port_is_not_known_is_not_done() {
     let rig = Rig::new();
@@ -91,14 +91,14 @@ async fn a_pool_whose_port_is_not_known_is_not_done() {
     let why = rig.not_seen(&web, &id, members(&[1], &[])).await;
     assert_eq!(why, "pool 1 of 2 has no member that shows its port");
     assert_eq!(rig.writes(), [""; 0]);
-    // Nothing is missing where no node is named.
+    // If the call names no node, nothing is missing.
     let none = rig.set(&web, &id, members(&[], &[7])).await;
     assert_eq!(none, MembersSet { version: none.version.clone(), changed: false, pools: None });
     web.members = members(&[1], &[]);
     let filled = rig.settle(&web).await;
     assert_eq!((counts(filled.pools.as_ref()), rig.nodes()), (both(1), vec![1]));
 
-    // One of them is emptied by another client. The other one is changed first.
+    // Another client empties one of the pools. The call changes the other pool first.
     let rig = rig.restarted();
     let first = rig.rows("pools")[0]["id"].clone();
     rig.cloud.world.lock().octavia.members.retain(|row| row["_pool"] != first);
@@ -132,7 +132,7 @@ async fn members_are_shown_by_port() {
     let shown = rig.shown(&done.id, Depth::Members).await;
     assert_eq!(counts(shown.pools.as_ref()), both(4));
     assert_eq!(rig.shown(&done.id, Depth::Summary).await.pools, None);
-    // Without a node port there are no members, and none are missing.
+    // A port without a node port has no members, and none are missing.
     let more = changed(&web, |it| {
         let bare = ccm_cloud::FrontEndPort { member_port: None, ..port(9, Protocol::Tcp) };
         it.ports = vec![port(80, Protocol::Tcp), port(80, Protocol::Udp), bare];
@@ -142,13 +142,13 @@ async fn members_are_shown_by_port() {
     let five = members(&[1, 2, 3, 4, 5], &[]);
     let expect = Some(vec![(Protocol::Tcp, 80, 5), (Protocol::Udp, 80, 5)]);
     assert_eq!(counts(rig.set(&more, &done.id, five.clone()).await.pools.as_ref()), expect);
-    // One that other clients have emptied is shown as empty, and filled.
+    // A pool that another client has emptied is shown as empty, and then filled.
     let first = rig.rows("pools")[0]["id"].clone();
     rig.cloud.world.lock().octavia.members.retain(|row| row["_pool"] != first);
     let shown = rig.shown(&done.id, Depth::Members).await.pools.unwrap();
     assert_eq!(shown[0], Pool { why_empty: None, members: 0, ..shown[0].clone() });
     assert_eq!(counts(rig.set(&more, &done.id, five).await.pools.as_ref()), expect);
-    // Another process learns the ports by a whole look.
+    // Another process needs a full comparison to learn the ports.
     let rig = rig.restarted();
     let of_all = rig.list(Scope::Cluster, Depth::Members).await;
     assert_eq!((&of_all.load_balancers[0].pools, of_all.load_balancers[0].digest), (&None, None));
@@ -172,12 +172,12 @@ async fn a_selector_that_leaves_out_all_nodes_is_named() {
         let set = rig.set(&web, &done.id, members(&[1, 2], &[])).await;
         assert_eq!((why(set.pools), set.changed), (says(2), false));
         assert_eq!(why(rig.shown(&done.id, Depth::Members).await.pools), says(2));
-        // Another process has to look.
+        // Another process needs a full comparison first.
         let other = rig.restarted();
         other.not_seen(&web, &done.id, members(&[1, 2], &[])).await;
         assert_eq!(why(other.settle(&web).await.pools), says(3));
         assert_eq!(rig.rows("members").len(), 0);
-        // A node that is labelled is a member.
+        // A node with these labels becomes a member.
         let mut labelled = member(2);
         let labels = [("env", "production"), ("region", "default")];
         labelled.labels = labels
@@ -229,7 +229,7 @@ async fn answers_say_whether_they_changed_something() {
         }
     }
     assert!(seen.contains(&true), "{seen:?}");
-    // It waits for another one's change, and changes nothing.
+    // The call waits for a change by another client, and changes nothing.
     rig.cloud.world.lock().octavia.holds_all = true;
     rig.set_members(&web, &id, members(&[1, 2, 3, 4], &[])).await.unwrap();
     rig.writes();
@@ -240,7 +240,7 @@ async fn answers_say_whether_they_changed_something() {
     assert!(!waiting.changed, "{waiting:?}");
 }
 
-/// What this process knows by its ID is gone, or has another name.
+/// A pool that this process knows by its ID is gone or has another name.
 #[tokio::test]
 async fn a_pool_that_is_missing_is_not_done() {
     let rig = Rig::new();
@@ -248,13 +248,13 @@ async fn a_pool_that_is_missing_is_not_done() {
     let id = rig.settle(&web).await.id;
     let four = members(&[1, 2, 3, 4], &[]);
     let first = rig.rows("pools")[0]["id"].clone();
-    // Another name: it is still the pool of that port.
+    // The pool has another name. It is still the pool of that port.
     {
         let mut world = rig.cloud.world.lock();
         world.octavia.pools[0]["name"] = json!("mine");
     }
     assert_eq!(counts(rig.set(&web, &id, four.clone()).await.pools.as_ref()), both(4));
-    // To another process, it is not.
+    // Another process does not recognize renamed pools.
     let other = rig.restarted();
     {
         let mut world = rig.cloud.world.lock();
@@ -279,7 +279,7 @@ async fn a_pool_that_is_missing_is_not_done() {
     );
 }
 
-/// The members of an HTTP monitor are checked at another port: filling must name it.
+/// An HTTP monitor checks members at another port: new members must name it.
 #[tokio::test]
 async fn a_filled_pool_is_checked_at_the_health_port() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! `externalTrafficPolicy: Local`: which load balancers get health monitors without being asked to.
+//! `externalTrafficPolicy: Local`: load balancers to which the provider adds health monitors.
 
 use std::time::Duration;
 
@@ -14,8 +14,7 @@ fn local(name: &str) -> Wanted {
     changed(&wanted(name), |it| it.traffic = Traffic::Local { health_check_port: 31_999 })
 }
 
-/// A load balancer of this Service that stands without a monitor, as it was made before there were
-/// any: with the digest of the Service as it is.
+/// Makes a load balancer without monitors, as an earlier version did, with the digest of its Service.
 async fn standing(rig: &Rig, name: &str) -> Wanted {
     let web = local(name);
     rig.settle(&annotated(&web, "enable-health-monitor", "false")).await;
@@ -59,7 +58,7 @@ async fn a_new_load_balancer_has_monitors_unless_its_service_says_otherwise() {
     let other = rig.restarted();
     let done = other.settle(&local("web")).await;
     assert_eq!((other.writes(), done.notes), (vec![], vec![]), "another process keeps them");
-    // Nodes that join are checked as well.
+    // Octavia also checks nodes that join.
     rig.members_with(&local("web"), &done.id, super::members(&[4], &[])).await;
     assert_eq!(ports(&rig), [json!(31_999)]);
     for (web, count) in [
@@ -98,7 +97,7 @@ async fn one_that_stands_gets_a_remark_and_no_change() {
     assert_eq!((silent.notes, kinds(&rig)), (vec![], vec![]));
 }
 
-/// So does one that another controller has made, also while a change follows.
+/// A load balancer of another controller also gets the remark, even while a change is pending.
 #[tokio::test]
 async fn one_that_is_adopted_gets_a_remark() {
     let rig = Rig::new();
@@ -120,7 +119,7 @@ async fn a_service_that_changes_gets_monitors_and_loses_them() {
     let done = rig.settle(&more).await;
     assert_eq!((kinds(&rig), ports(&rig)), (vec![json!("HTTP"); 2], vec![json!(31_999)]));
     assert_eq!((done.notes, done.digest), (vec![], Some(more.front_end.digest)));
-    // It is Local only now.
+    // The Service changes to Local.
     let rig = Rig::new();
     rig.settle(&wanted("web")).await;
     rig.settle(&local("web")).await;
@@ -130,7 +129,7 @@ async fn a_service_that_changes_gets_monitors_and_loses_them() {
     assert_eq!((kinds(&rig), ports(&rig)), (vec![], vec![Value::Null]));
 }
 
-/// A monitor of another kind does its work. One that is there for some ports is there for all.
+/// A monitor of another kind stays. If some ports have HTTP monitors, all ports get one.
 #[tokio::test]
 async fn monitors_that_are_there_stay() {
     let rig = Rig::new();
@@ -169,7 +168,7 @@ async fn where_no_monitor_can_be_a_remark_says_so() {
     assert_eq!(rig.writes(), [""; 0]);
     let silent = rig.settle(&annotated(&local("web"), "enable-health-monitor", "false")).await;
     assert_eq!(silent.notes, []);
-    // Octavia checks members of UDP by HTTP only since version 2.16.
+    // Octavia checks UDP members by HTTP since version 2.16.
     let rig = Rig::new();
     rig.cloud.world.lock().octavia.minor = 15;
     let both = changed(&local("web"), |it| {
@@ -182,7 +181,7 @@ async fn where_no_monitor_can_be_a_remark_says_so() {
 
 const TAKEN_BACK: &str = "LoadBalancerHealthMonitorTakenBack";
 
-/// The pools were made an hour before the monitors, which are this old.
+/// Sets the age of the monitors. Their pools are an hour older.
 fn aged(rig: &Rig, seconds: i64) {
     let ago = |seconds: i64| {
         let time = ccm_base::clock::wall() - jiff::SignedDuration::from_secs(seconds);
@@ -202,10 +201,10 @@ fn fails(rig: &Rig, members: &[u8]) {
     rig.cloud.world.lock().octavia.unreachable = addresses.collect();
 }
 
-/// How long three checks of five seconds take, and what shows them.
+/// The time of three checks every five seconds, and until Octavia shows their results.
 const TAKES: Duration = Duration::from_secs(3 * 5 + 3 + 15);
 
-/// Calls until the first results of the monitors are waited for.
+/// Calls ensure until it waits for the first results of the monitors.
 async fn tried(rig: &Rig, web: &Wanted) {
     for _ in 0..60 {
         let Progress::InProgress(waiting) = rig.ensure(web).await.unwrap() else {
@@ -213,7 +212,7 @@ async fn tried(rig: &Rig, web: &Wanted) {
         };
         aged(rig, 0);
         if waiting.what.contains("first results") {
-            // Members, another configuration and a deletion wait no longer than this.
+            // Changes of the load balancer and its deletion wait at most this long.
             assert!(waiting.check_after <= Duration::from_secs(10), "{waiting:?}");
             return;
         }
@@ -225,8 +224,8 @@ fn with_affinity(web: &Wanted) -> Wanted {
     changed(web, |it| it.affinity = Some(Duration::from_secs(60)))
 }
 
-/// A change of the Service adds monitors to pools that served. Checks that reach no node would end
-/// that.
+/// A change of the Service adds monitors to pools that serve clients. If the checks reach no node,
+/// Octavia would stop the traffic.
 #[tokio::test(start_paused = true)]
 async fn monitors_that_fail_all_members_are_taken_back_once() {
     let rig = Rig::new();
@@ -247,13 +246,13 @@ async fn monitors_that_fail_all_members_are_taken_back_once() {
     assert_eq!((reasons(&done), done.digest), (vec![TAKEN_BACK], Some(more.front_end.digest)));
     let Note { message, warning, .. } = &done.notes[0];
     assert!(warning & message.contains("31999") & message.contains("enable-health-monitor"));
-    // Not again, by any process, until the Service changes.
+    // No process adds monitors again until the Service changes.
     rig.writes();
     let other = rig.restarted();
     let again = other.settle(&more).await;
     assert_eq!((other.writes(), again.notes), (vec![], done.notes));
     other.members_with(&more, &again.id, super::members(&[4], &[])).await;
-    // Nor does one that replaces it.
+    // The load balancer that replaces this one gets none either.
     rig.cloud.world.lock().octavia.balancers[0]["provisioning_status"] = json!("ERROR");
     let is_new = || rig.rows("balancers").iter().any(|row| row["id"] != again.id);
     for _ in 0..10 {
@@ -277,7 +276,7 @@ async fn monitors_that_fail_all_members_are_taken_back_once() {
     assert!(!tags.contains("taken-back"), "{tags}");
 }
 
-/// Its pods are gone for a moment while the Service changes again.
+/// The Service has no pods for a moment while it changes again.
 #[tokio::test(start_paused = true)]
 async fn monitors_that_have_let_members_through_are_not_tried_again() {
     use ccm_cloud::{Depth, Scope};
@@ -291,13 +290,13 @@ async fn monitors_that_have_let_members_through_are_not_tried_again() {
     let next = changed(&web, |it| it.affinity = None);
     let done = rig.settle(&next).await;
     assert_eq!((kinds(&rig).len(), done.notes), (2, vec![]));
-    // Monitors that come later are.
+    // The provider does try later monitors.
     rig.settle(&annotated(&next, "enable-health-monitor", "false")).await;
     assert_eq!(kinds(&rig).len(), 0);
     tried(&rig, &changed(&next, |it| it.digest.hash += 7)).await;
 }
 
-/// Results that come too late are not waited for.
+/// The provider does not wait for results that take too long.
 #[tokio::test(start_paused = true)]
 async fn slow_monitors_are_not_waited_for() {
     let rig = Rig::new();
@@ -310,7 +309,7 @@ async fn slow_monitors_are_not_waited_for() {
     assert_eq!((kinds(&rig).len(), done.notes), (2, vec![]));
 }
 
-/// A process that knew the load balancer as it was before the monitors.
+/// A process remembers the load balancer from before its monitors.
 #[tokio::test(start_paused = true)]
 async fn a_load_balancer_is_not_as_wanted_before_its_monitors_are_gone() {
     use ccm_cloud::{Depth, Scope};
@@ -328,7 +327,7 @@ async fn a_load_balancer_is_not_as_wanted_before_its_monitors_are_gone() {
     assert_eq!(kinds(&rig).len(), 0);
 }
 
-/// What was asked for is made without the monitors that nobody asked for.
+/// The provider makes the requested changes without the monitors that the cloud refuses.
 #[tokio::test]
 async fn monitors_that_the_cloud_refuses_block_nothing() {
     let refused = |done: &LoadBalancer| {
@@ -347,7 +346,7 @@ async fn monitors_that_the_cloud_refuses_block_nothing() {
         refused(&rig.settle(&web).await);
         assert_eq!(rig.writes(), [""; 0]);
     }
-    // Members that were to be checked at another port are checked at their own again.
+    // Octavia checks members at their own port again.
     let cluster = annotated(&wanted("web"), "enable-health-monitor", "true");
     let cluster = changed(&cluster, |it| it.digest.hash += 9);
     rig.cloud.world.lock().octavia.quotas.clear();
@@ -357,15 +356,15 @@ async fn monitors_that_the_cloud_refuses_block_nothing() {
     members.retain(|row| checked.contains(&row["_pool"]));
     assert_eq!((checked.len(), members.len()), (2, 6));
     assert!(members.iter().all(|row| row["monitor_port"].is_null()), "{members:?}");
-    // Others than those of monitors are said at once.
+    // The provider reports other errors at once.
     rig.writes();
     rig.cloud.world.lock().octavia.quotas = [("Load Balancer", 2)].into();
     assert!(rig.ensure(&local("more")).await.is_err());
     assert_eq!(rig.writes(), ["loadbalancer_create"]);
-    // One that was asked for is not left out.
+    // The provider does not leave out a monitor that the Service requests.
     rig.cloud.world.lock().octavia.quotas = [("Health Monitor", 0)].into();
     assert!(rig.ensure(&annotated(&local("asks"), "enable-health-monitor", "true")).await.is_err());
-    // A part of them is there.
+    // The quota allows some of the monitors.
     rig.cloud.world.lock().octavia.quotas = [("Health Monitor", 3)].into();
     let next = changed(&local("new"), |it| it.affinity = Some(Duration::from_secs(60)));
     let done = rig.settle(&next).await;
@@ -373,8 +372,8 @@ async fn monitors_that_the_cloud_refuses_block_nothing() {
     assert_eq!((kinds(&rig).len(), done.digest), (3, Some(next.front_end.digest)));
 }
 
-/// Nodes without a pod fail. All fail while the Service has no pod; then a monitor is right that was
-/// there from the beginning, or has worked before, or was asked for.
+/// Nodes without a pod fail, and all nodes fail while the Service has no pod. A monitor then stays if
+/// it was there from the beginning, has worked before, or was requested.
 #[tokio::test(start_paused = true)]
 async fn monitors_that_are_right_stay() {
     let long = Duration::from_mins(5);
@@ -398,7 +397,7 @@ async fn monitors_that_are_right_stay() {
         let shown = (kinds(&rig), done.notes);
         assert_eq!(shown, (vec![json!("HTTP"), json!("HTTP")], vec![]), "{failing:?} {age}");
     }
-    // One that is new has never served without.
+    // A new load balancer has never served clients without monitors.
     let rig = Rig::new();
     fails(&rig, &[1, 2, 3]);
     rig.settle(&local("web")).await;
@@ -412,8 +411,8 @@ async fn monitors_that_are_right_stay() {
     assert_eq!((kinds(&rig).len(), done.notes), (2, vec![]));
 }
 
-/// Those that stand get monitors by the setting for all: three or a tenth in ten minutes, and none
-/// in the first ten minutes of a process.
+/// With `local-monitor: all`, three existing load balancers or a tenth of them get monitors in ten
+/// minutes, and none in the first ten minutes of a process.
 #[tokio::test(start_paused = true)]
 async fn a_setting_reaches_those_that_stand_in_their_turn() {
     use ccm_cloud::{Depth, Scope};
@@ -425,7 +424,7 @@ async fn a_setting_reaches_those_that_stand_in_their_turn() {
     let mut options = first.options.clone();
     options.balancer.local_monitor = crate::openstack::config::LocalMonitor::All;
     let rig = Rig { options, ..first }.restarted();
-    // As the controller does: what a list shows as not as it should be is ensured.
+    // Ensures what a list shows without a digest, as the controller does.
     let round = async || {
         let list = rig.list(Scope::Cluster, Depth::Members).await.load_balancers;
         let mut due = 0;

@@ -1,4 +1,4 @@
-//! Annotations that do not exist, and what was meant.
+//! Unknown annotations, and what the user meant.
 
 use ccm_cloud::{ErrorKind, LoadBalancers as _, Note, Progress, Wanted};
 
@@ -41,13 +41,13 @@ async fn an_unknown_annotation_names_what_was_meant() {
             None => assert!(!message.contains("mean"), "{message}"),
         }
     }
-    // A misspelt one is no configuration, but the right one is.
+    // A misspelt annotation is not configuration. The correct one is.
     let traits = Rig::new().balancers.traits();
     for (key, expect) in [(INTERNAL, true), (MISSPELT, false)] {
         assert!(traits.passes(key), "{key}");
         assert_eq!(traits.configures(key), expect, "{key}");
     }
-    // Those of other clouds are theirs.
+    // The provider ignores annotations of other clouds.
     for key in ["service.beta.kubernetes.io/aws-load-balancer-internal", "example.com/openstack"] {
         assert!(!traits.passes(key), "{key}");
     }
@@ -84,7 +84,7 @@ async fn a_misspelt_internal_annotation_makes_nothing_public() {
         }
         assert!(rig.rows("balancers").is_empty() && rig.cloud.world.lock().floating.ips.is_empty());
         assert!(rig.preview(&with(&wanted("web"), key, "true")).await.is_err());
-        // One that stands goes on, and so does one that is replaced.
+        // An existing load balancer stays, and a lost one is created again.
         let web = rig.settle(&wanted("web")).await;
         let misspelt = with(&wanted("web"), key, "true");
         let done = rig.settle(&misspelt).await;
@@ -97,7 +97,7 @@ async fn a_misspelt_internal_annotation_makes_nothing_public() {
         let known = Wanted { known: Some(web.id), ..misspelt };
         assert!(matches!(rig.ensure(&known).await, Ok(Progress::InProgress(_))));
     }
-    // Nothing is public: the right one is there as well, or the misspelt one asks for a public one.
+    // Nothing is public: the correct one is there as well, or the misspelt one asks for a public one.
     for (key, value) in [(INTERNAL, "true"), ("example.com/x", "")] {
         let web = with(&wanted("web"), MISSPELT, if key == INTERNAL { "true" } else { "false" });
         let web = if key == INTERNAL { with(&web, key, value) } else { web };

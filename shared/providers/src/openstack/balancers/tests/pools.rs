@@ -140,7 +140,7 @@ async fn members_are_not_written_from_an_old_view() {
     assert!(rig.rows("members").iter().any(|row| row["name"] == "node-00099"));
 }
 
-/// Another process cannot tell a pool that a person has renamed from another owner's by a status tree.
+/// From a status tree, another process cannot tell a renamed pool from another owner's pool.
 #[tokio::test]
 async fn a_renamed_pool_is_not_passed_over_by_another_process() {
     let (rig, web) = (Rig::new(), wanted("web"));

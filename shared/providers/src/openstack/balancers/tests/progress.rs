@@ -309,8 +309,8 @@ async fn a_quota_is_named_and_the_rest_goes_on() {
     assert_eq!(error.kind, ErrorKind::QuotaExceeded, "{error}");
 }
 
-/// The process ends after the first change of two, and the change is taken back before the next process
-/// looks: the digest agrees with the wish, the first full comparison finds the half.
+/// The process ends after the first of two changes, and the user reverts the change before the next
+/// process looks. The digest matches; only the first full comparison finds the difference.
 #[tokio::test]
 async fn the_half_of_a_change_that_was_taken_back_is_found_by_a_comparison() {
     let rig = Rig::new();

@@ -1,5 +1,5 @@
-//! Whose a floating IP is: that of another owner is not taken, and what a Service has asked for or is
-//! to keep is not deleted.
+//! Owners of floating IPs. The provider does not take a floating IP of another owner, and does not
+//! delete one that a Service has asked for or keeps.
 
 use ccm_cloud::{ErrorKind, FrontEnd, Owner, Unwanted, Wanted};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn asks(name: &str) -> Wanted {
     changed(&wanted(name), |it| it.address = ADDRESS.parse().ok())
 }
 
-/// An earlier Service of this name.
+/// An earlier Service with this name.
 fn earlier(name: &str) -> Owner {
     Owner { uid: format!("uid-of-earlier-{name}"), ..owner(name) }
 }
@@ -36,7 +36,7 @@ fn ip(rig: &Rig) -> Value {
     ip.cloned().unwrap_or_default()
 }
 
-/// Whether it has survived the deletion, and stands for nothing.
+/// Returns true if the floating IP outlives the deletion and is not attached.
 async fn outlives(rig: &Rig, unwanted: &Unwanted) -> bool {
     rig.deleted(unwanted).await;
     ip(rig)["port_id"] == Value::Null && ip(rig)["id"].is_string()
@@ -56,10 +56,10 @@ async fn one_of_another_owner_is_not_taken() {
         (names::floating(&owner("bank")), tags(&owner("bank")), "Service default/bank"),
         // A person has changed the description.
         ("mine".to_owned(), tags(&owner("bank")), "the Service with UID uid-bank"),
-        // Another cluster's of the same names, and one before it was rebuilt.
+        // Another cluster with the same names, and the same cluster before it was rebuilt.
         (names::floating(&elsewhere), tags(&elsewhere), "the cluster with UID c-2"),
         ("mine".to_owned(), cluster(&elsewhere), "the cluster with UID c-2"),
-        // Those of openstack-cloud-controller-manager have no tags.
+        // openstack-cloud-controller-manager sets no tags.
         (names::floating(&owner("bank")), vec![], "Service default/bank of cluster prod"),
         (names::floating(&neighbour), vec![], "Service other/web of cluster prod"),
         (names::floating(&namesake), vec![], "Service default/web of cluster staging"),
@@ -76,7 +76,7 @@ async fn one_of_another_owner_is_not_taken() {
             assert_eq!(rig.preview(&asked).await.unwrap_err(), error);
         }
         assert_eq!((rig.writes().len(), rig.rows("balancers").len()), (0, 0), "by halves: {whose}");
-        // One that has an address keeps it.
+        // A Service that already has an address keeps it.
         let shown = addresses(&rig.settle(&wanted("web")).await);
         rig.writes();
         assert_eq!(rig.ensure(&asked).await.unwrap_err().kind, ErrorKind::Conflict);
@@ -87,7 +87,7 @@ async fn one_of_another_owner_is_not_taken() {
     }
 }
 
-/// A person, or an earlier version, has attached what is another's: it is neither recorded nor deleted.
+/// Another owner's floating IP is attached: the provider neither records an owner nor deletes it.
 #[tokio::test]
 async fn one_of_another_owner_that_is_attached_stays_as_it_is() {
     for tags in [names::owner_tags(&owner("bank")).to_vec(), vec![]] {
@@ -113,7 +113,7 @@ async fn one_of_another_owner_that_is_attached_stays_as_it_is() {
     }
 }
 
-/// The load balancer of one Service is replaced, and another Service asks for its address meanwhile.
+/// The provider replaces the load balancer of one Service; another Service asks for its address.
 #[tokio::test]
 async fn an_address_that_is_free_for_a_moment_goes_to_nobody_else() {
     let rig = Rig::new();
@@ -131,7 +131,7 @@ async fn an_address_that_is_free_for_a_moment_goes_to_nobody_else() {
     assert!(error.message.contains("Service default/web"), "{error}");
 }
 
-/// Kept by a Service that was created again, or made by the other controller for a Service of this name.
+/// An earlier Service of this name has kept it, or the other controller made it for this name.
 #[tokio::test]
 async fn the_next_service_of_a_name_may_ask_for_what_was_kept() {
     let mut renamed = earlier("web");
@@ -149,14 +149,14 @@ async fn the_next_service_of_a_name_may_ask_for_what_was_kept() {
         rig.writes();
         assert!(matches!(rig.ensure(&asked).await, Ok(ccm_cloud::Progress::Done(_))));
         assert_eq!(rig.writes(), [""; 0]);
-        // Without the wish it stays attached, and is not deleted either.
+        // Without the wish, the floating IP stays attached, and the provider does not delete it.
         let any = changed(&asked, |it| it.address = None);
         assert_eq!(addresses(&rig.settle(&any).await), [ADDRESS]);
         assert!(outlives(&rig.restarted(), &rig.unwanted(&any)).await, "{made_for:?}");
     }
 }
 
-/// The project may choose addresses, and the provider has created the one that was asked for.
+/// The project may choose addresses, and the provider has created the requested one.
 #[tokio::test]
 async fn what_was_asked_for_is_not_deleted() {
     for is_of_earlier_version in [false, true] {
@@ -173,7 +173,7 @@ async fn what_was_asked_for_is_not_deleted() {
         rig.settle(&asked).await;
         assert_eq!(rig.writes(), [""; 0], "an upgrade writes nothing");
         if !is_of_earlier_version {
-            // Exchanged, internal, and back.
+            // Asks for another address and back, then becomes internal and external again.
             let any = rig.floating_ip("172.24.8.8", "mine");
             let other = changed(&asked, |it| it.address = "172.24.8.8".parse().ok());
             assert_eq!(addresses(&rig.settle(&other).await), ["172.24.8.8"]);
@@ -223,21 +223,21 @@ async fn an_address_of_the_cloud_that_is_asked_for_later_is_not_deleted() {
     }
 }
 
-/// The Service still names the address when it goes internal.
+/// The Service still names the address when it becomes internal.
 #[tokio::test]
 async fn an_address_that_is_named_outlives_the_change_to_an_internal_one() {
     let rig = Rig::new();
     rig.cloud.world.lock().floating.may_choose = true;
     let asked = asks("web");
     rig.settle(&asked).await;
-    // Of a version that did not record who asked for it.
+    // An earlier version did not record that the Service asked for the address.
     let own = names::owner_tags(&owner("web"));
     rig.cloud.world.lock().floating.ips[0]["tags"] = json!(own);
     rig.settle(&with(&asked, INTERNAL, "true")).await;
     assert_eq!((ip(&rig)["port_id"].clone(), ip(&rig)["id"].is_string()), (Value::Null, true));
 }
 
-/// A load balancer in ERROR is not deleted for one whose floating IP would then be refused.
+/// The provider does not delete a load balancer in ERROR if the new one could not get its floating IP.
 #[tokio::test]
 async fn what_the_service_names_stays_its_own_while_it_is_replaced() {
     let bank = names::owner_tags(&owner("bank")).to_vec();
@@ -273,7 +273,7 @@ async fn what_the_service_names_stays_its_own_while_it_is_replaced() {
     }
 }
 
-/// Nothing says any more whether the address was to be kept.
+/// The Service is gone: the provider does not know whether to keep the address.
 #[tokio::test]
 async fn the_address_of_an_orphan_is_kept() {
     for (keeps, is_known) in [(true, true), (true, false), (false, true), (false, false)] {
@@ -285,7 +285,7 @@ async fn the_address_of_an_orphan_is_kept() {
         let shown = addresses(&rig.settle(&web).await);
         let mut orphan = Unwanted { settings: None, address: None, ..rig.unwanted(&web) };
         if !is_known {
-            // Deleted by hand, and its address is left.
+            // A person deleted the load balancer, and its address is left.
             let id = orphan.known.take().unwrap();
             rig.remove(&id);
         }
@@ -295,14 +295,14 @@ async fn the_address_of_an_orphan_is_kept() {
         let left: Vec<_> = ips.iter().map(|ip| ip["floating_ip_address"].clone()).collect();
         assert_eq!((left, &ips[0]["port_id"]), (vec![json!(shown[0])], &Value::Null));
         assert_eq!(rig.rows("balancers").len(), 0);
-        // The next Service of this name may have it.
+        // The next Service with this name may have the address.
         let mut next = changed(&wanted("web"), |it| it.address = shown[0].parse().ok());
         next = changed(&next, |it| it.owner.uid = "uid-next".to_owned());
         assert_eq!(addresses(&other.settle(&next).await), shown);
     }
 }
 
-/// To an administrator Neutron shows the floating IPs and ports of all projects.
+/// Neutron shows an administrator the floating IPs and ports of all projects.
 #[tokio::test]
 async fn those_of_other_projects_do_not_count() {
     let (rig, asked) = asking("mine", &[]);
@@ -315,14 +315,14 @@ async fn those_of_other_projects_do_not_count() {
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
     assert!(error.message.contains("the project has no floating IP"), "{error}");
     assert_eq!(ip(&rig)["port_id"], Value::Null);
-    // By the tags, which another project's administrator may copy.
+    // A search by tags, which an administrator of another project may copy.
     let (rig, _) = asking("mine", &names::owner_tags(&owner("web")));
     rig.cloud.world.lock().floating.ips[0]["project_id"] = json!("another");
     let known = Wanted { known: Some(uuid(1)), ..wanted("web") };
     assert_ne!(addresses(&rig.settle(&known).await), [ADDRESS]);
     rig.deleted(&rig.unwanted(&known)).await;
     assert_eq!(ip(&rig)["port_id"], Value::Null);
-    // The subnet of the nodes is that of the project's own port.
+    // The subnet of the nodes is the subnet of the project's own port.
     let rig = Rig::with(|options| options.balancer.internal = true);
     for (number, subnet, project) in [(1, 9, "another"), (2, 1, "p1")] {
         let mut port = crate::openstack::scripted::port(number);
@@ -334,7 +334,7 @@ async fn those_of_other_projects_do_not_count() {
     assert_eq!(rig.rows("balancers")[0]["vip_subnet_id"], uuid(1));
 }
 
-/// What a user writes as the ID of a load balancer is not put into a path.
+/// The provider does not put an ID into a path if Octavia cannot have assigned it.
 #[tokio::test]
 async fn an_id_that_can_be_none_names_nothing() {
     for id in ["../listeners", "..", "?limit=1", "x/status", "", "a b", "%2e%2e", "é"] {
