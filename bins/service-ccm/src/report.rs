@@ -252,7 +252,7 @@ impl ServiceReports {
         );
     }
 
-    /// Logs that the API server has a Service that asks for this load balancer and is not in the store.
+    /// Logs that the API server shows a Service that asks for the load balancer, and the watch does not.
     pub(crate) fn orphan_refuted(&self, orphan: &Orphan) {
         self.forget(&orphan.id);
         tracing::warn!(

@@ -163,8 +163,8 @@ fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
     Some(warnings.map(|Note { reason, message, .. }| Problem::remark(reason, message)).collect())
 }
 
-/// Whether a load balancer that can be changed serves, as last seen. None if service-ccm does not
-/// know that yet and the Service has the condition of the last leader, which then stays.
+/// The condition of a load balancer that can be changed, as last seen. None if service-ccm has not
+/// seen that yet and the Service has the condition of the last leader, which then stays.
 fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> {
     let is_complete = view.state.was_complete(view.service, &balancer.id);
     if let Some(shown) =
