@@ -109,8 +109,8 @@ impl RouteReports {
         self.cidrs.report(&node.reference(), When::Changed, report);
     }
 
-    /// The write of a node's pod CIDRs was answered as done; with a node that has some, or none. Returns
-    /// and reports that it is repeated.
+    /// Records a confirmed write of a node's pod CIDRs. `is_shown`: the node in the answer has pod
+    /// CIDRs. Reports and returns the write if it is repeated.
     pub(crate) fn cidrs_repeated(
         &self,
         written: &Written,

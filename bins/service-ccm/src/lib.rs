@@ -194,8 +194,8 @@ struct Term {
 }
 
 impl ServiceCcm {
-    /// Starts the work of a term as soon as the stores are current: by an old one, nodes that have
-    /// joined would leave, and changes of Services would be taken back.
+    /// Starts the tasks of the leader as soon as the stores are current. With an old store,
+    /// service-ccm would remove new nodes from load balancers and undo recent changes of Services.
     async fn begin(self: Arc<Self>, term: Term) {
         self.stores.current().await;
         let (handles, Term { lanes, reader, lease, tasks }) = (&self.handles, term);

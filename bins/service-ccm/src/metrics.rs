@@ -114,7 +114,7 @@ computed! {
     }
 }
 
-/// Computes on each scrape how many Services are not served, by class.
+/// Computes on each scrape the number of Services that this program does not serve, by class.
 pub(crate) fn collect_not_served(
     metrics: &Metrics,
     counts: impl Fn() -> BTreeMap<Arc<str>, usize> + Send + Sync + 'static,
@@ -207,12 +207,12 @@ impl ServiceMetrics {
         self.provisioning.observe(age.as_secs_f64());
     }
 
-    /// Records that a Service shows other addresses.
+    /// Counts a change of the addresses in the status of a Service.
     pub(crate) fn address_changed(&self) {
         self.address_changes.inc();
     }
 
-    /// Records that the load balancer of a Service is gone.
+    /// Counts a load balancer that is gone although a Service shows its address.
     pub(crate) fn gone(&self) {
         self.gone.inc();
     }

@@ -6,13 +6,13 @@
 //! | [`eligible`] | which nodes are members of load balancers |
 //! | [`members`] | which members one load balancer is to have, and which may not leave it yet |
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
-//! | [`evidence`] | whose the finalizer of a Service is |
+//! | [`evidence`] | which controller the finalizer of a Service belongs to |
 //! | [`looks`] | when a load balancer that no list shows is looked at |
-//! | [`repeated`] | when a step is repeated that was answered as done |
+//! | [`repeated`] | when a step that was confirmed before may be repeated |
 //! | [`debounce`] | when changes of the nodes go out |
 //! | `named` | the load balancers that a Service names, and the errors about them |
 //! | `state` | what is known of one load balancer |
-//! | `pools` | what is behind the ports, and when the cloud is asked again if that is nothing |
+//! | `pools` | the members behind the ports, and when the cloud is asked again if there are none |
 //! | [`reason`] | the conditions of a Service and their reasons |
 //! | `wished` | what a Service is to show |
 //! | [`status`] | what of that is written now |
@@ -50,14 +50,14 @@ pub use named::{by_provider, named, of_adoption, of_name, replaced, shown_id, to
 pub use state::{CallKind, Failed, Foreign, Known, Pending, State};
 pub use wished::shows_members;
 
-/// Which Services are served, and by whom.
+/// The classes of Services that this program serves, and its name on Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Classes {
     /// `--load-balancer-classes`.
     pub served: Vec<String>,
     /// `--serve-classless-services`.
     pub classless: bool,
-    /// What this program writes as [`evidence::INSTANCE`]; None with the default Lease.
+    /// The value of the annotation [`evidence::INSTANCE`]; None with the default Lease.
     pub instance: Option<String>,
 }
 
@@ -71,10 +71,10 @@ impl Classes {
     }
 }
 
-/// How many classes are told apart. Tenants choose their names.
+/// The maximum number of classes that the metric names. Tenants choose the names of classes.
 const CLASSES: usize = 10;
 
-/// The first classes by name, and the others as one.
+/// Keeps the first classes by name and sums up the rest as `other`.
 pub fn first_classes(mut counts: BTreeMap<Arc<str>, usize>) -> BTreeMap<Arc<str>, usize> {
     let Some(limit) = counts.keys().nth(CLASSES).cloned() else { return counts };
     let others: usize = counts.split_off(&limit).into_values().sum();
@@ -171,8 +171,8 @@ pub fn plan(view: View<'_>) -> Plan {
         return provision(view);
     }
     if !service.has_finalizer {
-        // Someone has removed it together with the type: what this program wrote is not true any more,
-        // and its load balancer is one without a Service.
+        // Another client has removed the finalizer and changed the type: service-ccm removes what
+        // it wrote, and treats its load balancer as an orphan.
         let is_left = !service.is_load_balancer && !service.deleting;
         let is_ours = is_left && view.whose() == Whose::Ours;
         let may = repeated::may_set_finalizer(&view.state.repeats, view.now, false);
@@ -245,9 +245,9 @@ fn provision(view: View<'_>) -> Plan {
     }
 }
 
-/// What is written to a Service that another service-ccm has served: from now on its finalizer stands
-/// for the load balancer of this program. What the other one recorded stays if this one has it: it
-/// may be the same program under another name.
+/// The change that takes over a Service from another service-ccm: it writes the name of this
+/// program. It removes the recorded ID and digest if they belong to another load balancer. If they
+/// do not, the other service-ccm may be this program under another name.
 fn taken_over(view: View<'_>) -> StatusChange {
     let mut annotations = view.classes.signature();
     let named = view.service.annotation(ID);
@@ -307,7 +307,7 @@ fn next_call(view: View<'_>) -> Option<Step> {
     step.and_then(|step| due(view, step))
 }
 
-/// This call, unless it was answered as done of late and is to be repeated later.
+/// Returns this call, unless it was confirmed recently and must wait before it is repeated.
 fn due(view: View<'_>, step: Step) -> Option<Step> {
     let View { state, service, members, now, .. } = view;
     repeated::may_call(&state.repeats, now, &step, service, members).then_some(step)
@@ -369,7 +369,7 @@ pub fn status_change(view: View<'_>) -> StatusChange {
 }
 
 /// The change of the status of a Service while the provider offers no load balancers; None if this
-/// program has no part in it. Whether one that is not served has a load balancer cannot be known then.
+/// program has no part in it. If it does not serve the Service, it cannot know its load balancer then.
 pub fn not_offered(
     service: &Service,
     classes: &Classes,

@@ -62,7 +62,7 @@ impl ServiceReports {
         self.report(service, When::Changed, report);
     }
 
-    /// Counts a write that was answered as done and is due again, and reports it once.
+    /// Counts a repeated write, and reports it if `is_news`.
     pub(crate) fn repeated(&self, service: &Service, metrics: &RepeatMetrics, one: &Repeated) {
         metrics.report(&self.reports, &service.reference(), one);
     }
@@ -84,7 +84,7 @@ impl ServiceReports {
         self.normal(service, When::Always, "UpdatedLoadBalancer", "", text);
     }
 
-    /// Reports that no node can be a member, and why. Other numbers of nodes are no news.
+    /// Reports that no node can be a member, and why. Other numbers of nodes alone are not reported.
     pub(crate) fn no_members(&self, service: &Service, why: Option<&str>) {
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let event = "UnAvailableLoadBalancer";
@@ -92,8 +92,8 @@ impl ServiceReports {
         self.warning(service, event, event, &without_numbers(&why), text);
     }
 
-    /// Reports that the load balancer whose address a Service shows is gone. Returns whether that was
-    /// new.
+    /// Reports that the load balancer whose address a Service shows is gone. Returns true if that
+    /// is new.
     pub(crate) fn gone(&self, service: &Service, id: &str, by: Option<&str>) -> bool {
         let next = by.map_or_else(
             || "no other one could be made yet, and the Service keeps its address".to_owned(),
@@ -107,7 +107,7 @@ impl ServiceReports {
         self.reports.report(&service.reference(), When::Once, report.with_event(topic, text))
     }
 
-    /// Reports that clients reach a Service at other addresses.
+    /// Reports that the address of a Service has changed.
     pub(crate) fn address_changed(&self, service: &Service, change: &str) {
         let topic = "LoadBalancerAddressChanged";
         let text = format!("the address of the load balancer has changed: {change}");
@@ -208,7 +208,7 @@ impl ServiceReports {
         self.warning(service, "WriteFailed", "WriteFailed", error.reason(), text);
     }
 
-    /// Reports that a finalizer stays that nobody is known to remove.
+    /// Reports a finalizer that no known controller removes.
     pub(crate) fn unclaimed(&self, service: &Service, why: &str) {
         let event = "UnclaimedFinalizer";
         self.warning(service, event, event, why, why.to_owned());
@@ -252,7 +252,7 @@ impl ServiceReports {
         );
     }
 
-    /// Logs that a Service asks for a load balancer, although the watch does not show that.
+    /// Logs that the API server shows a Service that asks for the load balancer, and the watch does not.
     pub(crate) fn orphan_refuted(&self, orphan: &Orphan) {
         self.forget(&orphan.id);
         tracing::warn!(

@@ -84,7 +84,7 @@ ccm_settings::settings! {
 }
 
 impl ServiceSettings {
-    /// Which Services are served, with the default Lease.
+    /// The classes of Services that this program serves, with the default Lease.
     pub fn classes(&self) -> Classes {
         Classes {
             served: self.load_balancer_classes.clone(),

@@ -1,45 +1,45 @@
-//! The specifics of a provider's load balancers.
+//! The traits of a provider's load balancers.
 
 use crate::Protocol;
 
-/// What a controller has to know of a provider's load balancers.
+/// What a controller must know about a provider's load balancers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadBalancerTraits {
-    /// The beginnings of the annotations that the provider reads. Others are no configuration.
+    /// The prefixes of the annotations that the provider reads. Others are not configuration.
     pub annotations: Vec<String>,
-    /// The beginnings of annotations that the provider only remarks on, such as misspelt ones. They
-    /// reach it in [`FrontEnd::settings`](crate::FrontEnd::settings), but are no part of the digest unless `annotations` covers
-    /// them as well.
+    /// The prefixes of annotations that the provider only remarks on, such as misspelt ones. They
+    /// are part of [`FrontEnd::settings`](crate::FrontEnd::settings), but not of the digest, unless
+    /// `annotations` covers them as well.
     pub remarked: Vec<String>,
     /// The annotations among them that the provider itself writes
-    /// ([`LoadBalancer::annotations`](crate::LoadBalancer::annotations)): keys, or with `*` at the end the beginnings of keys. They
-    /// are no configuration.
+    /// ([`LoadBalancer::annotations`](crate::LoadBalancer::annotations)): keys, or prefixes of keys
+    /// with `*` at the end. They are not configuration.
     pub own_annotations: Vec<String>,
-    /// The annotation with the ID of the Service's load balancer, if the provider writes one that
-    /// others write as well: another controller of this cloud, or a user who asks for a load
-    /// balancer that is there already. A Service with such an ID gets no load balancer of its own.
+    /// The annotation with the ID of the Service's load balancer, if others write it as well as the
+    /// provider: another controller of this cloud, or a user who asks for an existing load
+    /// balancer. A Service with such an ID does not get its own load balancer.
     pub id_annotation: Option<String>,
-    /// The protocols that it offers.
+    /// The protocols that the load balancers support.
     pub protocols: Vec<Protocol>,
-    /// Whether one load balancer can have addresses of both families.
+    /// True if one load balancer can have addresses of both families.
     pub dual_stack: bool,
-    /// Whether members need a provider ID, and are left out until they have one.
+    /// True if members need a provider ID. The controller leaves out nodes without one.
     pub member_ids: bool,
-    /// Whether members need an address.
+    /// True if members need an address.
     pub member_addresses: bool,
-    /// Whether [`Member::labels`](crate::Member::labels) is needed.
+    /// True if the provider needs [`Member::labels`](crate::Member::labels).
     pub member_labels: bool,
-    /// Whether changes of members are cheap. If not, they are collected for longer.
+    /// True if changes of members are cheap. If not, the controller collects them for longer.
     pub cheap_members: bool,
-    /// Whether [`LoadBalancers::list`](crate::LoadBalancers::list) works. Without it nothing can be audited and no orphan be
-    /// found.
+    /// True if [`LoadBalancers::list`](crate::LoadBalancers::list) works. Without it the controller
+    /// cannot audit load balancers or find orphans.
     pub lists: bool,
-    /// Whether the digest of the configuration is stored in the cloud and returned. If not, the
+    /// True if the cloud stores the digest of the configuration and returns it. If not, the
     /// controller stores it with the Service.
     pub stores_digest: bool,
-    /// Whether [`FrontEnd::service`](crate::FrontEnd::service) is needed.
+    /// True if the provider needs [`FrontEnd::service`](crate::FrontEnd::service).
     pub wants_service: bool,
-    /// The largest number of load balancers in one call; at least 1.
+    /// The maximum number of load balancers in one call; at least 1.
     pub max_batch: usize,
 }
 
@@ -65,20 +65,20 @@ impl Default for LoadBalancerTraits {
 }
 
 impl LoadBalancerTraits {
-    /// Whether an annotation of this key reaches the provider: whether the provider reads it or
-    /// remarks on it, and does not write it.
+    /// Returns true if the provider gets annotations with this key: it reads them or remarks on
+    /// them, and does not write them.
     pub fn passes(&self, key: &str) -> bool {
         let is_remarked = || self.remarked.iter().any(|start| key.starts_with(start.as_str()));
         self.configures(key) || is_remarked() && !self.writes(key)
     }
 
-    /// Whether an annotation of this key is configuration: whether the provider reads it, and does
-    /// not write it.
+    /// Returns true if annotations with this key are configuration: the provider reads them, and
+    /// does not write them.
     pub fn configures(&self, key: &str) -> bool {
         self.annotations.iter().any(|start| key.starts_with(start.as_str())) && !self.writes(key)
     }
 
-    /// Whether an annotation of this key is one of [`Self::own_annotations`].
+    /// Returns true if this key is one of [`Self::own_annotations`].
     pub fn writes(&self, key: &str) -> bool {
         self.own_annotations.iter().any(|own| match own.strip_suffix('*') {
             Some(start) => key.starts_with(start),

@@ -176,8 +176,8 @@ pub trait CallGate: Send + Sync {
     /// its end it admits no request of that service.
     fn report(&self, class: CallClass, report: CallReport);
 
-    /// Reports how the items of one request for many ended, `None` for success, so that what failed
-    /// for some of them counts as failed although the request succeeded.
+    /// Reports the result of each item of one request for many, `None` for success. A failed item
+    /// counts as a failure even if the request succeeded.
     fn items(&self, _class: CallClass, _results: &[Option<ErrorKind>]) {}
 }
 

@@ -148,8 +148,8 @@ impl CloudError {
         self
     }
 
-    /// Whether and when to retry. A delay is the cloud's own; what it asks for none is repeated with
-    /// back-off.
+    /// Returns if and when to retry: after the delay that the cloud asks for, or else with
+    /// back-off, unless the error is permanent.
     pub fn class(&self) -> RetryClass {
         match (self.kind, self.retry_after) {
             (_, Some(after)) => RetryClass::RetryAfter(after),

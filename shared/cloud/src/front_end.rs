@@ -107,9 +107,8 @@ pub struct FrontEnd {
     /// The families of its addresses, the preferred one first. More than one only if
     /// [`LoadBalancerTraits::dual_stack`](crate::LoadBalancerTraits::dual_stack) is set.
     pub families: Vec<IpFamily>,
-    /// Whether a load balancer without one of these families is of no use
-    /// (`ipFamilyPolicy: RequireDualStack`). Not in the digest: it changes nothing of one that is
-    /// there.
+    /// True if a load balancer without one of these families is useless (`ipFamilyPolicy:
+    /// RequireDualStack`). Not in the digest: it does not change an existing load balancer.
     #[serde(default)]
     pub requires_families: bool,
     /// Its ports, sorted. At least one.
@@ -162,10 +161,10 @@ impl Member {
         of_kind(InternalIp).or_else(|| of_kind(ExternalIp))
     }
 
-    /// Whether a load balancer has this node as it is, if the cloud shows it so, or if it was told so.
-    /// Of each family the address that a load balancer uses is compared, not the list: a node may have
-    /// several of a family. What is not shown is not a difference: a cloud knows the addresses that it
-    /// uses, and not always the provider ID.
+    /// Returns true if `shown`, from the cloud or as sent to it, is this node unchanged. It
+    /// compares one address per family, the one that a load balancer uses: a node may have several.
+    /// What `shown` lacks is not a difference: a cloud shows only the addresses that it uses, and
+    /// not always the provider ID.
     pub fn is_shown_as(&self, shown: &Self) -> bool {
         let same_id = shown.provider_id.is_none() || shown.provider_id == self.provider_id;
         let is_same = |family| {
@@ -175,7 +174,7 @@ impl Member {
         same_id && IpFamily::ALL.into_iter().all(is_same)
     }
 
-    /// Whether this node has an address of a family of which the other one has none.
+    /// Returns true if this node has an address of a family of which `other` has none.
     pub fn has_more_families_than(&self, other: &Self) -> bool {
         let gains = |family| other.address(family).is_none() && self.address(family).is_some();
         IpFamily::ALL.into_iter().any(gains)

@@ -68,7 +68,7 @@ pub struct Waiting {
     pub id: Option<String>,
     /// The cloud's ID of the last request.
     pub request_id: Option<String>,
-    /// Whether this call has made a change. If not, it only waits for the cloud. Always false in a list.
+    /// True if this call has made a change. If not, it waits for the cloud. Always false in a list.
     pub changed: bool,
 }
 
@@ -83,9 +83,9 @@ pub enum Progress<T> {
     /// Another controller of this cloud is responsible for it, with the reason. The Service
     /// keeps its finalizer and its status.
     Elsewhere(String),
-    /// The call has changed nothing, because it could not see what it needs, with the reason:
-    /// `pool 2 has no member that shows its port`. Whether the load balancer is as wanted is not
-    /// known; [`LoadBalancers::ensure`] finds out. Only [`LoadBalancers::set_members`] answers this.
+    /// The call has changed nothing because the provider could not see the members, for this
+    /// reason: `pool 2 has no member that shows its port`. [`LoadBalancers::ensure`] finds out if
+    /// the load balancer is as wanted. Only [`LoadBalancers::set_members`] answers this.
     NotSeen(String),
 }
 
@@ -195,9 +195,9 @@ pub struct LoadBalancer {
     /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). None unless it was
     /// read with [`Depth::Members`]. Many load balancers with the same members share one list.
     pub members: Option<Arc<[Member]>>,
-    /// The members by port: one entry for each port with a pool; one without [`member_port`] is to
-    /// have none. None unless it was read with [`Depth::Members`], or if the provider does not know
-    /// them.
+    /// The members by port: one entry for each port with a pool. A port without [`member_port`]
+    /// should have none. None unless it was read with [`Depth::Members`], or if the provider does
+    /// not know them.
     ///
     /// [`member_port`]: crate::FrontEndPort::member_port
     pub pools: Option<Vec<Pool>>,
@@ -318,10 +318,10 @@ pub struct Unwanted {
     /// The load balancer in `known` is a second one of the same owner: only this one is
     /// deleted, and nothing that the other one uses. Refused if it is the only one.
     pub duplicate: bool,
-    /// As [`FrontEnd::settings`]: a setting may say that an address is to be kept. `None` if nothing is
-    /// known of the Service any more: then each address that can outlive its load balancer is kept.
+    /// As [`FrontEnd::settings`]: a setting may say to keep an address. `None` if the Service is not
+    /// known any more: the provider then keeps each address that can outlive its load balancer.
     pub settings: Option<BTreeMap<String, String>>,
-    /// As [`FrontEnd::address`], as far as it is known: this address is kept.
+    /// As [`FrontEnd::address`], if it is known: the provider keeps this address.
     pub address: Option<IpAddr>,
     /// As [`FrontEnd::service`].
     pub service: Option<Arc<str>>,
@@ -376,8 +376,8 @@ pub trait LoadBalancers: Send + Sync {
     /// balancer is as wanted. Changes nothing. None if another controller is responsible.
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>>;
 
-    /// Changes members, and nothing else. Done with what is there after this write, so that the
-    /// caller does not take its own write for another client's, and says what it has seen.
+    /// Changes members, and nothing else. `Done` contains the state after this write, so that the
+    /// caller does not take its own write for a write of another client.
     fn set_members<'a>(
         &'a self,
         changes: &'a [MemberChange],

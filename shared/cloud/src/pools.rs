@@ -1,4 +1,4 @@
-//! What is behind the ports of a load balancer.
+//! The members behind the ports of a load balancer.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,21 +11,21 @@ pub struct Pool {
     pub protocol: Protocol,
     /// The port of the load balancer.
     pub port: u16,
-    /// How many members it has.
+    /// The number of members.
     pub members: usize,
-    /// Why it has none although the controller has named some, in one line: the provider's own rules
-    /// leave them out (`node-selector "env=production" matches none of 2 nodes`). None if nothing
-    /// explains it: such a pool is to be filled.
+    /// Why the pool is empty although the controller has named members, in one line: the provider's
+    /// own rules leave them out (`node-selector "env=production" matches none of 2 nodes`). None if
+    /// the provider knows no reason: the pool should have members.
     pub why_empty: Option<String>,
 }
 
-/// The answer to a change of members: they are as wanted.
+/// The answer to a change of members: the members are as wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MembersSet {
-    /// `LoadBalancer::version` after this write, or the present one if nothing was to change. None
-    /// if the cloud has no such value.
+    /// `LoadBalancer::version` after this write, or the current one if there was nothing to change.
+    /// None if the cloud has no such value.
     pub version: Option<String>,
-    /// Whether this call has changed something. If not, nothing differed.
+    /// True if this call has changed something.
     pub changed: bool,
     /// As `LoadBalancer::pools`, after this write.
     pub pools: Option<Vec<Pool>>,

@@ -20,9 +20,9 @@ impl Approvals {
         Self { lease: lease.clone(), what, last: Ok(None) }
     }
 
-    /// Reads the Lease's annotations. Logs a change and returns whether there was one. Whether the
-    /// time is over is judged by the wall clock as it is now: it may have been set since the process
-    /// began. So the approval is in force until this is called again.
+    /// Reads the Lease's annotations. Logs a change and returns true if there was one. An approval
+    /// ends by the current wall clock: it may have been set since the process began. So the
+    /// approval stays in force until the next call.
     pub fn read(&mut self) -> bool {
         self.read_at(clock::wall().into())
     }
@@ -63,7 +63,7 @@ mod tests {
         Approvals::new(&LeaseAnnotations::with(texts), "tests")
     }
 
-    /// The timeline of a process is an hour ahead once the wall clock was set back by an hour.
+    /// The timeline of a process is an hour ahead after the wall clock was set back by an hour.
     #[tokio::test(start_paused = true)]
     async fn an_approval_ends_by_the_wall_clock_as_it_is_now() {
         let timeline = Timeline::begin();

@@ -18,11 +18,11 @@ const NAMESPACE: &str = "kube-system";
 /// The wait between two attempts to read it.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// What a UID of a cluster may be. A comma would split the filter of a list by tags.
+/// The rule for the UID of a cluster. A comma would split the tag filter of a list.
 pub const UID_RULE: &str =
     "must be empty, or at most 63 letters, digits, '-', '.' and '_', for instance a UUID";
 
-/// Whether this may be the UID of a cluster.
+/// Returns true if this text is a valid UID of a cluster.
 pub fn is_uid(text: &str) -> bool {
     let is_right = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     text.len() <= 63 && text.bytes().all(is_right)

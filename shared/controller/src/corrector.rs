@@ -83,7 +83,7 @@ impl Corrector {
         turn.map_err(|wait| Later { wait, repeated: None })
     }
 
-    /// These fields of the object were set. Returns those that another writer sets as well.
+    /// Records that these fields of the object were set. Returns the fields that do not last.
     pub fn made(&self, name: &Name, fields: &[(String, String)]) -> Vec<String> {
         let (mut made, now) = (self.made.lock(), self.timeline.now());
         let made = made.entry(Name::clone(name)).or_default();

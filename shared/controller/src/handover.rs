@@ -19,9 +19,9 @@ pub fn found<T: DeserializeOwned + Default>(lease: &LeaseAnnotations) -> T {
     })
 }
 
-/// What can be told in fewer words, without giving the next leader more budget.
+/// A value that can be shortened without giving the next leader more budget.
 pub trait Shorten {
-    /// Leaves details out. Returns whether there were any.
+    /// Removes details. Returns true if it could.
     fn shorten(&mut self) -> bool;
 }
 
@@ -31,8 +31,8 @@ impl Shorten for Window {
     }
 }
 
-/// Leaves this to the next leader, in as many words as the Lease has room for. The default is
-/// nothing.
+/// Leaves this value to the next leader, shortened until it fits into the Lease. A default value
+/// leaves nothing.
 pub fn keep<T>(lease: &LeaseAnnotations, value: &T)
 where
     T: Serialize + Default + PartialEq + Clone + Shorten,
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::brake::{Brake, Budget, Hold, Limit};
 
-    /// Many changes have used up a budget: the next leader has none, although it is not told of each.
+    /// A budget that many changes have used up stays used up, although not all of them are handed over.
     #[test]
     fn a_budget_that_is_used_up_by_many_stays_used_up() {
         let at = |seconds| At(Duration::from_secs(seconds));
@@ -113,7 +113,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert!(until >= Some(at(7200)), "{until:?}");
-        // And the leader after that one.
+        // The same for the leader after that one.
         keep(&lease, brake.window());
         let left: Window = found(&lease.handed_over());
         assert_eq!(Brake::<()>::resume(at(5000), left).usage(at(5000), 9999, budget).used, 5000);

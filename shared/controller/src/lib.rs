@@ -19,8 +19,8 @@
 //! | [`cluster`] | the identity of the cluster |
 //! | [`own_node`] | what holds up the node that runs this program |
 //! | [`handover`] | what a leader leaves to the next one |
-//! | [`repeats`] | damps writes that were answered as done and are due again; pure |
-//! | [`repeat_reports`] | their metric and event |
+//! | [`repeats`] | delays confirmed writes that are due again; pure |
+//! | [`repeat_reports`] | the metric and the event of repeated writes |
 //! | [`corrector`] | the corrections of many objects, each in its turn |
 //! | [`states`] | the state of each object, counted |
 //! | [`approvals`] | what a user approves by annotations of the Lease |

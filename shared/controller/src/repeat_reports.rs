@@ -26,20 +26,20 @@ metrics! {
 }
 
 impl RepeatMetrics {
-    /// The metric of a program that writes to this kind of object, with a series for its most important
-    /// write: an alert sees the first repetition, too.
+    /// Registers the metric of a program that writes to this kind of object. The series of its most
+    /// important write exists from the start, so that an alert sees the first repetition.
     pub fn beginning(metrics: &Metrics, object: &'static str, write: &'static str) -> Self {
         let this = Self::new(metrics);
         this.repeated.of((object, write.into()));
         this
     }
 
-    /// Counts a repeated write to this kind of object, whose field or content is of this kind.
+    /// Counts a repeated write to this kind of object; `write` is its field or kind of content.
     pub fn count(&self, object: &'static str, write: impl Into<Kind>) {
         self.repeated.of((object, write.into())).inc();
     }
 
-    /// Counts a repeated write, and reports it if that is news.
+    /// Counts a repeated write, and reports it if `is_news`.
     pub fn report(&self, reports: &Reports, about: &ObjectRef, repeated: &Repeated) {
         self.count(about.kind, repeated.kind.clone());
         if repeated.is_news {
@@ -50,7 +50,7 @@ impl RepeatMetrics {
     }
 }
 
-/// What was written to many objects of late. Clones share it.
+/// The recent writes to many objects. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Written {
     metrics: RepeatMetrics,
@@ -59,25 +59,25 @@ pub struct Written {
 }
 
 impl Written {
-    /// Nothing was written yet.
+    /// No writes yet.
     pub fn new(metrics: &RepeatMetrics) -> Self {
         let (metrics, timeline) = (metrics.clone(), Timeline::begin());
         Self { metrics, timeline, objects: Arc::default() }
     }
 
-    /// Whether this may be written to the object now.
+    /// Checks if this may be written to the object now.
     ///
     /// # Errors
     ///
-    /// It has to wait.
+    /// The write must wait.
     pub fn check(&self, name: &str, kind: &str, content: Content) -> Result<(), Repeated> {
         let objects = self.objects.lock();
         let Some(repeats) = objects.get(name) else { return Ok(()) };
         repeats.check(self.timeline.now(), kind, || content)
     }
 
-    /// This was answered as done; `is_shown`: the answer shows it, or does not contradict. Counts and
-    /// reports what is repeated, and returns it.
+    /// Records a confirmed write. `is_shown`: the answer shows it, or does not contradict it.
+    /// Counts, reports and returns the write if it is repeated.
     pub fn answered(
         &self,
         reports: &Reports,
@@ -88,7 +88,7 @@ impl Written {
         let (now, key) = (self.timeline.now(), about.key());
         let repeated = {
             let mut objects = self.objects.lock();
-            // Now and then: the end of some kinds of object is not told.
+            // Now and then, because the program does not learn the end of some kinds of object.
             if objects.len() == objects.capacity() {
                 objects.retain(|_, repeats| !repeats.is_settled(now));
             }
@@ -102,7 +102,7 @@ impl Written {
         Some(repeated)
     }
 
-    /// Forgets an object that is gone.
+    /// Forgets an object that does not exist any more.
     pub fn forget(&self, name: &str) {
         self.objects.lock().remove(name);
     }

@@ -1,16 +1,16 @@
-//! Damps writes that are due again although they were answered as done. Pure.
+//! Delays confirmed writes that are due again. Pure.
 //!
-//! Another client takes the change back, an admission policy drops it, or a cloud says "done" and has
-//! done nothing: then the same write is due at each look, as fast as the answers arrive. So of each
-//! object it is remembered what was written last, by kind of write:
+//! Another client undoes the change, an admission policy drops it, or a cloud confirms it and does
+//! nothing: then the same write is due at each look. So the program records the last write to each
+//! object, by kind of write:
 //!
-//! * The same content is written three times at once: two clients may have met by chance. Then it
-//!   waits 10 s, and twice as long each time, up to 5 minutes.
-//! * What the answer itself does not show was refused: it is repeated after a minute.
-//! * Another content is another wish. It never waits, and the count begins again; so does that of what
-//!   has lasted for 10 minutes.
+//! * The same content is written three times without delay: two clients may have met by chance. Then
+//!   the pause is 10 s, and twice as long each time, up to 5 minutes.
+//! * If the answer itself does not show the write, it was refused: the pause is a minute.
+//! * A write with other content never waits and begins a new count. The count also begins again
+//!   after a write has lasted for 10 minutes.
 //!
-//! What is repeated in this way is reported once, and again every hour: [`crate::repeat_reports`].
+//! A repeated write is reported once, and again every hour: [`crate::repeat_reports`].
 
 use std::{
     borrow::Cow,
@@ -22,26 +22,26 @@ use std::{
 
 use ccm_base::{At, Backoff, duration};
 
-/// How often the same is written at once.
+/// The number of writes of the same content before the first pause.
 pub const AT_ONCE: u32 = 3;
-/// The pauses after that.
+/// The pauses between further writes.
 const PAUSES: Backoff = Backoff { first: Duration::from_secs(10), longest: Duration::from_mins(5) };
 /// The pause after a write that the answer does not show.
 const REFUSED: Duration = Duration::from_mins(1);
-/// A change that lasted this long was accepted. Longer than the longest pause.
+/// The time after which a write counts as accepted. Longer than the longest pause.
 const ACCEPTED: Duration = Duration::from_mins(10);
-/// When what is still repeated is news again: an event lives as long.
+/// The time after which a repeated write is reported again: the lifetime of an event.
 const NEWS: Duration = Duration::from_hours(1);
 
 /// A kind of write, such as `set_members`, or the field that is written.
 pub type Kind = Cow<'static, str>;
 
-/// The digest of what is written.
+/// The digest of the content of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content(u64);
 
 impl Content {
-    /// That of this value.
+    /// Returns the digest of this value.
     pub fn of(value: &(impl Hash + ?Sized)) -> Self {
         let mut hasher = DefaultHasher::new();
         value.hash(&mut hasher);
@@ -49,7 +49,7 @@ impl Content {
     }
 }
 
-/// What was written to one object of late, by kind.
+/// The recent writes to one object, by kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Repeats {
     made: HashMap<Kind, Made>,
@@ -60,28 +60,28 @@ struct Made {
     content: Content,
     times: u32,
     at: At,
-    /// Whether the answer did not show it.
+    /// True if the answer did not show the write.
     is_refused: bool,
-    /// When it was news.
+    /// When it was last reported.
     told: Option<At>,
 }
 
-/// A write whose effect does not come or does not last.
+/// A write that has no effect, or whose effect does not last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeated {
-    /// Its kind.
+    /// The kind of the write.
     pub kind: Kind,
-    /// How often it was answered as done, in a row.
+    /// The number of confirmed writes in a row.
     pub times: u32,
-    /// Whether the answer itself did not show it.
+    /// True if the answer itself did not show the write.
     pub is_refused: bool,
-    /// The pause until it is written again.
+    /// The pause before the next write.
     pub wait: Duration,
-    /// Whether it is to be reported.
+    /// True if the program should report it now.
     pub is_news: bool,
 }
 
-/// What is the matter, without the wait.
+/// The problem as text, without the wait.
 impl fmt::Display for Repeated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, times, is_refused, .. } = self;
@@ -101,7 +101,7 @@ impl fmt::Display for Repeated {
 }
 
 impl Made {
-    /// How long it is not repeated.
+    /// The pause after this write.
     fn pause(&self) -> Duration {
         if self.is_refused {
             return REFUSED;
@@ -117,11 +117,11 @@ impl Made {
 }
 
 impl Repeats {
-    /// Whether this may be written now. The content is asked for only if it matters.
+    /// Checks if this may be written now. Calls `content` only if a write of this kind must wait.
     ///
     /// # Errors
     ///
-    /// It has to wait.
+    /// The write must wait.
     pub fn check(
         &self,
         now: At,
@@ -136,13 +136,13 @@ impl Repeats {
         }
     }
 
-    /// This was written, and answered as done. Returns whether it has been written so often that
-    /// something must take it back.
+    /// Records a confirmed write. Returns it if it was confirmed so often that it evidently does
+    /// not last.
     pub fn made(&mut self, now: At, kind: impl Into<Kind>, content: Content) -> Option<Repeated> {
         self.add(now, kind.into(), content, false)
     }
 
-    /// This was answered as done, and the answer does not show it.
+    /// Records a confirmed write that the answer does not show.
     pub fn refused(
         &mut self,
         now: At,
@@ -170,17 +170,17 @@ impl Repeats {
         repeated
     }
 
-    /// Whether all that was written has lasted.
+    /// Returns true if all writes have lasted.
     pub fn is_settled(&self, now: At) -> bool {
         self.made.values().all(|made| made.at + ACCEPTED <= now)
     }
 
-    /// When the next write that has to wait may be repeated.
+    /// When the next delayed write may be repeated.
     pub fn next(&self, now: At) -> Option<At> {
         self.made.values().map(|made| made.at + made.pause()).filter(|at| now < *at).min()
     }
 
-    /// The kinds that have to wait now.
+    /// The writes that must wait now.
     pub fn waiting(&self, now: At) -> impl Iterator<Item = Repeated> {
         let waiting = self.made.iter().filter(move |(_, made)| now < made.at + made.pause());
         waiting.map(move |(kind, made)| made.repeated(kind.clone(), now, false))

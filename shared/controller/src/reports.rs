@@ -214,7 +214,7 @@ impl Memory {
     }
 }
 
-/// The state without the IDs of requests (`req-` and a UUID), each of which is another one.
+/// The state without request IDs (`req-` and a UUID), which differ in each answer of a cloud.
 fn without_request_ids(state: &str) -> Cow<'_, str> {
     const MARK: &str = "req-";
     if !state.contains(MARK) {

@@ -82,22 +82,22 @@ impl Watches {
     }
 }
 
-/// After how long it is said what a new leader waits for, and how often again.
+/// How long a new leader waits before it logs for what, and the pause before the next such line.
 const LATE: Duration = Duration::from_secs(10);
 const REPEAT: Duration = Duration::from_mins(1);
 
-/// The stores that must be current before a new leader plans for the first time: what a standby has
-/// may be as old as the last thing that its watches have shown. Clones share them.
+/// The stores that must be current before a new leader plans for the first time: the store of a
+/// standby is only as new as the last event of its watch. Clones share them.
 #[derive(Clone)]
 pub struct Stores {
     line: Condition,
     proofs: Arc<[Freshness]>,
-    /// A process leads once.
+    /// Set once, because a process leads only once.
     proven: Arc<OnceCell<()>>,
 }
 
 impl Stores {
-    /// The stores of these watches, with a line of their own on `/readyz?verbose`.
+    /// The stores of these watches, with their own line on `/readyz?verbose`.
     pub fn new<P: Program>(
         context: &Context<P>,
         proofs: impl IntoIterator<Item = Freshness>,
@@ -111,8 +111,8 @@ impl Stores {
         Self { line, proofs: proofs.into_iter().collect(), proven: Arc::default() }
     }
 
-    /// Waits until the stores hold everything that the API server had when this was first called, for
-    /// as long as that takes: without it nothing can be planned. What is waited for is shown.
+    /// Waits until the stores hold everything that the API server had at the first call, however long
+    /// that takes: the leader cannot plan before. `/readyz?verbose` shows which stores are missing.
     pub async fn current(&self) {
         self.proven.get_or_init(|| self.prove()).await;
     }

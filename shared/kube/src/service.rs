@@ -49,7 +49,7 @@ impl Kind for Service {
     }
 }
 
-/// Whether it shows what service-ccm writes.
+/// Returns true if the Service shows something that service-ccm writes.
 fn shows_traces(metadata: &Fields<'_>, object: &Fields<'_>) -> bool {
     let id = metadata.object("annotations").text(service_keys::LOAD_BALANCER_ID);
     let is_ours = |fields: Fields<'_>| {

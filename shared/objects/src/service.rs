@@ -23,8 +23,8 @@ pub struct Service {
     pub has_finalizer: bool,
     /// Whether `spec.type` is `LoadBalancer`.
     pub is_load_balancer: bool,
-    /// Everything else. None for a Service that is not of this type, has not the finalizer and shows
-    /// nothing of what service-ccm writes: clusters have thousands of those.
+    /// Everything else. None for a Service that does not have this type or the finalizer, and that
+    /// does not show anything that service-ccm writes: clusters have thousands of them.
     pub details: Option<Box<ServiceDetails>>,
     /// Metadata and spec as JSON, without `managedFields` and what `kubectl apply` keeps, for
     /// providers that want the whole Service. None if `details` is.
@@ -168,8 +168,8 @@ impl Service {
         }
     }
 
-    /// Whether it may have a load balancer: it is of this type, or has the finalizer. One that had
-    /// both and lost both at once has details, if it still shows what service-ccm wrote.
+    /// Returns true if it may have a load balancer: it has this type or the finalizer. A Service
+    /// that lost both at once still has details, if it shows something that service-ccm wrote.
     pub fn concerns_load_balancers(&self) -> bool {
         self.is_load_balancer || self.has_finalizer
     }

@@ -3,8 +3,8 @@
 /// The finalizer of a Service whose load balancer has to be deleted first.
 pub const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// The annotation in which service-ccm records the ID of a load balancer: a hint where to look, no
-/// proof of ownership.
+/// The annotation in which service-ccm records the ID of a load balancer: a hint where to look, not
+/// a proof of ownership.
 pub const LOAD_BALANCER_ID: &str = "quartet.dev/load-balancer-id";
 
 /// The condition in which service-ccm says why a load balancer is not as its Service asks for.

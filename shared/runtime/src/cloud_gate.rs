@@ -39,7 +39,7 @@ struct Shared {
     metrics: GateMetrics,
     guard: Option<WriteGuard>,
     services: Mutex<BTreeMap<&'static str, ServiceState>>,
-    /// The last request of each operation of which items failed.
+    /// The last request with failed items, by operation.
     failed_items: Mutex<BTreeMap<&'static str, FailedItems>>,
     /// The writes in flight. They may outlive their term; the process waits for them.
     writes: TaskTracker,
@@ -50,10 +50,10 @@ struct Shared {
     abandoned_end: Mutex<Option<Instant>>,
 }
 
-/// How long failed items are shown: each is repeated after at most five minutes.
+/// How long failed items are shown. Controllers repeat each one after at most five minutes.
 const SHOWN: Duration = Duration::from_mins(10);
 
-/// The items of one request that failed.
+/// The failed items of one request.
 struct FailedItems {
     at: Instant,
     /// The number of all items of that request.
@@ -146,7 +146,7 @@ impl CloudGate {
         verdict(lines.join("; "))
     }
 
-    /// Fails if items of a request failed lately, though the request itself need not have.
+    /// Fails if items of a recent request failed, even if the request itself succeeded.
     pub fn items_verdict(&self) -> Verdict {
         let mut failed = self.shared.failed_items.lock();
         failed.retain(|_, items| items.at.elapsed() < SHOWN);
@@ -264,7 +264,7 @@ impl Shared {
     fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
         self.metrics.items(class, results);
         let mut kinds = BTreeMap::new();
-        // What another change refuses for the moment is no failure.
+        // An item that a change in progress refuses for the moment is not a failure.
         for kind in results.iter().flatten().filter(|kind| **kind != ErrorKind::Busy) {
             *kinds.entry(kind.reason()).or_default() += 1;
         }

@@ -91,7 +91,7 @@ pub(crate) fn is_approved(node: &Node) -> bool {
     is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
-/// Whether the node has the mark, whatever its value.
+/// Returns true if the node has the approval annotation or label, with any value.
 pub(crate) fn has_approval(node: &Node) -> bool {
     node.annotations.contains_key(APPROVED) || node.labels.contains_key(APPROVED)
 }

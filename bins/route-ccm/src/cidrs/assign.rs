@@ -119,7 +119,7 @@ impl Cidrs {
         }
     }
 
-    /// The API server has answered the write as done, with a node that has no pod CIDRs.
+    /// Handles a write of pod CIDRs that the API server has confirmed with a node without pod CIDRs.
     fn taken_back(&self, node: &Node, cidrs: &[IpNet], repeated: &Repeated) {
         self.publish(node, cidrs, Some(repeated.to_string()));
         self.wait(node, Some(repeated.to_string()));

@@ -184,13 +184,7 @@ impl Audit {
             tracing::warn!("the list of load balancers has an entry that cannot be parsed: {line}");
         }
         let nodes = self.handles.node_set.borrow().clone();
-        let mut of_owner: HashMap<String, Vec<LoadBalancer>> = HashMap::new();
-        for balancer in list.load_balancers {
-            let Some(owner) = &balancer.owner else { continue };
-            if balancer.title == Title::Ours && owner.cluster.uid == self.handles.cluster.uid {
-                of_owner.entry(owner.uid.clone()).or_default().push(balancer);
-            }
-        }
+        let mut of_owner = by_owner(list.load_balancers, &self.handles.cluster.uid);
         let all = of_owner.values().map(Vec::len).sum();
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
         for service in self.concerned() {
@@ -228,8 +222,8 @@ impl Audit {
         count
     }
 
-    /// Passes on which load balancers have no Service that may have one. One of another type without
-    /// the finalizer is as good as none: both may have gone in one update.
+    /// Records the load balancers without a Service. A Service of another type without the
+    /// finalizer does not count: a client may have removed both in one update.
     fn see(&self, orphans: &[LoadBalancer], listed: Listed) {
         let services = &self.handles.services;
         let sight = Sight {
@@ -283,7 +277,7 @@ impl Audit {
             if matches!(entry.state.known, Known::Elsewhere(_))
                 && looks::is_due(entry.uid(), rarely, from, now)
             {
-                // No list shows whether another controller is still responsible.
+                // A list does not show if another controller is still responsible: a call has to.
                 entry.state.look = true;
                 self.handles.queue.add(Name::clone(name), Priority::Routine);
             }
@@ -334,9 +328,21 @@ impl Audit {
     }
 }
 
-/// How many load balancers with these nodes are read in full by one list.
+/// The number of load balancers with these nodes that one list reads in full.
 pub(super) fn at_once(nodes: &NodeSet) -> usize {
     (MEMBERS / nodes.members.len().max(1)).clamp(1, 100)
+}
+
+/// The load balancers of the cluster with this UID, by the UID of the Service.
+fn by_owner(all: Vec<LoadBalancer>, cluster: &str) -> HashMap<String, Vec<LoadBalancer>> {
+    let mut of_owner: HashMap<String, Vec<LoadBalancer>> = HashMap::new();
+    for balancer in all {
+        let Some(owner) = &balancer.owner else { continue };
+        if balancer.title == Title::Ours && owner.cluster.uid == cluster {
+            of_owner.entry(owner.uid.clone()).or_default().push(balancer);
+        }
+    }
+    of_owner
 }
 
 /// What a list has shown of this cluster.
@@ -369,7 +375,7 @@ fn has_address(service: &Service) -> bool {
     service.details.as_deref().is_some_and(|details| !details.ingress.is_empty())
 }
 
-/// The members that were known may be those of another load balancer.
+/// Forgets the members if the list shows another load balancer than before.
 fn forget_others(entry: &mut Entry, balancer: &LoadBalancer) {
     if matches!(&entry.state.known, Known::There(before) if before.id != balancer.id) {
         entry.forget_members();
@@ -385,7 +391,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     found.sort_by_key(|one| (named != Some(&*one.id), std::cmp::Reverse(one.age), one.id.clone()));
     let mut found = found.into_iter();
     let Some(mut balancer) = found.next() else {
-        // Another controller's is in no list of this cluster's.
+        // The list does not contain the load balancers of another controller (`Elsewhere`).
         let is_none = matches!(entry.state.known, Known::Absent | Known::Elsewhere(_));
         if !is_complete || entry.state.pending.is_some() || is_none {
             return false;
@@ -395,7 +401,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         entry.forget_members();
         return true;
     };
-    // The answer to a call has said whose it is; only another one takes that back.
+    // A call was answered with `Elsewhere`: only the answer to another call changes that.
     if matches!(entry.state.known, Known::Elsewhere(_)) {
         return false;
     }
@@ -444,7 +450,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     changed
 }
 
-/// What the cloud works on by a call of another process.
+/// The state of a load balancer on which the cloud works for another process.
 fn unknown_work(waiting: &Waiting, now: At) -> Pending {
     Pending {
         call: None,

@@ -31,7 +31,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Balancers {
     entries: Mutex<HashMap<Name, Entry>>,
-    /// What was written to Services of which nothing else is remembered, with their UIDs.
+    /// The confirmed writes to Services that have no entry any more, with the UIDs of the Services.
     written: Mutex<HashMap<Name, (Box<str>, Repeats)>>,
     /// What the list of the cluster's load balancers has shown since this process leads.
     list: Mutex<List>,
@@ -69,9 +69,9 @@ pub(crate) struct Entry {
     pub(crate) is_slow: bool,
     /// Whether the poll has queued it, and no call has been made since.
     pub(crate) is_queued: bool,
-    /// Whether the beginning of a creation or change was reported, and its end is to be.
+    /// True if the start of a creation or change was reported, but not its end yet.
     pub(crate) is_announced: bool,
-    /// Whether the change of members that is under way has changed something.
+    /// True if the current change of members has changed something in the cloud.
     pub(crate) has_changed: bool,
     /// When the cloud last answered a call about it.
     pub(crate) answered: At,
@@ -79,7 +79,7 @@ pub(crate) struct Entry {
     pub(crate) annotations: Vec<String>,
     /// The addresses of the load balancer that the Service has shown last.
     pub(crate) addresses: Vec<ServiceIngress>,
-    /// The addresses that it had when it was deleted.
+    /// The addresses of the load balancer when service-ccm deleted it.
     pub(crate) shown: Vec<ServiceIngress>,
     /// When it was last read in full.
     pub(crate) read: Option<At>,
@@ -183,7 +183,7 @@ impl Balancers {
         }
     }
 
-    /// Forgets all of a Service but what was written to it: others may take that back.
+    /// Forgets a Service, but not the writes to it: another client may undo them again and again.
     pub(crate) fn forget(&self, name: &Name) {
         let entry = self.entries.lock().remove(name);
         if let Some(Entry { uid, state: State { repeats, .. }, .. }) = entry
@@ -209,7 +209,7 @@ impl Balancers {
         *self.list.lock() = list;
     }
 
-    /// Whether all load balancers are as their Services ask for, or how many are not and why.
+    /// Passes if no load balancer fails. If not, counts the failing ones by cause.
     pub(crate) fn verdict(&self) -> Verdict {
         let (mut all, mut failing) = (0, BTreeMap::<&str, usize>::new());
         for entry in self.entries.lock().values() {
@@ -249,8 +249,8 @@ impl Entry {
         &self.uid
     }
 
-    /// Applies a load balancer with this configuration and these members, as it was read in full at
-    /// the end of a call.
+    /// Applies a load balancer that was read in full at the end of a call, with the configuration
+    /// and the members of that call.
     pub(crate) fn complete(
         &mut self,
         mut balancer: LoadBalancer,
@@ -277,7 +277,7 @@ impl Entry {
         self.state.known = Known::There(Box::new(balancer));
     }
 
-    /// Forgets the members: the load balancer may have others.
+    /// Forgets the members: the load balancer may have other members now.
     pub(crate) fn forget_members(&mut self) {
         self.membership.forget();
         (self.state.pools, self.state.gap) = (None, None);

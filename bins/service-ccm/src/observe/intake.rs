@@ -36,8 +36,8 @@ impl Intake {
     }
 
     /// Queues the Services that are served whenever settings change, until the token is cancelled:
-    /// classes, adoption and limits of members count from then on. Those that are not served any more
-    /// are left as they are: no load balancer is deleted in the moment in which a setting changes.
+    /// classes, adoption and limits of members apply from then on. Services that are not served any
+    /// more are not queued: a change of settings does not delete their load balancers at once.
     pub(crate) async fn follow_settings(self: Arc<Self>, token: CancellationToken) {
         let mut settings = self.handles.settings.clone();
         let work = async {
@@ -78,7 +78,7 @@ impl Intake {
                 self.handles.slow.remove(&gone.key);
                 queue.add(Name::clone(&gone.key), Priority::Routine);
             }
-            // What was written to it is not remembered longer than the Service.
+            // The record of writes ends with the Service.
             Change::Deleted(gone) => self.handles.balancers.remove(&gone.key),
             _ => {}
         }

@@ -123,8 +123,8 @@ async fn poll(handles: &Handles) -> Option<usize> {
     Some(count)
 }
 
-/// Whether a call to create or update has ended, as far as a list shows. Only the call itself shows an
-/// address that a list does not.
+/// Returns true if a list shows that a call to create or update has ended. If the list does not
+/// show the address, only the next call finds that out.
 fn has_ended(entry: &Entry, balancer: &LoadBalancer) -> bool {
     entry.state.pending.as_ref().is_some_and(|last| {
         last.call == Some(CallKind::Ensure)
@@ -135,7 +135,7 @@ fn has_ended(entry: &Entry, balancer: &LoadBalancer) -> bool {
     })
 }
 
-/// Whether a pool is without the members that it was to get.
+/// Returns true if a pool is empty for no known reason, although the call named members.
 fn lacks_members(entry: &Entry, balancer: &LoadBalancer) -> bool {
     let asked = entry.state.pending.as_ref().and_then(|last| last.members.as_ref());
     let mut pools = balancer.pools.iter().flatten();
@@ -143,8 +143,8 @@ fn lacks_members(entry: &Entry, balancer: &LoadBalancer) -> bool {
         && pools.any(|pool| pool.members == 0 && pool.why_empty.is_none())
 }
 
-/// Reads those in full whose creation or change has ended: what they show to users is what the cloud
-/// has. Any that cannot be read gets another call.
+/// Reads the load balancers in full whose creation or change has ended, so that Services show what
+/// the cloud has. A load balancer that cannot be read gets another call.
 async fn confirm(
     handles: &Handles,
     balancers: &dyn LoadBalancers,
@@ -171,12 +171,12 @@ async fn confirm(
     }
 }
 
-/// Applies a full look that was begun at `started`. A call that has not ended stays: the next one
-/// finds out what is to follow.
+/// Applies a full read that began at `started`. A call that has not ended stays pending: the next
+/// call finds out what follows.
 fn confirmed(handles: &Handles, name: &Name, balancer: LoadBalancer, nodes: &NodeSet, started: At) {
     let (now, service) = (handles.timeline.now(), handles.services.get(name));
     let is_confirmed = handles.balancers.with_name(name, |entry| {
-        // A list may show the digest before the last part of a creation.
+        // A list may show the new digest before the creation is complete.
         let has_ended = entry.answered <= started && has_ended(entry, &balancer);
         let lacks_members = has_ended && lacks_members(entry, &balancer);
         if lacks_members && entry.state.gap.is_none() {
@@ -207,7 +207,7 @@ fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
             return true;
         }
         let has_ended = match last.call {
-            // More changes are to follow, or a list does not show the end.
+            // If it is ready, more changes may follow, or the list does not show the end.
             Some(CallKind::Ensure) => balancer.phase != Phase::Ready,
             // The next call finds out whether more changes are to follow.
             Some(CallKind::Members) => true,

@@ -1,6 +1,6 @@
-//! Since when Services have had a finalizer that nobody is known to remove.
+//! Since when Services have had a finalizer that no known controller removes.
 //!
-//! The controller whose it is takes its time as well, so nothing is said of one at once.
+//! service-ccm waits before it reports one: the responsible controller may still clean up.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,15 +8,15 @@ use ccm_base::At;
 use ccm_objects::{Service, Shared as Name};
 use parking_lot::Mutex;
 
-/// How long another controller may take to clean up before it is reported.
+/// The time that another controller has to clean up before service-ccm reports the finalizer.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// The Services, their UIDs, and since when.
+/// The Services with such a finalizer: the UID, and when service-ccm first saw it.
 #[derive(Default)]
 pub(crate) struct Unclaimed(Mutex<HashMap<Name, (Box<str>, At)>>);
 
 impl Unclaimed {
-    /// Records that the finalizer of this Service stays. Returns when that is to be reported.
+    /// Records that the finalizer of this Service stays. Returns when service-ccm should report it.
     pub(crate) fn seen(&self, service: &Service, now: At) -> At {
         let mut all = self.0.lock();
         let new = || (service.uid.clone(), now);
@@ -27,12 +27,12 @@ impl Unclaimed {
         since.1 + PATIENCE
     }
 
-    /// Records that there is none on this Service, or that it is known whose it is.
+    /// Forgets a Service: the finalizer is gone, or its controller is known.
     pub(crate) fn forget(&self, name: &str) {
         self.0.lock().remove(name);
     }
 
-    /// How many have it for so long that it is reported.
+    /// Returns the number of Services whose finalizer has stayed for at least `PATIENCE`.
     pub(crate) fn count(&self, now: At) -> usize {
         self.0.lock().values().filter(|(_, since)| *since + PATIENCE <= now).count()
     }

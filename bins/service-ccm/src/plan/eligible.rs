@@ -19,16 +19,16 @@ pub enum Excluded {
     Label,
     /// It is being deleted.
     Deleting,
-    /// It is not initialised.
+    /// It still has the taint of a node that is not initialised.
     Uninitialised,
-    /// It has no provider ID, which the provider needs of a member.
+    /// It has no provider ID, and the provider needs the IDs of members.
     NoProviderId,
-    /// It has no address, which the provider needs of a member.
+    /// It has no address, and the provider needs the addresses of members.
     NoAddress,
 }
 
 impl Excluded {
-    /// In words, after a number of nodes.
+    /// Describes the reason; a number of nodes precedes the text.
     fn in_words(self) -> String {
         match self {
             Self::ScaleDown => "marked for scale-down".to_owned(),
@@ -65,7 +65,7 @@ impl NodeSet {
         find(&self.members, name)
     }
 
-    /// Why no node is a member, in words; `None` if one is.
+    /// Returns why no node is a member, as text; `None` if a node is a member.
     pub fn why_none(&self) -> Option<String> {
         if !self.members.is_empty() {
             return None;
@@ -83,7 +83,7 @@ impl NodeSet {
     }
 }
 
-/// A text of [`NodeSet::why_none`] without its numbers: other numbers are no news.
+/// Removes the numbers from a text of [`NodeSet::why_none`]: other numbers alone are not reported.
 pub fn without_numbers(text: &str) -> String {
     let is_count = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     text.split(' ').filter(|word| !is_count(word)).collect::<Vec<_>>().join(" ")
@@ -305,7 +305,7 @@ mod tests {
             two,
             "none of 2 nodes can be a member: 1 with the label node.kubernetes.io/exclude-from-external-load-balancers, 1 without a provider ID"
         );
-        // Another number of nodes is no news, another cause is.
+        // A different number of nodes is not reported, a different cause is.
         let three = why(&[labelled("a"), labelled("b"), bare]).unwrap_or_default();
         assert_ne!(two, three);
         assert_eq!(without_numbers(&two), without_numbers(&three));
@@ -385,5 +385,30 @@ mod tests {
         let members = set([named("b"), named("a")]);
         assert_eq!(members, set([named("a"), named("b")]));
         assert_eq!(members.iter().map(|one| &*one.node).collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_node_that_goes_keeps_its_mark_for_a_day() {
+        let traits = traits();
+        let scale_down_taints = ["ToBeDeletedByClusterAutoscaler".to_owned()];
+        let rules = Rules { scale_down_taints: &scale_down_taints, traits: &traits };
+        let marked = Node { taints: vec![taint("ToBeDeletedByClusterAutoscaler")], ..node() };
+        let at = |hours| At::default() + Duration::from_hours(hours);
+        let seen = node_set([&marked].into_iter(), rules, &NodeSet::default(), at(0));
+        for (hours, is_marked) in [(1, true), (23, true), (25, false)] {
+            let set = node_set([].into_iter(), rules, &seen, at(hours));
+            assert_eq!(set.marked.contains_key("n"), is_marked, "{hours}");
+        }
+    }
+
+    #[test]
+    fn the_digest_covers_the_addresses() {
+        let with = |address: &str| {
+            let addresses = [Address::new("InternalIP", address)].into();
+            let member = sorted(&Node { addresses, ..node() }).expect("eligible");
+            digest(&[member])
+        };
+        assert_eq!(with("10.0.0.1"), with("10.0.0.1"));
+        assert_ne!(with("10.0.0.1"), with("10.0.0.2"));
     }
 }

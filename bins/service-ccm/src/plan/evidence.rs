@@ -1,7 +1,7 @@
-//! Whose the finalizer of a Service is: all cloud controllers share one.
+//! Which controller the finalizer of a Service belongs to: all cloud controllers use the same name.
 //!
-//! The API server removes the class of a Service whose type changes. So a Service that asks for no
-//! load balancer any more says by what was written to it who has served it, or not at all.
+//! The API server removes the class of a Service whose type changes. After that only the conditions
+//! and annotations of the Service can show which controller has served it.
 
 use std::collections::BTreeMap;
 
@@ -9,42 +9,42 @@ use ccm_objects::{Service, service_keys};
 
 use super::{Classes, Known, List, Plan, View, reason::PROVISIONING, status::ID};
 
-/// The annotation with namespace and name of the Lease of the service-ccm that serves a Service. One
-/// without it is that of the default Lease.
+/// The annotation with namespace and name of the Lease of the service-ccm that serves a Service.
+/// Services of a service-ccm with the default Lease do not have it.
 pub const INSTANCE: &str = "quartet.dev/load-balancer-controller";
 
-/// Who has written to a Service.
+/// The controller that has written to a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// This program.
     Ours,
-    /// Another service-ccm, with a Lease of its own.
+    /// Another service-ccm with its own Lease.
     Anothers,
-    /// Nothing shows that any service-ccm has.
+    /// Unknown: the Service does not show that any service-ccm has written to it.
     Nobodys,
 }
 
-/// What may be done for a Service that this program is not to serve.
+/// What this program may clean up for a Service that is not [wanted](View::wants).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Its load balancer is deleted, then the finalizer is removed.
+    /// It deletes the load balancer, then removes the finalizer.
     All,
-    /// Its load balancer is deleted. What is on the Service is another one's.
+    /// It deletes the load balancer. The finalizer and the status belong to another controller.
     LoadBalancer,
     /// Nothing.
     Nothing,
 }
 
 impl Classes {
-    /// Whether a Service is of the type and of a class that is served. The class of another type is
-    /// not known.
+    /// Returns true if a Service has the type LoadBalancer and a class that this program serves.
+    /// The API server does not keep the class of a Service of another type.
     pub fn cover(&self, service: &Service) -> bool {
         let class = service.details.as_ref().and_then(|details| details.class.as_deref());
         service.is_load_balancer && self.serves(class)
     }
 
-    /// Whose a Service is, by what is on it. Annotations are copied with a manifest, conditions are
-    /// not: where the class says that it is another controller's, only the condition counts.
+    /// Returns which service-ccm has written to a Service. A manifest copies annotations, but not
+    /// conditions: if the class belongs to another controller, only the condition counts.
     pub fn whose(&self, service: &Service) -> Whose {
         let instance = service.annotation(INSTANCE);
         let is_annotated = instance.is_some() || service.annotation(ID).is_some();
@@ -57,33 +57,33 @@ impl Classes {
         }
     }
 
-    /// The annotations that say that a Service is this program's.
+    /// The annotations that mark a Service as served by this program.
     pub fn signature(&self) -> BTreeMap<String, Option<String>> {
         [(INSTANCE.to_owned(), self.instance.clone())].into()
     }
 }
 
 impl View<'_> {
-    /// Whether the Service is to have a load balancer of this program.
+    /// Returns true if the Service should have a load balancer of this program.
     pub(super) fn wants(&self) -> bool {
         self.classes.cover(self.service) && !self.service.deleting
     }
 
-    /// Whose the Service is.
+    /// Returns which service-ccm has written to the Service.
     pub(super) fn whose(&self) -> Whose {
         self.classes.whose(self.service)
     }
 
-    /// What may be done for a Service with the finalizer that is not [wanted](Self::wants).
+    /// Returns what to clean up for a Service with the finalizer that is not [wanted](Self::wants).
     pub(super) fn part(&self) -> Part {
         let (service, state) = (self.service, self.state);
         let serves = self.classes.cover(service);
         let asks = service.is_load_balancer && !service.deleting;
         let is_there = matches!(state.known, Known::There(_));
         let is_recorded = matches!(state.known, Known::Recorded { .. });
-        // What a setting takes away from Services that ask for a load balancer is no more than what
-        // the cloud shows. That a list does not show it is no evidence: it may be in the cloud of
-        // another service-ccm.
+        // If a change of settings excludes a Service that still asks for a load balancer,
+        // service-ccm deletes only what the cloud has shown. A list without it does not prove that
+        // it is gone: the cloud of another service-ccm may have it.
         let is_known = is_there || state.proved_absent;
         let all = match self.whose() {
             Whose::Ours => !asks || is_known,
@@ -93,15 +93,15 @@ impl View<'_> {
         if all {
             return Part::All;
         }
-        // It may be what the other one uses, in a cloud of both.
+        // In a shared cloud, another service-ccm may use this load balancer.
         let named = service.annotation(ID);
         let is_left = !asks || named.is_some() && named != state.id();
         if is_there && is_left { Part::LoadBalancer } else { Part::Nothing }
     }
 }
 
-/// Why the finalizer stays, if no controller is known that removes it: not before the cloud has been
-/// looked at. The class of a Service says who is responsible.
+/// Returns why the finalizer stays, if no known controller removes it. None before the first
+/// comparison with the cloud, and for the type LoadBalancer: the class names the controller.
 pub fn unclaimed(view: View<'_>, plan: &Plan) -> Option<String> {
     let service = view.service;
     let is_left = service.has_finalizer && !service.is_load_balancer && *plan == Plan::NotOurs;

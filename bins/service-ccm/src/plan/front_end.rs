@@ -21,7 +21,7 @@ use super::{ADOPT, by_provider};
 /// The version of [`digest`]: to be raised when the same Service gives another hash.
 const DIGEST_VERSION: u32 = 1;
 
-/// The policy of a Service that needs both families.
+/// The `ipFamilyPolicy` of a Service that needs both IP families.
 const REQUIRE: &str = "RequireDualStack";
 /// How many characters of a user's text a message quotes.
 const QUOTED: usize = 60;
@@ -142,7 +142,7 @@ fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
     Digest { version: DIGEST_VERSION, hash }
 }
 
-/// The annotations that the provider reads or remarks on, without those that it writes.
+/// Returns the annotations that the provider reads or remarks on, except its own ones.
 pub fn settings(details: &ServiceDetails, traits: &LoadBalancerTraits) -> BTreeMap<String, String> {
     let annotations = details.annotations.iter().filter(|(key, _)| traits.passes(key));
     annotations.map(|(key, value)| (key.to_string(), value.to_string())).collect()

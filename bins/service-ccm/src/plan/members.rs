@@ -11,9 +11,9 @@
 //! * otherwise as the kit's **brake** allows: a list of nodes that is short by mistake empties no
 //!   load balancer.
 //!
-//! A member whose provider ID changes, or of a family the address that load balancers use, is replaced;
-//! the brake counts that as well. An address of another family is told at once. The last member never
-//! leaves.
+//! A member is replaced if its provider ID changes, or the address of a family that load balancers
+//! use; the brake counts that as well. An added address of another family is sent at once. The last
+//! member never leaves.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,8 +37,8 @@ pub struct Membership {
     /// Sorted by node. None while nothing is known. Shared with the set of nodes whenever the
     /// load balancer has exactly those.
     known: Option<Arc<[Member]>>,
-    /// Whether these are members as the load balancer was told, with all addresses of their nodes. What
-    /// a cloud shows may be without those of a family that the load balancer does not have.
+    /// True if these are the members that service-ccm has sent, with all addresses of their nodes.
+    /// A cloud may not show the addresses of a family that the load balancer does not have.
     is_told: bool,
     brake: Brake<NoBreaker>,
     /// The members that may leave or be replaced, as long as that has not been done.
@@ -68,7 +68,7 @@ impl Departures {
         self.labelled.retain(|_, at| *at > since);
     }
 
-    /// Leaves the names of the older half of the longer part out. Returns whether there were any.
+    /// Replaces the older half of the longer map by one entry. Returns true if it could.
     pub fn sum_up(&mut self) -> bool {
         let part = match self.charged.len() > self.labelled.len() {
             true => &mut self.charged,
@@ -105,7 +105,7 @@ pub struct Decision {
     pub changes: bool,
     /// The members that are held, by node.
     pub held: BTreeMap<Arc<str>, Held>,
-    /// Why no node can be a member, if none can.
+    /// Why no node can be a member; None if a node can.
     pub why_none: Option<String>,
 }
 
@@ -129,7 +129,7 @@ impl Membership {
         Self { brake, away, labelled, ..Self::default() }
     }
 
-    /// Adds what has left it since this time. What the last leader did not name is told as it was found.
+    /// Adds the members that have left since this time, except unnamed ones: `to` has these already.
     pub fn add_departures(&self, since: At, to: &mut Departures) {
         for (at, node) in self.brake.window().after(since).filter(|(_, node)| !is_sum(node)) {
             later(&mut to.charged, node, at);
@@ -177,7 +177,7 @@ impl Membership {
         self.settle();
     }
 
-    /// The load balancer has these nodes and no others.
+    /// Records that the load balancer has exactly these nodes.
     fn has_all_of(&mut self, nodes: &NodeSet) {
         (self.known, self.is_told) = (Some(Arc::clone(&nodes.members)), true);
     }

@@ -23,14 +23,14 @@ pub fn by_provider<'a>(
     (!is_own).then_some((key, id))
 }
 
-/// The ID of the load balancer whose address the Service shows.
+/// Returns the ID of the load balancer whose address the Service shows.
 pub fn shown_id(service: &Service) -> Option<&str> {
     let has_address = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
     service.annotation(ID).filter(|_| has_address)
 }
 
-/// The load balancer whose address the Service shows, if another one with this ID has taken its place
-/// since. `known` is what was known before.
+/// Returns the load balancer whose address the Service shows, if the one with this `id` has
+/// replaced it. `known` is the ID that service-ccm knew before.
 pub fn replaced<'a>(service: &'a Service, known: Option<&str>, id: &str) -> Option<&'a str> {
     let is_new = known != Some(id);
     shown_id(service).filter(|shown| is_new && *shown != id)

@@ -9,8 +9,8 @@
 //!   known either time that is of type LoadBalancer or has the finalizer;
 //! * if the kit's **brake** allows it: there are Services, most load balancers have one, and
 //!   fewer than [`BUDGET`] were deleted within its window;
-//! * if right before the call the API server itself says that the Service does not exist, or that it
-//!   neither is of this type nor has the finalizer ([`is_gone`]).
+//! * if right before the call the API server answers that the Service does not exist, or has neither
+//!   this type nor the finalizer ([`is_gone`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -75,7 +75,7 @@ impl fmt::Display for Implausible {
 pub struct Sight<'a> {
     /// This cluster.
     pub cluster: &'a ClusterId,
-    /// The load balancers of whose owner no Service is known that may have one.
+    /// The load balancers whose owner is not a known Service with the type or the finalizer.
     pub orphans: &'a [LoadBalancer],
     /// The number of load balancers of this cluster.
     pub all: usize,
@@ -179,7 +179,7 @@ pub struct Orphans {
     seen: BTreeMap<String, Orphan>,
     /// The number of load balancers of this cluster on the last complete list.
     all: usize,
-    /// The UIDs of the owners about whose load balancers a call is being made.
+    /// The UIDs of the owners for whose load balancers a deletion is running.
     called: BTreeSet<String>,
     brake: Brake<Implausible>,
 }
@@ -256,19 +256,19 @@ impl Orphans {
         decided
     }
 
-    /// The API server is asked about these owners, then the cloud is called. Their Services wait: one
-    /// that is to have a load balancer again is seen by the API server's answer, or gets another one
-    /// after the call.
+    /// Records the owners about which service-ccm asks the API server, then calls the cloud. Their
+    /// Services wait. If one needs a load balancer again, the answer of the API server shows that,
+    /// or it gets a new one after the call.
     pub fn call<'a>(&mut self, owners: impl Iterator<Item = &'a Owner>) {
         self.called = owners.map(|owner| owner.uid.clone()).collect();
     }
 
-    /// The calls have been answered.
+    /// Records that all calls have been answered.
     pub fn called(&mut self) {
         self.called.clear();
     }
 
-    /// Whether a call about a load balancer of this Service is being made.
+    /// Returns true if a deletion for the Service with this UID is running.
     pub fn is_called(&self, uid: &str) -> bool {
         self.called.contains(uid)
     }
@@ -278,7 +278,7 @@ impl Orphans {
         self.seen.remove(id);
     }
 
-    /// Its Service may have a load balancer: it is no orphan, and nothing was deleted.
+    /// Removes an orphan whose Service may have a load balancer: nothing was deleted.
     pub fn refuted(&mut self, id: &str) {
         self.seen.remove(id);
         self.brake.release(id);
@@ -361,8 +361,8 @@ fn owner_of<'a>(balancer: &'a LoadBalancer, cluster: &ClusterId) -> Option<&'a O
     (is_ours && is_named).then_some(owner)
 }
 
-/// Whether the API server's answer about the owner's name shows that no load balancer is asked for:
-/// there is no Service, another one, or one that has neither the type nor the finalizer any more.
+/// Returns true if the API server's answer about the owner's name does not show a Service with the
+/// owner's UID and the type LoadBalancer or the finalizer.
 pub fn is_gone(owner: &Owner, found: Option<&Service>) -> bool {
     let may_have_one =
         |service: &Service| *service.uid == *owner.uid && service.concerns_load_balancers();

@@ -1,5 +1,5 @@
-//! What is behind the ports of a load balancer, and when the cloud is asked again if that is
-//! nothing, or could not be seen: pure.
+//! The members behind the ports of a load balancer, and when service-ccm asks the cloud again if
+//! there are none, or if the provider could not see them: pure.
 
 use std::time::Duration;
 
@@ -9,37 +9,37 @@ use ccm_cloud::{FrontEnd, Pool};
 /// The waits between two full calls about a gap.
 const WAITS: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
-/// A load balancer that lacks members which it should have, or whose members could not be seen. It
-/// gets a full call at once, and the next ones with back-off. It is remembered for a while after it
-/// was closed: what comes back at once is the same gap.
+/// A load balancer that lacks members, or whose members the provider could not see. service-ccm
+/// makes a full call at once, and further ones with back-off. It keeps a closed gap for a while: a
+/// gap that opens again soon continues the back-off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Why the members could not be seen. None if a pool is empty.
+    /// Why the provider could not see the members. None if a pool is empty.
     why: Option<String>,
-    /// How many full calls have not closed it.
+    /// The number of full calls that have not closed the gap.
     times: u32,
-    /// When the next one is due.
+    /// When the next full call is due.
     retry_at: At,
     is_open: bool,
 }
 
 impl Gap {
-    /// Whether a full call is due.
+    /// Returns true if a full call is due.
     pub fn is_due(&self, now: At) -> bool {
         self.is_open && self.retry_at <= now
     }
 
-    /// When the next full call is due, if one is to be made.
+    /// When the next full call is due, if the gap is open.
     pub fn next(&self) -> Option<At> {
         self.is_open.then_some(self.retry_at)
     }
 
-    /// Whether a change of members would see nothing now either.
+    /// Returns true if a change of members could not see the members now either.
     pub fn is_blind(&self, now: At) -> bool {
         self.is_open && self.why.is_some() && now < self.retry_at
     }
 
-    /// Why the members cannot be seen, if a full call has not helped.
+    /// Why the provider cannot see the members, if a full call has not helped.
     pub fn unseen(&self) -> Option<&str> {
         self.why.as_deref().filter(|_| self.is_open && self.times > 0)
     }
@@ -53,7 +53,7 @@ pub(super) fn close(gap: &mut Option<Gap>, now: At) {
     }
 }
 
-/// Opens the gap. `is_full` says that a full call has left it.
+/// Opens the gap. `is_full` means that a full call has just ended with this gap.
 pub(super) fn open(gap: &mut Option<Gap>, why: Option<String>, is_full: bool, now: At) {
     gap.take_if(|gap| !gap.is_open && gap.retry_at + WAITS.longest <= now);
     let times = match gap {
@@ -68,14 +68,14 @@ pub(super) fn open(gap: &mut Option<Gap>, why: Option<String>, is_full: bool, no
 /// A port without members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Empty<'a> {
-    /// `80/TCP`.
+    /// The port and its protocol: `80/TCP`.
     pub(super) port: String,
-    /// Why, as the provider says.
+    /// Why the port has no members, in the provider's words.
     pub(super) why: Option<&'a str>,
 }
 
-/// The ports without members. With a front end also those of its ports that have no pool, and no
-/// others.
+/// The ports without members. With a front end: its ports with a member port whose pool is empty or
+/// does not exist.
 pub(super) fn empty<'a>(pools: &'a [Pool], front_end: Option<&FrontEnd>) -> Vec<Empty<'a>> {
     let of = |pool: &'a Pool| Empty {
         port: format!("{}/{}", pool.port, pool.protocol),
@@ -97,7 +97,7 @@ pub(super) fn empty<'a>(pools: &'a [Pool], front_end: Option<&FrontEnd>) -> Vec<
         .collect()
 }
 
-/// These ports in one line.
+/// Describes these ports in one line.
 pub(super) fn in_words(empty: &[Empty<'_>]) -> String {
     let mut parts: Vec<String> = Vec::new();
     let bare: Vec<&str> =
@@ -135,7 +135,7 @@ mod tests {
             open(&mut gap, None, true, now);
         }
         assert_eq!(waits, [0, 5, 10, 20, 40, 80, 160, 300, 300]);
-        // A look at the list meanwhile delays nothing.
+        // A list in the meantime does not delay the next call.
         let before = gap.clone();
         open(&mut gap, None, false, now);
         assert_eq!(gap, before);
@@ -148,8 +148,8 @@ mod tests {
         assert_eq!(gap.and_then(|gap| gap.next()), Some(at(5)));
     }
 
-    /// The full call sees what the change of members does not: each of them ends the other one's
-    /// trouble.
+    /// The full call sees the members and closes the gap; the change of members does not see them
+    /// and opens it again.
     #[test]
     fn a_gap_that_comes_back_at_once_is_the_same() {
         let (mut gap, blind) = (None, || Some("no port".to_owned()));

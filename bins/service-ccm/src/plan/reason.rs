@@ -95,14 +95,14 @@ reasons! {
 }
 
 impl Reason {
-    /// Whether another message counts as a change: it names another mistake of the user, another cause
-    /// of empty pools, or another load balancer to adopt.
+    /// Returns true if another message is a change: it names another mistake of the user, another
+    /// cause of empty pools, or another load balancer to adopt.
     pub fn words_count(self) -> bool {
         use Reason::{InvalidConfiguration, NoMembers, PartlyProvisioned, WaitingForAdoption};
         matches!(self, InvalidConfiguration | NoMembers | PartlyProvisioned | WaitingForAdoption)
     }
 
-    /// Whether numbers in its message count nodes, so that other numbers are no change.
+    /// Returns true if the numbers in its message count nodes: other numbers alone are not a change.
     pub fn counts_nodes(self) -> bool {
         self == Self::NoMembers
     }

@@ -1,4 +1,4 @@
-//! Steps that are due again although they were answered as done: when they are repeated.
+//! Limits how often service-ccm repeats a step that the cloud or the API server has confirmed.
 
 use std::{
     collections::BTreeMap,
@@ -23,17 +23,17 @@ const ADDRESSES: &str = "addresses";
 const ANNOTATIONS: &str = "annotations";
 const CONTROLLER: &str = "controller";
 
-/// Whether the finalizer may be added or removed now.
+/// Returns true if the finalizer may be added or removed now.
 pub(super) fn may_set_finalizer(repeats: &Repeats, now: At, is_there: bool) -> bool {
     repeats.check(now, FINALIZER, || Content::of(&is_there)).is_ok()
 }
 
-/// Whether this service-ccm may take over a Service now that another one has served.
+/// Returns true if this service-ccm may take over a Service of another service-ccm now.
 pub(super) fn may_take_over(repeats: &Repeats, now: At, classes: &Classes) -> bool {
     repeats.check(now, CONTROLLER, || Content::of(&classes.instance)).is_ok()
 }
 
-/// Whether this call to the cloud may be made now.
+/// Returns true if this call to the cloud may be made now.
 pub(super) fn may_call(
     repeats: &Repeats,
     now: At,
@@ -47,14 +47,14 @@ pub(super) fn may_call(
     })
 }
 
-/// A step of a configuration was made, in the cloud's words. Returns whether it was made so often that
-/// the cloud does not keep it.
+/// Records a step of a configuration, in the cloud's words. Returns true if the step was made so
+/// often that the cloud evidently does not keep it.
 pub fn step_made(repeats: &mut Repeats, now: At, what: &str, digest: Option<Digest>) -> bool {
     let content = Content::of(&digest.map(|digest| (digest.version, digest.hash)));
     repeats.made(now, format!("step {what}"), content).is_some()
 }
 
-/// A call to the cloud was answered as done.
+/// Records a call that the cloud has confirmed. Returns it if it is repeated.
 pub fn called(
     repeats: &mut Repeats,
     now: At,
@@ -65,8 +65,8 @@ pub fn called(
     repeats.made(now, call(step)?, content(step, service, &members.members))
 }
 
-/// The part of a change of the status that may be written now: what others take back does not hold
-/// up the rest.
+/// The part of a change of the status that may be written now: a field that another client
+/// overwrites does not delay the others.
 pub fn that_may_be_written(repeats: &Repeats, now: At, mut change: StatusChange) -> StatusChange {
     let may = |kind, content: &dyn Fn() -> Content| repeats.check(now, kind, content).is_ok();
     change.ingress = change.ingress.filter(|ingress| may(ADDRESSES, &|| addresses(ingress)));
@@ -78,7 +78,7 @@ pub fn that_may_be_written(repeats: &Repeats, now: At, mut change: StatusChange)
     change
 }
 
-/// This step was written to the Service, and the API server has answered with it as it is now.
+/// Records a step that the API server has confirmed with `answer`. Returns the repeated writes.
 pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) -> Vec<Repeated> {
     let mut repeated = Vec::new();
     let mut add = |kind: &'static str, content, is_shown: bool| {
@@ -115,7 +115,7 @@ pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) ->
     repeated
 }
 
-/// The kind of a step that is a change in the cloud.
+/// The kind of a step that changes something in the cloud.
 fn call(step: &Step) -> Option<&'static str> {
     match step {
         Step::Ensure(_) => Some("ensure"),
@@ -126,8 +126,8 @@ fn call(step: &Step) -> Option<&'static str> {
     }
 }
 
-/// What a call is about. The members that go with a configuration do not count: that they differ
-/// each time is no reason to ensure each time.
+/// The digest of what a call sends. For `Ensure` the members do not count: other members are not a
+/// reason to repeat it sooner.
 fn content(step: &Step, service: &Service, members: &Members) -> Content {
     match step {
         Step::Ensure(front_end) => {
@@ -139,7 +139,7 @@ fn content(step: &Step, service: &Service, members: &Members) -> Content {
     }
 }
 
-/// Members by all that a cloud is told of them.
+/// Members, hashed with everything that a cloud receives about them.
 struct Told<'a>(&'a [Member]);
 
 impl Hash for Told<'_> {
@@ -162,7 +162,7 @@ fn annotations(annotations: &BTreeMap<String, Option<String>>) -> Content {
     Content::of(annotations)
 }
 
-/// A message that may quote a request ID is no other content.
+/// The digest of a condition. Most messages do not count: they may quote request IDs.
 fn condition(one: &NewCondition, has_addresses: bool) -> Content {
     let words = (has_addresses || one.reason.words_count()).then_some(&one.message);
     Content::of(&(one.reason.as_str(), words))

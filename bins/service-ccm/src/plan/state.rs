@@ -115,10 +115,10 @@ pub struct Foreign {
 pub struct State {
     /// What the cloud has shown.
     pub known: Known,
-    /// The members by port, as the last answer or full look has shown them. None if nothing has,
-    /// or if the provider does not know them.
+    /// The members by port, from the last answer or full read. None before that, or if the provider
+    /// does not know them.
     pub pools: Option<Vec<Pool>>,
-    /// What it lacks of its members, or could not be seen of them.
+    /// The members that it lacks, or that the provider could not see.
     pub gap: Option<Gap>,
     /// The configuration that the load balancer has in full, or for which another controller is
     /// responsible.
@@ -131,7 +131,7 @@ pub struct State {
     pub duplicate: Option<String>,
     /// When a condition was written last.
     pub condition_written: Option<Written>,
-    /// What was answered as done of late.
+    /// The recent writes and calls that were confirmed.
     pub repeats: Repeats,
     /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
     /// another controller is responsible.
@@ -148,8 +148,8 @@ pub struct State {
 }
 
 impl State {
-    /// Applies what an answer or a full look has shown of the members. `wants` says whether it is
-    /// to have some, `is_full` whether that is the end of a full call.
+    /// Applies the members that an answer or a full read has shown. `wants`: the load balancer
+    /// should have members. `is_full`: a full call has just ended.
     pub fn saw_pools(&mut self, pools: Option<Vec<Pool>>, wants: bool, is_full: bool, now: At) {
         let empty = pools::empty(pools.as_deref().unwrap_or_default(), None);
         let lacks = wants && empty.iter().any(|one| one.why.is_none());
@@ -161,12 +161,12 @@ impl State {
         }
     }
 
-    /// A change of members could not see what it needs.
+    /// Records that a change of members could not see the members.
     pub fn saw_nothing(&mut self, why: String, now: At) {
         pools::open(&mut self.gap, Some(why), false, now);
     }
 
-    /// Why the provider leaves pools empty.
+    /// Returns why the provider leaves pools empty.
     pub fn why_empty(&self) -> Option<String> {
         let mut empty = pools::empty(self.pools.as_deref()?, None);
         empty.retain(|one| one.why.is_some());
@@ -213,8 +213,8 @@ impl State {
         is_known || service.annotation(ID) == Some(id)
     }
 
-    /// When the plan may be another one although nothing changes: a failed call is due again, or one
-    /// about a gap, a condition may be rewritten, or what was taken back may be repeated.
+    /// When the plan may change although no object changes: a failed call or a call about a gap is
+    /// due, or a condition or another write may be repeated.
     pub fn next_look(&self, now: At) -> Option<At> {
         let retries = self.failed.iter().map(|failed| failed.retry_at);
         let written = self.condition_written.into_iter();

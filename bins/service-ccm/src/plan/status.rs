@@ -120,7 +120,7 @@ pub fn difference(
     StatusChange { conditions: conditions.collect(), ingress, annotations }
 }
 
-/// Whether the message of this reason says something else.
+/// Returns true if the new message of this reason is a change.
 fn differs(reason: Reason, old: &str, new: &str) -> bool {
     match reason.counts_nodes() {
         true => without_numbers(old) != without_numbers(new),

@@ -26,7 +26,7 @@ pub(super) fn wished(view: View<'_>) -> Wished {
         && balancer.phase == Phase::Ready
         && state.was_complete(view.service, &balancer.id)
     {
-        // A list may not show them: what is there stays.
+        // A list may not show the addresses: the Service keeps its addresses then.
         wished.ingress = Some(ingress(balancer)).filter(|ingress| !ingress.is_empty());
         wished.annotations = annotations(view, balancer);
     }
@@ -36,7 +36,7 @@ pub(super) fn wished(view: View<'_>) -> Wished {
     };
     wished.conditions.extend(serving);
     wished.conditions.extend(provisioning(view));
-    // A condition is evidence: it says whose.
+    // A condition says that a service-ccm serves the Service; the signature says which one.
     wished.annotations.extend(view.classes.signature());
     wished
 }
@@ -54,8 +54,8 @@ fn deletion(view: View<'_>) -> Vec<(Reason, String)> {
     serving.into_iter().chain([provisioning]).collect()
 }
 
-/// Why it is not known any more whether the load balancer serves. Only what the Service claims is taken
-/// back.
+/// Returns the condition if service-ccm does not know any more whether the load balancer serves. It
+/// only replaces a condition that the Service already has.
 fn doubt(view: View<'_>) -> Option<(Reason, String)> {
     let condition = view.service.condition(SERVING)?;
     if view.state.known == Known::Absent && shows(Some(condition), Reason::BeingDeleted) {
@@ -163,8 +163,8 @@ fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
     Some(warnings.map(|Note { reason, message, .. }| Problem::remark(reason, message)).collect())
 }
 
-/// Whether a load balancer that can be changed serves, as last seen. None if that is not known again
-/// yet, and the Service shows something: what the last leader has seen stays until then.
+/// The condition of a load balancer that can be changed, as last seen. None if service-ccm has not
+/// seen that yet and the Service has the condition of the last leader, which then stays.
 fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> {
     let is_complete = view.state.was_complete(view.service, &balancer.id);
     if let Some(shown) =
@@ -195,7 +195,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
         }
         return Some(if is_empty { no_node(view) } else { with_members(view, &address) });
     };
-    // A port that was added has no pool before the configuration is complete.
+    // A new port has no pool before the configuration is complete.
     let front_end = view.desired.front_end.as_deref();
     let is_complete = |digest| pools.is_empty() || view.state.configured == Some(digest);
     let configured = front_end.filter(|front_end| is_complete(front_end.digest));
@@ -209,14 +209,14 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
     Some((Reason::NoMembers, pools::in_words(&empty)))
 }
 
-/// Whether the Service shows what was seen of its members: a new leader leaves that as it is until it
-/// has looked.
+/// Returns true if the Service shows the state of its members: a new leader keeps that condition
+/// until it has read the members.
 pub fn shows_members(service: &Service) -> bool {
     let seen = [Reason::Serving, Reason::MembersHeld, Reason::NoMembers];
     seen.iter().any(|reason| shows(service.condition(SERVING), *reason))
 }
 
-/// Where clients reach it: what the cloud shows, else what the Service shows.
+/// The address of the load balancer, from the cloud, or else from the status of the Service.
 fn address(view: View<'_>, balancer: &LoadBalancer, is_complete: bool) -> Option<String> {
     let first = balancer.ingress.first().filter(|_| is_complete);
     let seen = first.map(|ingress| match &ingress.address {
@@ -256,7 +256,7 @@ mod tests {
 
     use super::super::{
         CallKind, Failed, Known, Plan, State, Step,
-        members::Decision,
+        members::{Decision, Held},
         reason::{PROVISIONING, Reason, SERVING},
         status::{ID, shows},
         tests::{planned_with, service, step, there, written},
@@ -301,7 +301,9 @@ mod tests {
                 panic!("no write")
             };
             let reasons = change.conditions.iter().map(|condition| condition.reason);
-            assert_eq!(reasons.filter(|it| *it == Reason::WaitingForCloud).count() > 0, is_shown);
+            let reasons: Vec<Reason> = reasons.collect();
+            assert_eq!(reasons.contains(&Reason::WaitingForCloud), is_shown);
+            assert!(!reasons.contains(&Reason::Provisioned), "another configuration is wanted");
         }
     }
 
@@ -403,6 +405,9 @@ mod tests {
             Decision { members: Members { present, ..Members::default() }, ..none.clone() };
         assert_eq!(reasons(&service, &with_member), [Reason::Serving, Reason::Provisioned]);
         assert_eq!(reasons(&service, &none), [Reason::NoMembers, Reason::Provisioned]);
+        let held = [("b".into(), Held::Last)].into();
+        let with_held = Decision { held, ..with_member.clone() };
+        assert_eq!(reasons(&service, &with_held), [Reason::MembersHeld, Reason::Provisioned]);
         service.details.as_mut().expect("details").ports[0].node_port = None;
         assert_eq!(reasons(&service, &with_member), [Reason::NoMembers, Reason::PartlyProvisioned]);
     }

@@ -237,6 +237,22 @@ async fn a_list_that_shows_nothing_for_once_changes_no_condition() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_was_begun_before_an_answer_shows_nothing_of_it() {
+    let world = World::new().await;
+    let late = ccm_sim::faults::Effect::Latency(Duration::from_secs(20));
+    let late = ccm_sim::faults::Fault::new(late).on(Operation::ListLoadBalancers).times(1);
+    world.cloud.faults().add(late);
+    world.cloud.reset_calls();
+    while world.cloud.calls().load_balancers.list == 0 {
+        sleep(Duration::from_secs(1)).await;
+    }
+    world.create(0);
+    sleep(Duration::from_mins(1)).await;
+    assert!(world.has_address(0) && world.events("LoadBalancerGone").is_empty());
+    assert_eq!(world.ensures(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_busy_cloud_is_asked_with_back_off_and_shown_after_a_minute() {
     let world = World::with_services(0..1).await;
     let busy = CloudError::new(ErrorKind::Busy, "another change is under way");

@@ -102,8 +102,7 @@ impl SetApproval {
         if now < self.until { Ok(self) } else { Err(InvalidApproval::Over(self.until)) }
     }
 
-    /// Whether it approves the object with these labels, as long as its time is not
-    /// [over](Self::unless_over).
+    /// Returns true if the selector matches these labels. [`Self::unless_over`] checks the time.
     pub fn covers(&self, labels: &BTreeMap<Shared, Shared>) -> bool {
         self.selector.selects(labels)
     }

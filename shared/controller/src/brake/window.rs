@@ -14,25 +14,25 @@ pub struct Usage {
     pub limit: usize,
 }
 
-/// An entry whose UID begins with this stands for several older changes: `~3` for three. No UID or
-/// name of an object has it.
+/// An entry whose UID begins with this stands for several older changes: `~3` for three. UIDs and
+/// names of objects never begin with it.
 const SUM: char = '~';
 
-/// The most changes that one entry stands for.
+/// The maximum number of changes that one entry stands for.
 const MOST: usize = 100_000;
 
-/// How many changes the entry of this UID stands for.
+/// Returns the number of changes that the entry with this UID stands for.
 pub fn sum(uid: &str) -> usize {
     let number = uid.strip_prefix(SUM).and_then(|number| number.parse().ok());
     number.map_or(1, |number: usize| number.min(MOST))
 }
 
-/// Whether an entry stands for changes that are not named.
+/// Returns true if the entry with this UID stands for unnamed changes.
 pub fn is_sum(uid: &str) -> bool {
     uid.starts_with(SUM)
 }
 
-/// One entry for each change that this one stands for.
+/// Returns one entry for each change that this one stands for.
 pub fn split(uid: &str) -> impl Iterator<Item = Box<str>> {
     let count = sum(uid);
     (0..count).map(move |number| match count {
@@ -41,8 +41,8 @@ pub fn split(uid: &str) -> impl Iterator<Item = Box<str>> {
     })
 }
 
-/// The older half of these as one entry, which counts as made when the last of them was. None if
-/// there are too few.
+/// Sums up the older half of these as one entry with the time of the last of them. None if there
+/// are too few.
 pub fn summed_up<'a>(entries: &[(At, &'a str)]) -> Option<(At, Box<str>, Vec<&'a str>)> {
     let mut entries: Vec<_> = entries.to_vec();
     entries.sort_unstable();
@@ -75,7 +75,7 @@ impl Window {
         self.spent.iter().filter(move |(at, _)| *at > time).map(|(at, uid)| (*at, &**uid))
     }
 
-    /// Leaves the UIDs of the older half out. Returns whether there were any.
+    /// Replaces the older half of the entries by one. Returns true if it could.
     pub fn sum_up(&mut self) -> bool {
         let entries: Vec<_> = self.spent.iter().map(|(at, uid)| (*at, &**uid)).collect();
         let Some((at, sum, older)) = summed_up(&entries) else { return false };

@@ -10,10 +10,10 @@ use super::{comparison, state::WatchState};
 /// The number of objects in the store.
 type Count = Arc<dyn Fn() -> usize + Send + Sync>;
 
-/// How long the API server may take to tell its version.
+/// The longest wait for the API server's version, and for the watch to show it.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long the watch may take to show that version: about as long as the list that has it without
-/// fail, so that waiting costs at most as much again.
+/// The longest wait for the watch to show that version is about as long as the list that contains
+/// it for sure: waiting at most doubles the cost.
 const SHORTEST: Duration = Duration::from_millis(20);
 const PER_OBJECT: Duration = Duration::from_micros(200);
 /// The time between two looks.
@@ -33,7 +33,7 @@ impl Freshness {
         Self { client, path, state, objects }
     }
 
-    /// What is not proven, and why as far as that is known.
+    /// The resource whose store is not proven to be current, and the last error if there is one.
     pub fn lack(&self) -> String {
         let why = self.state.last_error().map(|error| format!(": {error}")).unwrap_or_default();
         format!("{}{why}", self.state.resource())
@@ -42,8 +42,8 @@ impl Freshness {
     /// Waits until the store holds everything that the API server had when this was called. A new
     /// leader needs that: what the last one wrote may not have reached the store yet.
     ///
-    /// Costs one small request if the watch shows the current version about as soon as a list would,
-    /// as that of a busy cluster does, else a list of all objects.
+    /// Costs one small request if the watch shows the current version about as soon as a list
+    /// would, as the watch of a busy cluster does; else a list of all objects.
     pub async fn current(&self) {
         let (asked, before) = (Instant::now(), self.state.seen());
         let answer = timeout(PATIENCE, comparison::version(&self.client, &self.path)).await;

@@ -56,7 +56,7 @@ impl WatchState {
         }))
     }
 
-    /// The resource that is watched.
+    /// The watched resource.
     pub(super) fn resource(&self) -> &Text {
         &self.0.resource
     }

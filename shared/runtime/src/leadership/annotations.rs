@@ -29,7 +29,7 @@ struct Annotations {
 }
 
 impl LeaseAnnotations {
-    /// As if a Lease with these annotations had been read, for tests.
+    /// Returns annotations as if they were read from a Lease, for tests.
     pub fn with<'a>(texts: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         let read = texts.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
         Self(Arc::new(Mutex::new(Annotations { read, ..Annotations::default() })))

@@ -303,3 +303,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn members_without_a_node_are_not_counted() {
+    let mut membership = Membership::default();
+    let nameless = Member { node: String::new(), ..member(0) };
+    membership.shown(&vec![nameless, member(1)].into(), &NodeSet::default());
+    assert_eq!(membership.len(), 1);
+}
