@@ -126,7 +126,7 @@ async fn an_observer_publishes_what_it_would_assign() {
     world.assign(&nodes[0], "10.64.3.0/24");
     sleep(Duration::from_mins(1)).await;
     let page: Value = serde_json::from_str(&leader.process.context.plans.json(None)).unwrap();
-    // Three blocks are left for four nodes.
+    // Four nodes need a block, and three blocks are free.
     assert_eq!((&page["due"]["pod-cidrs"], &page["held"]["pod-cidrs"]), (&json!(3), &json!(1)));
     leader.shows("ccm_ipam_stopped", 0.0);
 }

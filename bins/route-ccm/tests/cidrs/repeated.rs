@@ -1,4 +1,4 @@
-//! Pod CIDRs that an admission policy takes back.
+//! Pod CIDRs that an admission policy removes.
 
 use super::*;
 
@@ -18,7 +18,7 @@ async fn pod_cidrs_that_a_policy_takes_back_cost_a_write_a_minute() {
     leader.shows(series, ours as f64);
     leader.shows("ccm_ipam_nodes_waiting", 1.0);
     assert!(matches!(leader.health("pod-cidrs"), Verdict::Failed(why) if why.contains("policy")));
-    // Without the policy it has them within a minute, and other nodes at once.
+    // Without the policy the node gets its pod CIDRs within a minute, and other nodes at once.
     world.api.faults().clear();
     let other = world.add(1);
     sleep(Duration::from_secs(2)).await;

@@ -261,8 +261,8 @@ async fn the_way_to_the_routes_is_counted_once() {
     assert_eq!(count(&world), 4);
 }
 
-/// As cilium-operator does, another controller sets the condition whenever it differs. Its writes are
-/// no reason to try a route again that the cloud refuses.
+/// Like cilium-operator, another controller sets the condition whenever it differs. Its writes do
+/// not make route-ccm retry a route that the cloud refuses.
 #[tokio::test(start_paused = true)]
 async fn another_writer_of_the_condition_costs_few_writes_and_no_calls() {
     let cloud = SimCloud::new();

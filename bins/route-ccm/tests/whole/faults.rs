@@ -169,8 +169,8 @@ async fn instances_that_vanish_cost_no_route() {
     assert_eq!(world.routes().len(), 12);
 }
 
-/// A standby whose watch shows nothing does not know of a node that has joined: as the leader, it
-/// reads the nodes before it judges routes.
+/// The watch of a standby is silent: it does not show a new node. As the leader, the standby reads
+/// the nodes before it plans routes.
 #[tokio::test(start_paused = true)]
 async fn the_route_of_a_node_that_the_standby_did_not_see_stays() {
     let agent = "route-ccm/standby";

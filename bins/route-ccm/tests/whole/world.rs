@@ -49,13 +49,13 @@ impl World {
         self.running = Some(leading.await.unwrap());
     }
 
-    /// Starts a process beside the leader.
+    /// Starts a standby.
     pub(crate) async fn stand_by(&self) -> (InProcess<RouteCcm>, Arc<RouteCcm>) {
         let (settings, cloud) = (self.settings(), Arc::new(self.cloud.clone()));
         InProcess::standing_by(&self.api, cloud, &settings, Metrics::new()).await.unwrap()
     }
 
-    /// Ends the leader without an order, and lets this one lead.
+    /// Stops the leader abruptly and makes this standby the leader.
     pub(crate) fn take_over(
         &mut self,
         (mut standby, program): (InProcess<RouteCcm>, Arc<RouteCcm>),

@@ -428,7 +428,7 @@ fn each_kind_of_service_has_its_plan() {
         (true, None, protect, ensure, none, delete),
         (true, Some("example.com/ours"), protect, ensure, none, delete),
         (true, Some("example.com/other"), none, none, none, none),
-        // Its class is not known.
+        // The class of the Service is not known.
         (false, None, none, none, none, none),
     ] {
         for (has_finalizer, is_deleting, expect) in [

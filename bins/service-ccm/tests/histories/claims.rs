@@ -1,4 +1,4 @@
-//! What the program says about load balancers, compared with the cloud.
+//! Compares what Services, events and metrics say about load balancers with the cloud.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,25 +16,25 @@ use crate::{
     world::{SERVICES, World},
 };
 
-/// How long a claim may be false: an audit, a failed one before it, and the time between two writes
-/// of a condition.
+/// The time for which a claim may be false: an audit, a failed audit before it, and the pause
+/// between two writes of a condition.
 const AUDIT: Duration = Duration::from_mins(8);
 
-/// The claims of which each Service's was false at the last look, and since when.
+/// The false claims of each Service, and since when they have been false.
 #[derive(Default)]
 pub(crate) struct Claims {
     since: BTreeMap<(Rule, String), Instant>,
-    /// The events that have been looked at, with their counts.
+    /// The events that were checked, with their counts.
     events: BTreeSet<(String, u64)>,
-    /// The version of the API server at the last look at events.
+    /// The revision of the API server at the last check of events.
     revision: u64,
 }
 
-/// One claim: the rule that it stands under, its words, and whether it is true.
+/// A claim: its rule, its text, and true if the claim is true.
 type Claim = (Rule, String, bool);
 
 impl Claims {
-    /// No claim is false for longer than an audit.
+    /// Checks that no claim is false for longer than an audit.
     pub(crate) fn look(&mut self, world: &World) {
         self.look_at_events(world);
         let now = Instant::now();
@@ -55,8 +55,8 @@ impl Claims {
         self.since = since;
     }
 
-    /// An event about a load balancer is true when it is written. While the cloud fails or is told
-    /// other things, the program cannot know.
+    /// Checks that each event about a load balancer is true when it is written. The program cannot
+    /// know that while the cloud fails or changes.
     fn look_at_events(&mut self, world: &World) {
         if self.revision == world.api.revision() {
             return;
@@ -88,7 +88,7 @@ fn false_event(world: &World, event: &Value) -> Option<String> {
     (!is_true).then(|| format!("{message:?} about {}, and {left} are there", about["name"]))
 }
 
-/// The claims that a Service makes now.
+/// Returns the claims that a Service makes now.
 fn claims_of(world: &World, number: usize) -> Vec<Claim> {
     let Some(service) = world.service(number) else { return Vec::new() };
     let found = world.balancers_of(service["metadata"]["uid"].as_str().unwrap());
@@ -103,7 +103,7 @@ fn claims_of(world: &World, number: usize) -> Vec<Claim> {
     claims
 }
 
-/// The address is that of the load balancer. While there is none it stays as it is.
+/// The claim that the Service shows the address of its load balancer, if there is one.
 fn address(
     world: &World,
     key: &str,
@@ -115,7 +115,7 @@ fn address(
     (!shown.is_empty() && !is.is_empty()).then(|| (Rule::Shown, words, shown == is))
 }
 
-/// What the condition `LoadBalancerServing` says is so.
+/// The claim of the condition `LoadBalancerServing`.
 fn serving(
     world: &World,
     key: &str,
@@ -145,7 +145,7 @@ fn has_no_node_port(service: &Value) -> bool {
     service["spec"]["ports"].as_array().unwrap().iter().all(|port| port["nodePort"].is_null())
 }
 
-/// What the condition `LoadBalancerProvisioning` says is so.
+/// The claim of the condition `LoadBalancerProvisioning`.
 fn provisioning(
     world: &World,
     key: &str,
@@ -165,7 +165,7 @@ fn provisioning(
     Some((Rule::Claims, format!("{key} says {condition}, its load balancer is {state:?}"), is_true))
 }
 
-/// What is wrong in the metrics when everything has converged.
+/// Returns the error in the metrics, if there is one when everything has converged.
 pub(crate) fn metrics(world: &World) -> Option<String> {
     let number = |name: &str| world.metric::<f64>(name);
     let held = number("ccm_service_members_held ");

@@ -1,4 +1,4 @@
-//! What happens in the cloud.
+//! Random events in the cloud.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -100,10 +100,10 @@ pub(crate) fn person(world: &mut World, rules: &mut Rules) {
     }
 }
 
-/// A leader of the past, whose writes the cloud does not refuse, creates a load balancer: a second
-/// one for a Service, or one for a Service that is gone.
+/// A former leader, whose writes the cloud does not refuse, creates a load balancer: a duplicate,
+/// or a load balancer for a deleted Service.
 pub(crate) fn stale_leader(world: &mut World) {
-    // Without a list the cloud refuses it: nobody would find it.
+    // Without lists the cloud refuses it: no program would find the load balancer.
     if !world.has_lists() {
         return;
     }
@@ -120,7 +120,7 @@ pub(crate) fn stale_leader(world: &mut World) {
     world.cloud.balancers().add(made);
 }
 
-/// The cloud takes another time for its work.
+/// Changes how long the work of the cloud takes.
 pub(crate) fn times(world: &mut World) {
     let mut some = || Duration::from_secs(world.dice.random_range(0..20));
     let times = Times { create: some(), configure: some(), members: some(), delete: some() };

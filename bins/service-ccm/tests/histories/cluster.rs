@@ -1,4 +1,4 @@
-//! What happens to the API server and to the processes of the program.
+//! Random events of the API server and of the program's processes.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub(crate) fn fault(world: &mut World) {
     world.api.cut_watches("", world.dice.random_bool(0.5));
 }
 
-/// Another process leads; sometimes with other flags, before the former one has noticed it, or
-/// with a store that is old.
+/// Another process leads: sometimes with other flags, before the former leader has noticed it, or
+/// with an old store.
 pub(crate) async fn change_of_leader(world: &mut World, rules: &mut Rules) {
     match world.dice.random_range(0..8) {
         0 | 1 => {
@@ -59,7 +59,7 @@ pub(crate) async fn change_of_leader(world: &mut World, rules: &mut Rules) {
     rules.restarted();
 }
 
-/// A standby whose watches are silent for a while: it leads with what it has read before.
+/// A standby whose watches are silent for a while leads with an old store.
 async fn with_an_old_store(world: &mut World, rules: &mut Rules) {
     let standby = world.stand_by().await;
     let silent = Fault::new(Action::SilentWatch).verb(Verb::Watch);

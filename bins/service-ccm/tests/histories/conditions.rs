@@ -1,4 +1,4 @@
-//! Conditions, events and metrics say what the cloud has, also when that is not what was asked for.
+//! Conditions, events and metrics show what the cloud has, even if it differs from the request.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl World {
-    /// Status, reason and message of a condition.
+    /// Returns status, reason and message of a condition.
     fn condition(&self, number: usize, kind: &str) -> (String, String, String) {
         let service = self.service(number).unwrap();
         let conditions = service["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -40,7 +40,7 @@ impl World {
         self.service(number).unwrap()["status"]["loadBalancer"]["ingress"][0]["ip"].clone()
     }
 
-    /// How often an event with this reason was reported: those with one text are one object.
+    /// Counts the reports of events with this reason: events with the same text are one object.
     fn count(&self, reason: &str) -> u64 {
         let events = self.api.list("events").into_iter().filter(|event| event["reason"] == reason);
         events.map(|event| event["count"].as_u64().unwrap_or(1)).sum()
@@ -80,7 +80,7 @@ async fn a_pool_that_stays_empty_is_said_to_be_and_is_filled_with_back_off() {
     assert_eq!(world.ensures(), 0, "it has its members");
 }
 
-/// The Service is older than the first node that can be a member.
+/// The Service exists before the first node that can be a member.
 #[tokio::test(start_paused = true)]
 async fn a_first_member_that_does_not_arrive_is_neither_an_update_nor_serving() {
     let world = World::new().await;
@@ -136,7 +136,7 @@ async fn what_the_provider_leaves_out_is_named_and_costs_no_calls() {
     assert_eq!(world.ensures(), 0);
 }
 
-/// The cloud takes its time, in one step and in several.
+/// The cloud needs time, in one step or in several.
 #[tokio::test(start_paused = true)]
 async fn each_creation_and_each_change_has_its_end() {
     for nested in [true, false] {
@@ -158,7 +158,7 @@ async fn each_creation_and_each_change_has_its_end() {
         assert_eq!(world.events("UpdatedLoadBalancer").len(), 1, "nested {nested}");
         world.patch(0, json!({"metadata": {"annotations": {"sim/note": "other"}}}));
         sleep(Duration::from_mins(1)).await;
-        // Events with the same text are counted in one object.
+        // One object counts all events with the same text.
         assert_eq!(world.count("EnsuredLoadBalancer"), 2, "nested {nested}");
         sleep(Duration::from_hours(2)).await;
         assert_eq!(world.count("EnsuredLoadBalancer"), 2, "nested {nested}");
@@ -310,7 +310,7 @@ async fn a_service_says_that_its_load_balancer_is_being_deleted() {
     }
 }
 
-/// Nothing is known of the members then, and the last leader has said what it saw.
+/// The new leader does not know the members yet, and the conditions of the last leader stay.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_writes_no_condition_that_is_right() {
     let mut world = World::with_services(0..50).await;

@@ -1,5 +1,5 @@
-//! The finalizer that all cloud controllers share, and what is written to a Service, after a change
-//! of its type. The API server has removed the class by then.
+//! The finalizer that all cloud controllers share, and the writes to a Service, after a change of
+//! its type. The API server has removed the class then.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
     world::{Variant, World},
 };
 
-/// A program with a class of its own.
+/// The class of a program that serves only its own class.
 const CLASS: &str = "example.com/ours";
 const CLASSES: Variant = Variant::with(&[
     "--load-balancer-classes=example.com/ours",
@@ -30,7 +30,7 @@ const UNCLAIMED: &str = "ccm_service_unclaimed_finalizers ";
 const MINUTE: Duration = Duration::from_mins(1);
 
 impl World {
-    /// Creates a Service of this class, with this metadata besides its name.
+    /// Creates a Service of this class, with this metadata and a name.
     fn create_of_class(&self, number: usize, class: &str, metadata: Value) {
         let mut service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": metadata,
@@ -42,7 +42,7 @@ impl World {
         self.api.create(service).unwrap();
     }
 
-    /// What a controller has written to the Service.
+    /// Returns what controllers have written to the Service.
     fn traces(&self, number: usize) -> Value {
         let service = self.service(number).unwrap();
         let (metadata, status) = (&service["metadata"], &service["status"]);
@@ -52,7 +52,7 @@ impl World {
         json!([metadata["finalizers"], annotations, conditions, ingress])
     }
 
-    /// Whether nothing of service-ccm is left. What the provider has written is not known for ever.
+    /// Returns true if the writes of service-ccm are gone. The annotations of the provider may stay.
     fn is_clean(&self, number: usize) -> bool {
         let traces = self.traces(number);
         let annotations = traces[1].as_object().map(|all| all.keys()).into_iter().flatten();
@@ -86,10 +86,10 @@ async fn a_service_that_loses_class_and_type_is_released() {
     assert!(world.service(0).is_none());
 }
 
-/// What is on the Service says whose it is, to another process too.
+/// The Service shows its controller to another process as well.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_releases_what_the_last_one_has_served() {
-    // The last one could not delete it; or it has, and did not come to remove the finalizer.
+    // The last leader could not delete the load balancer, or deleted it and kept the finalizer.
     for is_deleted in [false, true] {
         for deleting in [false, true] {
             let mut world = World::start(1, CLASSES).await;
@@ -117,7 +117,7 @@ async fn a_new_leader_releases_what_the_last_one_has_served() {
     }
 }
 
-/// A provider without a list shows nothing: the annotation says what there is.
+/// A provider without lists does not show load balancers: the annotation names them.
 #[tokio::test(start_paused = true)]
 async fn without_a_list_the_service_says_what_is_to_be_deleted() {
     let variant = Variant { without: Some(Without::Lists), ..CLASSES };
@@ -131,7 +131,7 @@ async fn without_a_list_the_service_says_what_is_to_be_deleted() {
     assert!(world.ours().is_empty() && world.is_clean(0), "{}", world.traces(0));
 }
 
-/// Those of a class that another controller serves, which takes its time, with the defaults.
+/// The Services of another controller that needs time to clean up; this program has the defaults.
 #[tokio::test(start_paused = true)]
 async fn nothing_of_another_controller_is_touched_after_its_service_lost_its_class() {
     for deleting in [false, true] {
@@ -147,7 +147,7 @@ async fn nothing_of_another_controller_is_touched_after_its_service_lost_its_cla
         sleep(4 * MINUTE).await;
         assert_eq!(world.traces(0), theirs);
         assert_eq!(world.cloud.calls().load_balancers.delete, 0);
-        // It has time: nothing is said yet.
+        // The other controller has time to clean up: service-ccm does not report the finalizer yet.
         assert!(!world.has_unclaimed());
         assert!(world.events("UnclaimedFinalizer").is_empty());
         sleep(2 * MINUTE).await;
@@ -162,7 +162,7 @@ async fn nothing_of_another_controller_is_touched_after_its_service_lost_its_cla
     }
 }
 
-/// Two service-ccm, each with a cloud and a Lease of its own; this one has the defaults.
+/// Two service-ccm with separate clouds and Leases; this one has the defaults.
 #[tokio::test(start_paused = true)]
 async fn what_another_service_ccm_has_served_is_left_to_it() {
     let world = World::new().await;
@@ -178,7 +178,7 @@ async fn what_another_service_ccm_has_served_is_left_to_it() {
     let theirs = world.traces(0);
     sleep(MINUTE).await;
     assert_eq!((world.traces(0), world.cloud.calls().load_balancers.delete), (theirs, 0));
-    // Its type and class say that it is to be served here now.
+    // By type and class this program serves the Service now.
     world.set_type(0, "LoadBalancer");
     sleep(SOON).await;
     assert!(world.has_address(0));
@@ -186,7 +186,7 @@ async fn what_another_service_ccm_has_served_is_left_to_it() {
     assert!(annotations["quartet.dev/load-balancer-controller"].is_null(), "{annotations}");
 }
 
-/// A program with a Lease of its own says so on each Service, and writes nothing more.
+/// A program with another Lease writes its name to each Service, and nothing more.
 #[tokio::test(start_paused = true)]
 async fn a_program_with_a_lease_of_its_own_signs() {
     let variant = Variant::with(&["--leader-elect-resource-name=service-ccm-a"]);
@@ -210,7 +210,7 @@ async fn a_program_with_a_lease_of_its_own_signs() {
     assert!(world.is_clean(0), "{}", world.traces(0));
 }
 
-/// `kubectl replace` with a manifest without finalizers, of another type.
+/// `kubectl replace` with a manifest of another type without finalizers.
 #[tokio::test(start_paused = true)]
 async fn a_load_balancer_whose_service_lost_type_and_finalizer_at_once_is_an_orphan() {
     for (variant, is_deleted) in [(DELETES, true), (Variant::default(), false)] {
@@ -230,7 +230,7 @@ async fn a_load_balancer_whose_service_lost_type_and_finalizer_at_once_is_an_orp
 }
 
 impl World {
-    /// Three Services of which the first one has lost type and finalizer at once.
+    /// Creates three Services; the first one loses type and finalizer in one update.
     async fn with_a_bare_service() -> Self {
         let world = Self::start(1, DELETES).await;
         (0..3).for_each(|number| world.create(number));
@@ -241,7 +241,7 @@ impl World {
         world
     }
 
-    /// Whether the Service shows the address of its only load balancer.
+    /// Returns true if the Service shows the address of its only load balancer.
     fn is_served(&self, number: usize) -> bool {
         let service = self.service(number).unwrap();
         let shown = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
@@ -267,7 +267,7 @@ async fn a_service_that_is_changed_back_in_time_keeps_its_load_balancer() {
     }
 }
 
-/// The API server has said that it asks for none; a moment later it does.
+/// The API server answers that the Service asks for no load balancer; then the Service asks again.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_changed_back_during_the_deletion_gets_another_load_balancer() {
     let world = World::with_a_bare_service().await;
@@ -277,13 +277,13 @@ async fn a_service_that_is_changed_back_during_the_deletion_gets_another_load_ba
         sleep(Duration::from_secs(1)).await;
     }
     world.set_type(0, "LoadBalancer");
-    // Sooner than the next audit.
+    // Before the next audit.
     sleep(MINUTE).await;
     assert!(world.is_served(0), "{:?}", world.service(0));
     assert_eq!(world.metric::<u32>("ccm_service_orphans_deleted_total "), 1);
 }
 
-/// A live change of the classes deletes nothing in that moment.
+/// A change of the classes at run time does not delete load balancers immediately.
 #[tokio::test(start_paused = true)]
 async fn a_class_that_is_served_no_more_costs_nothing_at_once() {
     let world = World::with_services(0..2).await;

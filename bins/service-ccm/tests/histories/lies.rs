@@ -1,5 +1,5 @@
-//! A cloud that leaves pools without members, or does not see what it needs: on demand, around the
-//! cloud of the world.
+//! Wraps the cloud of the world: on demand it leaves pools without members, or does not see the
+//! members.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use ccm_cloud::{
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 
-/// What is wrong with the cloud.
+/// The faults of the cloud.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lies {
-    /// Calls change no member.
+    /// True if calls do not change members.
     pub(crate) no_members: bool,
-    /// Why, as the provider says of each empty pool.
+    /// Why each pool is empty, in the provider's words.
     pub(crate) why_empty: Option<String>,
-    /// A change of members sees nothing.
+    /// True if a change of members does not see the members.
     pub(crate) not_seen: bool,
 }
 
-/// A cloud with these troubles, which a test may change.
+/// A cloud with these faults, which a test may change.
 #[derive(Clone)]
 pub(crate) struct Lying {
     pub(crate) of: Arc<dyn LoadBalancers>,

@@ -1,20 +1,20 @@
-//! What the program does not do yet as the rules say. A movement or a rule that stands for such a
-//! mend waits until the mend is there; then its entry goes.
+//! The known deviations of the program from the rules. A movement or a rule that needs a mend is
+//! skipped until the mend exists; then its entry is removed.
 
-/// A mend that is to come.
+/// A mend that does not exist yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mend {
-    /// A refusal that passes is tried again.
+    /// The program tries again after a refusal that may pass.
     FinalErrors,
-    /// What the program wrote to a Service that has got the class of another controller goes at once, also
-    /// if the process is another one by then. Now it goes with the Service or its type.
+    /// The program removes what it wrote to a Service at once when the class changes to another
+    /// controller, even after a restart. Now it does that when the Service or its type goes.
     AfterRestart,
 }
 
-/// Those that are still to come.
+/// The mends that do not exist yet.
 const AWAITED: &[Mend] = &[Mend::FinalErrors, Mend::AfterRestart];
 
-/// Whether what stands for this mend waits. `QUARTET_MENDS=all` waits for none.
+/// Returns true if this mend does not exist yet. `QUARTET_MENDS=all`: always false.
 pub(crate) fn awaits(mend: Mend) -> bool {
     AWAITED.contains(&mend) && std::env::var("QUARTET_MENDS").as_deref() != Ok("all")
 }

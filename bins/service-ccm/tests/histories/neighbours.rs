@@ -1,5 +1,5 @@
-//! Another controller of the cluster: it serves the Services of a class of its own, with the same
-//! finalizer, and takes its time to clean up.
+//! Another controller of the cluster: it serves the Services of its own class with the same
+//! finalizer, and needs time to clean up.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,21 +13,21 @@ use crate::{
     world::{SERVICES, World},
 };
 
-/// The class of its Services.
+/// The class of the other controller.
 pub(crate) const THEIRS: &str = "example.com/theirs";
-/// The condition that it writes.
+/// The condition that the other controller writes.
 const CONDITION: &str = "example.com/Programmed";
-/// The annotation that it writes.
+/// The annotation that the other controller writes.
 const MARK: &str = "example.com/id";
-/// How long it takes to clean up.
+/// The time that the other controller needs to clean up.
 const CLEANING: Duration = Duration::from_secs(40);
 
-/// What it knows of its Services, by UID: since when they are not its own any more.
+/// The UIDs of its Services, and since when the controller has not served them any more.
 #[derive(Default)]
 pub(crate) struct Neighbours(BTreeMap<String, Option<Instant>>);
 
 impl Neighbours {
-    /// Whether it has to do with this Service.
+    /// Returns true if the other controller knows this Service.
     pub(crate) fn has(&self, service: &Value) -> bool {
         uid(service).is_some_and(|uid| self.0.contains_key(uid))
     }
@@ -42,7 +42,7 @@ fn is_theirs(service: &Value) -> bool {
 }
 
 impl World {
-    /// What the other controller does now. What it wrote before is to be there.
+    /// One round of the other controller. Checks that its former writes are still there.
     pub(crate) fn neighbours_work(&mut self) {
         for number in 0..SERVICES {
             let Some(service) = self.service(number) else { continue };
@@ -56,7 +56,7 @@ impl World {
                 (true, true) if !(is_protected(&service) && self.was_served(&uid)) => {
                     self.take(number, uid);
                 }
-                // The program still cleans up.
+                // Another controller serves the Service, or service-ccm still cleans up.
                 (_, true) => {}
                 (true, false) => {
                     self.neighbours.0.insert(uid, None);
@@ -89,7 +89,7 @@ impl World {
         self.api.update_status(service).unwrap();
     }
 
-    /// After a while nothing of it is left.
+    /// Removes everything that the other controller wrote, after a while.
     fn clean(&mut self, number: usize, uid: String, service: &Value) {
         let since = *self.neighbours.0.get(&uid).unwrap();
         let Some(since) = since else {
@@ -107,7 +107,7 @@ impl World {
             .retain(|one| one["type"] != CONDITION);
         self.api.update_status(cleaned).ok();
         self.patch(number, json!({"metadata": {"annotations": {MARK: null}}}));
-        // The finalizer is another one's by now.
+        // If service-ccm serves the Service now, the finalizer is its own.
         if !(service["spec"]["type"] == "LoadBalancer" && self.serves(service)) {
             self.patch(number, json!({"metadata": {"finalizers": null}}));
         }
@@ -125,7 +125,7 @@ impl World {
             lost.push("condition");
         }
         let ingress = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
-        // A change of type takes it away, and this controller writes it again.
+        // A change of type removes the address, and the other controller writes it again.
         if is_theirs(service) && ingress.as_str().is_some_and(|ip| !ip.starts_with("192.0.2.1")) {
             lost.push("address");
         }

@@ -1,4 +1,4 @@
-//! What happens to nodes.
+//! Random changes of nodes.
 
 use ccm_objects::service_keys::EXCLUDE_NODE;
 use ccm_sim::apiserver::PatchKind;
@@ -10,10 +10,10 @@ use crate::{
     world::{NODES, World},
 };
 
-/// What keeps a node that is being deleted.
+/// The finalizer of a node that is being deleted.
 const HOLD: &str = "example.com/hold";
 
-/// Something happens to a node.
+/// One random change of a node.
 pub(crate) fn next(world: &mut World, rules: &mut Rules) {
     let number = world.dice.random_range(0..NODES);
     let name = World::node_name(number);
@@ -48,7 +48,7 @@ pub(crate) fn next(world: &mut World, rules: &mut Rules) {
     world.dice.random::<u32>();
 }
 
-/// Its first address is another one.
+/// Changes the first address of the node.
 fn move_to(world: &mut World, number: usize) {
     let first = format!("10.0.{}.{}", world.dice.random_range(0..2), number + 1);
     let addresses = world.addresses.of(&first, number);
@@ -57,7 +57,7 @@ fn move_to(world: &mut World, number: usize) {
     world.api.patch("nodes", &name, "status", PatchKind::Merge, status).unwrap();
 }
 
-/// Another machine takes its name, or one of which the provider ID is not known yet.
+/// Another machine gets the name of the node, or a machine without a known provider ID.
 fn again(world: &mut World, number: usize) {
     let name = World::node_name(number);
     let mut node = world.api.get("nodes", &name).unwrap();
@@ -69,7 +69,7 @@ fn again(world: &mut World, number: usize) {
     world.api.create(node).ok();
 }
 
-/// All nodes are whole again.
+/// Repairs all nodes.
 pub(crate) fn all_are_back(world: &World) {
     for number in 0..NODES {
         let name = World::node_name(number);

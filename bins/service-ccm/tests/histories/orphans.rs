@@ -200,7 +200,7 @@ async fn a_deletion_goes_on_until_nothing_is_left() {
     world.cloud.faults().add(down.on(Operation::DeleteLoadBalancers).times(2));
     minutes(50).await;
     assert_eq!((world.ours().len(), world.metric::<u32>(DELETED)), (1, 1));
-    // Nobody says any more that the address is not to be kept.
+    // The Service's annotations are not known any more, so the cloud keeps the address.
     let floating = world.cloud.balancers().floating();
     assert!(matches!(floating.values().collect::<Vec<_>>()[..], [None]), "{floating:?}");
 }

@@ -1,4 +1,4 @@
-//! What happens when nothing happens any more.
+//! Checks what the program does when nothing changes any more.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::{
     world::{NODES, SERVICES, World},
 };
 
-/// How long everything but members that are held takes, when the faults have ended: a list, and the
-/// longest pause after a failure.
+/// The time until everything but held members converges after the faults: a list, and the longest
+/// pause after a failure.
 const SETTLE: Duration = Duration::from_mins(15);
-/// The same for a provider without a list, whose load balancers are looked at once an hour.
+/// The same for a provider without lists: the program checks its load balancers once an hour.
 const SETTLE_WITHOUT_LISTS: Duration = Duration::from_mins(130);
-/// How long members take that are held: the brake lets three of them go in ten minutes.
+/// The time until held members leave: the brake releases three of them in ten minutes.
 const HELD: Duration = Duration::from_hours(1);
-/// Within this time each load balancer is read in full once: what a person has changed is seen.
+/// The time in which each load balancer is read in full once and shows the changes of persons.
 pub(crate) const FULL: Duration = Duration::from_mins(35);
-/// How soon a node joins, and leaves if no other one has left lately.
+/// The time until a node joins, or leaves if no other node has left recently.
 const SOON: Duration = Duration::from_secs(90);
 
-/// Waits until everything is as it should be.
+/// Waits until everything has converged.
 pub(crate) async fn converge(world: &mut World, rules: &mut Rules) {
     crate::nodes::all_are_back(world);
     let begin = Instant::now();
@@ -65,7 +65,7 @@ pub(crate) async fn settle(world: &World, rules: &mut Rules, time: Duration) {
     }
 }
 
-/// For so many minutes nothing is called but lists and looks, and nothing is written.
+/// Checks that for these minutes the program only lists and looks, and does not write.
 pub(crate) async fn nothing_happens(world: &World, rules: &mut Rules, minutes: u32) {
     world.cloud.reset_calls();
     world.cloud.balancers().reset_writes();
@@ -74,8 +74,8 @@ pub(crate) async fn nothing_happens(world: &World, rules: &mut Rules, minutes: u
     let calls = world.cloud.calls().load_balancers;
     let writes = world.cloud.balancers().writes();
     let refused = (0..SERVICES).filter(|number| is_refused_now(world, *number)).count() as u64;
-    // A refusal is tried again every five minutes. What no list shows is looked at by a whole call:
-    // all of it once an hour if there is none, the configuration every half-hour without a digest.
+    // A refused call is repeated every five minutes. What lists do not show needs a full call: once
+    // an hour without lists, every half-hour if the cloud does not store the digest.
     let traits = LoadBalancers::traits(&world.cloud);
     let looks_each = if !traits.lists {
         2
@@ -116,7 +116,7 @@ fn is_refused_now(world: &World, number: usize) -> bool {
     })
 }
 
-/// A node joins and another one goes: all load balancers have that soon.
+/// A node joins and another node goes: all load balancers follow soon.
 pub(crate) async fn a_node_comes_and_one_goes(world: &mut World, rules: &mut Rules) {
     world.add_node(NODES);
     expect_soon(world, rules, "joined").await;

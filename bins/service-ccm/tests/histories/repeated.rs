@@ -1,5 +1,5 @@
-//! Writes that were answered as done and are due again: other clients, policies and clouds that take
-//! them back cost few calls, and nodes with several addresses of a family cost none.
+//! Confirmed writes that are due again: other clients, policies and clouds that undo them cause few
+//! calls, and nodes with several addresses of a family cause none.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 const REPEATED: &str = "ccm_repeated_writes_total";
-/// The most equal writes to one object within ten minutes.
+/// The maximum number of equal writes to one object within ten minutes.
 const MOST: usize = 9;
 
 impl World {
@@ -37,7 +37,7 @@ impl World {
         self.metric(&format!("{REPEATED}{{object=\"Service\",write=\"{write}\"}} "))
     }
 
-    /// A node with these addresses, `{}` for its number.
+    /// Adds a node with these addresses; `{}` stands for its number.
     fn add_node_with(&self, number: usize, addresses: &[(&str, &str)]) {
         let addresses: Vec<Value> = addresses
             .iter()
@@ -53,7 +53,7 @@ impl World {
         self.api.create(node).unwrap();
     }
 
-    /// Something takes this change back every 100 ms, for this time.
+    /// Another client writes this change every 100 ms, for this time.
     async fn taken_back(&self, patch: Value, lasting: Duration) {
         let part = if patch["status"].is_null() { "" } else { "status" };
         for _ in 0..lasting.as_millis() / 100 {
@@ -95,8 +95,8 @@ async fn nodes_with_two_addresses_of_a_family_cost_two_changes() {
     }
 }
 
-/// What another writer does to a Service every 100 ms, what is written for it, and its name in the
-/// metric.
+/// The change that another client writes every 100 ms, the kind of the program's write, and the
+/// name of that write in the metric.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_takes_changes_back_costs_few_writes() {
     let id = "quartet.dev/load-balancer-id";
@@ -123,7 +123,7 @@ async fn a_writer_that_takes_changes_back_costs_few_writes() {
         assert!(world.events("LoadBalancerAddressChanged").is_empty(), "{patch}");
         let made = world.ensured() + world.set_members() - calls;
         assert!(made <= 9, "{patch}: {made} calls");
-        // It ends: within the longest pause all is as it was.
+        // The other client stops: all is restored within the longest pause.
         sleep(Duration::from_mins(6)).await;
         let service = world.service(0).unwrap();
         assert_eq!(service["metadata"]["finalizers"], json!([FINALIZER]), "{patch}");
@@ -131,8 +131,8 @@ async fn a_writer_that_takes_changes_back_costs_few_writes() {
     }
 }
 
-/// The finalizer comes back each time: neither the removal nor the deletion before it goes on at the
-/// other writer's pace.
+/// Another client adds the finalizer again and again: service-ccm does not repeat the deletion and
+/// the removal at that rate.
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_comes_back_costs_few_deletions() {
     let world = World::with_services(0..1).await;
@@ -141,7 +141,7 @@ async fn a_finalizer_that_comes_back_costs_few_deletions() {
     let patch = json!({"metadata": {"finalizers": [FINALIZER]}});
     world.taken_back(patch, Duration::from_mins(10)).await;
     let (released, deleted) = (world.written("release") as usize, world.deleted() as usize);
-    // Nothing shows any more that the finalizer is this program's.
+    // The Service does not show any more that the finalizer belongs to this program.
     assert_eq!((released, deleted), (1, 1));
     assert_eq!(world.events("UnclaimedFinalizer").len(), 1);
 }

@@ -39,19 +39,19 @@ pub(crate) enum Rule {
     Converges,
     /// In the end all load balancers without a Service are reported.
     Reported,
-    /// What another controller of the cluster keeps at its Services stays.
+    /// The writes of another controller to its Services stay.
     Neighbours,
-    /// The address that a Service shows is its load balancer's.
+    /// The address in the status of a Service belongs to its load balancer.
     Shown,
-    /// What a condition says is so in the cloud, or has been so at the last list.
+    /// A condition is true now, or was true at the last list.
     Claims,
-    /// What an event says is so.
+    /// An event is true.
     Events,
-    /// In the end metrics count what there is.
+    /// In the end the metrics are right.
     Metrics,
-    /// When everything has converged, nothing is called but lists and looks, and nothing is written.
+    /// When everything has converged, the program only lists and looks, and does not write.
     Quiet,
-    /// A node that comes or goes while nothing else happens is in, or out of, all load balancers soon.
+    /// If a node comes or goes while nothing else happens, all load balancers follow soon.
     Leaves,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Rules {
     /// Nodes that have been marked at some time.
     marked: BTreeSet<String>,
     claims: Claims,
-    /// Until when two processes may have led at once, each with a budget of its own.
+    /// The end of the time in which two processes may have led at once, each with its own budget.
     two_lead: Option<Instant>,
     broken: Broken,
 }
@@ -112,7 +112,7 @@ impl Rules {
         }
     }
 
-    /// Two processes lead now.
+    /// Records that two processes lead now.
     pub(crate) fn two_lead(&mut self) {
         self.two_lead = Some(Instant::now() + WINDOW + WINDOW);
     }
@@ -178,28 +178,28 @@ impl Rules {
     }
 }
 
-/// Load balancers without a Service that the controller does not report.
+/// Returns the load balancers without a Service that the controller does not report.
 pub(crate) fn unreported(world: &World) -> Option<String> {
     let (count, reported) = orphans(world)?;
     (reported < count)
         .then(|| format!("{count} load balancers without a Service, {reported} reported"))
 }
 
-/// The same, and those that it reports although they are none.
+/// The same, and load balancers that the controller reports although they have a Service.
 pub(crate) fn misreported(world: &World) -> Option<String> {
     let (count, reported) = orphans(world)?;
     (reported != count)
         .then(|| format!("{count} load balancers without a Service, {reported} reported"))
 }
 
-/// How many load balancers have no Service, and how many the controller reports. None if the
-/// provider has no list.
+/// The number of load balancers without a Service, and the number that the controller reports. None
+/// if the provider does not have lists.
 fn orphans(world: &World) -> Option<(usize, usize)> {
     if !world.has_lists() {
         return None;
     }
     let services = world.list("services");
-    // One of a Service of another type that lacks the finalizer is nobody's either.
+    // A Service of another type without the finalizer does not count.
     let has = services
         .iter()
         .filter(|service| is_protected(service) || service["spec"]["type"] == "LoadBalancer");

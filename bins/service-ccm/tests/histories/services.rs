@@ -1,4 +1,4 @@
-//! What users do with Services.
+//! Random changes of Services by users.
 
 use ccm_objects::service_keys::SOURCE_RANGES;
 use ccm_sim::apiserver::PatchKind;
@@ -10,7 +10,7 @@ use crate::{
     world::{OURS, SERVICES, World},
 };
 
-/// A user does something with a Service.
+/// One random change of a Service.
 pub(crate) fn next(world: &mut World) {
     let number = world.dice.random_range(0..SERVICES);
     let Some(service) = world.service(number) else { return create(world, number) };
@@ -36,7 +36,7 @@ pub(crate) fn next(world: &mut World) {
     }
 }
 
-/// A Service that is being deleted may go at any time, and not every change is allowed.
+/// Ignores errors: a Service that is being deleted may go at any time, and some changes are invalid.
 fn patch(world: &World, number: usize, patch: Value) {
     let key = World::service_key(number);
     world.api.patch("services", &key, "", PatchKind::Merge, patch).ok();
@@ -71,7 +71,7 @@ fn create(world: &mut World, number: usize) {
     world.api.create(service).unwrap();
 }
 
-/// As the real API server does it: the class goes with the type.
+/// Like the real API server, this removes the class together with the type.
 fn become_internal(world: &mut World, number: usize) {
     let kind = ["ClusterIP", "NodePort"].choose(&mut world.dice).unwrap();
     patch(world, number, json!({"spec": {"type": kind, "loadBalancerClass": null}}));
@@ -85,7 +85,7 @@ fn become_external(world: &mut World, number: usize, service: &Value) {
     patch(world, number, json!({"spec": spec}));
 }
 
-/// Another class, in two writes with nothing between them.
+/// Changes the class in two writes with nothing between them.
 fn class(world: &mut World, number: usize) {
     become_internal(world, number);
     let class = some_class(world);
@@ -134,7 +134,7 @@ fn some_address(world: &mut World, number: usize) -> Value {
     let other = world.dice.random_range(0..SERVICES);
     [
         json!(format!("10.250.0.{number}")),
-        // What another Service asks for as well.
+        // An address that another Service asks for as well.
         json!(format!("10.250.0.{other}")),
         json!("nonsense"),
         Value::Null,
@@ -153,7 +153,7 @@ fn elsewhere(world: &World, number: usize, service: &Value) {
     annotate(world, number, json!({"sim/elsewhere": reason}));
 }
 
-/// A person takes the finalizer and the type away in one update.
+/// A person removes the finalizer and the type in one update.
 fn take_all_away(world: &mut World, number: usize, service: &Value) {
     if world.neighbours.has(service) {
         return;

@@ -1,4 +1,4 @@
-//! A new leader whose watch has shown nothing for a while: it plans with what the API server has.
+//! A new leader whose watch was silent for a while plans with the current state of the API server.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 const AGENT: &str = "service-ccm/standby";
 
 impl World {
-    /// A standby whose watch of this resource worked and shows nothing any more.
+    /// Starts a standby whose watch of this resource worked and is silent now.
     async fn deaf_standby(&self, resource: &str) -> Standby {
         let standby = self.stand_by().await;
         sleep(Duration::from_mins(1)).await;
@@ -68,7 +68,7 @@ async fn a_change_of_a_service_that_the_standby_did_not_see_is_not_taken_back() 
     assert!(world.broken.take().is_empty());
 }
 
-/// A load balancer of a Service that the standby did not see is not one without a Service.
+/// If the standby did not see a Service, the load balancer of the Service is not an orphan.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_the_standby_did_not_see_has_its_load_balancer() {
     let mut world = World::new().await;
@@ -83,7 +83,7 @@ async fn a_service_that_the_standby_did_not_see_has_its_load_balancer() {
     }
 }
 
-/// While the API server does not say what it has, nothing is planned, and that is shown.
+/// While the API server does not return its version, the leader does not plan, and says so.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_compare_its_store_says_so_and_goes_on_later() {
     let mut world = World::new().await;

@@ -11,7 +11,7 @@ use crate::{
     world::{Variant, World},
 };
 
-/// The most histories of a variant; most are found in the first few.
+/// The maximum number of histories per variant; the first few find most variants.
 const HISTORIES: u64 = 60;
 const NO_BRAKE: &[&str] = &["--load-balancer-member-loss=100%"];
 const THEIRS: &[&str] = &["--load-balancer-classes=example.com/theirs"];

@@ -1,4 +1,4 @@
-//! What a Service is to have in the end, read from the Service itself and not by the program.
+//! The expected end state of a Service, computed from the Service itself and not by the program.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,22 +16,22 @@ use crate::{
     world::World,
 };
 
-/// What is wrong with a Service.
+/// An error in the end state of a Service.
 pub(crate) struct Wrong {
-    /// How.
+    /// A description of the error.
     pub(crate) how: String,
-    /// What it is about.
+    /// The part that the error is about.
     pub(crate) about: About,
 }
 
-/// How long it may take until it is right.
+/// The part that an error is about: it determines how long the program may need to correct it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum About {
-    /// What a list or the next attempt shows.
+    /// Everything that a list or the next attempt shows.
     All,
-    /// What a person may have changed in the cloud so that only a full look shows it.
+    /// The configuration: a person may have changed it in the cloud, and only a full read shows that.
     Configuration,
-    /// Members, which may be held.
+    /// Members; the program may hold them.
     Members,
 }
 
@@ -39,19 +39,19 @@ fn of_all(how: String) -> Wrong {
     Wrong { how, about: About::All }
 }
 
-/// Whether a Service is to have a load balancer of this program.
+/// Returns true if a Service should have a load balancer of this program.
 pub(crate) fn is_wanted(world: &World, service: &Value) -> bool {
     service["spec"]["type"] == "LoadBalancer"
         && service["metadata"]["deletionTimestamp"].is_null()
         && world.serves(service)
 }
 
-/// Whether another controller is responsible, by the user's word.
+/// Returns true if the user has said that another controller is responsible.
 pub(crate) fn is_elsewhere(service: &Value) -> bool {
     service["metadata"]["annotations"]["sim/elsewhere"].is_string()
 }
 
-/// What is wrong with a Service in the end.
+/// Returns the error in the end state of a Service.
 pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
     let key = World::service_key(number);
     let service = world.service(number)?;
@@ -67,7 +67,7 @@ pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
         )));
     }
     if is_elsewhere(&service) || is_refused(world, &service, found.first()) {
-        // It keeps what it has.
+        // The load balancer stays as it was.
         return None;
     }
     let conditions = &service["status"]["conditions"];
@@ -76,7 +76,7 @@ pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
         return (!waits).then(|| of_all(format!("{key} has none; {}", service["status"])));
     };
     if matches!(balancer.state, State::Pending { .. }) {
-        // It may be about members that leave one after another.
+        // Members may still leave one after another.
         let how = format!("{key} is {:?}", balancer.state);
         return Some(Wrong { how, about: About::Members });
     }
@@ -93,7 +93,7 @@ pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
     shown_wrongly(world, &service, balancer).map(|how| of_all(format!("{key} {how}")))
 }
 
-/// What is left of a Service that is not to have a load balancer.
+/// Returns what is left of a Service that should not have a load balancer.
 fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<String> {
     let metadata = &service["metadata"];
     let uid = metadata["uid"].as_str().unwrap();
@@ -123,7 +123,7 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
         .then(|| format!("keeps {}; {metadata} {} {status}", left.join(", "), service["spec"]))
 }
 
-/// Whether what the Service asks for cannot be had: it keeps what it has.
+/// Returns true if the cloud cannot provide what the Service asks for: the load balancer stays then.
 pub(crate) fn is_refused(world: &World, service: &Value, now: Option<&SimBalancer>) -> bool {
     let spec = &service["spec"];
     let address = spec["loadBalancerIP"].as_str();
@@ -144,7 +144,7 @@ pub(crate) fn is_refused(world: &World, service: &Value, now: Option<&SimBalance
     *ranges == "nonsense" || refused_address
 }
 
-/// The families that the load balancer is to have.
+/// The families that the load balancer should have.
 fn families(world: &World, service: &Value) -> Vec<IpFamily> {
     let all = service["spec"]["ipFamilies"].as_array().cloned().unwrap_or_default();
     let most = if LoadBalancers::traits(&world.cloud).dual_stack { 2 } else { 1 };
@@ -152,7 +152,7 @@ fn families(world: &World, service: &Value) -> Vec<IpFamily> {
     all.iter().take(most).map(family).collect()
 }
 
-/// What differs between the configuration and what the Service asks for.
+/// Returns the difference between the configuration and what the Service asks for.
 pub(crate) fn differs(world: &World, service: &Value, balancer: &SimBalancer) -> Option<String> {
     let (spec, annotations) = (&service["spec"], &service["metadata"]["annotations"]);
     let has = &balancer.configuration;
@@ -202,7 +202,7 @@ pub(crate) fn differs(world: &World, service: &Value, balancer: &SimBalancer) ->
 
 type Addresses = BTreeMap<String, BTreeSet<String>>;
 
-/// The members of a load balancer, and where it reaches them.
+/// The members of a load balancer and their addresses.
 fn members(balancer: &SimBalancer) -> Addresses {
     let addresses = |one: &ccm_cloud::Member| {
         one.addresses.iter().map(|address| address.address.clone()).collect()
@@ -210,7 +210,7 @@ fn members(balancer: &SimBalancer) -> Addresses {
     balancer.members.iter().map(|one| (one.node.clone(), addresses(one))).collect()
 }
 
-/// Whether a node is to be a member, whatever its addresses are.
+/// Returns true if a node should be a member, with any addresses.
 pub(crate) fn is_eligible(node: &Value, needs_id: bool) -> bool {
     let marked = node["spec"]["taints"].to_string().contains("ToBeDeletedByClusterAutoscaler");
     !marked
@@ -219,7 +219,7 @@ pub(crate) fn is_eligible(node: &Value, needs_id: bool) -> bool {
         && !(needs_id && node["spec"]["providerID"].is_null())
 }
 
-/// The members that a load balancer is to have: each node's first address of each of its families.
+/// The members that a load balancer should have: the first address per family of each node.
 pub(crate) fn eligible(world: &World, balancer: &SimBalancer) -> Addresses {
     let mut all = Addresses::new();
     let needs_id = LoadBalancers::traits(&world.cloud).member_ids;
@@ -238,7 +238,7 @@ pub(crate) fn eligible(world: &World, balancer: &SimBalancer) -> Addresses {
     all
 }
 
-/// Where clients reach a load balancer.
+/// The addresses of a load balancer.
 pub(crate) fn reached_at(world: &World, balancer: &SimBalancer) -> Vec<String> {
     if world.cloud.balancers().settings().hostnames {
         return vec![format!("{}.sim.example", balancer.id)];
@@ -252,7 +252,7 @@ pub(crate) fn reached_at(world: &World, balancer: &SimBalancer) -> Vec<String> {
     balancer.addresses.iter().map(ToString::to_string).collect()
 }
 
-/// What a Service shows as the place where clients reach it.
+/// The addresses in the status of a Service.
 pub(crate) fn shown_at(service: &Value) -> Vec<String> {
     let all = service["status"]["loadBalancer"]["ingress"].as_array();
     let text = |one: &Value| {
@@ -266,7 +266,7 @@ pub(crate) fn condition<'a>(service: &'a Value, kind: &str) -> Option<&'a Value>
     service["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == kind)
 }
 
-/// What a Service says that its load balancer is not.
+/// Returns what a Service shows wrongly about its load balancer.
 fn shown_wrongly(world: &World, service: &Value, balancer: &SimBalancer) -> Option<String> {
     let (shown, is) = (shown_at(service), reached_at(world, balancer));
     if shown != is {

@@ -27,7 +27,7 @@ pub(crate) struct Watched {
     pub(crate) cloud: SimCloud,
     pub(crate) api: Arc<ApiServer>,
     pub(crate) broken: Broken,
-    /// The Services, by UID, for which a load balancer was asked for at some time.
+    /// The UIDs of the Services for which the program has ever asked for a load balancer.
     pub(crate) served: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -42,7 +42,7 @@ impl Watched {
     fn check(&self, owner: &Owner, ids: &[Option<&String>]) {
         let service = self.service(owner).unwrap_or_default();
         let class = service["spec"]["loadBalancerClass"].as_str();
-        // What was begun for it when it had no such class is ended.
+        // The program finishes what it began before the Service got this class.
         let was_served = self.served.lock().contains(&owner.uid)
             || condition(&service, "LoadBalancerProvisioning").is_some();
         if class.is_some_and(|class| class != OURS) && !was_served {

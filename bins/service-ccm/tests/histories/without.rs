@@ -49,17 +49,17 @@ pub(crate) enum Without {
     Poll,
     /// Load balancers without a Service are not reported.
     Orphans,
-    /// One without a Service is reported that is not there.
+    /// The program reports an orphan that does not exist.
     TrueOrphans,
-    /// The versions in lists do not say whether another client has changed anything.
+    /// The versions in lists do not show changes of other clients.
     Versions,
-    /// The first address of a Service stands for that of its load balancer.
+    /// The first address of a Service is taken for the address of its load balancer.
     NewAddresses,
-    /// What was there once is taken to be there.
+    /// A load balancer that existed once is taken to exist.
     Absence,
-    /// No deletion is seen to end.
+    /// The program does not see the end of a deletion.
     EndOfDeletion,
-    /// A change of members is told and not made.
+    /// Changes of members are confirmed and not made.
     MemberCalls,
 }
 
@@ -70,9 +70,9 @@ pub(crate) struct Missing {
     to: Watched,
     /// The digest of the last call, by the UID of the owner.
     digests: Arc<Mutex<HashMap<String, Digest>>>,
-    /// The load balancers that were seen first, by the UID of the owner.
+    /// The load balancers as first seen, by the UID of the owner.
     first: Arc<Mutex<HashMap<String, LoadBalancer>>>,
-    /// The number of lists.
+    /// The number of list calls.
     lists: Arc<AtomicUsize>,
 }
 
@@ -120,7 +120,7 @@ impl Missing {
         }
     }
 
-    /// What a load balancer has, in place of the members that it is to have.
+    /// The members that a load balancer has, instead of the members that it should have.
     fn members_now(&self, owner: &Owner) -> Members {
         let now = self.to.cloud.balancers().of(owner);
         let there = now.into_iter().flat_map(|one| one.members);
@@ -161,7 +161,7 @@ impl Missing {
         }
     }
 
-    /// The load balancer with the address that its Service had first.
+    /// Gives the load balancer the address that its Service had first.
     fn with_first_address(&self, balancer: &mut LoadBalancer) {
         let Some(owner) = &balancer.owner else { return };
         if balancer.ingress.is_empty() {
@@ -172,7 +172,7 @@ impl Missing {
         balancer.ingress.clone_from(&first.ingress);
     }
 
-    /// Adds the load balancers that were seen before.
+    /// Adds the load balancers of earlier lists.
     fn add_absent(&self, list: &mut Vec<LoadBalancer>) {
         let mut first = self.first.lock();
         for one in &*list {

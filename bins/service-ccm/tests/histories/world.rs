@@ -52,50 +52,50 @@ pub(crate) struct World {
     pub(crate) cloud: SimCloud,
     pub(crate) dice: StdRng,
     pub(crate) broken: Broken,
-    /// What is wrong with the cloud as the program reaches it.
+    /// The faults of the cloud as the program sees it.
     pub(crate) lies: Arc<Mutex<Lies>>,
     /// The other controllers of the cluster.
     pub(crate) neighbours: Neighbours,
-    /// What persons have done.
+    /// The changes of persons.
     pub(crate) persons: Persons,
-    /// The classes that are served, if not as the variant says.
+    /// The classes that the program serves, if they differ from the variant.
     pub(crate) classes: Option<Served>,
-    /// Whether nodes have two addresses of a family, and addresses of both families.
+    /// The addresses of new nodes.
     pub(crate) addresses: Addresses,
-    /// The Services, by UID, for which a load balancer was asked for at some time.
+    /// The UIDs of the Services for which the program has ever asked for a load balancer.
     served: Arc<Mutex<BTreeSet<String>>>,
-    /// What the API server had at a revision, by kind.
+    /// The objects of the API server with their revision, by kind.
     read: Mutex<HashMap<&'static str, (u64, Objects)>>,
     variant: Variant,
     running: Option<InProcess<ServiceCcm>>,
-    /// A former leader that does not know that another one leads.
+    /// A former leader that does not know that another process leads.
     former: Option<InProcess<ServiceCcm>>,
 }
 
-/// Which Services are served.
+/// The Services that the program serves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
-    /// Those of the class [`OURS`].
+    /// True for Services of the class [`OURS`].
     ours: bool,
-    /// Those without a class.
+    /// True for Services without a class.
     classless: bool,
 }
 
-/// Which addresses new nodes have besides one of IPv4.
+/// The addresses that new nodes have besides one IPv4 address.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) two: bool,
     pub(crate) v6: bool,
 }
 
-/// What persons have done, which no rule blames on the program.
+/// Changes of persons: the rules do not blame the program for them.
 #[derive(Default)]
 pub(crate) struct Persons {
-    /// The Services, by UID, whose finalizer a person has removed.
+    /// The UIDs of the Services whose finalizer a person has removed.
     pub(crate) released: BTreeSet<String>,
 }
 
-/// A process that does not lead, and its program.
+/// A standby process and its program.
 pub(crate) type Standby = (InProcess<ServiceCcm>, Arc<ServiceCcm>);
 /// Objects of the API server.
 pub(crate) type Objects = Arc<[Value]>;
@@ -103,14 +103,14 @@ pub(crate) type Objects = Arc<[Value]>;
 pub(crate) type Variant = variants::Variant<Without>;
 
 impl World {
-    /// A plain cluster and cloud, and the program.
+    /// Starts a plain cluster and cloud, and the program.
     pub(crate) async fn start(seed: u64, variant: Variant) -> Self {
         let mut world = Self::empty(seed, variant);
         world.begin().await;
         world
     }
 
-    /// A cluster, a cloud and settings that the seed decides about, and the program.
+    /// Starts a cluster, a cloud and settings chosen by the seed, and the program.
     pub(crate) async fn random(seed: u64, variant: Variant) -> Self {
         let mut world = Self::empty(seed, variant);
         world.addresses =
@@ -149,7 +149,7 @@ impl World {
         self.restart().await;
     }
 
-    /// What the provider offers. A variant stands on a cloud with everything.
+    /// Chooses what the provider supports. A variant without a feature uses a cloud with everything.
     fn draw_cloud(&mut self) {
         let mut some = |share| self.dice.random_bool(share);
         let (lists, stores_digest) = (!some(0.12), !some(0.2));
@@ -162,13 +162,13 @@ impl World {
             settings.traits.dual_stack = dual_stack;
             settings.traits.member_ids = member_ids;
             settings.nested = nested;
-            // Without a list nobody finds a second one.
+            // Without lists no program finds a duplicate.
             settings.fences = !settings.traits.lists || fences && !is_variant;
             settings.hostnames = hostnames && !is_variant;
         });
     }
 
-    /// Which Services are served. A variant with settings of its own has those.
+    /// Chooses the classes to serve, unless the variant has its own settings.
     pub(crate) fn draw_classes(&mut self) {
         let number = self.dice.random_range(0..4);
         if self.variant.arguments.is_empty() {
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Whether a Service of this class is to be served.
+    /// Returns true if the program should serve the class of this Service.
     pub(crate) fn serves(&self, service: &Value) -> bool {
         match (service["spec"]["loadBalancerClass"].as_str(), &self.classes) {
             (None, Some(served)) => served.classless,
@@ -185,12 +185,12 @@ impl World {
         }
     }
 
-    /// Whether the program has asked for a load balancer for this Service, which it served then.
+    /// Returns true if the program has asked for a load balancer for this Service at some time.
     pub(crate) fn was_served(&self, uid: &str) -> bool {
         self.served.lock().contains(uid)
     }
 
-    /// Whether the provider has a list.
+    /// Returns true if the provider has lists.
     pub(crate) fn has_lists(&self) -> bool {
         LoadBalancers::traits(&self.cloud).lists
     }
@@ -258,33 +258,33 @@ impl World {
         self.former = last;
     }
 
-    /// Ends the process that another one has replaced, if it still runs.
+    /// Stops the former leader, if it still runs.
     pub(crate) fn end_former(&mut self) {
         self.former = None;
     }
 
-    /// Starts a process that leads after this one.
+    /// Starts a process that leads after `last`.
     async fn lead_after(&mut self, last: Option<&Leadership>) {
         let (cloud, settings) = (self.seen_cloud(), self.settings());
         let leading = InProcess::leading(&self.api, cloud, &settings, last, Metrics::new());
         self.running = Some(leading.await.unwrap());
     }
 
-    /// Starts a process beside the one that leads, which does not lead yet.
+    /// Starts a standby beside the leader.
     pub(crate) async fn stand_by(&self) -> Standby {
         let (settings, metrics) = (self.settings(), Metrics::new());
         let standby = InProcess::standing_by(&self.api, self.seen_cloud(), &settings, metrics);
         standby.await.unwrap()
     }
 
-    /// Ends the process that leads, without an order, and lets this one lead.
+    /// Stops the leader abruptly and makes this standby the leader.
     pub(crate) fn take_over(&mut self, (mut standby, program): Standby) {
         let last = self.stop();
         standby.take_over(program, last.as_ref());
         self.running = Some(standby);
     }
 
-    /// The cloud as the rules watch it, for one process.
+    /// Returns the cloud for one process, wrapped so that the rules watch it.
     fn seen_cloud(&self) -> Arc<dyn Cloud> {
         let watched = Watched {
             cloud: self.cloud.clone(),
@@ -315,7 +315,7 @@ impl World {
         loaded::<ServiceCcm>(&arguments).unwrap()
     }
 
-    /// Ends the process without an order. Returns what it leaves.
+    /// Stops the process abruptly. Returns what it leaves.
     pub(crate) fn stop(&mut self) -> Option<Leadership> {
         let last = self.running.take().filter(|_| !self.variant.forgets);
         last.map(|running| running.context.leadership.clone())
@@ -326,7 +326,7 @@ impl World {
         self.running.as_ref().unwrap().plans()
     }
 
-    /// The line of a check, as `/readyz?verbose` has it: `[+]` if it passes.
+    /// The line of a check as on `/readyz?verbose`: `[+]` if it passes.
     pub(crate) fn line(&self, name: &str) -> String {
         let findings = self.running.as_ref().unwrap().context.health.findings();
         let found = findings.into_iter().find(|found| found.name == name).unwrap();
@@ -346,7 +346,7 @@ impl World {
         self.dice.random_range(0..longest)
     }
 
-    /// Ends all faults, late writes included, and a person repairs what needs one.
+    /// Ends all faults and late writes; a person repairs what needs repair.
     pub(crate) async fn end_faults(&mut self) {
         self.cloud.faults().clear();
         self.api.faults().clear();
@@ -416,7 +416,7 @@ impl World {
 }
 
 impl Addresses {
-    /// The addresses of a node whose first one this is.
+    /// Returns the addresses of a node with this first address.
     pub(crate) fn of(self, first: &str, number: usize) -> Value {
         let address = |kind: &str, address: String| json!({"type": kind, "address": address});
         let mut all = vec![address("InternalIP", first.to_owned())];

@@ -26,7 +26,7 @@ pub(crate) fn quick(env: &Env) -> Launch {
     quickly(service_ccm(env))
 }
 
-/// This service-ccm with short terms, periods and time limits.
+/// Configures this service-ccm with short terms, periods and time limits.
 pub(crate) fn quickly(launch: Launch) -> Launch {
     with_short_terms(launch)
         .arg("--member-update-interval=2s")

@@ -1,5 +1,5 @@
-//! Several controllers of load balancers in one cluster: two service-ccm, each with a cloud and a
-//! Lease of its own, and one of a class that neither serves. All have the same finalizer.
+//! Several load balancer controllers in one cluster: two service-ccm with separate clouds and
+//! Leases, and a controller of a third class. All have the same finalizer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,18 +30,18 @@ use tokio::{task::JoinSet, time::sleep};
 
 use crate::common::{add_node, deletes_orphans, quick, quickly};
 
-/// Served by the service-ccm with a class of its own; the other one serves Services without a class.
+/// The class of one service-ccm; the other service-ccm serves Services without a class.
 const OWN: &str = "example.com/own";
-/// Served by neither.
+/// The class that neither service-ccm serves.
 const FOREIGN: &str = "example.com/foreign";
 const NAMES: [&str; 4] = ["web-0", "web-1", "web-2", "web-3"];
-/// The changes of types and classes.
+/// The number of changes of types and classes.
 const CHANGES: usize = 60;
 
-/// A controller of the class [`FOREIGN`]: it does what upstream's does.
+/// A controller of the class [`FOREIGN`]: it works like upstream's.
 #[derive(Clone, Default)]
 struct Foreign {
-    /// The UIDs of the Services that have a load balancer of it.
+    /// The UIDs of the Services with a load balancer of this controller.
     made: Arc<Mutex<BTreeSet<String>>>,
     rests: Arc<AtomicBool>,
 }
@@ -50,7 +50,7 @@ impl Foreign {
     async fn run(self, env: Arc<Env>) {
         loop {
             for name in NAMES.into_iter().chain(["theirs"]) {
-                // Another client was faster, or it is gone: the next round sees.
+                // Another client was faster, or the Service is gone: the next round finds out.
                 self.look(&env, name).await.ok();
             }
             sleep(Duration::from_millis(200)).await;
@@ -94,13 +94,13 @@ impl Foreign {
     }
 }
 
-/// The controllers, and what the Services have asked for.
+/// The controllers, and the classes that Services have had.
 struct World {
     env: Arc<Env>,
-    /// The cloud of the service-ccm with a class of its own.
+    /// The cloud of the service-ccm with its own class.
     own: ServedCloud,
     foreign: Foreign,
-    /// The classes that each Service has had, by UID. None is an empty text.
+    /// The classes that each Service has had, by UID. An empty text means without a class.
     asked: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -120,7 +120,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives it this type and class. The class of a Service changes together with its type only.
+    /// Sets type and class. A class only changes together with the type.
     async fn change(&mut self, name: &str, kind: &str, class: Option<&str>) -> Result<()> {
         let now = services::get(&self.env.client, name).await?;
         let is_asking = now.spec.and_then(|spec| spec.type_).as_deref() == Some("LoadBalancer");
@@ -153,11 +153,11 @@ impl World {
             2 => self.change(name, "NodePort", None).await,
             _ => self.change(name, "LoadBalancer", class).await,
         };
-        // One that is being deleted may be gone at any time.
+        // A Service that is being deleted may be gone at any time.
         if now.metadata.deletion_timestamp.is_some() { Ok(()) } else { changed }
     }
 
-    /// Each cloud has load balancers of those Services alone that have asked its controller.
+    /// Checks that each cloud only has load balancers of Services that asked its controller.
     fn look(&self) -> Result<()> {
         for (cloud, class) in [(self.env.cloud(), ""), (self.own.cloud(), OWN)] {
             for balancer in cloud.balancers().all() {
@@ -171,7 +171,7 @@ impl World {
         Ok(())
     }
 
-    /// What a controller could have written to this Service.
+    /// Returns what controllers can have written to this Service.
     async fn traces(&self, name: &str) -> Result<Value> {
         let service = services::get(&self.env.client, name).await?;
         let metadata = service.metadata;
@@ -197,7 +197,7 @@ pub(crate) async fn each_controller_touches_its_own(env: Env) -> Result<()> {
     let folder = env.path("own");
     tokio::fs::create_dir(&folder).await?;
     let own = ServedCloud::start(&folder).await?;
-    // The role of the manifests names the Lease service-ccm alone.
+    // The role of the manifests only names the Lease service-ccm.
     let kubeconfig = env.cluster.kubeconfig().to_owned();
     let launch = Launch::controller("service-ccm", &kubeconfig, "external", own.config());
     let launch = quickly(launch)
@@ -227,7 +227,7 @@ pub(crate) async fn each_controller_touches_its_own(env: Env) -> Result<()> {
             bail!("{error}: {}", world.traces(name).await?);
         }
     }
-    // A Service that is gone before a controller has seen that it asked another one leaves an orphan.
+    // If a Service is gone before a controller has seen its change of class, an orphan is left.
     let emptied = poll::until("nothing to be left in the clouds", 4 * SOON, || async {
         Ok((is_empty(world.env.cloud()) && is_empty(world.own.cloud())).then_some(()))
     });
@@ -237,7 +237,7 @@ pub(crate) async fn each_controller_touches_its_own(env: Env) -> Result<()> {
     })
 }
 
-/// The one whose load balancer it is takes its time to clean up. The class is gone meanwhile.
+/// The controller of the load balancer needs time to clean up, and the class is already gone.
 async fn what_is_slow_is_waited_for(world: &mut World) -> Result<()> {
     world.create("ours", Some(OWN)).await?;
     world.create("theirs", Some(FOREIGN)).await?;

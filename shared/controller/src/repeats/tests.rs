@@ -10,7 +10,7 @@ fn a() -> Content {
     Content::of("a")
 }
 
-/// The seconds of the writes if each one is taken back at once.
+/// Returns the seconds of the writes if another client undoes each write at once.
 fn written(seconds: u64, is_refused: bool) -> Vec<u64> {
     let (mut repeats, mut times) = (Repeats::default(), Vec::new());
     for second in 0..seconds {
@@ -39,7 +39,7 @@ fn what_the_answer_does_not_show_is_repeated_every_minute() {
 fn another_wish_never_waits_and_is_not_counted_with_the_last_one() {
     let mut repeats = Repeats::default();
     for second in 0..20 {
-        // A user changes a field to and fro.
+        // A user changes a field back and forth.
         let content = Content::of(if second % 2 == 0 { "a" } else { "b" });
         assert_eq!(repeats.check(at(second), ZONE, || content), Ok(()), "{second}");
         assert_eq!(repeats.made(at(second), ZONE, content), None, "{second}");

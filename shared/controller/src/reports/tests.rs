@@ -54,7 +54,7 @@ async fn a_fact_is_reported_once_and_the_memory_is_bounded() {
     assert!(memory.first(NODE, "InvalidLabel", "1"), "a new node of the name is another one");
 }
 
-/// Each attempt has another one: an event for each would be as many as attempts.
+/// Each attempt has a new request ID: with it, each attempt would cause an event.
 #[tokio::test(start_paused = true)]
 async fn the_id_of_a_request_is_no_news() {
     let memory = Memory::new(Duration::ZERO);

@@ -92,7 +92,7 @@ fn other_services_keep_almost_nothing() {
     assert!(!service.is_load_balancer && service.details.is_some());
 }
 
-/// Type and finalizer have gone in one update.
+/// One update has removed type and finalizer.
 #[test]
 fn what_service_ccm_wrote_is_seen_on_any_service() {
     let service = |annotation: &str, condition: &str| {

@@ -281,7 +281,7 @@ async fn the_end_waits_for_the_time_limit_of_a_write_that_was_cancelled() {
     assert_eq!(began.elapsed(), ms(30_000));
 }
 
-/// A request for many that succeeds is none of the failures of its items.
+/// A successful request for many does not fail because some of its items fail.
 #[tokio::test(start_paused = true)]
 async fn items_that_fail_are_counted_and_shown_and_are_no_failure_of_the_service() {
     let (gate, metrics) = gate(10.0, 10);

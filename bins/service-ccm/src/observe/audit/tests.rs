@@ -3,8 +3,8 @@ use ccm_objects::ServiceDetails;
 
 use super::*;
 
-/// The load balancer was deleted and its twin is there: what is known of the members is not true of
-/// the twin.
+/// The load balancer was deleted and its duplicate is left: the known members are not the members
+/// of the duplicate.
 #[test]
 fn the_members_of_another_load_balancer_are_not_known() {
     let member = Member {

@@ -1,4 +1,4 @@
-//! Whose a Service is, and what follows for its finalizer.
+//! Which controller a Service belongs to, and what follows for its finalizer.
 
 use ccm_base::At;
 use ccm_cloud::LoadBalancer;
@@ -17,7 +17,7 @@ use super::{
 
 const OTHER: &str = "example.com/other";
 
-/// The Service with these annotations, and with the condition if it is told to.
+/// Returns a Service with these annotations, and with the condition if `has_condition`.
 fn shows(has_condition: bool, annotations: &[(&str, &str)]) -> Service {
     let mut service = service();
     let details = service.details.as_mut().expect("details");
@@ -39,7 +39,7 @@ fn of_class(class: &str, mut service: Service) -> Service {
     service
 }
 
-/// Those of a program that serves a class of its own only, with or without a Lease of its own.
+/// The classes of a program that serves only its own class; `instance` is its Lease.
 fn classes(instance: Option<&str>) -> &'static Classes {
     let instance = instance.map(str::to_owned);
     let served = vec!["example.com/ours".to_owned()];
@@ -73,13 +73,13 @@ fn a_service_is_that_of_the_lease_that_is_on_it() {
         (shows(true, &marked("kube-system/a")), None, Whose::Anothers),
         (shows(true, &marked("kube-system/a")), Some("kube-system/a"), Whose::Ours),
         (shows(true, &marked("kube-system/a")), Some("lb/a"), Whose::Anothers),
-        // Without a name it is that of the default Lease.
+        // Without the annotation the Service belongs to the default Lease.
         (shows(true, &[]), Some("lb/a"), Whose::Anothers),
     ] {
         let service = of_type_cluster_ip(service);
         assert_eq!(classes(instance).whose(&service), expect, "{instance:?} {service:?}");
     }
-    // A manifest is copied with its annotations, and gets another class.
+    // A user copies a manifest with its annotations and sets another class.
     let copy = of_class(OTHER, shows(false, &[(ID, "lb-1")]));
     assert_eq!(classes(None).whose(&copy), Whose::Nobodys);
     assert_eq!(classes(None).whose(&of_class(OTHER, shows(true, &[]))), Whose::Ours);
@@ -95,16 +95,16 @@ fn what_is_ours_is_released_whatever_its_type_is_by_then() {
         }
         assert_eq!(plan_of(&service, &absent(true), None), Plan::Next(Step::Release));
     }
-    // It got a class of another controller while no replica was running, or another service-ccm
-    // serves it that has not signed it yet.
+    // The Service got a class of another controller while no replica was running, or another
+    // service-ccm serves it and has not written its name yet.
     let other = of_class(OTHER, shows(true, &[]));
     assert_eq!(plan_of(&other, &absent(false), None), Plan::NotOurs);
     assert_eq!(plan_of(&other, &there(), None), Plan::Next(Step::Delete));
     assert_eq!(plan_of(&other, &absent(true), None), Plan::Next(Step::Release));
 }
 
-/// What a setting takes away from Services that ask for a load balancer is no more than what a list
-/// shows.
+/// If a setting excludes a Service that asks for a load balancer, service-ccm deletes only what the
+/// cloud has shown.
 #[test]
 fn a_service_that_asks_and_is_not_served_keeps_what_only_it_records() {
     let other = of_class(OTHER, shows(true, &[(ID, "lb-1")]));
@@ -119,20 +119,20 @@ fn without_evidence_nothing_is_touched() {
     let left = of_type_cluster_ip(shows(false, &[]));
     for service in [left.clone(), Service { deleting: true, ..left }] {
         for state in [State::default(), absent(false)] {
-            // Also by one that serves Services without a class: this one has lost its class.
+            // Even if the program serves Services without a class: this Service has lost its class.
             let plan = planned(&service, &state, 100, |_| {});
             assert_eq!(plan, Plan::NotOurs, "{state:?}");
             assert_eq!(plan_of(&service, &state, None), Plan::NotOurs, "{state:?}");
         }
         let awaited = planned(&service, &State::default(), 0, |view| view.list = List::Awaited);
         assert_eq!(awaited, Plan::Waits);
-        // The cloud shows whose it is, or a call of this process has.
+        // The cloud shows the owner, or a call of this process has shown it.
         assert_eq!(planned(&service, &there(), 100, |_| {}), Plan::Next(Step::Delete));
         assert_eq!(planned(&service, &absent(true), 100, |_| {}), Plan::Next(Step::Release));
         let change = not_offered(&service, &Classes::default(), "no", None, At::default());
         assert_eq!(change, None, "nor while the provider offers no load balancers");
     }
-    // A class that is on it and is served is evidence.
+    // A served class on the Service is evidence.
     let served = of_class("example.com/ours", shows(false, &[]));
     let served = Service { deleting: true, ..served };
     assert_eq!(plan_of(&served, &State::default(), None), Plan::Next(Step::Delete));
@@ -148,14 +148,14 @@ fn of_what_another_service_ccm_has_served_only_the_own_load_balancer_is_deleted(
         assert_eq!(plan_of(&service, &there(), None), Plan::Next(Step::Delete));
         assert_eq!(plan_of(&service, &absent(true), None), Plan::NotOurs, "it keeps the finalizer");
     }
-    // While it asks for one: what it does not name is left over, and what it names is in use.
+    // While the Service asks for one: service-ccm deletes only one that it does not name.
     let asks = of_class(OTHER, theirs.clone());
     let mut used = of_class(OTHER, theirs);
     used.details.as_mut().expect("details").annotations.insert(ID.into(), "lb-1".into());
     for (service, expect) in [(asks, Plan::Next(Step::Delete)), (used, Plan::NotOurs)] {
         assert_eq!(plan_of(&service, &there(), None), expect, "{service:?}");
     }
-    // The default one sees by a name that it is not its own, the named one by none.
+    // The default Lease differs by the annotation of others, a named Lease by a missing annotation.
     let default = of_type_cluster_ip(shows(true, &[]));
     assert_eq!(plan_of(&default, &State::default(), Some("lb/a")), Plan::NotOurs);
 }
@@ -176,7 +176,7 @@ fn a_service_that_is_served_from_now_on_says_so_before_the_first_call() {
         let plan = plan_of(&written, &State::default(), instance);
         assert!(matches!(plan, Plan::Next(Step::Ensure(_))), "{plan:?}");
     }
-    // The ID of a load balancer in another cloud does not stay; that of the one that is there does.
+    // The ID of a load balancer in another cloud is removed; the ID of the existing one stays.
     let mut named = theirs;
     named.details.as_mut().expect("details").annotations.insert(ID.into(), "lb-1".into());
     for (state, goes) in [(absent(false), true), (there(), false), (recorded(), false)] {
@@ -187,7 +187,7 @@ fn a_service_that_is_served_from_now_on_says_so_before_the_first_call() {
     }
 }
 
-/// Somebody has removed the finalizer together with the type.
+/// Another client has removed the finalizer and changed the type in one update.
 #[test]
 fn what_was_written_goes_also_without_the_finalizer() {
     let bare = Service { has_finalizer: false, ..of_type_cluster_ip(shows(true, &[])) };
@@ -223,19 +223,19 @@ fn a_finalizer_of_which_nobody_knows_names_the_command() {
     let theirs = of_type_cluster_ip(shows(true, &[(INSTANCE, "kube-system/a")]));
     assert!(why(&theirs, List::Compared).is_some_and(|text| text.contains("kube-system/a")));
     for (service, list) in [
-        // It has not been looked whether there is one.
+        // The list has not been compared yet.
         (left.clone(), List::Failing),
         (left.clone(), List::Awaited),
         (of_type_cluster_ip(shows(true, &[])), List::Compared),
         (Service { has_finalizer: false, ..left }, List::Compared),
-        // Its class says whose it is.
+        // The class names the controller.
         (Service { deleting: true, ..of_class(OTHER, shows(false, &[])) }, List::Compared),
     ] {
         assert_eq!(why(&service, list), None, "{list:?} {service:?}");
     }
 }
 
-/// An admission policy drops what is written, or another service-ccm of the same class takes it back.
+/// An admission policy drops a write, or another service-ccm of the same class undoes it.
 #[test]
 fn what_does_not_last_is_not_written_without_end() {
     let after = |step: &Step, answer: &Service, mut state: State| {
@@ -249,7 +249,7 @@ fn what_does_not_last_is_not_written_without_end() {
     let plan = serves(&there());
     let Plan::Next(step @ Step::Write(_)) = &plan else { panic!("{plan:?}") };
     assert_ne!(serves(&after(step, &of_another, there())), plan);
-    // The end of a finalizer, and of what is left without one.
+    // The removal of a finalizer, and of what is left without a finalizer.
     let left = of_type_cluster_ip(shows(true, &[]));
     let bare = Service { has_finalizer: false, ..left.clone() };
     for service in [left.clone(), bare] {

@@ -155,7 +155,7 @@ fn each_protocol_is_configured_where_the_cloud_offers_it() {
     }
 }
 
-/// A Service whose annotation is misspelt has the digest that it had before the provider knew that.
+/// A misspelt annotation does not change the digest.
 #[test]
 fn what_the_provider_only_remarks_on_is_in_no_digest() {
     let traits = LoadBalancerTraits {

@@ -67,7 +67,7 @@ fn a_node_that_joins_is_a_member_at_once() {
     assert!(!membership.decide(at(1), &nodes(0..5), BUDGET, false).changes);
 }
 
-/// Nodes with these addresses each, `{}` for their number.
+/// Returns nodes with these addresses each; `{}` stands for the number of the node.
 fn nodes_with(numbers: impl IntoIterator<Item = usize>, ips: &[(AddressKind, &str)]) -> NodeSet {
     let mut set = nodes(numbers);
     let mut members = set.members.to_vec();
@@ -93,7 +93,7 @@ fn members_with_two_addresses_of_a_family_are_as_they_were_told() {
         assert!(membership.decide(at(1), &joined, BUDGET, false).changes);
         assert_eq!(step(&mut membership, at(1), &joined), (0, 0));
         assert!(!membership.decide(at(2), &joined, BUDGET, false).changes);
-        // Other labels are no other member either.
+        // Other labels do not change a member either.
         let mut labelled = joined.members.to_vec();
         for one in &mut labelled {
             one.labels = Arc::new([("zone".to_owned(), "a".to_owned())].into());
@@ -106,7 +106,7 @@ fn members_with_two_addresses_of_a_family_are_as_they_were_told() {
     }
 }
 
-/// The first address of each family is the one that load balancers use.
+/// Load balancers use the first address of each family.
 #[test]
 fn a_member_whose_address_in_use_changes_is_another_one() {
     use AddressKind::{ExternalIp, InternalIp};

@@ -21,7 +21,7 @@ fn front_end(service: &Service) -> Arc<FrontEnd> {
     desired(service, &cluster(), &ccm_cloud::LoadBalancerTraits::default()).front_end.unwrap()
 }
 
-/// The seconds of the calls within an hour if each is answered as done and is due at once.
+/// Returns the seconds of the calls within an hour if each call is confirmed and due again at once.
 fn calls(service: &Service, mut state: State) -> Vec<u64> {
     let mut calls = Vec::new();
     for second in 0..3600 {
@@ -39,7 +39,7 @@ fn calls(service: &Service, mut state: State) -> Vec<u64> {
 #[test]
 fn a_call_that_is_due_again_after_done_is_made_less_and_less_often() {
     let service = service();
-    // Another client changes the load balancer back each time.
+    // Another client undoes each change of the load balancer.
     let looked_at = State { look: true, ..there(&service) };
     let mut leaving = service.clone();
     leaving.is_load_balancer = false;
