@@ -246,3 +246,53 @@ fn hand_over(handles: &Handles, name: &Name, now: At) {
     });
     handles.queue.add(Name::clone(name), Priority::Urgent);
 }
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::{Digest, Ingress, IngressAddress, IpMode};
+
+    use super::*;
+
+    #[test]
+    fn a_creation_has_ended_when_its_digest_and_its_address_are_there() {
+        let digest = |hash| Some(Digest { version: 1, hash });
+        let ingress = Ingress {
+            address: IngressAddress::Hostname("a".to_owned()),
+            ip_mode: IpMode::Vip,
+            failed_ports: Vec::new(),
+        };
+        let mut entry = Entry::default();
+        entry.state.pending = Some(Pending {
+            call: Some(CallKind::Ensure),
+            digest: digest(1),
+            members: None,
+            what: String::new(),
+            check_at: At::default(),
+            since: At::default(),
+        });
+        let whole = LoadBalancer {
+            digest: digest(1),
+            ingress: vec![ingress],
+            ..LoadBalancer::new("lb-1", "", None)
+        };
+        assert!(has_ended(&entry, &whole));
+        assert!(!has_ended(&entry, &LoadBalancer { digest: digest(2), ..whole.clone() }));
+        assert!(!has_ended(&entry, &LoadBalancer { ingress: Vec::new(), ..whole.clone() }));
+        let (why, cure) = ("no capacity".to_owned(), ccm_cloud::Cure::Ensure);
+        assert!(!has_ended(&entry, &LoadBalancer { phase: Phase::Failed { why, cure }, ..whole }));
+    }
+
+    #[test]
+    fn what_takes_long_is_polled_less_often() {
+        let seconds = Duration::from_secs;
+        for (asked, age, expect) in [
+            (seconds(1), seconds(0), seconds(1)),
+            (seconds(1), seconds(80), seconds(10)),
+            (seconds(20), seconds(80), seconds(20)),
+            (seconds(1), seconds(3600), LONGEST),
+            (Duration::ZERO, seconds(0), SHORTEST),
+        ] {
+            assert_eq!(wait(asked, age), expect, "{asked:?} {age:?}");
+        }
+    }
+}

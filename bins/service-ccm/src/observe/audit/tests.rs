@@ -1,4 +1,4 @@
-use ccm_cloud::{ClusterId, Ingress, IngressAddress, IpMode, Member};
+use ccm_cloud::{ClusterId, Ingress, IngressAddress, IpMode, Member, Owner};
 use ccm_objects::ServiceDetails;
 
 use super::*;
