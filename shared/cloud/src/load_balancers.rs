@@ -197,7 +197,9 @@ pub struct LoadBalancer {
     pub members: Option<Arc<[Member]>>,
     /// The members by port: one entry for each port with a pool. A port without [`member_port`]
     /// should have none. None unless it was read with [`Depth::Members`], or if the provider does
-    /// not know them.
+    /// not know them. After a creation that the cloud has confirmed, a provider may show what it has
+    /// created in a [`Depth::Summary`] as well, until it changes the load balancer: this saves the
+    /// caller a full look.
     ///
     /// [`member_port`]: crate::FrontEndPort::member_port
     pub pools: Option<Vec<Pool>>,

@@ -409,6 +409,8 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     if entry.state.duplicate.is_none() {
         entry.state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
     }
+    // Only a full look counts.
+    balancer.pools = None;
     forget_others(entry, &balancer);
     if let Some(members) = balancer.members.take() {
         entry.membership.shown(&members, nodes);

@@ -107,10 +107,16 @@ async fn poll(handles: &Handles) -> Option<usize> {
     };
     let is_complete = list.malformed.is_empty();
     let mut ended = HashMap::new();
+    let nodes = handles.node_set.borrow().clone();
     for balancer in list.load_balancers {
         let Some(name) = listed.remove(&balancer.id) else { continue };
         if handles.balancers.with_name(&name, |entry| has_ended(entry, &balancer)) == Some(true) {
-            ended.insert(balancer.id, name);
+            // The provider has just created it, and knows its members.
+            if balancer.pools.is_some() {
+                confirmed(handles, &name, balancer, &nodes, now);
+            } else {
+                ended.insert(balancer.id, name);
+            }
         } else {
             seen(handles, &name, balancer);
         }
@@ -195,8 +201,9 @@ fn confirmed(handles: &Handles, name: &Name, balancer: LoadBalancer, nodes: &Nod
 }
 
 /// Applies what a poll has shown of a load balancer.
-fn seen(handles: &Handles, name: &Name, balancer: LoadBalancer) {
+fn seen(handles: &Handles, name: &Name, mut balancer: LoadBalancer) {
     let now = handles.timeline.now();
+    balancer.pools = None;
     let Some(service) = handles.services.get(name) else { return };
     let is_pending = handles.balancers.with_name(name, |entry| {
         let state = &mut entry.state;

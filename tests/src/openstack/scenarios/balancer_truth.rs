@@ -25,6 +25,8 @@ const MEMBERS: Duration = Duration::from_secs(15);
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// The number of Services of an upgrade, unless `QUARTET_SERVICES` sets it.
 const SERVICES: usize = 10;
+/// How long a leader takes to leave what it knows to the next one, and some more.
+const QUIET: Duration = Duration::from_secs(8);
 
 /// Waits until the condition `LoadBalancerServing` of the Service has this status and reason.
 async fn serving(rig: &Rig, name: &str, status: &str, reason: &str) -> Result<()> {
@@ -137,6 +139,8 @@ pub(super) async fn an_upgrade_changes_nothing(rig: &Rig) -> Result<()> {
     for name in &names {
         provisioned(rig, name, limit).await?;
     }
+    // The next leader reads less if this one has left that all members are as they should be.
+    sleep(QUIET).await;
     program.terminate().await?;
 
     let (mark, seen) = (rig.cloud.proxy.log().mark(), service_writes(rig).await?);

@@ -108,7 +108,9 @@ impl OctaviaBalancers {
             let verified = self.verified(&row, &attached, &job, parts(&tree), notes);
             let why_empty = why_none(&job.wanted.members, &settings.selector, family);
             let ports = pools::of_creation(&tree);
-            self.memory.verify(&row.id, Verified { ports, why_empty, ..verified });
+            let members = &job.wanted.members;
+            let created = Some(pools::created(&tree, members, &settings.selector, family));
+            self.memory.verify(&row.id, Verified { ports, why_empty, created, ..verified });
         }
         let mut waiting = super::ingress::waiting(&row, None, ccm_base::clock::wall());
         waiting.changed = true;

@@ -302,6 +302,7 @@ impl OctaviaBalancers {
             waits_for_monitors: false,
             ports: Vec::new(),
             why_empty: None,
+            created: None,
         }
     }
 }

@@ -73,6 +73,7 @@ impl OctaviaBalancers {
             balancer.annotations = annotations(&row.id, verified.address);
             balancer.ingress = verified.ingress;
             balancer.notes = verified.notes;
+            balancer.pools = verified.created;
         }
         balancer.title = title;
         balancer

@@ -49,6 +49,7 @@ impl OctaviaBalancers {
                 return Ok(Progress::InProgress(ingress::waiting(row, more, clock::wall())));
             }
         }
+        self.memory.forget_created(&row.id);
         let ports = self.memory.verified(&row.id).map(|known| known.ports).unwrap_or_default();
         let mut pools = match self.memory.pools(&row.id) {
             Some(pools) => pools,

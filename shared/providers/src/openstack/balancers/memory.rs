@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_cloud::{Digest, Ingress, Note};
+use ccm_cloud::{Digest, Ingress, Note, Pool};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -91,6 +91,8 @@ pub(super) struct Verified {
     pub(super) ports: Vec<PortPool>,
     /// Why no node is a member, if this is so.
     pub(super) why_empty: Option<String>,
+    /// The members by port with which this process has created the load balancer, until it changes it.
+    pub(super) created: Option<Vec<Pool>>,
 }
 
 /// The numbers of parts, by which a status tree shows that some are missing.
@@ -151,6 +153,15 @@ impl Memory {
 
     pub(super) fn is_touched(&self, id: &str) -> bool {
         self.balancers.lock().get(id).is_some_and(|known| known.touched)
+    }
+
+    /// This process changes the members.
+    pub(super) fn forget_created(&self, id: &str) {
+        if let Some(known) = self.balancers.lock().get_mut(id)
+            && let Some(verified) = &mut known.verified
+        {
+            verified.created = None;
+        }
     }
 
     /// Its members as they were read, with the changes that this process has made since.

@@ -10,6 +10,7 @@ use super::{
     super::text::MAX_VALUE,
     annotations::Selector,
     diff::transport,
+    merge::{Shape, first},
     seen::Seen,
     wanted::{self, Tree},
 };
@@ -61,6 +62,24 @@ impl PortPool {
 /// Returns the pools that a creation makes.
 pub(super) fn of_creation(tree: &Tree) -> Vec<PortPool> {
     tree.listeners.iter().map(|listener| PortPool::of(listener, &listener.pool.name)).collect()
+}
+
+/// Returns the members by port that a creation gives to a load balancer.
+pub(super) fn created(
+    tree: &Tree,
+    members: &Members,
+    selector: &Selector,
+    family: IpFamily,
+) -> Vec<Pool> {
+    let why_empty = why_none(members, selector, family);
+    let pool = |listener: &wanted::Listener| {
+        let port = listener.pool.member_port?;
+        let shape = Shape { port, family, selector, subnet: None, monitor_port: None };
+        let members = first(members, shape).len();
+        let why_empty = why_empty.clone().filter(|_| members == 0);
+        Some(Pool { protocol: listener.transport, port: listener.port, members, why_empty })
+    };
+    tree.listeners.iter().filter_map(pool).collect()
 }
 
 /// Returns the pools of a load balancer that is as wanted.

@@ -121,6 +121,22 @@ async fn a_pool_whose_port_is_not_known_is_not_done() {
     assert_eq!(counts(rig.settle(&web).await.pools.as_ref()), both(2));
 }
 
+/// The caller needs no full look at what was just created.
+#[tokio::test]
+async fn a_summary_shows_what_was_created_until_it_changes() {
+    let rig = Rig::new();
+    let web = wanted("web");
+    let id = rig.created(&web).await;
+    let summary = async || rig.shown(&id, Depth::Summary).await.pools;
+    assert_eq!(counts(summary().await.as_ref()), both(3));
+    rig.set(&web, &id, members(&[1, 2, 3, 4], &[])).await;
+    assert_eq!(summary().await, None);
+    let rig = Rig::new();
+    let id = rig.created(&web).await;
+    rig.settle(&web).await;
+    assert_eq!(rig.shown(&id, Depth::Summary).await.pools, None, "it was compared since");
+}
+
 #[tokio::test]
 async fn members_are_shown_by_port() {
     let rig = Rig::new();
