@@ -43,7 +43,9 @@ use crate::{
         held_calls,
         members::Decision,
         orphans::Orphans,
-        plan, shows_members,
+        plan,
+        reason::SERVING,
+        shows_members,
         status::ingress,
     },
     report::ServiceReports,
@@ -260,7 +262,9 @@ impl Handles {
                 entry.addresses.clone_from(&details.ingress);
             }
             // Another client has overwritten the condition: the audit reads the members again.
-            if is_served && entry.lacks_members() && !entry.awaited && !shows_members(service) {
+            let is_overwritten = service.condition(SERVING).is_some() && !shows_members(service);
+            let is_idle = is_served && entry.state.pending.is_none() && !entry.awaited;
+            if is_idle && is_overwritten && entry.lacks_members() {
                 entry.awaited = true;
                 self.audit.wake();
             }

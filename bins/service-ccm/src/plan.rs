@@ -222,7 +222,7 @@ fn provision(view: View<'_>) -> Plan {
     let wants = view.desired.front_end.as_ref().map(|front_end| front_end.digest);
     // Another configuration may be this program's.
     if is_elsewhere && !state.look && (wants.is_none() || wants == state.configured) {
-        return settled(view);
+        return duplicate(view).map_or_else(|| settled(view), Plan::Next);
     }
     if state.known == Known::Nothing && waits_for_list(view) {
         return Plan::Waits;
@@ -275,10 +275,7 @@ fn next_call(view: View<'_>) -> Option<Step> {
     if state.waits_for_cloud(view.now) {
         return None;
     }
-    if let Some(id) = &state.duplicate
-        && !state.waits_after_failure(CallKind::DeleteDuplicate, view.now)
-        && let Some(step) = due(view, Step::DeleteDuplicate(id.clone()))
-    {
+    if let Some(step) = duplicate(view) {
         return Some(step);
     }
     let (id, has_failed) = match &state.known {
@@ -305,6 +302,15 @@ fn next_call(view: View<'_>) -> Option<Step> {
         && !state.waits_after_failure(CallKind::Members, view.now);
     let step = id.filter(|_| changes).cloned().map(Step::SetMembers);
     step.and_then(|step| due(view, step))
+}
+
+/// Returns the deletion of the second load balancer of the owner, if it is due now.
+fn duplicate(view: View<'_>) -> Option<Step> {
+    let state = view.state;
+    let waits = state.waits_for_cloud(view.now)
+        || state.waits_after_failure(CallKind::DeleteDuplicate, view.now);
+    let id = state.duplicate.clone().filter(|_| !waits)?;
+    due(view, Step::DeleteDuplicate(id))
 }
 
 /// Returns this call, unless it was confirmed recently and must wait before it is repeated.

@@ -401,13 +401,13 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
         entry.forget_members();
         return true;
     };
-    // A call was answered with `Elsewhere`: only the answer to another call changes that.
-    if matches!(entry.state.known, Known::Elsewhere(_)) {
-        return false;
-    }
     entry.state.duplicate = found.next().map(|other| other.id);
     if entry.state.duplicate.is_none() {
         entry.state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
+    }
+    // A call was answered with `Elsewhere`: only the answer to another call changes that.
+    if matches!(entry.state.known, Known::Elsewhere(_)) {
+        return entry.state.duplicate.is_some();
     }
     // Only a full look counts.
     balancer.pools = None;
