@@ -184,10 +184,15 @@ impl Demo {
         .await
     }
 
-    /// The number of the programs' writes to a node.
-    pub fn node_writes(&self) -> usize {
-        let audit = self.server.audit();
-        [Verb::Patch, Verb::Update].map(|verb| audit.count("node-ccm/", verb, "nodes")).iter().sum()
+    /// The answers (HTTP status codes) to the writes of node-ccm to nodes.
+    pub fn node_writes(&self) -> Vec<u16> {
+        let records = self.server.audit().records();
+        let writes = records.iter().filter(|record| {
+            record.user_agent.starts_with("node-ccm/")
+                && record.resource == "nodes"
+                && matches!(record.verb, Verb::Patch | Verb::Update)
+        });
+        writes.map(|record| record.outcome.code()).collect()
     }
 
     /// The events about a node: `Reason: message`.
