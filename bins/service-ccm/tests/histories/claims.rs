@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
+    mends::{Mend, awaits},
     quiet::FULL,
     rules::Rule,
     wanted::{condition, differs, is_elsewhere, reached_at, shown_at},
@@ -91,6 +92,10 @@ fn false_event(world: &World, event: &Value) -> Option<String> {
 /// Returns the claims that a Service makes now.
 fn claims_of(world: &World, number: usize) -> Vec<Claim> {
     let Some(service) = world.service(number) else { return Vec::new() };
+    // What was written before the class changed may stay.
+    if !world.serves(&service) && awaits(Mend::AfterRestart) {
+        return Vec::new();
+    }
     let found = world.balancers_of(service["metadata"]["uid"].as_str().unwrap());
     if found.len() > 1 || is_elsewhere(&service) || world.neighbours.has(&service) {
         return Vec::new();
@@ -103,7 +108,8 @@ fn claims_of(world: &World, number: usize) -> Vec<Claim> {
     claims
 }
 
-/// The claim that the Service shows the address of its load balancer, if there is one.
+/// The claim that the Service shows the address of its load balancer, if there is one, unless the
+/// Service says that it shows the address of a load balancer that is gone.
 fn address(
     world: &World,
     key: &str,
@@ -112,7 +118,9 @@ fn address(
 ) -> Option<Claim> {
     let (shown, is) = (shown_at(service), reached_at(world, balancer?));
     let words = format!("{key} shows {shown:?}, its load balancer has {is:?}");
-    (!shown.is_empty() && !is.is_empty()).then(|| (Rule::Shown, words, shown == is))
+    let says_so = condition(service, "LoadBalancerServing")
+        .is_some_and(|condition| condition["reason"] == "LoadBalancerGone");
+    (!says_so && !shown.is_empty() && !is.is_empty()).then(|| (Rule::Shown, words, shown == is))
 }
 
 /// The claim of the condition `LoadBalancerServing`.
@@ -124,7 +132,7 @@ fn serving(
 ) -> Option<Claim> {
     let condition = condition(service, "LoadBalancerServing")?;
     let members = balancer.map_or(0, |one| one.members.len());
-    let at = balancer.map(|one| reached_at(world, one)).unwrap_or_default();
+    let at = balancer.map(|one| serves_at(world, one)).unwrap_or_default();
     let status = condition["status"].as_str()?;
     let is_true = match (status, condition["reason"].as_str()?) {
         ("Unknown", _) => true,
@@ -135,6 +143,14 @@ fn serving(
     };
     let words = format!("{key} says {condition}, its load balancer has {at:?}, {members} members");
     Some((Rule::Claims, words, is_true))
+}
+
+/// The addresses at which clients reach a load balancer now: its own ones until it gets the floating
+/// address that it should have.
+fn serves_at(world: &World, balancer: &SimBalancer) -> Vec<String> {
+    let at = reached_at(world, balancer);
+    let own = || balancer.addresses.iter().map(ToString::to_string).collect();
+    if at.is_empty() { own() } else { at }
 }
 
 fn names(condition: &Value, address: &str) -> bool {
