@@ -104,6 +104,8 @@ impl Lanes {
             }
             entry.state.known = Known::Elsewhere(why);
             entry.state.look = false;
+            // The other controller may change them.
+            entry.forget_members();
             match asked.call {
                 CallKind::Ensure => entry.state.configured = asked.digest,
                 CallKind::Delete => entry.state.proved_absent = true,
@@ -224,6 +226,10 @@ impl Lanes {
             entry.state.failed.push(failed);
             (wait, may_pass)
         });
+        if call == CallKind::Members && error.kind == ErrorKind::NotFound {
+            // A list shows if the load balancer is gone: then service-ccm makes it again.
+            self.handles.audit.wake();
+        }
         if !may_pass {
             self.handles.reports.failed(service, call, &asked.due.members, &error, pace);
         }

@@ -186,6 +186,16 @@ async fn a_load_balancer_that_is_gone_and_another_address_are_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_of_members_that_finds_no_load_balancer_does_not_wait_for_the_next_list() {
+    let world = World::with_services(0..2).await;
+    world.cloud.balancers().remove(&id(&world, 0)).unwrap();
+    world.add_node(NODES);
+    sleep(SOON).await;
+    assert_eq!(world.members(0), NODES + 1);
+    assert_eq!((world.count("LoadBalancerGone"), world.ensures()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_load_balancer_that_is_gone_and_cannot_be_made_again_does_not_serve() {
     let world = World::with_services(0..1).await;
     let (before, id) = (world.address(0), id(&world, 0));
@@ -286,6 +296,19 @@ async fn what_another_controller_is_responsible_for_says_so_and_costs_one_call_a
     sleep(SOON).await;
     assert!(world.has_address(0));
     assert_eq!(world.serving(0), pair("True", "Serving"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_for_which_another_controller_is_responsible_are_not_held() {
+    let world = World::with_services(0..1).await;
+    (0..6).for_each(|number| world.api.delete("nodes", &World::node_name(number)).unwrap());
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(world.metric::<f64>("ccm_service_members_held "), 3.0);
+    world.patch(0, json!({"metadata": {"annotations": {"sim/elsewhere": "an appliance"}}}));
+    sleep(SOON).await;
+    assert_eq!(world.ends(0), pair("False", "Elsewhere"));
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(world.metric::<f64>("ccm_service_members_held "), 0.0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     claims,
     rules::{self, Rule, Rules},
-    wanted::{About, Wrong, is_eligible, is_refused, wrong},
+    wanted::{About, Wrong, is_eligible, is_elsewhere, is_refused, wrong},
     world::{NODES, SERVICES, World},
 };
 
@@ -74,8 +74,10 @@ pub(crate) async fn nothing_happens(world: &World, rules: &mut Rules, minutes: u
     let calls = world.cloud.calls().load_balancers;
     let writes = world.cloud.balancers().writes();
     let refused = (0..SERVICES).filter(|number| is_refused_now(world, *number)).count() as u64;
-    // A refused call is repeated every five minutes. What lists do not show needs a full call: once
-    // an hour without lists, every half-hour if the cloud does not store the digest.
+    let elsewhere = world.list("services").iter().filter(|one| is_elsewhere(one)).count() as u64;
+    // A refused call is repeated after four to five minutes. What lists do not show needs a full
+    // call: once an hour without lists, every half-hour if the cloud does not store the digest, once
+    // a day if another controller is responsible.
     let traits = LoadBalancers::traits(&world.cloud);
     let looks_each = if !traits.lists {
         2
@@ -84,7 +86,7 @@ pub(crate) async fn nothing_happens(world: &World, rules: &mut Rules, minutes: u
     } else {
         0
     };
-    let looks = refused * 13 + looks_each * SERVICES as u64;
+    let looks = refused * 15 + elsewhere + looks_each * SERVICES as u64;
     let others = calls.total() - calls.list;
     if others > looks || !writes.is_empty() {
         let how = format!(
