@@ -32,11 +32,14 @@ use tokio::{
     time::Instant,
 };
 
-use self::{balancers::Balancers, unclaimed::Unclaimed};
+use self::{
+    balancers::{Balancers, Entry},
+    unclaimed::Unclaimed,
+};
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Classes, Failed, Known, List, Plan, Step, View,
+        APPROVED, CallKind, Classes, Failed, Known, List, Plan, RELEASE_APPROVED, Step, View,
         eligible::NodeSet,
         evidence,
         front_end::{Problem, desired},
@@ -72,6 +75,8 @@ pub(crate) struct Planned {
     pub(crate) held_calls: Vec<(Step, Failed)>,
     /// Why the finalizer stays, if no known controller removes it.
     pub(crate) unclaimed: Option<String>,
+    /// Why the load balancer stays, if service-ccm does not serve the Service any more.
+    pub(crate) held_release: Option<String>,
 }
 
 /// The shared inputs of the controller's parts; each part takes the ones that it needs.
@@ -215,6 +220,16 @@ impl Handles {
             || self.approval.lock().as_ref().is_some_and(|set| set.covers(&details.labels))
     }
 
+    /// Whether a user wants that the load balancer goes if service-ccm does not serve the Service.
+    fn is_released(service: &Service, classes: &Classes, entry: &mut Entry) -> bool {
+        let Some(details) = &service.details else { return false };
+        if classes.cover(service) {
+            entry.class = Some(details.class.clone());
+        }
+        is_marked(service.annotation(RELEASE_APPROVED), details.labels.get(RELEASE_APPROVED))
+            || entry.class.as_ref().is_some_and(|served| *served != details.class)
+    }
+
     /// The plan for a Service as it is now.
     pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
@@ -231,6 +246,7 @@ impl Handles {
                 // The nodes are again as they were: nothing is left to be repeated.
                 entry.state.failed.retain(|failed| failed.call != CallKind::Members);
             }
+            let released = Self::is_released(service, &classes, entry);
             let view = View {
                 service,
                 desired: &desired,
@@ -240,15 +256,21 @@ impl Handles {
                 members_known: entry.membership.is_known(),
                 adopts: settings.adopt_load_balancers,
                 traits: &traits,
+                released,
                 list: if traits.lists { self.balancers.list() } else { List::Compared },
                 now,
             };
             let plan = plan(view);
             let unclaimed = evidence::unclaimed(view, &plan);
+            let held_release = evidence::held_release(view);
+            entry.is_release_held = held_release.is_some();
             entry.held = members.held.len();
             let is_settled = entry.membership.is_known() && !members.changes && entry.held == 0;
             entry.agrees = agreed.filter(|_| is_settled);
-            let is_served = service.is_load_balancer && !service.deleting && plan != Plan::NotOurs;
+            let is_served = service.is_load_balancer
+                && !service.deleting
+                && plan != Plan::NotOurs
+                && held_release.is_none();
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
             let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
@@ -271,11 +293,12 @@ impl Handles {
             Planned {
                 plan,
                 members,
-                problems: desired.problems,
+                problems: if held_release.is_some() { Vec::new() } else { desired.problems },
                 waits_for_adoption,
                 stays_on_foreign: stays,
                 held_calls,
                 unclaimed,
+                held_release,
             }
         })
     }

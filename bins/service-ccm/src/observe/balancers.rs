@@ -63,6 +63,10 @@ pub(crate) struct Entry {
     pub(crate) membership: Membership,
     /// The number of members that are held.
     pub(crate) held: usize,
+    /// The class of the Service when this process last served it.
+    pub(crate) class: Option<Option<Name>>,
+    /// Whether the load balancer stays although service-ccm does not serve the Service any more.
+    pub(crate) is_release_held: bool,
     /// Whether the Service has a mistake, so that its load balancer is not configured.
     pub(crate) is_wrong: bool,
     /// Whether the last call did not return in time: the next one is made on a slower lane.
@@ -235,6 +239,11 @@ impl Balancers {
             *counts.entry(entry.shown()).or_default() += 1;
         }
         counts
+    }
+
+    /// The number of load balancers that stay although service-ccm does not serve their Services.
+    pub(crate) fn releases_held(&self) -> usize {
+        self.entries.lock().values().filter(|entry| entry.is_release_held).count()
     }
 
     /// The number of members that are held.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ccm_objects::{Service, service_keys};
 
-use super::{Classes, Known, List, Plan, View, reason::PROVISIONING, status::ID};
+use super::{Classes, Known, List, Plan, RELEASE_APPROVED, View, reason::PROVISIONING, status::ID};
 
 /// The annotation with namespace and name of the Lease of the service-ccm that serves a Service.
 /// Services of a service-ccm with the default Lease do not have it.
@@ -74,6 +74,13 @@ impl View<'_> {
         self.classes.whose(self.service)
     }
 
+    /// Returns true if only the settings exclude a Service that asks for a load balancer: one wrong
+    /// setting excludes all Services at once, so each load balancer stays until a user releases it.
+    pub(super) fn holds_release(&self) -> bool {
+        let asks = self.service.is_load_balancer && !self.service.deleting;
+        asks && !self.wants() && !self.released && !self.state.proved_absent
+    }
+
     /// Returns what to clean up for a Service with the finalizer that is not [wanted](Self::wants).
     pub(super) fn part(&self) -> Part {
         let (service, state) = (self.service, self.state);
@@ -98,6 +105,21 @@ impl View<'_> {
         let is_left = !asks || named.is_some() && named != state.id();
         if is_there && is_left { Part::LoadBalancer } else { Part::Nothing }
     }
+}
+
+/// Returns why the load balancer of a Service stays although service-ccm does not serve the class of
+/// the Service.
+pub fn held_release(view: View<'_>) -> Option<String> {
+    let id = view.state.id()?;
+    if !view.holds_release() || !view.service.has_finalizer || view.part() != Part::All {
+        return None;
+    }
+    let class = view.service.details.as_ref().and_then(|details| details.class.as_deref());
+    let class =
+        class.map_or("Services without a class".to_owned(), |class| format!("class {class}"));
+    Some(format!(
+        "the settings of this service-ccm exclude {class}, and load balancer {id} serves the Service: it stays, and its members follow the nodes, until you serve the class again or approve the deletion with the annotation {RELEASE_APPROVED}=yes"
+    ))
 }
 
 /// Returns why the finalizer stays, if no known controller removes it. None before the first

@@ -43,7 +43,7 @@ impl World {
     }
 
     /// Returns what controllers have written to the Service.
-    fn traces(&self, number: usize) -> Value {
+    pub(crate) fn traces(&self, number: usize) -> Value {
         let service = self.service(number).unwrap();
         let (metadata, status) = (&service["metadata"], &service["status"]);
         let annotations = metadata["annotations"].as_object().filter(|all| !all.is_empty());
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// Returns true if the writes of service-ccm are gone. The annotations of the provider may stay.
-    fn is_clean(&self, number: usize) -> bool {
+    pub(crate) fn is_clean(&self, number: usize) -> bool {
         let traces = self.traces(number);
         let annotations = traces[1].as_object().map(|all| all.keys()).into_iter().flatten();
         let mut ours = annotations.filter(|key| key.starts_with("quartet.dev/"));
