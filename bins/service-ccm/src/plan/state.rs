@@ -136,6 +136,8 @@ pub struct State {
     /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
     /// another controller is responsible.
     pub proved_absent: bool,
+    /// Whether the Service has shown a mark of a service-ccm since the last call to create or update.
+    pub was_marked: bool,
     /// A load balancer that another controller made for this Service, and what shows that.
     pub adoptable: Option<(String, String)>,
     /// A load balancer of others that this Service has or names.
