@@ -98,7 +98,7 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
     let metadata = &service["metadata"];
     let uid = metadata["uid"].as_str().unwrap();
     let is_theirs = world.neighbours.has(service);
-    if world.persons.released.contains(uid) && metadata["finalizers"].is_null() {
+    if world.persons.have_released(uid) && metadata["finalizers"].is_null() {
         return None;
     }
     if !found.is_empty() {
