@@ -99,7 +99,8 @@ impl Lanes {
         let digest = Some(front_end.digest);
         // From now on there may be a load balancer, whatever the answer is.
         self.handles.balancers.with(service, |entry| {
-            (entry.state.proved_absent, entry.state.was_marked) = (false, false);
+            entry.state.proved_absent = false;
+            entry.state.was_marked = false;
         });
         if self.is_news(service, front_end.digest) {
             self.handles.balancers.with(service, |entry| entry.is_announced = true);
