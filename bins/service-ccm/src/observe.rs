@@ -231,6 +231,7 @@ impl Handles {
                 // The nodes are again as they were: nothing is left to be repeated.
                 entry.state.failed.retain(|failed| failed.call != CallKind::Members);
             }
+            entry.state.was_marked |= Classes::is_marked(service);
             let view = View {
                 service,
                 desired: &desired,

@@ -323,6 +323,10 @@ fn due(view: View<'_>, step: Step) -> Option<Step> {
 pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
     let state = view.state;
     let held = |failed: &'_ Failed| {
+        // The Service has changed its mind since that call.
+        if view.wants() == (failed.call == CallKind::Delete) {
+            return None;
+        }
         let step = match failed.call {
             CallKind::Ensure => {
                 let front_end = view.desired.front_end.as_ref()?;

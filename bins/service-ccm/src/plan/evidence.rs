@@ -57,6 +57,13 @@ impl Classes {
         }
     }
 
+    /// Returns true if anything on a Service shows that a service-ccm has written to it. Whoever
+    /// removes the finalizer in the name of a service-ccm removes all of that in the same write.
+    pub fn is_marked(service: &Service) -> bool {
+        let has_annotation = [ID, INSTANCE].iter().any(|key| service.annotation(key).is_some());
+        has_annotation || service.condition(PROVISIONING).is_some()
+    }
+
     /// The annotations that mark a Service as served by this program.
     pub fn signature(&self) -> BTreeMap<String, Option<String>> {
         [(INSTANCE.to_owned(), self.instance.clone())].into()
@@ -74,6 +81,13 @@ impl View<'_> {
         self.classes.whose(self.service)
     }
 
+    /// Returns true if the finalizer of a service-ccm has been removed already, by a write whose answer
+    /// was lost or by another replica: the marks went with it. If the Service has a finalizer, another
+    /// controller has set that since.
+    fn is_released(&self) -> bool {
+        self.state.was_marked && !Classes::is_marked(self.service)
+    }
+
     /// Returns what to clean up for a Service with the finalizer that is not [wanted](Self::wants).
     pub(super) fn part(&self) -> Part {
         let (service, state) = (self.service, self.state);
@@ -87,7 +101,10 @@ impl View<'_> {
         let is_known = is_there || state.proved_absent;
         let all = match self.whose() {
             Whose::Ours => !asks || is_known,
-            Whose::Nobodys => serves || is_there || is_recorded && !asks || state.proved_absent,
+            Whose::Nobodys => {
+                let is_proved = state.proved_absent && !self.is_released();
+                serves || is_there || is_recorded && !asks || is_proved
+            }
             Whose::Anothers => serves,
         };
         if all {

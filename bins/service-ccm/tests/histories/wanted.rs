@@ -98,7 +98,10 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
     let metadata = &service["metadata"];
     let uid = metadata["uid"].as_str().unwrap();
     let is_theirs = world.neighbours.has(service);
-    if world.persons.released.contains(uid) && metadata["finalizers"].is_null() {
+    if world.persons.have_released(uid) && metadata["finalizers"].is_null() {
+        return None;
+    }
+    if is_kept(world, service, found) {
         return None;
     }
     if !found.is_empty() {
@@ -121,6 +124,18 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
     let left: Vec<_> = left.into_iter().filter_map(|(what, is)| is.then_some(what)).collect();
     (!left.is_empty())
         .then(|| format!("keeps {}; {metadata} {} {status}", left.join(", "), service["spec"]))
+}
+
+/// Returns true if a Service keeps its load balancer although the program does not serve it any more.
+/// Without lists a new leader does not see that load balancer: only the Service names it, and a program
+/// with another cloud may have written that. As long as the Service asks for a load balancer, the
+/// program must not take one away on such evidence. `docs/service-ccm.md` says so, and that it goes
+/// with the Service or its type.
+fn is_kept(world: &World, service: &Value, found: &[SimBalancer]) -> bool {
+    let asks = service["spec"]["type"] == "LoadBalancer"
+        && service["metadata"]["deletionTimestamp"].is_null();
+    let [only] = found else { return false };
+    asks && !world.has_lists() && service["metadata"]["annotations"][ID] == only.id.as_str()
 }
 
 /// Returns true if the cloud cannot provide what the Service asks for: the load balancer stays then.

@@ -139,6 +139,27 @@ fn without_evidence_nothing_is_touched() {
     assert_eq!(plan_of(&served, &absent(true), None), Plan::Next(Step::Release));
 }
 
+/// The answer to the removal of the finalizer was lost, or another replica has removed it.
+#[test]
+fn a_finalizer_that_comes_after_the_marks_have_gone_is_another_controllers() {
+    let was_marked = State { was_marked: true, ..absent(true) };
+    let bare = of_class(OTHER, shows(false, &[]));
+    for service in [bare.clone(), of_type_cluster_ip(bare)] {
+        assert_eq!(plan_of(&service, &was_marked, None), Plan::NotOurs, "{service:?}");
+        assert_eq!(plan_of(&service, &absent(true), None), Plan::Next(Step::Release));
+    }
+    // As long as a mark is there, nobody has removed the finalizer.
+    let named = shows(false, &[(ID, "lb-1")]);
+    for service in [
+        of_class(OTHER, named.clone()),
+        of_type_cluster_ip(named),
+        of_type_cluster_ip(shows(true, &[])),
+    ] {
+        let plan = plan_of(&service, &was_marked, None);
+        assert_eq!(plan, Plan::Next(Step::Release), "{service:?}");
+    }
+}
+
 #[test]
 fn of_what_another_service_ccm_has_served_only_the_own_load_balancer_is_deleted() {
     let theirs = shows(true, &[(INSTANCE, "kube-system/a"), (ID, "lb-a")]);
