@@ -221,7 +221,7 @@ impl Handles {
     }
 
     /// Whether a user wants that the load balancer goes if service-ccm does not serve the Service.
-    fn is_released(service: &Service, classes: &Classes, entry: &mut Entry) -> bool {
+    fn may_release(service: &Service, classes: &Classes, entry: &mut Entry) -> bool {
         let Some(details) = &service.details else { return false };
         if classes.cover(service) {
             entry.class = Some(details.class.clone());
@@ -246,7 +246,8 @@ impl Handles {
                 // The nodes are again as they were: nothing is left to be repeated.
                 entry.state.failed.retain(|failed| failed.call != CallKind::Members);
             }
-            let released = Self::is_released(service, &classes, entry);
+            let may_release = Self::may_release(service, &classes, entry);
+            entry.state.was_marked |= Classes::is_marked(service);
             let view = View {
                 service,
                 desired: &desired,
@@ -256,7 +257,7 @@ impl Handles {
                 members_known: entry.membership.is_known(),
                 adopts: settings.adopt_load_balancers,
                 traits: &traits,
-                released,
+                may_release,
                 list: if traits.lists { self.balancers.list() } else { List::Compared },
                 now,
             };

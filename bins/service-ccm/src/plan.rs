@@ -103,7 +103,7 @@ pub struct View<'a> {
     pub traits: &'a LoadBalancerTraits,
     /// Whether a user wants that service-ccm deletes the load balancer of this Service if it does
     /// not serve its class: the user has approved that, or has changed the class.
-    pub released: bool,
+    pub may_release: bool,
     /// What is known of this cluster's load balancers as a whole.
     pub list: List,
     /// Now.
@@ -346,6 +346,10 @@ fn due(view: View<'_>, step: Step) -> Option<Step> {
 pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
     let state = view.state;
     let held = |failed: &'_ Failed| {
+        // The Service has changed its mind since that call.
+        if view.wants() == (failed.call == CallKind::Delete) {
+            return None;
+        }
         let step = match failed.call {
             CallKind::Ensure => {
                 let front_end = view.desired.front_end.as_ref()?;

@@ -53,6 +53,8 @@ mod rules;
 mod services;
 #[path = "histories/sharing.rs"]
 mod sharing;
+#[path = "histories/taken_back.rs"]
+mod taken_back;
 #[path = "histories/takeover.rs"]
 mod takeover;
 #[path = "histories/troubles.rs"]

@@ -98,7 +98,10 @@ impl Lanes {
         let question = self.question(&due, Arc::clone(&front_end));
         let digest = Some(front_end.digest);
         // From now on there may be a load balancer, whatever the answer is.
-        self.handles.balancers.with(service, |entry| entry.state.proved_absent = false);
+        self.handles.balancers.with(service, |entry| {
+            entry.state.proved_absent = false;
+            entry.state.was_marked = false;
+        });
         if self.is_news(service, front_end.digest) {
             self.handles.balancers.with(service, |entry| entry.is_announced = true);
             self.handles.reports.ensuring(service, &front_end.digest.to_string());

@@ -280,6 +280,8 @@ impl Entry {
         }
         self.state.configured = digest;
         self.state.look = false;
+        // The Service has a load balancer again: a deletion that failed before is due no more.
+        self.state.failed.retain(|failed| failed.call != CallKind::Delete);
         (self.state.adoptable, self.state.foreign) = (None, None);
         self.annotations = balancer.annotations.keys().cloned().collect();
         self.has_changed = false;

@@ -57,6 +57,13 @@ impl Classes {
         }
     }
 
+    /// Returns true if anything on a Service shows that a service-ccm has written to it. Whoever
+    /// removes the finalizer in the name of a service-ccm removes all of that in the same write.
+    pub fn is_marked(service: &Service) -> bool {
+        let has_annotation = [ID, INSTANCE].iter().any(|key| service.annotation(key).is_some());
+        has_annotation || service.condition(PROVISIONING).is_some()
+    }
+
     /// The annotations that mark a Service as served by this program.
     pub fn signature(&self) -> BTreeMap<String, Option<String>> {
         [(INSTANCE.to_owned(), self.instance.clone())].into()
@@ -78,7 +85,14 @@ impl View<'_> {
     /// setting excludes all Services at once, so each load balancer stays until a user releases it.
     pub(super) fn holds_release(&self) -> bool {
         let asks = self.service.is_load_balancer && !self.service.deleting;
-        asks && !self.wants() && !self.released && !self.state.proved_absent
+        asks && !self.wants() && !self.may_release && !self.state.proved_absent
+    }
+
+    /// Returns true if the finalizer of a service-ccm has been removed already, by a write whose answer
+    /// was lost or by another replica: the marks went with it. If the Service has a finalizer, another
+    /// controller has set that since.
+    fn is_released(&self) -> bool {
+        self.state.was_marked && !Classes::is_marked(self.service)
     }
 
     /// Returns what to clean up for a Service with the finalizer that is not [wanted](Self::wants).
@@ -94,7 +108,10 @@ impl View<'_> {
         let is_known = is_there || state.proved_absent;
         let all = match self.whose() {
             Whose::Ours => !asks || is_known,
-            Whose::Nobodys => serves || is_there || is_recorded && !asks || state.proved_absent,
+            Whose::Nobodys => {
+                let is_proved = state.proved_absent && !self.is_released();
+                serves || is_there || is_recorded && !asks || is_proved
+            }
             Whose::Anothers => serves,
         };
         if all {

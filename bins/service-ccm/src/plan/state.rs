@@ -136,6 +136,8 @@ pub struct State {
     /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
     /// another controller is responsible.
     pub proved_absent: bool,
+    /// Whether the Service has shown a mark of a service-ccm since the last call to create or update.
+    pub was_marked: bool,
     /// A load balancer that another controller made for this Service, and what shows that.
     pub adoptable: Option<(String, String)>,
     /// A load balancer of others that this Service has or names.
@@ -198,12 +200,15 @@ impl State {
         failed.is_some_and(|failed| failed.is_final() || view.now < failed.retry_at)
     }
 
-    /// Whether the last call to create or update has not ended well: the load balancer may have a part
-    /// of its configuration or of another one. That holds as well if the configuration is the one that
-    /// the load balancer had before: a change may have been taken back when a part of it was made.
+    /// Whether the last call to create, update or delete has not ended well: the load balancer may have
+    /// a part of its configuration or of another one, or may be gone. That holds as well if the
+    /// configuration is the one that the load balancer had before: a user may have taken back a change
+    /// or a deletion when a part of it was made.
     pub(super) fn may_be_partial(&self) -> bool {
-        let is_ensure = |last: &Pending| last.call == Some(CallKind::Ensure);
-        self.pending.as_ref().is_some_and(is_ensure) || self.failure(CallKind::Ensure).is_some()
+        [CallKind::Ensure, CallKind::Delete].into_iter().any(|call| {
+            let is_under_way = self.pending.as_ref().is_some_and(|last| last.call == Some(call));
+            is_under_way || self.failure(call).is_some()
+        })
     }
 
     /// Whether this load balancer was complete once, as this process has seen or the Service says.
@@ -365,6 +370,19 @@ mod tests {
         assert!(!is_ensured(&service, &state));
         state.failed[0].retry_at = At::default();
         assert!(is_ensured(&service, &state), "a step has failed");
+    }
+
+    #[test]
+    fn a_deletion_that_was_taken_back_half_way_is_made_good() {
+        let service = service();
+        let mut state = there(&service);
+        state.pending = Some(pending(CallKind::Delete, 200));
+        assert!(!is_ensured(&service, &state), "the cloud still works on it");
+        state.pending = Some(pending(CallKind::Delete, 50));
+        assert!(is_ensured(&service, &state), "it may be gone");
+        state.pending = None;
+        state.failed = failed(CallKind::Delete, None, ErrorKind::Unavailable);
+        assert!(is_ensured(&service, &state), "it may lack a part, and the retry need not be due");
     }
 
     /// The traits of a provider that writes an annotation with the ID.

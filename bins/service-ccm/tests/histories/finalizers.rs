@@ -242,7 +242,7 @@ impl World {
     }
 
     /// Returns true if the Service shows the address of its only load balancer.
-    fn is_served(&self, number: usize) -> bool {
+    pub(crate) fn is_served(&self, number: usize) -> bool {
         let service = self.service(number).unwrap();
         let shown = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
         match &self.balancers_of(service["metadata"]["uid"].as_str().unwrap())[..] {

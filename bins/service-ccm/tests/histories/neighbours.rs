@@ -115,7 +115,7 @@ impl World {
 
     fn look_at_neighbours(&self, service: &Value) {
         let mut lost = Vec::new();
-        if !is_protected(service) && !self.persons.released.contains(uid(service).unwrap()) {
+        if !is_protected(service) && !self.persons.have_released(uid(service).unwrap()) {
             lost.push("finalizer");
         }
         if service["metadata"]["annotations"][MARK].is_null() {

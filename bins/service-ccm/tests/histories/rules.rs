@@ -142,7 +142,7 @@ impl Rules {
             if balancer.owners.iter().all(|owner| with_finalizer.contains(&*owner.uid)) {
                 protected.insert(balancer.id);
             } else if self.protected.contains(&balancer.id)
-                && !balancer.owners.iter().any(|one| world.persons.released.contains(&one.uid))
+                && !balancer.owners.iter().any(|one| world.persons.have_released(&one.uid))
             {
                 let how = format!("{} is left, and its Service has no finalizer", balancer.id);
                 self.broken.add(Rule::Released, how);

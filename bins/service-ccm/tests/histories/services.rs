@@ -159,7 +159,7 @@ fn take_all_away(world: &mut World, number: usize, service: &Value) {
         return;
     }
     let uid = service["metadata"]["uid"].as_str().unwrap().to_owned();
-    world.persons.released.insert(uid);
+    world.persons.release(uid);
     let spec = json!({"type": "ClusterIP", "loadBalancerClass": null});
     patch(world, number, json!({"metadata": {"finalizers": null}, "spec": spec}));
 }

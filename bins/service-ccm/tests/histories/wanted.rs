@@ -98,7 +98,10 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
     let metadata = &service["metadata"];
     let uid = metadata["uid"].as_str().unwrap();
     let is_theirs = world.neighbours.has(service);
-    if world.persons.released.contains(uid) && metadata["finalizers"].is_null() {
+    if world.persons.have_released(uid) && metadata["finalizers"].is_null() {
+        return None;
+    }
+    if !found.is_empty() && is_kept(service) {
         return None;
     }
     if !found.is_empty() {
@@ -121,6 +124,12 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
     let left: Vec<_> = left.into_iter().filter_map(|(what, is)| is.then_some(what)).collect();
     (!left.is_empty())
         .then(|| format!("keeps {}; {metadata} {} {status}", left.join(", "), service["spec"]))
+}
+
+/// Returns true if a Service keeps its load balancers although the program does not serve it any more:
+/// only the settings exclude it, and no user has approved that they go.
+fn is_kept(service: &Value) -> bool {
+    service["spec"]["type"] == "LoadBalancer" && service["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// Returns true if the cloud cannot provide what the Service asks for: the load balancer stays then.

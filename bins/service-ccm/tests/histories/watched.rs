@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::{
     rules::{Broken, Rule},
     wanted::condition,
-    world::OURS,
+    world::{OURS, Persons},
 };
 
 /// The annotation with the ID of the load balancer that clients of a Service use.
@@ -29,6 +29,7 @@ pub(crate) struct Watched {
     pub(crate) broken: Broken,
     /// The UIDs of the Services for which the program has ever asked for a load balancer.
     pub(crate) served: Arc<Mutex<BTreeSet<String>>>,
+    pub(crate) persons: Persons,
 }
 
 impl Watched {
@@ -70,7 +71,11 @@ impl Watched {
         }
         self.check(owner, &[wanted.known.as_ref(), wanted.adopt.as_ref()]);
         self.check_members(owner, &wanted.members);
-        if !self.service(owner).is_some_and(|service| is_protected(&service)) {
+        // A call to the cloud carries no version of the Service, so a leader whose watch is silent
+        // may make it after a person has removed the finalizer. It did not create the load balancer
+        // before the finalizer was there, and what the Service leaves is reported as an orphan.
+        let is_unseen = self.persons.have_just_released(&owner.uid);
+        if !is_unseen && !self.service(owner).is_some_and(|service| is_protected(&service)) {
             self.broken.add(Rule::Protected, format!("a call for {owner} without finalizer"));
         }
     }

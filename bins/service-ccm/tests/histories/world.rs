@@ -1,7 +1,7 @@
 //! A simulated cluster and cloud, and the controller, which may be restarted.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     net::Ipv4Addr,
     str::FromStr,
     sync::Arc,
@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use serde_json::{Value, json};
 use service_ccm::{ServiceCcm, ServiceSettings};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     lies::{Lies, Lying},
@@ -44,6 +44,8 @@ const CLUSTER: &str = "c-1";
 const CLUSTER_UID: &str = "--cluster-uid=c-1";
 /// A class that may be served.
 pub(crate) const OURS: &str = "example.com/ours";
+/// How long a process may lead although its watches do not work.
+const UNSEEN: Duration = Duration::from_mins(2);
 /// The Service of a class that is not served.
 const OTHER_CLASS: &str = "default/other-class";
 
@@ -88,11 +90,11 @@ pub(crate) struct Addresses {
     pub(crate) v6: bool,
 }
 
-/// Changes of persons: the rules do not blame the program for them.
-#[derive(Default)]
+/// Changes of persons: the rules do not blame the program for them. Clones share them.
+#[derive(Clone, Default)]
 pub(crate) struct Persons {
-    /// The UIDs of the Services whose finalizer a person has removed.
-    pub(crate) released: BTreeSet<String>,
+    /// The UIDs of the Services whose finalizer a person has removed, and when.
+    released: Arc<Mutex<BTreeMap<String, Instant>>>,
 }
 
 /// A standby process and its program.
@@ -291,6 +293,7 @@ impl World {
             api: Arc::clone(&self.api),
             broken: self.broken.clone(),
             served: Arc::clone(&self.served),
+            persons: self.persons.clone(),
         };
         let balancers: Arc<dyn LoadBalancers> = match self.variant.without {
             Some(without) => Arc::new(Missing::new(without, watched)),
@@ -412,6 +415,23 @@ impl World {
     /// The sample of `/metrics` of this name.
     pub(crate) fn metric<N: FromStr + Default>(&self, name: &str) -> N {
         sample(&self.running.as_ref().unwrap().context.metrics, name)
+    }
+}
+
+impl Persons {
+    /// A person removes the finalizer of this Service now.
+    pub(crate) fn release(&self, uid: String) {
+        self.released.lock().insert(uid, Instant::now());
+    }
+
+    /// Returns true if a person has removed the finalizer of this Service.
+    pub(crate) fn have_released(&self, uid: &str) -> bool {
+        self.released.lock().contains_key(uid)
+    }
+
+    /// Returns true if a leader whose watch is silent need not know that yet.
+    pub(crate) fn have_just_released(&self, uid: &str) -> bool {
+        self.released.lock().get(uid).is_some_and(|at| at.elapsed() < UNSEEN)
     }
 }
 

@@ -102,7 +102,7 @@ fn what_is_ours_is_released_whatever_its_type_is_by_then() {
     let other = of_class(OTHER, shows(true, &[]));
     assert_eq!(plan_of(&other, &absent(false), None), Plan::NotOurs);
     let released = |view: &mut View<'_>| {
-        (view.classes, view.released) = (classes(None), true);
+        (view.classes, view.may_release) = (classes(None), true);
     };
     assert_eq!(planned(&other, &there(), 100, released), Plan::Next(Step::Delete));
     assert_eq!(plan_of(&other, &absent(true), None), Plan::Next(Step::Release));
@@ -113,7 +113,7 @@ fn a_setting_takes_no_load_balancer_from_a_service_that_asks_for_one() {
     let why = |service: &Service, state: &State, released| {
         let mut why = None;
         planned(service, state, 100, |view| {
-            (view.classes, view.released) = (classes(None), released);
+            (view.classes, view.may_release) = (classes(None), released);
             why = held_release(*view);
         });
         why
@@ -188,6 +188,27 @@ fn without_evidence_nothing_is_touched() {
     let served = Service { deleting: true, ..served };
     assert_eq!(plan_of(&served, &State::default(), None), Plan::Next(Step::Delete));
     assert_eq!(plan_of(&served, &absent(true), None), Plan::Next(Step::Release));
+}
+
+/// The answer to the removal of the finalizer was lost, or another replica has removed it.
+#[test]
+fn a_finalizer_that_comes_after_the_marks_have_gone_is_another_controllers() {
+    let was_marked = State { was_marked: true, ..absent(true) };
+    let bare = of_class(OTHER, shows(false, &[]));
+    for service in [bare.clone(), of_type_cluster_ip(bare)] {
+        assert_eq!(plan_of(&service, &was_marked, None), Plan::NotOurs, "{service:?}");
+        assert_eq!(plan_of(&service, &absent(true), None), Plan::Next(Step::Release));
+    }
+    // As long as a mark is there, nobody has removed the finalizer.
+    let named = shows(false, &[(ID, "lb-1")]);
+    for service in [
+        of_class(OTHER, named.clone()),
+        of_type_cluster_ip(named),
+        of_type_cluster_ip(shows(true, &[])),
+    ] {
+        let plan = plan_of(&service, &was_marked, None);
+        assert_eq!(plan, Plan::Next(Step::Release), "{service:?}");
+    }
 }
 
 #[test]
