@@ -263,10 +263,10 @@ impl Entry {
         self.state.saw_pools(balancer.pools.take(), !wants.is_empty(), true, now);
         match (balancer.members.take(), asked) {
             (Some(members), _) => {
-                self.membership.shown(&members, nodes);
+                self.membership.shown(&members, nodes, now);
                 self.read = Some(now);
             }
-            (None, Some(members)) => self.membership.applied(members),
+            (None, Some(members)) => self.membership.applied(members, now),
             (None, None) => {}
         }
         self.state.configured = digest;
@@ -409,7 +409,7 @@ mod tests {
         let set =
             crate::plan::eligible::NodeSet { members: Arc::clone(&nodes), ..Default::default() };
         balancers.each(|_, entry| {
-            entry.membership.shown(&nodes, &set);
+            entry.membership.shown(&nodes, &set, At::default());
             entry.agrees = Some(eligible::digest(&nodes));
         });
         assert_eq!(balancers.settled(), Some(eligible::digest(&nodes)));
