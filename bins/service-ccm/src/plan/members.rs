@@ -140,6 +140,12 @@ impl Membership {
         }
     }
 
+    /// Whether members have left since this time, or may leave.
+    pub fn has_departures(&self, since: At) -> bool {
+        let charged = self.brake.window().after(At::default()).map(|(at, _)| at);
+        charged.chain(self.labelled.values().copied()).any(|at| at >= since)
+    }
+
     /// Whether the members are known.
     pub fn is_known(&self) -> bool {
         self.known.is_some()
