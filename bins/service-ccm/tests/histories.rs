@@ -31,6 +31,8 @@ mod finalizers;
 mod going_back;
 #[path = "histories/lies.rs"]
 mod lies;
+#[path = "histories/losses.rs"]
+mod losses;
 #[path = "histories/mends.rs"]
 mod mends;
 #[path = "histories/neighbours.rs"]

@@ -228,8 +228,8 @@ impl Lanes {
             any_done.store(true, Ordering::Relaxed);
             entry.has_changed |= set.changed;
             if let Some(members) = &asked.members {
-                entry.membership.applied(members);
                 let (wants, now) = (!members.present.is_empty(), self.handles.timeline.now());
+                entry.membership.applied(members, now);
                 entry.state.saw_pools(set.pools, wants, false, now);
             }
             // Our own write is not to look like another one's.

@@ -136,7 +136,7 @@ impl Audit {
 
     /// Takes the Services' own word, for a provider that has no list.
     fn assume(&self) {
-        let nodes = self.handles.node_set.borrow().clone();
+        let (nodes, now) = (self.handles.node_set.borrow().clone(), self.handles.timeline.now());
         // An annotation without an address is the copy of another Service's.
         let is_written = |service: &&Arc<Service>| {
             service.has_finalizer
@@ -147,7 +147,7 @@ impl Audit {
             self.handles.balancers.with(service, |entry| {
                 if entry.state.known == Known::Nothing {
                     entry.state.known = Known::Recorded { id: id.to_owned() };
-                    entry.membership.shown(&nodes.members, &nodes);
+                    entry.membership.shown(&nodes.members, &nodes, now);
                 }
             });
         }
@@ -206,6 +206,7 @@ impl Audit {
                     found,
                     is_complete,
                     stores_digest: traits.stores_digest,
+                    seen: self.handles.timeline.now(),
                 };
                 listed(entry, listing, &nodes, started) || changed
             });
@@ -315,7 +316,7 @@ impl Audit {
             }
             (entry.read, entry.awaited) = (Some(started), false);
             if let Some(members) = &balancer.members {
-                entry.membership.shown(members, &nodes);
+                entry.membership.shown(members, &nodes, self.handles.timeline.now());
             }
             let wants = !nodes.members.is_empty();
             entry.state.saw_pools(balancer.pools.clone(), wants, false, started);
@@ -358,6 +359,8 @@ struct Listing<'a> {
     found: Vec<LoadBalancer>,
     is_complete: bool,
     stores_digest: bool,
+    /// When the list had arrived.
+    seen: At,
 }
 
 /// Keeps of a load balancer what a list may not show: its addresses, annotations and remarks.
@@ -385,7 +388,7 @@ fn forget_others(entry: &mut Entry, balancer: &LoadBalancer) {
 
 /// Applies a list. Returns whether the Service needs a look.
 fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> bool {
-    let Listing { service, mut found, is_complete, stores_digest } = listing;
+    let Listing { service, mut found, is_complete, stores_digest, seen } = listing;
     // The one that the Service names stays, else the oldest.
     let named = service.annotation(ID);
     found.sort_by_key(|one| (named != Some(&*one.id), std::cmp::Reverse(one.age), one.id.clone()));
@@ -413,7 +416,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
     balancer.pools = None;
     forget_others(entry, &balancer);
     if let Some(members) = balancer.members.take() {
-        entry.membership.shown(&members, nodes);
+        entry.membership.shown(&members, nodes, seen);
     }
     let before = match &entry.state.known {
         Known::There(before) => Some(&**before),

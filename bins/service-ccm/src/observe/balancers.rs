@@ -31,8 +31,8 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Balancers {
     entries: Mutex<HashMap<Name, Entry>>,
-    /// The confirmed writes to Services that have no entry any more, with the UIDs of the Services.
-    written: Mutex<HashMap<Name, (Box<str>, Repeats)>>,
+    /// What is kept of Services that have no entry any more.
+    kept: Mutex<HashMap<Name, Kept>>,
     /// What the list of the cluster's load balancers has shown since this process leads.
     list: Mutex<List>,
     /// When this process began to lead, and what the last leader has left.
@@ -52,6 +52,18 @@ pub(crate) struct Inherited {
     pub(crate) departures: Departures,
     /// The digest of the nodes that all load balancers had. None if some had others.
     pub(crate) settled: Option<Digest>,
+}
+
+/// What is kept of a Service while it is not served: its load balancer may still be there, and it
+/// may be served again.
+struct Kept {
+    /// The UID of the Service.
+    uid: Box<str>,
+    /// The confirmed writes to it: another client may undo them again and again.
+    repeats: Repeats,
+    /// What has left its load balancer, so that a change to and fro gives no new budget. The members
+    /// themselves are not known.
+    membership: Membership,
 }
 
 /// What is remembered of one load balancer.
@@ -100,15 +112,20 @@ impl Balancers {
         let mut entries = self.entries.lock();
         let entry = entries.entry(Name::clone(&service.key)).or_default();
         if entry.uid != service.uid {
-            let (since, left) = &*self.inherited.lock();
-            let membership = Membership::resume(*since, &left.departures);
-            *entry = Entry { uid: service.uid.clone(), membership, ..Entry::default() };
-            let written = self.written.lock().remove(&service.key);
-            if let Some((_, repeats)) = written.filter(|(uid, _)| *uid == service.uid) {
-                entry.state.repeats = repeats;
-            }
+            let kept = self.kept.lock().remove(&service.key);
+            let kept = kept.filter(|kept| kept.uid == service.uid);
+            let Kept { uid, repeats, membership } = kept.unwrap_or_else(|| self.resumed(service));
+            *entry = Entry { uid, membership, ..Entry::default() };
+            entry.state.repeats = repeats;
         }
         change(entry)
+    }
+
+    /// What is known of a Service at first: what has left under the last leader.
+    fn resumed(&self, service: &Service) -> Kept {
+        let (since, left) = &*self.inherited.lock();
+        let membership = Membership::resume(*since, &left.departures);
+        Kept { uid: service.uid.clone(), repeats: Repeats::default(), membership }
     }
 
     /// The same by name, if anything is remembered.
@@ -176,6 +193,9 @@ impl Balancers {
             let mut left = self.inherited.lock().1.departures.clone();
             left.retain(since);
             self.each(|_, entry| entry.membership.add_departures(since, &mut left));
+            for kept in self.kept.lock().values() {
+                kept.membership.add_departures(since, &mut left);
+            }
             left
         })
     }
@@ -187,20 +207,21 @@ impl Balancers {
         }
     }
 
-    /// Forgets a Service, but not the writes to it: another client may undo them again and again.
+    /// Forgets a Service, but not the writes to it, nor the members that have left.
     pub(crate) fn forget(&self, name: &Name) {
-        let entry = self.entries.lock().remove(name);
-        if let Some(Entry { uid, state: State { repeats, .. }, .. }) = entry
-            && repeats != Repeats::default()
-        {
-            self.written.lock().insert(Name::clone(name), (uid, repeats));
+        let Some(entry) = self.entries.lock().remove(name) else { return };
+        let Entry { uid, state: State { repeats, .. }, mut membership, .. } = entry;
+        let since = self.inherited.lock().0;
+        if repeats != Repeats::default() || membership.has_departures(since) {
+            membership.forget();
+            self.kept.lock().insert(Name::clone(name), Kept { uid, repeats, membership });
         }
     }
 
     /// Forgets a Service that is gone.
     pub(crate) fn remove(&self, name: &str) {
         self.entries.lock().remove(name);
-        self.written.lock().remove(name);
+        self.kept.lock().remove(name);
     }
 
     /// What is known of the list.
@@ -272,10 +293,10 @@ impl Entry {
         self.state.saw_pools(balancer.pools.take(), !wants.is_empty(), true, now);
         match (balancer.members.take(), asked) {
             (Some(members), _) => {
-                self.membership.shown(&members, nodes);
+                self.membership.shown(&members, nodes, now);
                 self.read = Some(now);
             }
-            (None, Some(members)) => self.membership.applied(members),
+            (None, Some(members)) => self.membership.applied(members, now),
             (None, None) => {}
         }
         self.state.configured = digest;
@@ -339,139 +360,4 @@ impl Entry {
 }
 
 #[cfg(test)]
-mod tests {
-    use ccm_cloud::{Digest, LoadBalancer};
-
-    use super::*;
-
-    fn shown(change: impl FnOnce(&mut Entry)) -> metrics::State {
-        let mut balancer = LoadBalancer::new("lb-1", "", None);
-        balancer.phase = Phase::Ready;
-        let mut entry = Entry::default();
-        entry.state.known = Known::There(Box::new(balancer));
-        entry.state.configured = Some(Digest { version: 1, hash: 7 });
-        change(&mut entry);
-        entry.shown()
-    }
-
-    fn member(node: &str) -> Member {
-        let (node, addresses) = (node.to_owned(), Vec::new());
-        Member { node, provider_id: None, addresses, labels: Arc::default() }
-    }
-
-    /// Two load balancers that exist and whose members are not known yet.
-    fn resumed(left: Option<Digest>, nodes: &Arc<[Member]>) -> Balancers {
-        let balancers = Balancers::default();
-        let inherited = Inherited { settled: left, ..Inherited::default() };
-        balancers.inherit(At::default(), inherited);
-        balancers.publish(nodes);
-        balancers.set_list(List::Compared);
-        for name in ["default/web", "default/api"] {
-            let service = Service {
-                key: name.into(),
-                uid: format!("uid-{name}").into(),
-                ..Service::default()
-            };
-            balancers.with(&service, |entry| {
-                let balancer = LoadBalancer::new(format!("lb-{name}"), "", None);
-                entry.state.known = Known::There(Box::new(balancer));
-            });
-        }
-        balancers
-    }
-
-    fn awaited(balancers: &Balancers) -> usize {
-        let mut count = 0;
-        balancers.each(|_, entry| count += usize::from(entry.is_awaited()));
-        count
-    }
-
-    #[test]
-    fn with_the_nodes_of_the_last_leader_members_wait_for_their_turn() {
-        let nodes: Arc<[Member]> = vec![member("a"), member("b")].into();
-        let own = eligible::digest(&nodes);
-        for (left, expect) in [
-            (Some(own), (false, 0)),
-            (Some(eligible::digest(&[member("a")])), (true, 2)),
-            (None, (false, 2)),
-        ] {
-            let balancers = resumed(left, &nodes);
-            assert_eq!(balancers.settled(), left.filter(|left| *left == own));
-            assert_eq!((balancers.await_members(), awaited(&balancers)), expect, "{left:?}");
-            assert_eq!(balancers.settled().is_some(), left == Some(own));
-        }
-        // One on which the cloud works may be without a change of the last leader.
-        let balancers = resumed(Some(own), &nodes);
-        balancers.with_name("default/web", |entry| {
-            let (call, digest, members) = (None, None, None);
-            let (what, check_at, since) = (String::new(), At::default(), At::default());
-            let pending = crate::plan::Pending { call, digest, members, what, check_at, since };
-            entry.state.pending = Some(pending);
-        });
-        assert_eq!((balancers.await_members(), awaited(&balancers)), (false, 1));
-        balancers.with_name("default/web", |entry| entry.state.pending = None);
-        assert_eq!(balancers.settled(), None, "it has still to be read");
-    }
-
-    #[test]
-    fn settled_is_what_all_load_balancers_have() {
-        let nodes: Arc<[Member]> = vec![member("a"), member("b")].into();
-        let balancers = resumed(None, &nodes);
-        let set =
-            crate::plan::eligible::NodeSet { members: Arc::clone(&nodes), ..Default::default() };
-        balancers.each(|_, entry| {
-            entry.membership.shown(&nodes, &set);
-            entry.agrees = Some(eligible::digest(&nodes));
-        });
-        assert_eq!(balancers.settled(), Some(eligible::digest(&nodes)));
-        balancers.with_name("default/web", |entry| entry.agrees = None);
-        assert_eq!(balancers.settled(), None, "one has other members");
-        // With other nodes none has them.
-        balancers.publish(&vec![member("a")].into());
-        assert_eq!((balancers.digest_of(&nodes), balancers.settled()), (None, None));
-    }
-
-    #[test]
-    fn the_line_names_how_many_fail_and_why() {
-        let balancers = resumed(None, &Vec::new().into());
-        let passed = |text: &str| Verdict::Passed(text.to_owned());
-        assert_eq!(balancers.verdict(), passed("2 Services, none failing"));
-        balancers.with_name("default/web", |entry| {
-            entry.state.failed = vec![crate::plan::Failed {
-                call: CallKind::Ensure,
-                digest: None,
-                named: Default::default(),
-                error: ccm_cloud::CloudError::new(ccm_cloud::ErrorKind::Unauthorized, "no"),
-                times: 1,
-                retry_at: At::default(),
-            }];
-        });
-        balancers.with_name("default/api", |entry| entry.is_wrong = true);
-        let text = "2 of 2 Services: unauthorized 1, wrong Service 1";
-        assert_eq!(balancers.verdict(), Verdict::Failed(text.to_owned()));
-    }
-
-    #[test]
-    fn what_needs_a_person_is_counted_as_failing() {
-        assert_eq!(shown(|_| {}), metrics::State::Provisioned);
-        let in_first_call =
-            |known| shown(|entry| (entry.state.known, entry.state.configured) = (known, None));
-        assert_eq!(in_first_call(Known::Absent), metrics::State::Pending);
-        assert_eq!(in_first_call(Known::Nothing), metrics::State::Unknown);
-        assert_eq!(shown(|entry| entry.is_wrong = true), metrics::State::Failing);
-        let broken = |cure| {
-            move |entry: &mut Entry| {
-                if let Known::There(balancer) = &mut entry.state.known {
-                    balancer.phase = Phase::Failed { why: "no capacity".to_owned(), cure };
-                }
-            }
-        };
-        let elsewhere = shown(|entry| {
-            entry.is_wrong = true;
-            entry.state.known = Known::Elsewhere("an ingress controller".to_owned());
-        });
-        assert_eq!(elsewhere, metrics::State::Elsewhere, "its mistake is another controller's");
-        assert_eq!(shown(broken(Cure::Person)), metrics::State::Failing);
-        assert_eq!(shown(broken(Cure::Ensure)), metrics::State::Provisioned);
-    }
-}
+mod tests;

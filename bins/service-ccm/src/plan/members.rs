@@ -140,6 +140,12 @@ impl Membership {
         }
     }
 
+    /// Whether members have left since this time, or may leave.
+    pub fn has_departures(&self, since: At) -> bool {
+        let charged = self.brake.window().after(At::default()).map(|(at, _)| at);
+        charged.chain(self.labelled.values().copied()).any(|at| at >= since)
+    }
+
     /// Whether the members are known.
     pub fn is_known(&self) -> bool {
         self.known.is_some()
@@ -157,10 +163,11 @@ impl Membership {
 
     /// Applies what the cloud has shown. Members of no known node are left out: other clients
     /// have made them.
-    pub fn shown(&mut self, members: &Arc<[Member]>, nodes: &NodeSet) {
+    pub fn shown(&mut self, members: &Arc<[Member]>, nodes: &NodeSet, now: At) {
+        let before = self.known.clone().unwrap_or_default();
         if Arc::ptr_eq(members, &nodes.members) {
             self.has_all_of(nodes);
-            return self.settle();
+            return self.settle(&before, now);
         }
         let mut named: Vec<&Member> = members.iter().filter(|one| !one.node.is_empty()).collect();
         named.sort_unstable_by(|one, other| one.node.cmp(&other.node));
@@ -174,7 +181,7 @@ impl Membership {
             self.known = Some(if is_same { Arc::clone(members) } else { copied() });
             self.is_told = false;
         }
-        self.settle();
+        self.settle(&before, now);
     }
 
     /// Records that the load balancer has exactly these nodes.
@@ -183,26 +190,36 @@ impl Membership {
     }
 
     /// Applies a change that the cloud has made.
-    pub fn applied(&mut self, members: &Members) {
+    pub fn applied(&mut self, members: &Members, now: At) {
         let is_named = |one: &Member| {
             find(&members.present, &one.node).is_some()
                 || members.absent.iter().any(|gone| gone.node == one.node)
         };
-        let known = self.known.as_deref().unwrap_or_default();
-        let others: Vec<&Member> = known.iter().filter(|one| !is_named(one)).collect();
+        let before = self.known.clone().unwrap_or_default();
+        let others: Vec<&Member> = before.iter().filter(|one| !is_named(one)).collect();
         self.known = Some(merge(&members.present, &others));
         self.is_told = true;
         self.away.extend(members.absent.iter().map(|gone| gone.node.as_str().into()));
-        self.settle();
+        self.settle(&before, now);
     }
 
-    /// The load balancer has the members that are known now.
-    fn settle(&mut self) {
-        self.charged.clear();
-        let known = self.known.as_deref().unwrap_or_default();
+    /// The load balancer has the members that are known now, and had these before.
+    fn settle(&mut self, before: &[Member], now: At) {
+        let known = self.known.clone().unwrap_or_default();
+        let (open, made): (BTreeSet<Arc<str>>, _) = std::mem::take(&mut self.charged)
+            .into_iter()
+            .partition(|node| is_same(find(before, node), find(&known, node)));
+        self.charged = open;
+        for node in made {
+            // The cloud may take long: the window begins when the member has left.
+            self.brake.renew(now, &node);
+            if find(&known, &node).is_none() {
+                self.away.insert(node);
+            }
+        }
         let (back, away): (BTreeSet<Arc<str>>, _) = std::mem::take(&mut self.away)
             .into_iter()
-            .partition(|node| find(known, node).is_some());
+            .partition(|node| find(&known, node).is_some());
         self.away = away;
         // When one of them leaves again, that counts as well.
         for node in back {
@@ -219,7 +236,7 @@ impl Membership {
     /// leaves. Of members that are not known, all that are eligible are to be there.
     ///
     /// A member that may leave is charged once, no matter how often this is asked before the
-    /// change is made.
+    /// change is made. Its window begins with the last time: it has not left before.
     pub fn decide(&mut self, now: At, nodes: &NodeSet, budget: Budget, approved: bool) -> Decision {
         let Some(known) = self.known.clone() else { return Decision::of_all(nodes, false) };
         self.labelled.retain(|_, at| *at + budget.window > now);
@@ -284,6 +301,9 @@ impl Membership {
             return self.leaves_by_label(now, node, known);
         }
         self.brake.request(now, node, known.len(), budget).map_err(Held::Budget)?;
+        // It leaves now, although it may have been charged before: it was the last member, it was
+        // replaced, or the cloud refused the change.
+        self.brake.renew(now, node);
         self.charged.insert(node.into());
         Ok(())
     }
@@ -300,6 +320,12 @@ impl Membership {
         self.labelled.insert(node.into(), now);
         Ok(())
     }
+}
+
+/// Whether a load balancer certainly still has the member that it had before.
+fn is_same(before: Option<&Member>, now: Option<&Member>) -> bool {
+    let pair = before.zip(now);
+    pair.is_some_and(|(before, now)| before.is_shown_as(now) && now.is_shown_as(before))
 }
 
 fn later(times: &mut BTreeMap<String, At>, node: &str, at: At) {

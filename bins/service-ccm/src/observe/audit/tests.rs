@@ -20,12 +20,13 @@ fn the_members_of_another_load_balancer_are_not_known() {
         let balancer =
             |id: &str| LoadBalancer { phase: Phase::Ready, ..LoadBalancer::new(id, "", None) };
         entry.state.known = Known::There(Box::new(balancer("one")));
-        entry.membership.shown(&members, &nodes);
+        entry.membership.shown(&members, &nodes, At::default());
         let listing = Listing {
             service: &Service::default(),
             found: vec![balancer(id)],
             is_complete: true,
             stores_digest: true,
+            seen: At::default(),
         };
         listed(&mut entry, listing, &nodes, At::default());
         assert_eq!((entry.membership.is_known(), entry.awaited), (is_known, !is_known), "{id}");
@@ -41,7 +42,8 @@ fn list(entry: &mut Entry, named: Option<&str>, found: Vec<LoadBalancer>, is_com
     let annotations = named.map(|id| (ID.into(), id.into())).into_iter().collect();
     let details = ServiceDetails { annotations, ..ServiceDetails::default() };
     let service = Service { details: Some(Box::new(details)), ..Service::default() };
-    let listing = Listing { service: &service, found, is_complete, stores_digest: true };
+    let seen = At::default();
+    let listing = Listing { service: &service, found, is_complete, stores_digest: true, seen };
     listed(entry, listing, &NodeSet::default(), At::default());
 }
 

@@ -46,14 +46,14 @@ fn and(mut set: NodeSet, numbers: impl IntoIterator<Item = usize>, why: Excluded
 /// A load balancer with the members 0 to `count - 1`.
 fn with(count: usize) -> Membership {
     let mut membership = Membership::default();
-    membership.shown(&(0..count).map(member).collect(), &NodeSet::default());
+    membership.shown(&(0..count).map(member).collect(), &NodeSet::default(), at(0));
     membership
 }
 
 /// Decides and makes the change. Returns how many left, and how many are held.
 fn step(membership: &mut Membership, now: At, nodes: &NodeSet) -> (usize, usize) {
     let decision = membership.decide(now, nodes, BUDGET, false);
-    membership.applied(&decision.members);
+    membership.applied(&decision.members, now);
     (decision.members.absent.len(), decision.held.len())
 }
 
@@ -63,7 +63,7 @@ fn a_node_that_joins_is_a_member_at_once() {
     let decision = membership.decide(at(0), &nodes(0..5), BUDGET, false);
     assert!(decision.changes && decision.held.is_empty());
     assert_eq!((decision.members.present.len(), decision.members.absent.len()), (5, 0));
-    membership.applied(&decision.members);
+    membership.applied(&decision.members, at(0));
     assert!(!membership.decide(at(1), &nodes(0..5), BUDGET, false).changes);
 }
 
@@ -123,7 +123,7 @@ fn a_member_whose_address_in_use_changes_is_another_one() {
         let view = nodes_with(0..3, after);
         let decision = membership.decide(at(1), &view, BUDGET, false);
         assert_eq!((decision.changes, decision.held.len()), (changes, 0), "{after:?}");
-        membership.applied(&decision.members);
+        membership.applied(&decision.members, at(1));
         assert!(!membership.decide(at(2), &view, BUDGET, false).changes, "{after:?}");
     }
 }
@@ -251,13 +251,76 @@ fn asking_twice_charges_once_and_a_node_that_returns_is_not_charged() {
     assert_eq!(step(&mut membership, at(7), &nodes(0..7)), (3, 0));
 }
 
-/// What the next leader knows of it.
-fn handed_over(membership: &Membership, now: At) -> Membership {
+/// The cloud shows that the load balancer has these members.
+fn shows(membership: &mut Membership, now: At, numbers: impl IntoIterator<Item = usize>) {
+    membership.shown(&numbers.into_iter().map(member).collect(), &NodeSet::default(), now);
+}
+
+#[test]
+fn a_member_that_left_by_a_full_call_is_not_charged_when_it_is_back() {
+    let mut membership = with(10);
+    membership.decide(at(0), &nodes(1..10), BUDGET, false);
+    shows(&mut membership, at(1), 1..10);
+    shows(&mut membership, at(60), 0..10);
+    assert_eq!(step(&mut membership, at(61), &nodes([0, 4, 5, 6, 7, 8, 9])), (3, 0));
+}
+
+#[test]
+fn a_member_that_the_cloud_still_shows_may_leave_and_is_not_charged_if_it_stays() {
+    let mut membership = with(10);
+    membership.decide(at(0), &nodes(3..10), BUDGET, false);
+    shows(&mut membership, at(1), 0..10);
+    membership.decide(at(2), &nodes(0..10), BUDGET, false);
+    assert_eq!(step(&mut membership, at(3), &nodes(0..7)), (3, 0));
+}
+
+#[test]
+fn the_window_begins_when_the_member_has_left() {
+    // The cloud is slow.
+    let mut slow = with(10);
+    let decision = slow.decide(at(0), &nodes(3..10), BUDGET, false);
+    slow.applied(&decision.members, at(500));
+    // The cloud refuses it at first, and the leader ends before the answer to the second call.
+    let mut refused = with(10);
+    refused.decide(at(0), &nodes(3..10), BUDGET, false);
+    refused.decide(at(500), &nodes(3..10), BUDGET, false);
+    let mut refused = resumed(&refused, at(500));
+    // They were charged when they were replaced.
+    let mut replaced = with(10);
+    let mut members = nodes(0..10).members.to_vec();
+    for one in &mut members[..3] {
+        one.provider_id = ProviderId::parse("sim://other").ok();
+    }
+    let view = NodeSet { members: members.into(), ..NodeSet::default() };
+    assert_eq!(step(&mut replaced, at(0), &view), (0, 0));
+    assert_eq!(step(&mut replaced, at(500), &nodes(3..10)), (3, 0));
+    shows(&mut refused, at(501), 3..10);
+    for (mut membership, how) in [(slow, "slow"), (refused, "refused"), (replaced, "replaced")] {
+        assert_eq!(step(&mut membership, at(1050), &nodes(4..10)), (0, 1), "{how}");
+        assert_eq!(step(&mut membership, at(1101), &nodes(4..10)), (1, 0), "{how}");
+    }
+}
+
+#[test]
+fn the_last_member_counts_from_when_it_leaves() {
+    let mut membership = with(1);
+    assert_eq!(step(&mut membership, at(0), &nodes([])), (0, 1));
+    assert_eq!(step(&mut membership, at(500), &nodes(1..7)), (1, 0));
+    assert_eq!(step(&mut membership, at(650), &nodes(4..7)), (2, 1));
+}
+
+/// What the last leader has left to the next one of it.
+fn resumed(membership: &Membership, now: At) -> Membership {
     let mut left = Departures::default();
     membership.add_departures(now - WINDOW, &mut left);
     let stored = serde_json::to_string(&left).unwrap();
-    let mut next = Membership::resume(now, &serde_json::from_str(&stored).unwrap());
-    next.shown(membership.known.as_ref().unwrap(), &NodeSet::default());
+    Membership::resume(now, &serde_json::from_str(&stored).unwrap())
+}
+
+/// What the next leader knows of it.
+fn handed_over(membership: &Membership, now: At) -> Membership {
+    let mut next = resumed(membership, now);
+    next.shown(membership.known.as_ref().unwrap(), &NodeSet::default(), now);
     next
 }
 
@@ -282,17 +345,27 @@ proptest! {
     #[test]
     fn the_brake_holds_in_any_history(
         views in prop::collection::vec(
-            (prop::collection::btree_set(0..30_usize, 0..30), any::<bool>()), 1..20),
+            (prop::collection::btree_set(0..30_usize, 0..30), any::<bool>(), 0..4), 1..20),
     ) {
         let mut membership = with(30);
         let mut away: BTreeMap<String, u64> = BTreeMap::new();
-        for (turn, (view, is_new_leader)) in (0..).zip(views) {
+        for (turn, (view, is_new_leader, answer)) in (0..).zip(views) {
             let now = turn * 60;
             if is_new_leader {
                 membership = handed_over(&membership, at(now));
             }
             let decision = membership.decide(at(now), &nodes(view), BUDGET, false);
-            membership.applied(&decision.members);
+            match answer {
+                // The cloud refuses it, or shows that it has not done it.
+                0 => continue,
+                1 => {
+                    let same = membership.known.clone().unwrap();
+                    membership.shown(&same, &NodeSet::default(), at(now));
+                    continue;
+                }
+                2 => membership.shown(&decision.members.present, &NodeSet::default(), at(now)),
+                _ => membership.applied(&decision.members, at(now)),
+            }
             for member in &*decision.members.present {
                 away.remove(&member.node);
             }
@@ -308,6 +381,6 @@ proptest! {
 fn members_without_a_node_are_not_counted() {
     let mut membership = Membership::default();
     let nameless = Member { node: String::new(), ..member(0) };
-    membership.shown(&vec![nameless, member(1)].into(), &NodeSet::default());
+    membership.shown(&vec![nameless, member(1)].into(), &NodeSet::default(), at(0));
     assert_eq!(membership.len(), 1);
 }
