@@ -33,7 +33,7 @@ use tokio::{
 };
 
 use self::{
-    balancers::{Balancers, Entry},
+    balancers::{Balancers, Entry, ServedClass},
     unclaimed::Unclaimed,
 };
 use crate::{
@@ -49,7 +49,6 @@ use crate::{
         plan,
         reason::SERVING,
         shows_members,
-        status::ingress,
     },
     report::ServiceReports,
     settings::ServiceSettings,
@@ -224,10 +223,20 @@ impl Handles {
     fn may_release(service: &Service, classes: &Classes, entry: &mut Entry) -> bool {
         let Some(details) = &service.details else { return false };
         if classes.cover(service) {
-            entry.class = Some(details.class.clone());
+            entry.class = Some(ServedClass(details.class.clone()));
         }
         is_marked(service.annotation(RELEASE_APPROVED), details.labels.get(RELEASE_APPROVED))
-            || entry.class.as_ref().is_some_and(|served| *served != details.class)
+            || entry.class.as_ref().is_some_and(|served| served.0 != details.class)
+    }
+
+    /// Lets the audit read the members again if another client has overwritten the condition.
+    fn await_members(&self, service: &Service, entry: &mut Entry) {
+        let is_overwritten = service.condition(SERVING).is_some() && !shows_members(service);
+        let is_idle = entry.state.pending.is_none() && !entry.awaited;
+        if is_idle && is_overwritten && entry.lacks_members() {
+            entry.awaited = true;
+            self.audit.wake();
+        }
     }
 
     /// The plan for a Service as it is now.
@@ -268,28 +277,16 @@ impl Handles {
             entry.held = members.held.len();
             let is_settled = entry.membership.is_known() && !members.changes && entry.held == 0;
             entry.agrees = agreed.filter(|_| is_settled);
-            let is_served = service.is_load_balancer
-                && !service.deleting
-                && plan != Plan::NotOurs
-                && held_release.is_none();
+            let is_ours = plan != Plan::NotOurs && held_release.is_none();
+            let is_served = service.is_load_balancer && !service.deleting && is_ours;
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
             let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
             let held = held_calls(view).into_iter().filter(|_| stays.is_none());
             let held_calls = held.map(|(step, failed)| (step, failed.clone())).collect();
-            if let (Known::There(balancer), Some(details)) = (&entry.state.known, &service.details)
-                && !details.ingress.is_empty()
-                && details.ingress != entry.addresses
-                && details.ingress == ingress(balancer)
-            {
-                entry.addresses.clone_from(&details.ingress);
-            }
-            // Another client has overwritten the condition: the audit reads the members again.
-            let is_overwritten = service.condition(SERVING).is_some() && !shows_members(service);
-            let is_idle = is_served && entry.state.pending.is_none() && !entry.awaited;
-            if is_idle && is_overwritten && entry.lacks_members() {
-                entry.awaited = true;
-                self.audit.wake();
+            entry.see_addresses(service);
+            if is_served {
+                self.await_members(service, entry);
             }
             Planned {
                 plan,
