@@ -99,7 +99,7 @@ func balancers() row {
 				alert:  "ServiceCCMAddressesChanged",
 				page:   services + "#events",
 			},
-			wide: 12,
+			wide: 8,
 			unit: units.Short,
 			lines: []line{
 				{times("", "[5m]", of("ccm_service_load_balancers_gone_total")), "gone"},
