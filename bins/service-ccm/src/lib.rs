@@ -146,7 +146,7 @@ impl Program for ServiceCcm {
             match shown.balancers.releases_held() {
                 0 => Verdict::Passed(line),
                 held => Verdict::Failed(format!(
-                    "{line}; {held} load balancers stay until you serve their class again or approve their deletion with {RELEASE_APPROVED}=yes"
+                    "{line}; of these, {held} with load balancers, which stay until you serve the class again or approve their deletion with {RELEASE_APPROVED}=yes"
                 )),
             }
         });

@@ -225,7 +225,7 @@ impl Handles {
         if classes.cover(service) {
             entry.class = Some(ServedClass(details.class.clone()));
         }
-        is_marked(service.annotation(RELEASE_APPROVED), details.labels.get(RELEASE_APPROVED))
+        is_marked(service.annotation(RELEASE_APPROVED), None)
             || entry.class.as_ref().is_some_and(|served| served.0 != details.class)
     }
 
@@ -284,6 +284,10 @@ impl Handles {
             let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
             let held = held_calls(view).into_iter().filter(|_| stays.is_none());
             let held_calls = held.map(|(step, failed)| (step, failed.clone())).collect();
+            if held_release.is_some() {
+                // service-ccm makes no other calls about it.
+                entry.state.failed.retain(|failed| failed.call == CallKind::Members);
+            }
             entry.see_addresses(service);
             if is_served {
                 self.await_members(service, entry);

@@ -158,7 +158,7 @@ pub enum Plan {
 
 /// The annotation or label that approves that members leave which are held.
 pub const APPROVED: &str = "quartet.dev/member-loss-approved";
-/// The annotation or label that approves that service-ccm deletes the load balancer of a Service
+/// The annotation that approves that service-ccm deletes the load balancer of a Service
 /// because it does not serve the class of the Service any more.
 pub const RELEASE_APPROVED: &str = "quartet.dev/release-approved";
 /// The annotation with the ID of a load balancer to adopt.
@@ -201,6 +201,7 @@ pub fn plan(view: View<'_>) -> Plan {
 fn keep(view: View<'_>) -> Plan {
     let id = match &view.state.known {
         Known::There(balancer) if balancer.phase == Phase::Ready => Some(&balancer.id),
+        Known::Recorded { id } => Some(id),
         _ => None,
     };
     let waits = view.state.waits_for_cloud(view.now);
@@ -346,8 +347,9 @@ fn due(view: View<'_>, step: Step) -> Option<Step> {
 pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
     let state = view.state;
     let held = |failed: &'_ Failed| {
+        let is_kept = view.holds_release() && failed.call == CallKind::Members;
         // The Service has changed its mind since that call.
-        if view.wants() == (failed.call == CallKind::Delete) {
+        if !is_kept && view.wants() == (failed.call == CallKind::Delete) {
             return None;
         }
         let step = match failed.call {

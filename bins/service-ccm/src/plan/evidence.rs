@@ -102,10 +102,10 @@ impl View<'_> {
         let asks = service.is_load_balancer && !service.deleting;
         let is_there = matches!(state.known, Known::There(_));
         let is_recorded = matches!(state.known, Known::Recorded { .. });
-        // If a change of settings excludes a Service that still asks for a load balancer,
-        // service-ccm deletes only what the cloud has shown. A list without it does not prove that
+        // If a change of settings excludes a Service that still asks for a load balancer, only the
+        // cloud's word counts, if it has lists. A list without the load balancer does not prove that
         // it is gone: the cloud of another service-ccm may have it.
-        let is_known = is_there || state.proved_absent;
+        let is_known = is_there || state.proved_absent || is_recorded && !self.traits.lists;
         let all = match self.whose() {
             Whose::Ours => !asks || is_known,
             Whose::Nobodys => {
@@ -135,7 +135,7 @@ pub fn held_release(view: View<'_>) -> Option<String> {
     let class =
         class.map_or("Services without a class".to_owned(), |class| format!("class {class}"));
     Some(format!(
-        "the settings of this service-ccm exclude {class}, and load balancer {id} serves the Service: it stays, and its members follow the nodes, until you serve the class again or approve the deletion with the annotation {RELEASE_APPROVED}=yes"
+        "the settings of this service-ccm exclude {class}: load balancer {id} of this Service stays, and its members follow the nodes while the cloud can change it; serve the class again, or approve the deletion with the annotation {RELEASE_APPROVED}=yes"
     ))
 }
 

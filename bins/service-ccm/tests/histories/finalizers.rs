@@ -282,15 +282,3 @@ async fn a_service_that_is_changed_back_during_the_deletion_gets_another_load_ba
     assert!(world.is_served(0), "{:?}", world.service(0));
     assert_eq!(world.metric::<u32>("ccm_service_orphans_deleted_total "), 1);
 }
-
-/// A change of the classes at run time does not delete load balancers immediately.
-#[tokio::test(start_paused = true)]
-async fn a_class_that_is_served_no_more_costs_nothing_at_once() {
-    let world = World::with_services(0..2).await;
-    sleep(7 * MINUTE).await;
-    world.cloud.reset_calls();
-    world.reload(|settings| settings.serve_classless_services = false);
-    sleep(SOON).await;
-    assert_eq!(world.ours().len(), 2);
-    assert_eq!(world.cloud.calls().load_balancers.delete, 0);
-}
