@@ -148,7 +148,10 @@ impl Lanes {
             };
             let planned = self.handles.plan(&service, &*balancers);
             self.publish(&service, &planned);
-            let Planned { plan, members, problems, unclaimed, .. } = planned;
+            let Planned { plan, members, problems, unclaimed, held_release, .. } = planned;
+            if let Some(why) = &held_release {
+                self.handles.reports.release_held(&service, why);
+            }
             if service.is_load_balancer && plan != Plan::NotOurs {
                 self.handles.reports.problems(&service, &problems);
             }

@@ -66,6 +66,7 @@ use crate::{
     observe::{
         Handles, QUEUE, SLOW_QUEUE, audit::Audit, intake::Intake, lease, nodes::Nodes, poll,
     },
+    plan::RELEASE_APPROVED,
 };
 
 /// The program.
@@ -89,7 +90,7 @@ impl Program for ServiceCcm {
     fn specimens(metrics: &Metrics) {
         ServiceMetrics::new(metrics).specimens();
         repeat_reports::specimens(metrics);
-        metrics::collect(metrics, HashMap::new, || 0, || 0);
+        metrics::collect(metrics, HashMap::new, || 0, || 0, || 0);
         metrics::collect_not_served(metrics, || [("example.com/class".into(), 1)].into());
         let queues = QueueMetrics::new(metrics);
         queues.specimens(QUEUE);
@@ -123,11 +124,13 @@ impl Program for ServiceCcm {
         let shown = Arc::clone(&handles.balancers);
         context.health.add("provisioning", Scope::Information, move || shown.verdict());
         let (counted, held) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
+        let releases = Arc::clone(&handles.balancers);
         let (unclaimed, timeline) = (Arc::clone(&handles.unclaimed), handles.timeline);
         metrics::collect(
             &context.metrics,
             move || counted.count(),
             move || held.held(),
+            move || releases.releases_held(),
             move || unclaimed.count(timeline.now()),
         );
         let (counts, shown) = (handles.clone(), handles.clone());
@@ -136,10 +139,16 @@ impl Program for ServiceCcm {
             let counts = shown.not_served();
             let line = |(class, count)| format!("{count} of class {class}");
             let lines: Vec<String> = counts.iter().map(line).collect();
-            Verdict::Passed(match lines.is_empty() {
+            let line = match lines.is_empty() {
                 true => "every Service of type LoadBalancer is served".to_owned(),
                 false => format!("not served by this program: {}", lines.join(", ")),
-            })
+            };
+            match shown.balancers.releases_held() {
+                0 => Verdict::Passed(line),
+                held => Verdict::Failed(format!(
+                    "{line}; of these, {held} with load balancers, which stay until you serve the class again or approve their deletion with {RELEASE_APPROVED}=yes"
+                )),
+            }
         });
         let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
         let (services, node_changes) = (Arc::clone(&intake), Arc::clone(&nodes));

@@ -101,6 +101,13 @@ computed! {
 }
 
 computed! {
+    static RELEASES_HELD: usize = {
+        /// Load balancers that stay until a user approves their deletion, because the settings exclude the class of their Service, on the leader
+        [ALPHA] Gauge ccm_service_releases_held = |count| *count as f64;
+    }
+}
+
+computed! {
     static UNCLAIMED: usize = {
         /// Services with the finalizer of load balancers, but not of that type, of which it is not known who removes that, for 5 minutes or longer, on the leader
         [ALPHA] Gauge ccm_service_unclaimed_finalizers = |count| *count as f64;
@@ -124,11 +131,12 @@ pub(crate) fn collect_not_served(
     }));
 }
 
-/// Computes states, held members and unclaimed finalizers on each scrape.
+/// Computes states, held members, held releases and unclaimed finalizers on each scrape.
 pub(crate) fn collect(
     metrics: &Metrics,
     states: impl Fn() -> HashMap<State, usize> + Send + Sync + 'static,
     held: impl Fn() -> usize + Send + Sync + 'static,
+    releases_held: impl Fn() -> usize + Send + Sync + 'static,
     unclaimed: impl Fn() -> usize + Send + Sync + 'static,
 ) {
     metrics.collect(STATES.collector(move || {
@@ -140,6 +148,7 @@ pub(crate) fn collect(
             .collect()
     }));
     metrics.collect(HELD.collector(move || vec![(Vec::new(), held())]));
+    metrics.collect(RELEASES_HELD.collector(move || vec![(Vec::new(), releases_held())]));
     metrics.collect(UNCLAIMED.collector(move || vec![(Vec::new(), unclaimed())]));
 }
 

@@ -32,11 +32,14 @@ use tokio::{
     time::Instant,
 };
 
-use self::{balancers::Balancers, unclaimed::Unclaimed};
+use self::{
+    balancers::{Balancers, Entry, ServedClass},
+    unclaimed::Unclaimed,
+};
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Classes, Failed, Known, List, Plan, Step, View,
+        APPROVED, CallKind, Classes, Failed, Known, List, Plan, RELEASE_APPROVED, Step, View,
         eligible::NodeSet,
         evidence,
         front_end::{Problem, desired},
@@ -46,7 +49,6 @@ use crate::{
         plan,
         reason::SERVING,
         shows_members,
-        status::ingress,
     },
     report::ServiceReports,
     settings::ServiceSettings,
@@ -72,6 +74,8 @@ pub(crate) struct Planned {
     pub(crate) held_calls: Vec<(Step, Failed)>,
     /// Why the finalizer stays, if no known controller removes it.
     pub(crate) unclaimed: Option<String>,
+    /// Why the load balancer stays, if service-ccm does not serve the Service any more.
+    pub(crate) held_release: Option<String>,
 }
 
 /// The shared inputs of the controller's parts; each part takes the ones that it needs.
@@ -215,6 +219,26 @@ impl Handles {
             || self.approval.lock().as_ref().is_some_and(|set| set.covers(&details.labels))
     }
 
+    /// Whether a user wants that the load balancer goes if service-ccm does not serve the Service.
+    fn may_release(service: &Service, classes: &Classes, entry: &mut Entry) -> bool {
+        let Some(details) = &service.details else { return false };
+        if classes.cover(service) {
+            entry.class = Some(ServedClass(details.class.clone()));
+        }
+        is_marked(service.annotation(RELEASE_APPROVED), None)
+            || entry.class.as_ref().is_some_and(|served| served.0 != details.class)
+    }
+
+    /// Lets the audit read the members again if another client has overwritten the condition.
+    fn await_members(&self, service: &Service, entry: &mut Entry) {
+        let is_overwritten = service.condition(SERVING).is_some() && !shows_members(service);
+        let is_idle = entry.state.pending.is_none() && !entry.awaited;
+        if is_idle && is_overwritten && entry.lacks_members() {
+            entry.awaited = true;
+            self.audit.wake();
+        }
+    }
+
     /// The plan for a Service as it is now.
     pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
@@ -231,6 +255,7 @@ impl Handles {
                 // The nodes are again as they were: nothing is left to be repeated.
                 entry.state.failed.retain(|failed| failed.call != CallKind::Members);
             }
+            let may_release = Self::may_release(service, &classes, entry);
             entry.state.was_marked |= Classes::is_marked(service);
             let view = View {
                 service,
@@ -241,42 +266,41 @@ impl Handles {
                 members_known: entry.membership.is_known(),
                 adopts: settings.adopt_load_balancers,
                 traits: &traits,
+                may_release,
                 list: if traits.lists { self.balancers.list() } else { List::Compared },
                 now,
             };
             let plan = plan(view);
             let unclaimed = evidence::unclaimed(view, &plan);
+            let held_release = evidence::held_release(view);
+            entry.is_release_held = held_release.is_some();
             entry.held = members.held.len();
             let is_settled = entry.membership.is_known() && !members.changes && entry.held == 0;
             entry.agrees = agreed.filter(|_| is_settled);
-            let is_served = service.is_load_balancer && !service.deleting && plan != Plan::NotOurs;
+            let is_ours = plan != Plan::NotOurs && held_release.is_none();
+            let is_served = service.is_load_balancer && !service.deleting && is_ours;
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
             let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
             let held = held_calls(view).into_iter().filter(|_| stays.is_none());
             let held_calls = held.map(|(step, failed)| (step, failed.clone())).collect();
-            if let (Known::There(balancer), Some(details)) = (&entry.state.known, &service.details)
-                && !details.ingress.is_empty()
-                && details.ingress != entry.addresses
-                && details.ingress == ingress(balancer)
-            {
-                entry.addresses.clone_from(&details.ingress);
+            if held_release.is_some() {
+                // service-ccm makes no other calls about it.
+                entry.state.failed.retain(|failed| failed.call == CallKind::Members);
             }
-            // Another client has overwritten the condition: the audit reads the members again.
-            let is_overwritten = service.condition(SERVING).is_some() && !shows_members(service);
-            let is_idle = is_served && entry.state.pending.is_none() && !entry.awaited;
-            if is_idle && is_overwritten && entry.lacks_members() {
-                entry.awaited = true;
-                self.audit.wake();
+            entry.see_addresses(service);
+            if is_served {
+                self.await_members(service, entry);
             }
             Planned {
                 plan,
                 members,
-                problems: desired.problems,
+                problems: if held_release.is_some() { Vec::new() } else { desired.problems },
                 waits_for_adoption,
                 stays_on_foreign: stays,
                 held_calls,
                 unclaimed,
+                held_release,
             }
         })
     }

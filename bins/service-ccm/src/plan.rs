@@ -101,6 +101,9 @@ pub struct View<'a> {
     pub adopts: bool,
     /// The provider's traits.
     pub traits: &'a LoadBalancerTraits,
+    /// Whether a user wants that service-ccm deletes the load balancer of this Service if it does
+    /// not serve its class: the user has approved that, or has changed the class.
+    pub may_release: bool,
     /// What is known of this cluster's load balancers as a whole.
     pub list: List,
     /// Now.
@@ -155,6 +158,9 @@ pub enum Plan {
 
 /// The annotation or label that approves that members leave which are held.
 pub const APPROVED: &str = "quartet.dev/member-loss-approved";
+/// The annotation that approves that service-ccm deletes the load balancer of a Service
+/// because it does not serve the class of the Service any more.
+pub const RELEASE_APPROVED: &str = "quartet.dev/release-approved";
 /// The annotation with the ID of a load balancer to adopt.
 pub const ADOPT: &str = "quartet.dev/adopt-load-balancer";
 
@@ -185,8 +191,21 @@ pub fn plan(view: View<'_>) -> Plan {
     match view.part() {
         Part::Nothing if view.list == List::Awaited => Plan::Waits,
         Part::Nothing => Plan::NotOurs,
+        Part::All if view.holds_release() => keep(view),
         part => clean_up(view, part),
     }
+}
+
+/// The plan for a load balancer that stays although service-ccm does not serve the Service any more:
+/// its members follow the nodes, and nothing else changes.
+fn keep(view: View<'_>) -> Plan {
+    let id = match &view.state.known {
+        Known::There(balancer) if balancer.phase == Phase::Ready => Some(&balancer.id),
+        Known::Recorded { id } => Some(id),
+        _ => None,
+    };
+    let waits = view.state.waits_for_cloud(view.now);
+    id.filter(|_| !waits).and_then(|id| members_step(view, id)).map_or(Plan::Waits, Plan::Next)
 }
 
 /// The plan for a Service whose load balancer is to be deleted.
@@ -295,13 +314,18 @@ fn next_call(view: View<'_>) -> Option<Step> {
     {
         return Some(step);
     }
+    id.and_then(|id| members_step(view, id))
+}
+
+/// Returns the change of the members of this load balancer, if it is due now.
+fn members_step(view: View<'_>, id: &str) -> Option<Step> {
+    let state = view.state;
     let is_blind = state.gap.as_ref().is_some_and(|gap| gap.is_blind(view.now));
     let changes = view.members_known
         && view.members.changes
         && !is_blind
         && !state.waits_after_failure(CallKind::Members, view.now);
-    let step = id.filter(|_| changes).cloned().map(Step::SetMembers);
-    step.and_then(|step| due(view, step))
+    if changes { due(view, Step::SetMembers(id.to_owned())) } else { None }
 }
 
 /// Returns the deletion of the second load balancer of the owner, if it is due now.
@@ -323,8 +347,9 @@ fn due(view: View<'_>, step: Step) -> Option<Step> {
 pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
     let state = view.state;
     let held = |failed: &'_ Failed| {
+        let is_kept = view.holds_release() && failed.call == CallKind::Members;
         // The Service has changed its mind since that call.
-        if view.wants() == (failed.call == CallKind::Delete) {
+        if !is_kept && view.wants() == (failed.call == CallKind::Delete) {
             return None;
         }
         let step = match failed.call {

@@ -208,6 +208,12 @@ impl ServiceReports {
         self.warning(service, "WriteFailed", "WriteFailed", error.reason(), text);
     }
 
+    /// Reports that the load balancer of a Service that is not served any more stays.
+    pub(crate) fn release_held(&self, service: &Service, why: &str) {
+        let event = "LoadBalancerReleaseHeld";
+        self.warning(service, event, event, why, why.to_owned());
+    }
+
     /// Reports a finalizer that no known controller removes.
     pub(crate) fn unclaimed(&self, service: &Service, why: &str) {
         let event = "UnclaimedFinalizer";

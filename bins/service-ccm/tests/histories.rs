@@ -45,6 +45,8 @@ mod orphans;
 mod patches;
 #[path = "histories/quiet.rs"]
 mod quiet;
+#[path = "histories/releases.rs"]
+mod releases;
 #[path = "histories/repeated.rs"]
 mod repeated;
 #[path = "histories/rules.rs"]

@@ -59,6 +59,22 @@ func balancers() row {
 			high:  8,
 		}.panel(),
 		number{
+			title: "Held releases",
+			about: about{
+				shows:  "Load balancers of Services that the settings exclude. They stay and follow the nodes until a person approves that they go.",
+				normal: "0",
+				do:     "Serve their class again, or approve: the event LoadBalancerReleaseHeld of the Service has the annotation.",
+				alert:  "ServiceCCMReleasesHeld",
+				page:   services + "#which-services",
+			},
+			unit:  units.Short,
+			lines: []line{{highest("", of("ccm_service_releases_held")), ""}},
+			base:  green,
+			steps: []step{{1, yellow}},
+			none:  "no replica is seen",
+			high:  8,
+		}.panel(),
+		number{
 			title: "Unclaimed finalizers",
 			about: about{
 				shows:  "Services that are not of the type LoadBalancer any more, keep the finalizer of load balancers, and show no controller that is to remove it.",
@@ -83,7 +99,7 @@ func balancers() row {
 				alert:  "ServiceCCMAddressesChanged",
 				page:   services + "#events",
 			},
-			wide: 12,
+			wide: 8,
 			unit: units.Short,
 			lines: []line{
 				{times("", "[5m]", of("ccm_service_load_balancers_gone_total")), "gone"},

@@ -251,9 +251,13 @@ impl Lanes {
             if asked.question.duplicate {
                 entry.state.duplicate = None;
             } else {
-                if let Known::There(balancer) = &entry.state.known {
-                    entry.annotations.extend(balancer.annotations.keys().cloned());
-                    entry.shown = ingress(balancer);
+                match &entry.state.known {
+                    Known::There(balancer) => {
+                        entry.annotations.extend(balancer.annotations.keys().cloned());
+                        entry.shown = ingress(balancer);
+                    }
+                    Known::Recorded { .. } => entry.shown.clone_from(&entry.addresses),
+                    _ => {}
                 }
                 entry.state.known = Known::Absent;
                 entry.state.configured = None;

@@ -36,7 +36,20 @@ impl Lanes {
                 reason: "the Service asks for no load balancer".to_owned(),
                 held: Some(why),
             });
-            adoption.into_iter().chain(unclaimed).chain(foreign).chain(next).chain(held).collect()
+            let release = planned.held_release.clone().map(|why| plans::Step {
+                step: "delete",
+                changes: Vec::new(),
+                reason: "this service-ccm does not serve the Service".to_owned(),
+                held: Some(why),
+            });
+            adoption
+                .into_iter()
+                .chain(release)
+                .chain(unclaimed)
+                .chain(foreign)
+                .chain(next)
+                .chain(held)
+                .collect()
         });
         self.handles.plans.set(&service.reference(), steps);
     }

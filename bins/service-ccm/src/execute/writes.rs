@@ -20,7 +20,7 @@ use super::{Due, Lane, Lanes};
 use crate::{
     observe::{Handles, balancers::Entry},
     plan::{
-        Known, Step,
+        Known, RELEASE_APPROVED, Step,
         evidence::INSTANCE,
         reason::{PROVISIONING, Reason, SERVING},
         repeated,
@@ -185,7 +185,7 @@ fn release(service: &Service, entry: &Entry, traits: &LoadBalancerTraits) -> Sta
         return patch;
     }
     let is_own = |key: &str| {
-        [ID, DIGEST, INSTANCE].contains(&key)
+        [ID, DIGEST, INSTANCE, RELEASE_APPROVED].contains(&key)
             || traits.writes(key)
             || entry.annotations.iter().any(|own| own == key)
     };

@@ -147,6 +147,8 @@ impl Audit {
             self.handles.balancers.with(service, |entry| {
                 if entry.state.known == Known::Nothing {
                     entry.state.known = Known::Recorded { id: id.to_owned() };
+                    entry.addresses =
+                        service.details.iter().flat_map(|it| it.ingress.clone()).collect();
                     entry.membership.shown(&nodes.members, &nodes, now);
                 }
             });

@@ -24,6 +24,7 @@ use crate::{
         CallKind, Known, List, State,
         eligible::{self, NodeSet},
         members::{Departures, Membership},
+        status::ingress,
     },
 };
 
@@ -66,6 +67,10 @@ struct Kept {
     membership: Membership,
 }
 
+/// The class of a Service; None for a Service without a class.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ServedClass(pub(crate) Option<Name>);
+
 /// What is remembered of one load balancer.
 #[derive(Default)]
 pub(crate) struct Entry {
@@ -75,6 +80,10 @@ pub(crate) struct Entry {
     pub(crate) membership: Membership,
     /// The number of members that are held.
     pub(crate) held: usize,
+    /// The class of the Service when this process last served it.
+    pub(crate) class: Option<ServedClass>,
+    /// Whether the load balancer stays although service-ccm does not serve the Service any more.
+    pub(crate) is_release_held: bool,
     /// Whether the Service has a mistake, so that its load balancer is not configured.
     pub(crate) is_wrong: bool,
     /// Whether the last call did not return in time: the next one is made on a slower lane.
@@ -258,6 +267,11 @@ impl Balancers {
         counts
     }
 
+    /// The number of load balancers that stay although service-ccm does not serve their Services.
+    pub(crate) fn releases_held(&self) -> usize {
+        self.entries.lock().values().filter(|entry| entry.is_release_held).count()
+    }
+
     /// The number of members that are held.
     pub(crate) fn held(&self) -> usize {
         self.entries.lock().values().map(|entry| entry.held).sum()
@@ -268,6 +282,17 @@ impl Entry {
     /// The UID of the Service.
     pub(crate) fn uid(&self) -> &str {
         &self.uid
+    }
+
+    /// Records the addresses that the Service shows, if they are those of the load balancer.
+    pub(crate) fn see_addresses(&mut self, service: &Service) {
+        if let (Known::There(balancer), Some(details)) = (&self.state.known, &service.details)
+            && !details.ingress.is_empty()
+            && details.ingress != self.addresses
+            && details.ingress == ingress(balancer)
+        {
+            self.addresses.clone_from(&details.ingress);
+        }
     }
 
     /// Applies a load balancer that was read in full at the end of a call, with the configuration

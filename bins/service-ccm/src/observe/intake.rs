@@ -35,16 +35,18 @@ impl Intake {
         }
     }
 
-    /// Queues the Services that are served whenever settings change, until the token is cancelled:
-    /// classes, adoption and limits of members apply from then on. Services that are not served any
-    /// more are not queued: a change of settings does not delete their load balancers at once.
+    /// Queues the Services that are served, or that have the finalizer, whenever settings change,
+    /// until the token is cancelled: classes, adoption and limits of members apply from then on.
+    /// service-ccm reports the Services that it does not serve any more.
     pub(crate) async fn follow_settings(self: Arc<Self>, token: CancellationToken) {
         let mut settings = self.handles.settings.clone();
         let work = async {
             while settings.changed().await.is_ok() {
                 let classes = settings.borrow_and_update().classes();
                 let mut services = self.handles.services.list();
-                services.retain(|service| classes.cover(service));
+                services.retain(|service| {
+                    classes.cover(service) || service.is_load_balancer && service.has_finalizer
+                });
                 for service in services {
                     self.handles.queue.add(Name::clone(&service.key), priority(&service));
                 }

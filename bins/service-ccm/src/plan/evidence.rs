@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ccm_objects::{Service, service_keys};
 
-use super::{Classes, Known, List, Plan, View, reason::PROVISIONING, status::ID};
+use super::{Classes, Known, List, Plan, RELEASE_APPROVED, View, reason::PROVISIONING, status::ID};
 
 /// The annotation with namespace and name of the Lease of the service-ccm that serves a Service.
 /// Services of a service-ccm with the default Lease do not have it.
@@ -81,6 +81,13 @@ impl View<'_> {
         self.classes.whose(self.service)
     }
 
+    /// Returns true if only the settings exclude a Service that asks for a load balancer: one wrong
+    /// setting excludes all Services at once, so each load balancer stays until a user releases it.
+    pub(super) fn holds_release(&self) -> bool {
+        let asks = self.service.is_load_balancer && !self.service.deleting;
+        asks && !self.wants() && !self.may_release && !self.state.proved_absent
+    }
+
     /// Returns true if the finalizer of a service-ccm has been removed already, by a write whose answer
     /// was lost or by another replica: the marks went with it. If the Service has a finalizer, another
     /// controller has set that since.
@@ -95,10 +102,10 @@ impl View<'_> {
         let asks = service.is_load_balancer && !service.deleting;
         let is_there = matches!(state.known, Known::There(_));
         let is_recorded = matches!(state.known, Known::Recorded { .. });
-        // If a change of settings excludes a Service that still asks for a load balancer,
-        // service-ccm deletes only what the cloud has shown. A list without it does not prove that
+        // If a change of settings excludes a Service that still asks for a load balancer, only the
+        // cloud's word counts, if it has lists. A list without the load balancer does not prove that
         // it is gone: the cloud of another service-ccm may have it.
-        let is_known = is_there || state.proved_absent;
+        let is_known = is_there || state.proved_absent || is_recorded && !self.traits.lists;
         let all = match self.whose() {
             Whose::Ours => !asks || is_known,
             Whose::Nobodys => {
@@ -115,6 +122,21 @@ impl View<'_> {
         let is_left = !asks || named.is_some() && named != state.id();
         if is_there && is_left { Part::LoadBalancer } else { Part::Nothing }
     }
+}
+
+/// Returns why the load balancer of a Service stays although service-ccm does not serve the class of
+/// the Service.
+pub fn held_release(view: View<'_>) -> Option<String> {
+    let id = view.state.id()?;
+    if !view.holds_release() || !view.service.has_finalizer || view.part() != Part::All {
+        return None;
+    }
+    let class = view.service.details.as_ref().and_then(|details| details.class.as_deref());
+    let class =
+        class.map_or("Services without a class".to_owned(), |class| format!("class {class}"));
+    Some(format!(
+        "the settings of this service-ccm exclude {class}: load balancer {id} of this Service stays, and its members follow the nodes while the cloud can change it; serve the class again, or approve the deletion with the annotation {RELEASE_APPROVED}=yes"
+    ))
 }
 
 /// Returns why the finalizer stays, if no known controller removes it. None before the first

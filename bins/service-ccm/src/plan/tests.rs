@@ -132,6 +132,7 @@ pub(super) fn planned_with(
         members_known: true,
         adopts: false,
         traits: &traits,
+        may_release: false,
         list: List::Compared,
         now: at(now),
     };
@@ -230,8 +231,10 @@ fn a_class_that_is_not_served_is_cleaned_up_only_if_the_load_balancer_is_ours() 
     let other = Service { deleting: true, ..classed() };
     assert_eq!(step(&other, &State::default()), Plan::NotOurs);
     assert_eq!(step(&other, &there(&service())), Plan::Next(Step::Delete));
-    // A Service that got a class while no replica was running.
-    assert_eq!(step(&classed(), &there(&service())), Plan::Next(Step::Delete));
+    // A Service that got a class while no replica was running, or a change of the settings.
+    assert_eq!(step(&classed(), &there(&service())), Plan::Waits);
+    let plan = planned(&classed(), &there(&service()), 100, |view| view.may_release = true);
+    assert_eq!(plan, Plan::Next(Step::Delete));
     let awaited = planned(&classed(), &State::default(), 0, |view| view.list = List::Awaited);
     assert_eq!(awaited, Plan::Waits);
 }

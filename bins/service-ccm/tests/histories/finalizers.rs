@@ -43,7 +43,7 @@ impl World {
     }
 
     /// Returns what controllers have written to the Service.
-    fn traces(&self, number: usize) -> Value {
+    pub(crate) fn traces(&self, number: usize) -> Value {
         let service = self.service(number).unwrap();
         let (metadata, status) = (&service["metadata"], &service["status"]);
         let annotations = metadata["annotations"].as_object().filter(|all| !all.is_empty());
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// Returns true if the writes of service-ccm are gone. The annotations of the provider may stay.
-    fn is_clean(&self, number: usize) -> bool {
+    pub(crate) fn is_clean(&self, number: usize) -> bool {
         let traces = self.traces(number);
         let annotations = traces[1].as_object().map(|all| all.keys()).into_iter().flatten();
         let mut ours = annotations.filter(|key| key.starts_with("quartet.dev/"));
@@ -281,16 +281,4 @@ async fn a_service_that_is_changed_back_during_the_deletion_gets_another_load_ba
     sleep(MINUTE).await;
     assert!(world.is_served(0), "{:?}", world.service(0));
     assert_eq!(world.metric::<u32>("ccm_service_orphans_deleted_total "), 1);
-}
-
-/// A change of the classes at run time does not delete load balancers immediately.
-#[tokio::test(start_paused = true)]
-async fn a_class_that_is_served_no_more_costs_nothing_at_once() {
-    let world = World::with_services(0..2).await;
-    sleep(7 * MINUTE).await;
-    world.cloud.reset_calls();
-    world.reload(|settings| settings.serve_classless_services = false);
-    sleep(SOON).await;
-    assert_eq!(world.ours().len(), 2);
-    assert_eq!(world.cloud.calls().load_balancers.delete, 0);
 }

@@ -101,7 +101,7 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
     if world.persons.have_released(uid) && metadata["finalizers"].is_null() {
         return None;
     }
-    if is_kept(world, service, found) {
+    if !found.is_empty() && is_kept(service) {
         return None;
     }
     if !found.is_empty() {
@@ -126,16 +126,10 @@ fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<Stri
         .then(|| format!("keeps {}; {metadata} {} {status}", left.join(", "), service["spec"]))
 }
 
-/// Returns true if a Service keeps its load balancer although the program does not serve it any more.
-/// Without lists a new leader does not see that load balancer: only the Service names it, and a program
-/// with another cloud may have written that. As long as the Service asks for a load balancer, the
-/// program must not take one away on such evidence. `docs/service-ccm.md` says so, and that it goes
-/// with the Service or its type.
-fn is_kept(world: &World, service: &Value, found: &[SimBalancer]) -> bool {
-    let asks = service["spec"]["type"] == "LoadBalancer"
-        && service["metadata"]["deletionTimestamp"].is_null();
-    let [only] = found else { return false };
-    asks && !world.has_lists() && service["metadata"]["annotations"][ID] == only.id.as_str()
+/// Returns true if a Service keeps its load balancers although the program does not serve it any more:
+/// only the settings exclude it, and no user has approved that they go.
+fn is_kept(service: &Value) -> bool {
+    service["spec"]["type"] == "LoadBalancer" && service["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// Returns true if the cloud cannot provide what the Service asks for: the load balancer stays then.

@@ -78,9 +78,9 @@ pub(crate) struct World {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
     /// True for Services of the class [`OURS`].
-    ours: bool,
+    pub(crate) ours: bool,
     /// True for Services without a class.
-    classless: bool,
+    pub(crate) classless: bool,
 }
 
 /// The addresses that new nodes have besides one IPv4 address.

@@ -1,18 +1,20 @@
 //! Which controller a Service belongs to, and what follows for its finalizer.
 
 use ccm_base::At;
-use ccm_cloud::LoadBalancer;
+use ccm_cloud::{Cure, LoadBalancer, Phase};
 use ccm_objects::{Service, ServiceCondition};
 
 use super::{
     super::{
-        Classes, Known, List, Plan, State, Step, not_offered,
+        Classes, Known, List, Plan, State, Step, View,
+        members::Decision,
+        not_offered,
         reason::PROVISIONING,
         repeated,
         status::ID,
-        tests::{planned, service},
+        tests::{planned, planned_with, service},
     },
-    INSTANCE, Whose, unclaimed,
+    INSTANCE, Whose, held_release, unclaimed,
 };
 
 const OTHER: &str = "example.com/other";
@@ -99,8 +101,57 @@ fn what_is_ours_is_released_whatever_its_type_is_by_then() {
     // service-ccm serves it and has not written its name yet.
     let other = of_class(OTHER, shows(true, &[]));
     assert_eq!(plan_of(&other, &absent(false), None), Plan::NotOurs);
-    assert_eq!(plan_of(&other, &there(), None), Plan::Next(Step::Delete));
+    let released = |view: &mut View<'_>| {
+        (view.classes, view.may_release) = (classes(None), true);
+    };
+    assert_eq!(planned(&other, &there(), 100, released), Plan::Next(Step::Delete));
     assert_eq!(plan_of(&other, &absent(true), None), Plan::Next(Step::Release));
+}
+
+#[test]
+fn a_setting_takes_no_load_balancer_from_a_service_that_asks_for_one() {
+    let why = |service: &Service, state: &State, released| {
+        let mut why = None;
+        planned(service, state, 100, |view| {
+            (view.classes, view.may_release) = (classes(None), released);
+            why = held_release(*view);
+        });
+        why
+    };
+    for service in [shows(true, &[]), shows(false, &[]), of_class(OTHER, shows(true, &[]))] {
+        assert_eq!(plan_of(&service, &there(), None), Plan::Waits);
+        let text = why(&service, &there(), false).expect("held");
+        assert!(
+            text.contains("lb-1") && text.contains("quartet.dev/release-approved=yes"),
+            "{text}"
+        );
+        assert_eq!(why(&service, &there(), true), None, "a user has released it");
+        assert_eq!(why(&service, &absent(true), false), None, "there is none");
+        let gone = [of_type_cluster_ip(service.clone()), Service { deleting: true, ..service }];
+        for service in gone {
+            assert_eq!(plan_of(&service, &there(), None), Plan::Next(Step::Delete));
+            assert_eq!(why(&service, &there(), false), None);
+        }
+    }
+    assert_eq!(why(&of_class("example.com/ours", shows(true, &[])), &there(), false), None);
+    // Another service-ccm serves it now with a load balancer of its own.
+    let annotations = [(INSTANCE, "kube-system/a"), (ID, "lb-2")];
+    let moved = of_class(OTHER, shows(true, &annotations));
+    assert_eq!(plan_of(&moved, &there(), None), Plan::Next(Step::Delete));
+}
+
+#[test]
+fn the_members_of_a_load_balancer_that_stays_follow_the_nodes() {
+    let members = Decision { changes: true, ..Decision::default() };
+    let other = of_class(OTHER, shows(true, &[]));
+    let plan = |state: &State| {
+        planned_with(&other, state, &members, 100, |view| view.classes = classes(None))
+    };
+    assert_eq!(plan(&there()), Plan::Next(Step::SetMembers("lb-1".to_owned())));
+    let mut failed = LoadBalancer::new("lb-1", "", None);
+    failed.phase = Phase::Failed { why: "no host".to_owned(), cure: Cure::Ensure };
+    let known = Known::There(Box::new(failed));
+    assert_eq!(plan(&State { known, ..State::default() }), Plan::Waits);
 }
 
 /// If a setting excludes a Service that asks for a load balancer, service-ccm deletes only what the
