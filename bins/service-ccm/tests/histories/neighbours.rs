@@ -1,7 +1,10 @@
 //! Another controller of the cluster: it serves the Services of its own class with the same
 //! finalizer, and needs time to clean up.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use ccm_objects::service_keys::CLEANUP;
 use serde_json::{Value, json};
@@ -9,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::{
     rules::Rule,
+    wanted::is_wanted,
     watched::is_protected,
     world::{SERVICES, World},
 };
@@ -22,14 +26,20 @@ const MARK: &str = "example.com/id";
 /// The time that the other controller needs to clean up.
 const CLEANING: Duration = Duration::from_secs(40);
 
-/// The UIDs of its Services, and since when the controller has not served them any more.
+/// The Services of the other controller, by UID.
 #[derive(Default)]
-pub(crate) struct Neighbours(BTreeMap<String, Option<Instant>>);
+pub(crate) struct Neighbours {
+    /// Since when the controller has not served each of them any more.
+    known: BTreeMap<String, Option<Instant>>,
+    /// Those that service-ccm began to serve before the controller had cleaned up. Both need the
+    /// finalizer then, and the API server has it only once.
+    shared: BTreeSet<String>,
+}
 
 impl Neighbours {
     /// Returns true if the other controller knows this Service.
     pub(crate) fn has(&self, service: &Value) -> bool {
-        uid(service).is_some_and(|uid| self.0.contains_key(uid))
+        uid(service).is_some_and(|uid| self.known.contains_key(uid))
     }
 }
 
@@ -48,6 +58,9 @@ impl World {
             let Some(service) = self.service(number) else { continue };
             let Some(uid) = uid(&service).map(str::to_owned) else { continue };
             if self.neighbours.has(&service) {
+                if is_wanted(self, &service) {
+                    self.neighbours.shared.insert(uid.clone());
+                }
                 self.look_at_neighbours(&service);
             }
             let deleting = !service["metadata"]["deletionTimestamp"].is_null();
@@ -59,7 +72,7 @@ impl World {
                 // Another controller serves the Service, or service-ccm still cleans up.
                 (_, true) => {}
                 (true, false) => {
-                    self.neighbours.0.insert(uid, None);
+                    self.neighbours.known.insert(uid, None);
                     self.mark(number);
                 }
                 (false, false) => self.clean(number, uid, &service),
@@ -74,7 +87,7 @@ impl World {
             "finalizers": [CLEANUP], "annotations": {MARK: "theirs"}}}),
         );
         self.mark(number);
-        self.neighbours.0.insert(uid, None);
+        self.neighbours.known.insert(uid, None);
     }
 
     fn mark(&self, number: usize) {
@@ -91,15 +104,15 @@ impl World {
 
     /// Removes everything that the other controller wrote, after a while.
     fn clean(&mut self, number: usize, uid: String, service: &Value) {
-        let since = *self.neighbours.0.get(&uid).unwrap();
+        let since = *self.neighbours.known.get(&uid).unwrap();
         let Some(since) = since else {
-            self.neighbours.0.insert(uid, Some(Instant::now()));
+            self.neighbours.known.insert(uid, Some(Instant::now()));
             return;
         };
         if since + CLEANING > Instant::now() {
             return;
         }
-        self.neighbours.0.remove(&uid);
+        self.neighbours.known.remove(&uid);
         let mut cleaned = service.clone();
         cleaned["status"]["conditions"]
             .as_array_mut()
@@ -115,7 +128,9 @@ impl World {
 
     fn look_at_neighbours(&self, service: &Value) {
         let mut lost = Vec::new();
-        if !is_protected(service) && !self.persons.have_released(uid(service).unwrap()) {
+        let uid = uid(service).unwrap();
+        let is_shared = self.neighbours.shared.contains(uid);
+        if !is_protected(service) && !is_shared && !self.persons.have_released(uid) {
             lost.push("finalizer");
         }
         if service["metadata"]["annotations"][MARK].is_null() {

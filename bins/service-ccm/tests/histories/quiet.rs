@@ -101,7 +101,8 @@ pub(crate) async fn nothing_happens(world: &World, rules: &mut Rules, minutes: u
         world.broken.add(Rule::Quiet, how);
     }
     if refused == 0 && shown.1 != world.list("events").len() {
-        world.broken.add(Rule::Quiet, "events are written in a quiet hour".to_owned());
+        let how = format!("events are written in a quiet hour: {:?}", world.list("events").last());
+        world.broken.add(Rule::Quiet, how);
     }
     if let Some(how) = claims::metrics(world) {
         world.broken.add(Rule::Metrics, how);
