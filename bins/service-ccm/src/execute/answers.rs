@@ -152,6 +152,9 @@ impl Lanes {
         let is_step_again = self.handles.balancers.with(&asked.due.service, |entry| {
             let earlier = entry.state.pending.take().filter(|last| last.call == Some(asked.call));
             let Waiting { what, check_after, id, changed, .. } = waiting.clone();
+            if matches!(asked.call, CallKind::Ensure | CallKind::Members) {
+                entry.membership.sent();
+            }
             entry.has_changed |= changed && asked.call == CallKind::Members;
             // Without this count service-ccm would repeat a step without end that the cloud does not keep.
             let is_step_again = changed
@@ -213,6 +216,9 @@ impl Lanes {
                 Pace::Every(wait) | Pace::RetryAfter(wait) => wait,
             };
             entry.state.pending = None;
+            if matches!(call, CallKind::Ensure | CallKind::Members) {
+                entry.membership.sent();
+            }
             entry.state.failed.retain(|failed| failed.call != call);
             let failed = Failed {
                 call,

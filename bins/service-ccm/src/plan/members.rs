@@ -43,6 +43,8 @@ pub struct Membership {
     brake: Brake<NoBreaker>,
     /// The members that may leave or be replaced, as long as that has not been done.
     charged: BTreeSet<Arc<str>>,
+    /// Whether they may have left: the change was sent, and what came of it is not known.
+    is_sent: bool,
     /// The members that have left, until they are back.
     away: BTreeSet<Arc<str>>,
     /// The members that left because of the exclusion label, and when.
@@ -205,6 +207,7 @@ impl Membership {
 
     /// The load balancer has the members that are known now, and had these before.
     fn settle(&mut self, before: &[Member], now: At) {
+        self.is_sent = false;
         let known = self.known.clone().unwrap_or_default();
         let (open, made): (BTreeSet<Arc<str>>, _) = std::mem::take(&mut self.charged)
             .into_iter()
@@ -225,6 +228,11 @@ impl Membership {
         for node in back {
             self.brake.release(&node);
         }
+    }
+
+    /// Records that a change was sent, and that what came of it is not known.
+    pub fn sent(&mut self) {
+        self.is_sent = !self.charged.is_empty();
     }
 
     /// Forgets the members: the load balancer may have others.
@@ -252,7 +260,7 @@ impl Membership {
             if let Some(wanted) = wanted.filter(|wanted| wanted.is_shown_as(member)) {
                 decision.changes |= self.is_told && wanted.has_more_families_than(member);
                 // It was to leave or to be replaced, and is again as it was.
-                if self.charged.remove(&*member.node) {
+                if !self.is_sent && self.charged.remove(&*member.node) {
                     self.brake.release(&member.node);
                 }
                 continue;

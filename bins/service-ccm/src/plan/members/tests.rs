@@ -274,6 +274,25 @@ fn a_member_that_the_cloud_still_shows_may_leave_and_is_not_charged_if_it_stays(
     assert_eq!(step(&mut membership, at(3), &nodes(0..7)), (3, 0));
 }
 
+/// The cloud has made the change, and the answer is lost.
+#[test]
+fn a_member_that_may_have_left_stays_charged_when_its_node_is_back() {
+    for is_sent in [false, true] {
+        let mut membership = with(10);
+        membership.decide(at(0), &nodes(3..10), BUDGET, false);
+        if is_sent {
+            membership.sent();
+        }
+        membership.decide(at(10), &nodes(0..10), BUDGET, false);
+        let left = membership.decide(at(20), &nodes((0..3).chain(6..10)), BUDGET, false);
+        assert_eq!(left.members.absent.len(), if is_sent { 0 } else { 3 });
+        // The cloud shows that they are there.
+        shows(&mut membership, at(30), 0..10);
+        membership.decide(at(31), &nodes(0..10), BUDGET, false);
+        assert_eq!(step(&mut membership, at(32), &nodes(0..7)), (3, 0));
+    }
+}
+
 #[test]
 fn the_window_begins_when_the_member_has_left() {
     // The cloud is slow.
