@@ -144,7 +144,13 @@ impl Lanes {
     /// Whether a call with this configuration is worth an event: most calls of a restart or an
     /// audit change nothing.
     fn is_news(&self, service: &Service, digest: Digest) -> bool {
-        let configured = self.handles.balancers.with(service, |entry| entry.state.configured);
+        let (configured, is_elsewhere) = self.handles.balancers.with(service, |entry| {
+            (entry.state.configured, matches!(entry.state.known, Known::Elsewhere(_)))
+        });
+        if is_elsewhere && configured == Some(digest) {
+            // service-ccm only asks whether another controller is still responsible.
+            return false;
+        }
         let provisioned = [Reason::Provisioned, Reason::PartlyProvisioned];
         let condition = service.condition(PROVISIONING);
         let shows_provisioned = provisioned.iter().any(|reason| shows(condition, *reason));

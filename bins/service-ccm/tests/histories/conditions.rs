@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use crate::{
     cases::{SOON, on},
+    lies::Lies,
     world::{NODES, World},
 };
 
@@ -104,7 +105,7 @@ async fn a_first_member_that_does_not_arrive_is_neither_an_update_nor_serving() 
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_does_not_see_is_asked_less_and_less_often() {
     let world = World::with_services(0..1).await;
-    *world.lies.lock() = crate::lies::Lies { no_members: true, not_seen: true, why_empty: None };
+    *world.lies.lock() = Lies { no_members: true, not_seen: true, ..Lies::default() };
     world.add_node(NODES);
     sleep(Duration::from_mins(10)).await;
     let calls = world.cloud.calls().load_balancers.ensure;
@@ -119,10 +120,10 @@ async fn a_cloud_that_does_not_see_is_asked_less_and_less_often() {
 #[tokio::test(start_paused = true)]
 async fn what_the_provider_leaves_out_is_named_and_costs_no_calls() {
     let world = World::new().await;
-    *world.lies.lock() = crate::lies::Lies {
+    *world.lies.lock() = Lies {
         no_members: true,
         why_empty: Some("node-selector \"env=prod\" matches none of 12 nodes".to_owned()),
-        not_seen: false,
+        ..Lies::default()
     };
     world.create(0);
     sleep(SOON).await;
@@ -249,9 +250,7 @@ async fn a_list_that_shows_nothing_for_once_changes_no_condition() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_was_begun_before_an_answer_shows_nothing_of_it() {
     let world = World::new().await;
-    let late = ccm_sim::faults::Effect::Latency(Duration::from_secs(20));
-    let late = ccm_sim::faults::Fault::new(late).on(Operation::ListLoadBalancers).times(1);
-    world.cloud.faults().add(late);
+    world.lies.lock().late_lists = Duration::from_secs(20);
     world.cloud.reset_calls();
     while world.cloud.calls().load_balancers.list == 0 {
         sleep(Duration::from_secs(1)).await;

@@ -1,7 +1,7 @@
 //! Wraps the cloud of the world: on demand it leaves pools without members, or does not see the
 //! members.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_cloud::{
@@ -11,6 +11,7 @@ use ccm_cloud::{
 };
 use futures::StreamExt as _;
 use parking_lot::Mutex;
+use tokio::time::sleep;
 
 /// The faults of the cloud.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Lies {
     pub(crate) why_empty: Option<String>,
     /// True if a change of members does not see the members.
     pub(crate) not_seen: bool,
+    /// How long the answer to a list is under way.
+    pub(crate) late_lists: Duration,
 }
 
 /// A cloud with these faults, which a test may change.
@@ -53,6 +56,7 @@ impl LoadBalancers for Lying {
     ) -> Result<LoadBalancerList, CloudError> {
         let mut list = self.of.list(cluster, scope, depth, call).await?;
         let lies = self.lies.lock().clone();
+        sleep(lies.late_lists).await;
         for balancer in &mut list.load_balancers {
             Self::explain(&lies, &mut balancer.pools);
         }
