@@ -258,7 +258,7 @@ async fn a_list_that_was_begun_before_an_answer_shows_nothing_of_it() {
     world.create(0);
     sleep(Duration::from_mins(1)).await;
     assert!(world.has_address(0) && world.events("LoadBalancerGone").is_empty());
-    assert_eq!(world.ensures(), 1);
+    assert_eq!(world.cloud.calls().load_balancers.items, 1, "one creation");
 }
 
 #[tokio::test(start_paused = true)]
