@@ -22,6 +22,8 @@ use crate::plan::{
 
 /// How many names of nodes a text holds.
 const NAMES: usize = 20;
+/// The maximum number of remarks about one load balancer that are reported one by one.
+const NOTES: usize = 8;
 
 /// Reports about Services. Clones share one memory.
 #[derive(Clone)]
@@ -175,9 +177,12 @@ impl ServiceReports {
         self.warning(service, "InvalidService", "SyncLoadBalancerFailed", &text.clone(), text);
     }
 
-    /// Reports the provider's remarks about a load balancer, each one once.
+    /// Reports the provider's remarks about a load balancer, each one once, and how many more there
+    /// are. A Service has room for thousands of annotations with a mistake, and the reports about one
+    /// object for a few states.
     pub(crate) fn notes(&self, service: &Service, notes: &[Note]) {
-        for Note { reason, message, warning } in notes {
+        let (notes, more) = first_notes(notes);
+        for Note { reason, message, warning } in notes.iter().chain(&more) {
             let text = format!("{reason}: {message}");
             let (topic, warning) = ("LoadBalancerNote", *warning);
             let line = Report::line(topic, &text, format!("{}: {text}", service.key));
@@ -317,6 +322,17 @@ pub(crate) fn rebuilt(all: &[LoadBalancer], cluster: &ClusterId) {
     }
 }
 
+/// The first remarks, and one that says how many more there are.
+fn first_notes(notes: &[Note]) -> (&[Note], Option<Note>) {
+    let (first, others) = notes.split_at(notes.len().min(NOTES));
+    let more = (!others.is_empty()).then(|| Note {
+        reason: "MoreRemarks".to_owned(),
+        message: format!("{} more remarks are not reported", others.len()),
+        warning: others.iter().any(|note| note.warning),
+    });
+    (first, more)
+}
+
 fn in_brackets(members: &Decision) -> String {
     let present = &members.members.present;
     let names: Vec<&str> = present.iter().take(NAMES).map(|member| &*member.node).collect();
@@ -330,6 +346,21 @@ mod tests {
     use ccm_cloud::Owner;
 
     use super::*;
+
+    #[test]
+    fn of_many_remarks_the_first_are_reported_and_the_others_are_counted() {
+        let note = |number: usize| Note {
+            reason: "UnknownAnnotation".to_owned(),
+            message: number.to_string(),
+            warning: number == 4999,
+        };
+        let all: Vec<Note> = (0..5000).map(note).collect();
+        let (first, more) = first_notes(&all);
+        let more = more.expect("more");
+        assert_eq!(first, &all[..NOTES]);
+        assert!(more.message.starts_with("4992 more") && more.warning, "{more:?}");
+        assert_eq!(first_notes(&all[..NOTES]), (&all[..NOTES], None));
+    }
 
     #[test]
     fn load_balancers_of_another_uid_are_told_by_cluster() {
