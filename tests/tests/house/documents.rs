@@ -18,6 +18,7 @@ const FOREIGN: [(&str, &[&str]); 9] = [
     (
         "kubectl",
         &[
+            "all",
             "as",
             "field-selector",
             "from-file",

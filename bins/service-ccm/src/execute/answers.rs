@@ -233,8 +233,11 @@ impl Lanes {
             (wait, may_pass)
         });
         if call == CallKind::Members && error.kind == ErrorKind::NotFound {
-            // A list shows if the load balancer is gone: then service-ccm makes it again.
-            self.handles.audit.wake();
+            // A list, or else a full call, shows if the load balancer is gone.
+            match traits.lists {
+                true => self.handles.audit.wake(),
+                false => self.handles.balancers.with(service, |entry| entry.state.look = true),
+            }
         }
         if !may_pass {
             self.handles.reports.failed(service, call, &asked.due.members, &error, pace);

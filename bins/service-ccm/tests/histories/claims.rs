@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{
     mends::{Mend, awaits},
-    quiet::FULL,
+    quiet::{FULL, is_held_and_gone},
     rules::Rule,
     wanted::{condition, differs, is_elsewhere, reached_at, shown_at},
     world::{SERVICES, World},
@@ -47,7 +47,9 @@ impl Claims {
                 }
                 let before = self.since.get(&(rule, words.clone())).copied().unwrap_or(now);
                 let longest = if words.contains("rovisioned") { FULL } else { AUDIT };
-                if before + longest < now && world.has_lists() {
+                // While lists fail or lie, the program cannot know it.
+                let known = world.blind_until.map_or(before, |until| before.max(until));
+                if known + longest < now && world.has_lists() {
                     world.broken.add(rule, words.clone());
                 }
                 since.insert((rule, words), before);
@@ -191,7 +193,8 @@ pub(crate) fn metrics(world: &World) -> Option<String> {
     let failing = number("ccm_service_load_balancers{state=\"failing\"} ");
     let pending = number("ccm_service_load_balancers{state=\"pending\"} ");
     let deleting = number("ccm_service_load_balancers{state=\"deleting\"} ");
-    let refused = (0..SERVICES).filter(|at| is_refused_now(world, *at)).map(|_| 1.0).sum::<f64>();
+    let may_fail = |at: &usize| is_refused_now(world, *at) || is_held_and_gone(world, *at);
+    let refused = (0..SERVICES).filter(may_fail).map(|_| 1.0).sum::<f64>();
     (pending + deleting > 0.0 || failing > refused).then(|| {
         format!(
             "{failing} failing of {refused}, {pending} pending, {deleting} deleting: {}",

@@ -51,7 +51,7 @@ pub(crate) fn fault(world: &mut World) {
         _ => Effect::Error(error(ErrorKind::NotFound)),
     };
     let lasting = Duration::from_secs(world.dice.random_range(1..60));
-    world.cloud.faults().add(Fault::new(effect).on(operation).lasting(lasting));
+    world.add_fault(effect, operation, lasting);
 }
 
 /// The cloud lies: in lists, or in what `ensure` finds.
@@ -71,7 +71,7 @@ pub(crate) fn lie(world: &mut World) {
         }
     };
     let lasting = Duration::from_secs(world.dice.random_range(1..400));
-    world.cloud.faults().add(Fault::new(effect).on(operation).lasting(lasting));
+    world.add_fault(effect, operation, lasting);
 }
 
 /// A person changes or deletes a load balancer in the cloud, or it fails by itself.

@@ -14,9 +14,10 @@ use ccm_runtime::{leadership::Leadership, metrics::Metrics, program::Loaded};
 use ccm_sim::{
     apiserver::{ApiServer, Options},
     cloud::{
-        SimCloud,
+        Operation, SimCloud,
         balancers::{SimBalancer, State},
     },
+    faults::{Effect, Fault},
 };
 use ccm_tests::{
     in_process::{InProcess, loaded, sample},
@@ -60,6 +61,8 @@ pub(crate) struct World {
     pub(crate) neighbours: Neighbours,
     /// The changes of persons.
     pub(crate) persons: Persons,
+    /// Until when lists may fail or lie.
+    pub(crate) blind_until: Option<Instant>,
     /// The classes that the program serves, if they differ from the variant.
     pub(crate) classes: Option<Served>,
     /// The addresses of new nodes.
@@ -133,6 +136,7 @@ impl World {
             lies: Arc::default(),
             neighbours: Neighbours::default(),
             persons: Persons::default(),
+            blind_until: None,
             classes: None,
             addresses: Addresses::default(),
             served: Arc::default(),
@@ -341,6 +345,14 @@ impl World {
     pub(crate) fn reload(&self, change: impl FnOnce(&mut ServiceSettings)) {
         let settings = &self.running.as_ref().unwrap().settings;
         settings.send_modify(|settings| change(Arc::make_mut(settings)));
+    }
+
+    /// Adds a fault of an operation of the cloud.
+    pub(crate) fn add_fault(&mut self, effect: Effect, on: Operation, lasting: Duration) {
+        if on == Operation::ListLoadBalancers {
+            self.blind_until = self.blind_until.max(Some(Instant::now() + lasting));
+        }
+        self.cloud.faults().add(Fault::new(effect).on(on).lasting(lasting));
     }
 
     /// How long nothing happens now.
