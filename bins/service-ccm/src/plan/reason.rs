@@ -102,6 +102,12 @@ impl Reason {
         matches!(self, InvalidConfiguration | NoMembers | PartlyProvisioned | WaitingForAdoption)
     }
 
+    /// Returns true if its message names the address: another address is a change, also if it was
+    /// written without the condition because the members were not known.
+    pub fn names_address(self) -> bool {
+        self == Self::Serving
+    }
+
     /// Returns true if the numbers in its message count nodes: other numbers alone are not a change.
     pub fn counts_nodes(self) -> bool {
         self == Self::NoMembers

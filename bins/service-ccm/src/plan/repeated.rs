@@ -164,7 +164,8 @@ fn annotations(annotations: &BTreeMap<String, Option<String>>) -> Content {
 
 /// The digest of a condition. Most messages do not count: they may quote request IDs.
 fn condition(one: &NewCondition, has_addresses: bool) -> Content {
-    let words = (has_addresses || one.reason.words_count()).then_some(&one.message);
+    let counts = has_addresses || one.reason.words_count() || one.reason.names_address();
+    let words = counts.then_some(&one.message);
     Content::of(&(one.reason.as_str(), words))
 }
 

@@ -109,7 +109,8 @@ pub fn difference(
         let differs = moves
             || old.is_none_or(|old| {
                 // A message may name an address.
-                let words_count = reason.words_count() || ingress.is_some();
+                let words_count =
+                    reason.words_count() || reason.names_address() || ingress.is_some();
                 let has_other_words = words_count && differs(*reason, &old.message, message);
                 &*old.reason != reason.as_str() || has_other_words
             });
@@ -190,13 +191,17 @@ mod tests {
 
     #[test]
     fn a_message_changes_with_the_addresses_that_it_names() {
-        let serving = service(Some(Reason::Serving));
-        let wish = wished(Reason::Serving);
-        assert!(difference(&serving, &wish, None, at(0)).is_empty());
+        let held = service(Some(Reason::MembersHeld));
+        let wish = wished(Reason::MembersHeld);
+        assert!(difference(&held, &wish, None, at(0)).is_empty());
         let moved = Wished { ingress: Some(vec![ServiceIngress::default()]), ..wish };
-        let change = difference(&serving, &moved, Some(written_at(0)), at(1));
+        let change = difference(&held, &moved, Some(written_at(0)), at(1));
         assert_eq!(change.conditions.len(), 1, "{change:?}");
         assert!(!change.conditions[0].moves);
+        // The address was written alone, before the members were known.
+        let serving = service(Some(Reason::Serving));
+        let change = difference(&serving, &wished(Reason::Serving), Some(written_at(0)), at(60));
+        assert_eq!(change.conditions.len(), 1, "{change:?}");
     }
 
     #[test]
