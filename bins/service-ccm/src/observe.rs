@@ -219,7 +219,7 @@ impl Handles {
             || self.approval.lock().as_ref().is_some_and(|set| set.covers(&details.labels))
     }
 
-    /// Whether a user wants that the load balancer goes if service-ccm does not serve the Service.
+    /// Returns true if a user has approved the deletion of the load balancer, or has changed the class.
     fn may_release(service: &Service, classes: &Classes, entry: &mut Entry) -> bool {
         let Some(details) = &service.details else { return false };
         if classes.cover(service) {

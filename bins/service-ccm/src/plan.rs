@@ -101,8 +101,8 @@ pub struct View<'a> {
     pub adopts: bool,
     /// The provider's traits.
     pub traits: &'a LoadBalancerTraits,
-    /// Whether a user wants that service-ccm deletes the load balancer of this Service if it does
-    /// not serve its class: the user has approved that, or has changed the class.
+    /// True if service-ccm may delete the load balancer when it does not serve the class of the
+    /// Service: a user has approved the deletion, or has changed the class.
     pub may_release: bool,
     /// What is known of this cluster's load balancers as a whole.
     pub list: List,

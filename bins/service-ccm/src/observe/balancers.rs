@@ -32,7 +32,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Balancers {
     entries: Mutex<HashMap<Name, Entry>>,
-    /// What is kept of Services that have no entry any more.
+    /// The records of Services that service-ccm does not serve now.
     kept: Mutex<HashMap<Name, Kept>>,
     /// What the list of the cluster's load balancers has shown since this process leads.
     list: Mutex<List>,
@@ -55,15 +55,15 @@ pub(crate) struct Inherited {
     pub(crate) settled: Option<Digest>,
 }
 
-/// What is kept of a Service while it is not served: its load balancer may still be there, and it
-/// may be served again.
+/// The record of a Service that service-ccm does not serve now. Its load balancer may still exist, and
+/// service-ccm may serve the Service again.
 struct Kept {
     /// The UID of the Service.
     uid: Box<str>,
     /// The confirmed writes to it: another client may undo them again and again.
     repeats: Repeats,
-    /// What has left its load balancer, so that a change to and fro gives no new budget. The members
-    /// themselves are not known.
+    /// The departures from its load balancer, without the members: when service-ccm serves the
+    /// Service again, the load balancer gets no new budget.
     membership: Membership,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Entry {
     pub(crate) held: usize,
     /// The class of the Service when this process last served it.
     pub(crate) class: Option<ServedClass>,
-    /// Whether the load balancer stays although service-ccm does not serve the Service any more.
+    /// True if the load balancer stays although service-ccm does not serve the Service any more.
     pub(crate) is_release_held: bool,
     /// Whether the Service has a mistake, so that its load balancer is not configured.
     pub(crate) is_wrong: bool,
@@ -126,7 +126,7 @@ impl Balancers {
         change(entry)
     }
 
-    /// What is known of a Service at first: what has left under the last leader.
+    /// Returns the record of a new Service: the departures that the last leader has recorded.
     fn resumed(&self, service: &Service) -> Kept {
         let (since, left) = &*self.inherited.lock();
         let membership = Membership::resume(*since, &left.departures);
@@ -284,7 +284,7 @@ impl Entry {
         &self.uid
     }
 
-    /// Records the addresses that the Service shows, if they are those of the load balancer.
+    /// Records the addresses that the Service shows, if the load balancer has the same addresses.
     pub(crate) fn see_addresses(&mut self, service: &Service) {
         if let (Known::There(balancer), Some(details)) = (&self.state.known, &service.details)
             && !details.ingress.is_empty()

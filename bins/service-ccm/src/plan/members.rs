@@ -43,7 +43,7 @@ pub struct Membership {
     brake: Brake<NoBreaker>,
     /// The members that may leave or be replaced, as long as that has not been done.
     charged: BTreeSet<Arc<str>>,
-    /// Whether they may have left: the change was sent, and what came of it is not known.
+    /// True if service-ccm has sent the change and does not know the result: they may have left.
     is_sent: bool,
     /// The members that have left, until they are back.
     away: BTreeSet<Arc<str>>,
@@ -142,7 +142,7 @@ impl Membership {
         }
     }
 
-    /// Whether members have left since this time, or may leave.
+    /// Returns true if members have left since this time, or may leave.
     pub fn has_departures(&self, since: At) -> bool {
         let charged = self.brake.window().after(At::default()).map(|(at, _)| at);
         charged.chain(self.labelled.values().copied()).any(|at| at >= since)
@@ -230,7 +230,7 @@ impl Membership {
         }
     }
 
-    /// Records that a change was sent, and that what came of it is not known.
+    /// Records that service-ccm has sent a change and does not know the result.
     pub fn sent(&mut self) {
         self.is_sent = !self.charged.is_empty();
     }
@@ -330,7 +330,7 @@ impl Membership {
     }
 }
 
-/// Whether a load balancer certainly still has the member that it had before.
+/// Returns true if the load balancer certainly still has the member that it had before.
 fn is_same(before: Option<&Member>, now: Option<&Member>) -> bool {
     let pair = before.zip(now);
     pair.is_some_and(|(before, now)| before.is_shown_as(now) && now.is_shown_as(before))

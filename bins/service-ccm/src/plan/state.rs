@@ -136,7 +136,7 @@ pub struct State {
     /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
     /// another controller is responsible.
     pub proved_absent: bool,
-    /// Whether the Service has shown a mark of a service-ccm since the last call to create or update.
+    /// True if the Service has shown a mark of a service-ccm since the last call to create or update.
     pub was_marked: bool,
     /// A load balancer that another controller made for this Service, and what shows that.
     pub adoptable: Option<(String, String)>,
@@ -200,10 +200,10 @@ impl State {
         failed.is_some_and(|failed| failed.is_final() || view.now < failed.retry_at)
     }
 
-    /// Whether the last call to create, update or delete has not ended well: the load balancer may have
-    /// a part of its configuration or of another one, or may be gone. That holds as well if the
-    /// configuration is the one that the load balancer had before: a user may have taken back a change
-    /// or a deletion when a part of it was made.
+    /// Returns true if the last call to create, update or delete has failed or still runs: the load
+    /// balancer may have a part of its configuration or of another configuration, or may be gone. The
+    /// configuration may even be the former one: a user may undo a change or a deletion when the cloud
+    /// has made a part of it.
     pub(super) fn may_be_partial(&self) -> bool {
         [CallKind::Ensure, CallKind::Delete].into_iter().any(|call| {
             let is_under_way = self.pending.as_ref().is_some_and(|last| last.call == Some(call));

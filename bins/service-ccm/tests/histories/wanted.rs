@@ -93,7 +93,7 @@ pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
     shown_wrongly(world, &service, balancer).map(|how| of_all(format!("{key} {how}")))
 }
 
-/// Returns what is left of a Service that should not have a load balancer.
+/// Returns what service-ccm has not removed from a Service that should not have a load balancer.
 fn unclean(world: &World, service: &Value, found: &[SimBalancer]) -> Option<String> {
     let metadata = &service["metadata"];
     let uid = metadata["uid"].as_str().unwrap();

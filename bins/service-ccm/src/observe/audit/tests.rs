@@ -107,7 +107,7 @@ fn only_load_balancers_of_this_cluster_count() {
         of("other", "another", Title::Ours),
         of("adoptable", "own", Title::Adoptable { why }),
         of("foreign", "own", Title::Foreign),
-        balancer("nobody's"),
+        balancer("without-owner"),
     ];
     let found = by_owner(all, "own");
     let ids: Vec<&str> = found["uid-1"].iter().map(|one| one.id.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What is remembered, left and counted.
+//! Tests of the remembered state, of what a leader leaves to the next one, and of the counts.
 
 use std::time::Duration;
 

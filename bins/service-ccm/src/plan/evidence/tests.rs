@@ -199,7 +199,7 @@ fn a_finalizer_that_comes_after_the_marks_have_gone_is_another_controllers() {
         assert_eq!(plan_of(&service, &was_marked, None), Plan::NotOurs, "{service:?}");
         assert_eq!(plan_of(&service, &absent(true), None), Plan::Next(Step::Release));
     }
-    // As long as a mark is there, nobody has removed the finalizer.
+    // While the Service shows a mark, no service-ccm has removed the finalizer.
     let named = shows(false, &[(ID, "lb-1")]);
     for service in [
         of_class(OTHER, named.clone()),
@@ -321,7 +321,7 @@ fn what_does_not_last_is_not_written_without_end() {
     let plan = serves(&there());
     let Plan::Next(step @ Step::Write(_)) = &plan else { panic!("{plan:?}") };
     assert_ne!(serves(&after(step, &of_another, there())), plan);
-    // The removal of a finalizer, and of what is left without a finalizer.
+    // service-ccm removes a finalizer, or its marks from a Service without a finalizer.
     let left = of_type_cluster_ip(shows(true, &[]));
     let bare = Service { has_finalizer: false, ..left.clone() };
     for service in [left.clone(), bare] {
