@@ -257,9 +257,12 @@ pub async fn events(client: &Client, name: &str) -> Result<Vec<String>> {
     Ok(list.items.into_iter().map(line).collect())
 }
 
+/// How much later an event comes whose first try the API server was too busy for.
+const RETRIED: Duration = Duration::from_secs(20);
+
 /// Waits for an event about this object that contains `part`.
 pub async fn event(client: &Client, name: &str, part: &str, limit: Duration) -> Result<String> {
-    poll::until(&format!("an event about {name} with {part:?}"), limit, || async {
+    poll::until(&format!("an event about {name} with {part:?}"), limit + RETRIED, || async {
         let lines = events(client, name).await?;
         let found = lines.iter().find(|line| line.contains(part)).cloned();
         found.map(Some).with_context(|| format!("events are {lines:?}"))

@@ -12,6 +12,8 @@ use ccm_sim::{
     poll,
     program::{self, free_port, pid},
 };
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 use rustix::process::{Signal, kill_process};
 use tokio::process::{Child, Command};
 
@@ -246,7 +248,12 @@ impl RealCluster {
                 let client = super::client_of(&self.kubeconfig).await?;
                 let answer =
                     client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
-                Ok((answer == "ok").then_some(Ok(())))
+                if answer != "ok" {
+                    return Ok(None);
+                }
+                // Nothing makes the API server create the namespace of events before it is ready.
+                let namespace = Api::<Namespace>::all(client).get_opt("default").await?;
+                Ok(namespace.map(|_| Ok(())))
             }
         })
         .await;

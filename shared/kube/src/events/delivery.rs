@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Observed, correlator::Occurrence, object};
 use crate::error::ApiError;
 
-/// The number of tries while the API server is unreachable.
+/// The number of tries while the API server is unreachable or overloaded.
 const TRIES: u32 = 12;
 /// The timeout of a try, and the time until the next; so one event delays later ones by two
 /// minutes at most.
@@ -30,8 +30,8 @@ impl Delivery {
         Self { client, component: component.to_owned() }
     }
 
-    /// Writes an event. A refused event is not retried; one that did not reach the API server
-    /// is, until `stop` is cancelled.
+    /// Writes an event. A refused event is not retried; one that did not reach the API server, or
+    /// that it had no time for, is, until `stop` is cancelled.
     pub(super) async fn deliver(
         &self,
         event: &Observed,
@@ -76,8 +76,12 @@ impl Delivery {
     }
 }
 
-/// Whether another try is pointless: the API server has answered, or the request cannot be
-/// serialised.
+/// Whether another try is pointless: the API server has judged the event, or the request cannot
+/// be serialised. A 500 counts as judged: it is how a broken admission webhook answers each time,
+/// and later events must not wait for it.
 fn is_final(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(_) | kube::Error::BuildRequest(_) | kube::Error::HttpError(_))
+    match error {
+        kube::Error::Api(status) => !matches!(status.code, 429 | 503 | 504),
+        error => matches!(error, kube::Error::BuildRequest(_) | kube::Error::HttpError(_)),
+    }
 }
