@@ -56,6 +56,7 @@ impl<T> From<&Progress<T>> for Ended {
             Progress::InProgress(_) => Self::InProgress,
             Progress::Elsewhere(_) => Self::Elsewhere,
             Progress::NotSeen(_) => Self::NotSeen,
+            Progress::Lost(_) => Self::Lost,
         }
     }
 }
@@ -78,6 +79,7 @@ pub(crate) enum Ended {
     InProgress,
     Elsewhere,
     NotSeen,
+    Lost,
 }
 
 label!(Operation, Ended);

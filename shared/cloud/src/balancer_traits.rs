@@ -39,6 +39,9 @@ pub struct LoadBalancerTraits {
     pub stores_digest: bool,
     /// True if the provider needs [`FrontEnd::service`](crate::FrontEnd::service).
     pub wants_service: bool,
+    /// True if the provider follows [`Wanted::may_replace`](crate::Wanted::may_replace). If not, the
+    /// controller calls it about a missing load balancer only when that may be replaced.
+    pub asks_before_replacing: bool,
     /// The maximum number of load balancers in one call; at least 1.
     pub max_batch: usize,
 }
@@ -59,6 +62,7 @@ impl Default for LoadBalancerTraits {
             lists: true,
             stores_digest: true,
             wants_service: false,
+            asks_before_replacing: true,
             max_batch: 100,
         }
     }

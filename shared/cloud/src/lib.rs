@@ -44,8 +44,8 @@ pub use instances::{
 };
 pub use load_balancers::{
     Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer, LoadBalancerList,
-    LoadBalancers, MemberChange, Note, Phase, Progress, Scope, Title, Unwanted, Waiting, Wanted,
-    repeated,
+    LoadBalancers, Loss, MemberChange, Note, Phase, Progress, Scope, Title, Unwanted, Waiting,
+    Wanted, repeated,
 };
 pub use owner::{ClusterId, Digest, DigestError, Owner};
 pub use pools::{MembersSet, Pool};

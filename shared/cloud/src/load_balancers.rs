@@ -13,6 +13,9 @@
 //! * **It waits its turn.** While the cloud works on a load balancer, a call about it changes
 //!   nothing and answers [`Progress::InProgress`] or
 //!   [`ErrorKind::Busy`](crate::ErrorKind::Busy).
+//! * **It asks before it replaces.** A new load balancer has another address, and an answer of the
+//!   cloud that is wrong would replace all of them. So without [`Wanted::may_replace`] a provider
+//!   makes none in the place of one that is gone or has failed, and answers [`Progress::Lost`].
 //! * **Members and configuration are apart.** [`LoadBalancers::set_members`] changes nothing
 //!   else, and works while the configuration is wrong.
 //! * **The state decides, not the digest.** What is there is compared with what is wanted in
@@ -87,6 +90,20 @@ pub enum Progress<T> {
     /// reason: `pool 2 has no member that shows its port`. [`LoadBalancers::ensure`] finds out if
     /// the load balancer is as wanted. Only [`LoadBalancers::set_members`] answers this.
     NotSeen(String),
+    /// The call has changed nothing because only a new load balancer helps, and
+    /// [`Wanted::may_replace`] is false. Only [`LoadBalancers::ensure`] answers this.
+    Lost(Loss),
+}
+
+/// Why a load balancer cannot be used any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The reason, one line: `GET /v2/lbaas/loadbalancers/1a2b: 404`.
+    pub why: String,
+    /// True if the cloud has answered a request for exactly the load balancer in [`Wanted::known`]
+    /// with its own "not found", and shows no other one of this owner. False if it is there and
+    /// has failed.
+    pub is_gone: bool,
 }
 
 /// Who can repair a failed load balancer.
@@ -289,6 +306,11 @@ pub struct Wanted {
     /// The addresses that the Service shows to clients. A hint: a load balancer that is created
     /// again keeps them where the cloud can give them.
     pub shown: Vec<IpAddr>,
+    /// Whether the provider may make a new load balancer in the place of the one in `known`: if that
+    /// does not exist, or has failed and nothing else repairs it. If false, the provider answers
+    /// [`Progress::Lost`] then. Without meaning if `known` is `None`, or for a provider without
+    /// [`LoadBalancerTraits::asks_before_replacing`].
+    pub may_replace: bool,
 }
 
 /// The members of one existing load balancer.

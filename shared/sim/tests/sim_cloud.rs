@@ -37,6 +37,7 @@ fn wanted(name: &str) -> Wanted {
         known: None,
         adopt: None,
         shown: Vec::new(),
+        may_replace: true,
     }
 }
 

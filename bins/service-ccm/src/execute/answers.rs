@@ -74,6 +74,7 @@ impl Lanes {
             Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting),
             Ok(Progress::Elsewhere(why)) => self.elsewhere(asked, why),
             Ok(Progress::NotSeen(why)) => self.not_seen(asked, why),
+            Ok(Progress::Lost(_)) => {}
             Err(error) => self.failed(lane, asked, error),
         }
         if is_timeout {

@@ -120,6 +120,7 @@ impl Lanes {
             shown: shown(service),
             members: due.members.members.clone(),
             front_end,
+            may_replace: true,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, LoadBalancers, Progress, Unwanted};
+use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, LoadBalancers, Loss, Progress, Unwanted};
 use ccm_controller::{
     passes::{Next, Pass},
     reader::Reader,
@@ -177,7 +177,11 @@ impl Deletions {
                 let until = handles.timeline.now() + waiting.check_after;
                 handles.orphans.lock().works(&orphan.id, waiting.what, until);
             }
-            Ok(Progress::Elsewhere(why) | Progress::NotSeen(why)) => {
+            Ok(
+                Progress::Elsewhere(why)
+                | Progress::NotSeen(why)
+                | Progress::Lost(Loss { why, .. }),
+            ) => {
                 let error = CloudError::new(ErrorKind::Conflict, why);
                 self.failed(orphan, &error);
             }

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, MembersSet, Owner, Progress,
-    Scope, Unwanted, Wanted, repeated,
+    LoadBalancerTraits, LoadBalancers, Loss, Member, MemberChange, Members, MembersSet, Owner,
+    Progress, Scope, Unwanted, Wanted, repeated,
 };
 use futures::{StreamExt as _, stream};
 use tonic::transport::Channel;
@@ -55,9 +55,9 @@ fn client(channel: Channel) -> LoadBalancersClient<Channel> {
 }
 
 /// Implements [`Item`] for a message whose answers are `done` (converted by `$read`), what is in
-/// progress, what is elsewhere, and errors.
+/// progress, what is elsewhere, errors, and what else this message has.
 macro_rules! progress {
-    ($item:ty, $module:ident, $done:ident as $answer:ty, $read:expr) => {
+    ($item:ty, $module:ident, $done:ident as $answer:ty, $read:expr $(, $more:ident => $as:expr)?) => {
         impl Item for $item {
             type Answer = Progress<$answer>;
             type Context = Arc<[Member]>;
@@ -76,6 +76,7 @@ macro_rules! progress {
                     }
                     Some($module::Answer::Elsewhere(wire)) => Ok(elsewhere(wire)),
                     Some($module::Answer::Error(error)) => Err(error.into()),
+                    $(Some($module::Answer::$more(wire)) => Ok($as(wire)),)?
                     None => Err(malformed("the provider's answer about a load balancer is empty")),
                 }
             }
@@ -83,10 +84,22 @@ macro_rules! progress {
     };
 }
 
-progress!(proto::EnsureLoadBalancersItem, ensured, Done as LoadBalancer, ensured_from_wire);
+progress!(
+    proto::EnsureLoadBalancersItem,
+    ensured,
+    Done as LoadBalancer,
+    ensured_from_wire,
+    Lost => lost
+);
 progress!(proto::DeleteLoadBalancersItem, deleted, Gone as AbsenceProof, |gone, _| {
     absence_from_wire(gone)
 });
+
+fn lost<T>(wire: proto::Lost) -> Progress<T> {
+    let proto::Lost { reason, gone } = wire;
+    let why = line(reason).unwrap_or_else(|| "the provider does not say why".to_owned());
+    Progress::Lost(Loss { why, is_gone: gone.unwrap_or(false) })
+}
 
 impl Item for proto::SetMembersItem {
     type Answer = Progress<MembersSet>;

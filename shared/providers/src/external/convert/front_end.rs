@@ -283,13 +283,14 @@ pub(in crate::external) fn wanted_to_wire(
     wanted: &Wanted,
     lists: &mut MemberLists,
 ) -> proto::WantedLoadBalancer {
-    let Wanted { front_end, members, known, adopt, shown } = wanted;
+    let Wanted { front_end, members, known, adopt, shown, may_replace } = wanted;
     proto::WantedLoadBalancer {
         front_end: Some(front_end_to_wire(front_end)),
         members: Some(lists.change_to_wire(members)),
         known: known.clone(),
         adopt: adopt.clone(),
         shown: shown.iter().map(ToString::to_string).collect(),
+        keep: Some(!may_replace),
     }
 }
 
@@ -297,7 +298,7 @@ pub(in crate::external) fn wanted_from_wire(
     wire: proto::WantedLoadBalancer,
     lists: &MemberLists,
 ) -> Result<Wanted, CloudError> {
-    let proto::WantedLoadBalancer { front_end, members, known, adopt, shown } = wire;
+    let proto::WantedLoadBalancer { front_end, members, known, adopt, shown, keep } = wire;
     Ok(Wanted {
         front_end: front_end_from_wire(front_end.unwrap_or_default())?.into(),
         members: lists.change_from_wire(members)?,
@@ -307,6 +308,7 @@ pub(in crate::external) fn wanted_from_wire(
             .iter()
             .map(|text| parsed("an address of the Service", text))
             .collect::<Result<_, _>>()?,
+        may_replace: !keep.unwrap_or(false),
     })
 }
 

@@ -51,6 +51,7 @@ pub(in crate::external) fn traits_to_wire(
         lists,
         stores_digest,
         wants_service,
+        asks_before_replacing,
         max_batch,
     } = traits;
     proto::LoadBalancerTraits {
@@ -66,6 +67,7 @@ pub(in crate::external) fn traits_to_wire(
         lists: Some(*lists),
         stores_digest: Some(*stores_digest),
         wants_service: Some(*wants_service),
+        asks_before_replacing: Some(*asks_before_replacing),
         max_batch: u32::try_from((*max_batch).min(MAX_BATCH)).ok(),
     }
 }
@@ -86,6 +88,7 @@ pub(in crate::external) fn traits_from_wire(
         lists,
         stores_digest,
         wants_service,
+        asks_before_replacing,
         max_batch,
     } = wire.unwrap_or_default();
     let mut protocols: Vec<_> = protocols.into_iter().filter_map(protocol_from_wire).collect();
@@ -110,6 +113,7 @@ pub(in crate::external) fn traits_from_wire(
         lists: lists.unwrap_or(true),
         stores_digest: stores_digest.unwrap_or(false),
         wants_service: wants_service.unwrap_or(false),
+        asks_before_replacing: asks_before_replacing.unwrap_or(false),
         max_batch: max_batch.clamp(1, MAX_BATCH),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     AbsenceProof, Capability, Cloud, CloudError, ErrorKind, LoadBalancer, LoadBalancerList,
-    LoadBalancers, MemberChange, MembersSet, Progress, Unwanted, Wanted,
+    LoadBalancers, Loss, MemberChange, MembersSet, Progress, Unwanted, Wanted,
 };
 use futures::StreamExt as _;
 use tonic::{Request, Response, Status, async_trait};
@@ -61,9 +61,9 @@ fn elsewhere(reason: String) -> proto::Elsewhere {
     proto::Elsewhere { reason: Some(reason) }
 }
 
-/// Makes an error of `NotSeen`: the protocol allows this answer only for SetMembers.
+/// Makes an error of an answer that the protocol does not allow for this call.
 fn not_an_answer(reason: &str) -> CloudError {
-    let what = format!("the provider could not see what it needs: {reason}");
+    let what = format!("the provider gave an answer that belongs to another call: {reason}");
     CloudError::new(ErrorKind::Malformed, what)
 }
 
@@ -79,6 +79,10 @@ fn ensured(
         Ok(Progress::InProgress(waiting)) => Ensured::InProgress(waiting_to_wire(&waiting)),
         Ok(Progress::Elsewhere(reason)) => Ensured::Elsewhere(elsewhere(reason)),
         Ok(Progress::NotSeen(reason)) => Ensured::Error((&not_an_answer(&reason)).into()),
+        Ok(Progress::Lost(Loss { why, is_gone })) => Ensured::Lost(proto::Lost {
+            reason: Some(one_line(&why, LONGEST_LINE)),
+            gone: Some(is_gone),
+        }),
         Err(error) => Ensured::Error((&error).into()),
     };
     proto::EnsureLoadBalancersItem {
@@ -116,6 +120,7 @@ fn changed(
         Ok(Progress::NotSeen(reason)) => {
             Changed::NotSeen(proto::NotSeen { reason: Some(one_line(&reason, LONGEST_LINE)) })
         }
+        Ok(Progress::Lost(Loss { why, .. })) => Changed::Error((&not_an_answer(&why)).into()),
         Err(error) => Changed::Error((&error).into()),
     };
     proto::SetMembersItem {
@@ -134,7 +139,9 @@ fn deleted(
         Ok(Progress::Done(proof)) => Deleted::Gone(absence_to_wire(&proof)),
         Ok(Progress::InProgress(waiting)) => Deleted::InProgress(waiting_to_wire(&waiting)),
         Ok(Progress::Elsewhere(reason)) => Deleted::Elsewhere(elsewhere(reason)),
-        Ok(Progress::NotSeen(reason)) => Deleted::Error((&not_an_answer(&reason)).into()),
+        Ok(Progress::NotSeen(why) | Progress::Lost(Loss { why, .. })) => {
+            Deleted::Error((&not_an_answer(&why)).into())
+        }
         Err(error) => Deleted::Error((&error).into()),
     };
     proto::DeleteLoadBalancersItem {

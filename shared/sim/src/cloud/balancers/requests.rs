@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ccm_cloud::{
-    CloudError, Cure, Depth, ErrorKind, IpFamily, LoadBalancer, MemberChange, Members, MembersSet,
-    Owner, Pool, Progress, Title, Waiting, Wanted,
+    CloudError, Cure, Depth, ErrorKind, IpFamily, LoadBalancer, Loss, MemberChange, Members,
+    MembersSet, Owner, Pool, Progress, Title, Waiting, Wanted,
 };
 
 use super::{
@@ -32,6 +32,9 @@ impl Store {
         if let Some(id) = target.as_ref().filter(|id| self.is_pending(id)) {
             return Ok(Progress::InProgress(self.waiting(id)));
         }
+        if let Some(loss) = self.loss(target.as_deref(), wanted) {
+            return Ok(Progress::Lost(loss));
+        }
         let id = self.make(target, &changes, wanted, context);
         let ready = self.balancers.get(&id).is_some_and(|it| it.state == State::Ready);
         if changes.len() > 1 || !ready {
@@ -40,6 +43,26 @@ impl Store {
         let mut shown = self.describe(&id, &owner.cluster, Depth::Members, context.now)?;
         shown.pools = self.pools(&id, &wanted.members);
         Ok(Progress::Done(shown))
+    }
+
+    /// Returns why only a new load balancer helps, if the request may not make one. A repair counts
+    /// as a new one.
+    fn loss(&self, target: Option<&str>, wanted: &Wanted) -> Option<Loss> {
+        let known = wanted.known.as_deref();
+        let known = known.filter(|_| self.settings.traits.asks_before_replacing)?;
+        if wanted.may_replace || wanted.adopt.is_some() {
+            return None;
+        }
+        let Some(target) = target else {
+            return Some(Loss { why: format!("load balancer {known}: 404"), is_gone: true });
+        };
+        match &self.balancers.get(target)?.state {
+            State::Failed { why, .. } => Some(Loss {
+                why: format!("load balancer {target} has failed: {why}"),
+                is_gone: false,
+            }),
+            _ => None,
+        }
     }
 
     /// The changes that are left, as text.

@@ -25,7 +25,14 @@ fn wanted(name: &str) -> Wanted {
     };
     let front_end = plain_front_end(owner, vec![plain_port(80, 30080)]);
     let front_end = Arc::new(front_end);
-    Wanted { front_end, members: Members::default(), known: None, adopt: None, shown: Vec::new() }
+    Wanted {
+        front_end,
+        members: Members::default(),
+        known: None,
+        adopt: None,
+        shown: Vec::new(),
+        may_replace: true,
+    }
 }
 
 async fn ensure(cloud: &SimCloud, wanted: &Wanted) -> Progress<ccm_cloud::LoadBalancer> {

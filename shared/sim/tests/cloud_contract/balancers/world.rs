@@ -81,6 +81,7 @@ pub fn wanted(name: &str) -> Wanted {
         known: None,
         adopt: None,
         shown: Vec::new(),
+        may_replace: true,
     }
 }
 

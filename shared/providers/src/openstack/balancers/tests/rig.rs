@@ -83,6 +83,7 @@ pub fn wanted(name: &str) -> Wanted {
         known: None,
         adopt: None,
         shown: Vec::new(),
+        may_replace: true,
     }
 }
 
