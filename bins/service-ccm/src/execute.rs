@@ -15,6 +15,7 @@ mod writes;
 
 use std::{sync::Arc, time::Duration};
 
+use ccm_base::At;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_controller::{
     queue::{BatchWindow, BatchWindowConfig, Priority, WorkQueue},
@@ -52,6 +53,8 @@ pub(crate) struct Due {
     service: Arc<Service>,
     step: Step,
     members: Decision,
+    /// Whether the call may make a new load balancer in the place of the one that the Service has.
+    may_replace: bool,
 }
 
 /// Which queue a lane serves.
@@ -148,10 +151,15 @@ impl Lanes {
             };
             let planned = self.handles.plan(&service, &*balancers);
             self.publish(&service, &planned);
-            let Planned { plan, members, problems, unclaimed, held_release, .. } = planned;
+            let Planned { plan, members, problems, unclaimed, held_release, may_replace, .. } =
+                planned;
             if let Some(why) = &held_release {
                 self.handles.reports.release_held(&service, why);
             }
+            let held_until = planned.held_replacement.map(|(why, until)| {
+                self.handles.reports.replacement_held(&service, &why);
+                until
+            });
             if service.is_load_balancer && plan != Plan::NotOurs {
                 self.handles.reports.problems(&service, &problems);
             }
@@ -159,7 +167,7 @@ impl Lanes {
                 if self.ends_wait(&service) {
                     continue;
                 }
-                self.rest(lane, &service, &plan, &members);
+                self.rest(lane, &service, &plan, &members, held_until);
                 self.unclaimed(lane, &service, unclaimed);
                 return None;
             };
@@ -185,7 +193,7 @@ impl Lanes {
                         return None;
                     }
                 }
-                step => return Some(Due { service, step, members }),
+                step => return Some(Due { service, step, members, may_replace }),
             }
         }
         // Others change this Service as fast as this program does.
@@ -260,13 +268,20 @@ impl Lanes {
     }
 
     /// Nothing is due now.
-    fn rest(&self, lane: Lane, service: &Service, plan: &Plan, members: &Decision) {
+    fn rest(
+        &self,
+        lane: Lane,
+        service: &Service,
+        plan: &Plan,
+        members: &Decision,
+        held_until: Option<At>,
+    ) {
         self.handles.reports.held(service, members);
         let (queue, name, now) = (self.queue(lane), &service.key, self.handles.timeline.now());
         let held = (!members.held.is_empty()).then(|| now + HELD);
         let due = self.handles.balancers.with(service, |entry| entry.state.next_look(now));
         // The queue keeps one time for each Service, the earliest: the others follow from here.
-        if let Some(due) = held.into_iter().chain(due).min() {
+        if let Some(due) = held.into_iter().chain(due).chain(held_until).min() {
             queue.add_after(Name::clone(name), due.since(now), Priority::Routine);
         }
         if matches!(plan, Plan::Settled | Plan::NotOurs) {

@@ -16,6 +16,7 @@
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
 //! | `observe::unclaimed` | Services whose finalizer no known controller removes |
 //! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
+//! | `observe::losses` | sees which load balancers are gone or have failed |
 //! | `observe::audit` | compares the cluster's load balancers with the Services |
 //! | `observe::adoptable` | what other controllers have made for the Services |
 //! | `observe` | what all parts share; gathers the plan's view of one Service |
@@ -90,7 +91,8 @@ impl Program for ServiceCcm {
     fn specimens(metrics: &Metrics) {
         ServiceMetrics::new(metrics).specimens();
         repeat_reports::specimens(metrics);
-        metrics::collect(metrics, HashMap::new, || 0, || 0, || 0);
+        metrics::collect(metrics, HashMap::new, || 0, || 0);
+        metrics::collect_held(metrics, || 0, || 0);
         metrics::collect_not_served(metrics, || [("example.com/class".into(), 1)].into());
         let queues = QueueMetrics::new(metrics);
         queues.specimens(QUEUE);
@@ -124,15 +126,21 @@ impl Program for ServiceCcm {
         let shown = Arc::clone(&handles.balancers);
         context.health.add("provisioning", Scope::Information, move || shown.verdict());
         let (counted, held) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
-        let releases = Arc::clone(&handles.balancers);
         let (unclaimed, timeline) = (Arc::clone(&handles.unclaimed), handles.timeline);
         metrics::collect(
             &context.metrics,
             move || counted.count(),
             move || held.held(),
-            move || releases.releases_held(),
             move || unclaimed.count(timeline.now()),
         );
+        let (releases, lost) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
+        let replacements = Arc::clone(&handles.balancers);
+        metrics::collect_held(
+            &context.metrics,
+            move || releases.releases_held(),
+            move || replacements.replacements_held(),
+        );
+        context.health.add("replacements", Scope::Information, move || lost.replacements());
         let (counts, shown) = (handles.clone(), handles.clone());
         metrics::collect_not_served(&context.metrics, move || counts.not_served());
         context.health.add("classes", Scope::Information, move || {

@@ -110,6 +110,13 @@ computed! {
 }
 
 computed! {
+    static REPLACEMENTS_HELD: usize = {
+        /// Load balancers that are gone or have failed and are not replaced before that is proved or a user approves, on the leader
+        [ALPHA] Gauge ccm_service_replacements_held = |count| *count as f64;
+    }
+}
+
+computed! {
     static UNCLAIMED: usize = {
         /// Services with the finalizer of load balancers, but not of that type, of which it is not known who removes that, for 5 minutes or longer, on the leader
         [ALPHA] Gauge ccm_service_unclaimed_finalizers = |count| *count as f64;
@@ -133,12 +140,21 @@ pub(crate) fn collect_not_served(
     }));
 }
 
-/// Computes states, held members, held releases and unclaimed finalizers on each scrape.
+/// Computes held releases and replacements on each scrape.
+pub(crate) fn collect_held(
+    metrics: &Metrics,
+    releases: impl Fn() -> usize + Send + Sync + 'static,
+    replacements: impl Fn() -> usize + Send + Sync + 'static,
+) {
+    metrics.collect(RELEASES_HELD.collector(move || vec![(Vec::new(), releases())]));
+    metrics.collect(REPLACEMENTS_HELD.collector(move || vec![(Vec::new(), replacements())]));
+}
+
+/// Computes states, held members and unclaimed finalizers on each scrape.
 pub(crate) fn collect(
     metrics: &Metrics,
     states: impl Fn() -> HashMap<State, usize> + Send + Sync + 'static,
     held: impl Fn() -> usize + Send + Sync + 'static,
-    releases_held: impl Fn() -> usize + Send + Sync + 'static,
     unclaimed: impl Fn() -> usize + Send + Sync + 'static,
 ) {
     metrics.collect(STATES.collector(move || {
@@ -150,7 +166,6 @@ pub(crate) fn collect(
             .collect()
     }));
     metrics.collect(HELD.collector(move || vec![(Vec::new(), held())]));
-    metrics.collect(RELEASES_HELD.collector(move || vec![(Vec::new(), releases_held())]));
     metrics.collect(UNCLAIMED.collector(move || vec![(Vec::new(), unclaimed())]));
 }
 

@@ -5,14 +5,15 @@ pub(crate) mod audit;
 pub(crate) mod balancers;
 pub(crate) mod intake;
 pub(crate) mod lease;
+mod losses;
 pub(crate) mod nodes;
 pub(crate) mod poll;
 pub(crate) mod unclaimed;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_base::{Backoff, clock::Timeline};
-use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
+use ccm_base::{At, Backoff, clock::Timeline};
+use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancerTraits, LoadBalancers};
 use ccm_controller::{
     brake::approval::{SetApproval, is_marked},
     passes::Passes,
@@ -39,11 +40,13 @@ use self::{
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Classes, Failed, Known, List, Plan, RELEASE_APPROVED, Step, View,
+        APPROVED, CallKind, Classes, Failed, Known, List, Plan, RELEASE_APPROVED,
+        REPLACEMENT_APPROVED, Step, View,
         eligible::NodeSet,
         evidence,
         front_end::{Problem, desired},
         held_calls,
+        losses::{Losses, Now, Verdict, recorded},
         members::Decision,
         orphans::Orphans,
         plan,
@@ -76,6 +79,10 @@ pub(crate) struct Planned {
     pub(crate) unclaimed: Option<String>,
     /// Why the load balancer stays, if service-ccm does not serve the Service any more.
     pub(crate) held_release: Option<String>,
+    /// Whether a call may make a new load balancer in the place of the one that the Service has.
+    pub(crate) may_replace: bool,
+    /// Why no other load balancer is made, and when that is looked at again.
+    pub(crate) held_replacement: Option<(String, At)>,
 }
 
 /// The shared inputs of the controller's parts; each part takes the ones that it needs.
@@ -102,6 +109,8 @@ pub(crate) struct Handles {
     pub(crate) poll: Arc<Notify>,
     /// The load balancers without a Service, as this leader has seen them.
     pub(crate) orphans: Arc<Mutex<Orphans>>,
+    /// The load balancers that are gone or have failed, as this leader has seen them.
+    pub(crate) losses: Arc<Mutex<Losses>>,
     /// The Services whose finalizer no known controller removes.
     pub(crate) unclaimed: Arc<Unclaimed>,
     /// Wakes the deletion of orphans.
@@ -138,6 +147,7 @@ impl Handles {
             audit: Passes::default(),
             poll: Arc::default(),
             orphans: Arc::default(),
+            losses: Arc::default(),
             unclaimed: Arc::default(),
             deletions: Passes::default(),
             approval: Arc::default(),
@@ -198,6 +208,7 @@ impl Handles {
         if was_announced {
             self.reports.ensured(service);
         }
+        self.losses.lock().end(self.timeline.now(), &service.uid);
         self.reports.notes(service, &notes);
         if let Some(why) = why_empty {
             self.reports.no_members(service, Some(&why));
@@ -212,10 +223,10 @@ impl Handles {
         }
     }
 
-    /// Whether a user has approved that any member leaves: by a mark on the Service, or for a set.
-    fn is_approved(&self, service: &Service) -> bool {
+    /// Whether a user has approved what this key stands for: by a mark on the Service, or for a set.
+    fn is_approved(&self, service: &Service, key: &str) -> bool {
         let Some(details) = &service.details else { return false };
-        is_marked(service.annotation(APPROVED), details.labels.get(APPROVED))
+        is_marked(service.annotation(key), details.labels.get(key))
             || self.approval.lock().as_ref().is_some_and(|set| set.covers(&details.labels))
     }
 
@@ -244,8 +255,10 @@ impl Handles {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
         let desired = desired(service, &self.cluster, &traits);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
-        let approved = self.is_approved(service);
+        let approved = self.is_approved(service, APPROVED);
         let classes = self.classes();
+        let is_wanted = classes.cover(service) && !service.deleting;
+        let loss = if is_wanted { self.loss(service, &traits, now) } else { Verdict::Kept };
         let agreed = self.balancers.digest_of(&nodes.members);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
@@ -267,6 +280,7 @@ impl Handles {
                 adopts: settings.adopt_load_balancers,
                 traits: &traits,
                 may_release,
+                loss,
                 list: if traits.lists { self.balancers.list() } else { List::Compared },
                 now,
             };
@@ -274,6 +288,8 @@ impl Handles {
             let unclaimed = evidence::unclaimed(view, &plan);
             let held_release = evidence::held_release(view);
             entry.is_release_held = held_release.is_some();
+            let held_replacement = self.held_replacement(service, loss);
+            entry.is_replacement_held = held_replacement.is_some();
             entry.held = members.held.len();
             let is_settled = entry.membership.is_known() && !members.changes && entry.held == 0;
             entry.agrees = agreed.filter(|_| is_settled);
@@ -301,8 +317,41 @@ impl Handles {
                 held_calls,
                 unclaimed,
                 held_release,
+                may_replace: loss == Verdict::Replaced || recorded(service).is_none(),
+                held_replacement,
             }
         })
+    }
+
+    /// Returns what follows if the load balancer of this Service is gone or has failed.
+    fn loss(&self, service: &Service, traits: &LoadBalancerTraits, at: At) -> Verdict {
+        let now = Now {
+            at,
+            approved: self.is_approved(service, REPLACEMENT_APPROVED),
+            can_ask: traits.asks_before_replacing,
+            is_same_cloud: self.is_same_cloud(),
+        };
+        let verdict = self.losses.lock().decide(&service.uid, now);
+        if verdict == Verdict::Replaced {
+            // The next leader has no new budget.
+            self.balancers.set_departures();
+        }
+        verdict
+    }
+
+    /// Returns why no other load balancer is made for this Service, and when that is looked at again.
+    fn held_replacement(&self, service: &Service, loss: Verdict) -> Option<(String, At)> {
+        let Verdict::Held(why, until) = loss else { return None };
+        let words = self.losses.lock().in_words(&service.uid);
+        let text = format!(
+            "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
+        );
+        Some((text, until))
+    }
+
+    /// Returns true if the cloud is provably the one in which the load balancers were made.
+    fn is_same_cloud(&self) -> bool {
+        true
     }
 }
 

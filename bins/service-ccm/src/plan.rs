@@ -5,6 +5,7 @@
 //! | [`front_end`] | which load balancer a Service asks for, and what is wrong with the Service |
 //! | [`eligible`] | which nodes are members of load balancers |
 //! | [`members`] | which members one load balancer is to have, and which may not leave it yet |
+//! | [`losses`] | which load balancers that are gone or have failed are replaced, and when |
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
 //! | [`evidence`] | which controller the finalizer of a Service belongs to |
 //! | [`looks`] | when a load balancer that no list shows is looked at |
@@ -23,6 +24,7 @@ pub mod eligible;
 pub mod evidence;
 pub mod front_end;
 pub mod looks;
+pub mod losses;
 pub mod members;
 mod named;
 pub mod orphans;
@@ -104,6 +106,8 @@ pub struct View<'a> {
     /// True if service-ccm may delete the load balancer when it does not serve the class of the
     /// Service: a user has approved the deletion, or has changed the class.
     pub may_release: bool,
+    /// What follows if the load balancer is gone or has failed.
+    pub loss: losses::Verdict,
     /// What is known of this cluster's load balancers as a whole.
     pub list: List,
     /// Now.
@@ -161,6 +165,9 @@ pub const APPROVED: &str = "quartet.dev/member-loss-approved";
 /// The annotation that approves that service-ccm deletes the load balancer of a Service
 /// because it does not serve the class of the Service any more.
 pub const RELEASE_APPROVED: &str = "quartet.dev/release-approved";
+/// The annotation or label that approves that service-ccm makes a new load balancer in the place of one
+/// that is gone or has failed.
+pub const REPLACEMENT_APPROVED: &str = "quartet.dev/replacement-approved";
 /// The annotation with the ID of a load balancer to adopt.
 pub const ADOPT: &str = "quartet.dev/adopt-load-balancer";
 
@@ -296,6 +303,9 @@ fn next_call(view: View<'_>) -> Option<Step> {
     }
     if let Some(step) = duplicate(view) {
         return Some(step);
+    }
+    if matches!(view.loss, losses::Verdict::Held(..)) {
+        return None;
     }
     let (id, has_failed) = match &state.known {
         Known::There(balancer) => match &balancer.phase {

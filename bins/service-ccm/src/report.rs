@@ -219,6 +219,12 @@ impl ServiceReports {
         self.warning(service, event, event, why, why.to_owned());
     }
 
+    /// Reports that a load balancer is gone or has failed, and that no other one is made yet.
+    pub(crate) fn replacement_held(&self, service: &Service, why: &str) {
+        let event = "LoadBalancerReplacementHeld";
+        self.warning(service, event, event, &without_numbers(why), why.to_owned());
+    }
+
     /// Reports a finalizer that no known controller removes.
     pub(crate) fn unclaimed(&self, service: &Service, why: &str) {
         let event = "UnclaimedFinalizer";

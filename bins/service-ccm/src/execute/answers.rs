@@ -3,7 +3,7 @@
 use std::{ops::Range, time::Duration};
 
 use ccm_base::{RetryClass, jittered};
-use ccm_cloud::{Answers, CloudError, ErrorKind, LoadBalancer, Phase, Progress, Waiting};
+use ccm_cloud::{Answers, CloudError, ErrorKind, LoadBalancer, Loss, Phase, Progress, Waiting};
 use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_objects::Shared as Name;
 use futures::StreamExt as _;
@@ -74,7 +74,11 @@ impl Lanes {
             Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting),
             Ok(Progress::Elsewhere(why)) => self.elsewhere(asked, why),
             Ok(Progress::NotSeen(why)) => self.not_seen(asked, why),
-            Ok(Progress::Lost(_)) => {}
+            Ok(Progress::Lost(loss)) if asked.due.may_replace => {
+                let what = format!("the provider may replace it, and does not: {}", loss.why);
+                self.failed(lane, asked, CloudError::new(ErrorKind::Malformed, what));
+            }
+            Ok(Progress::Lost(loss)) => self.lost(asked, loss),
             Err(error) => self.failed(lane, asked, error),
         }
         if is_timeout {
@@ -124,6 +128,22 @@ impl Lanes {
             entry.state.pending = None;
             entry.state.saw_nothing(why, now);
         });
+    }
+
+    /// The load balancer is gone or has failed, and the call was not to replace it.
+    fn lost<Q>(&self, asked: &Asked<Q>, loss: Loss) {
+        let service = &asked.due.service;
+        tracing::warn!(service = &*service.key, "only a new load balancer helps: {}", loss.why);
+        self.handles.balancers.with(service, |entry| {
+            entry.state.pending = None;
+            entry.state.failed.retain(|failed| failed.call != asked.call);
+            if loss.is_gone {
+                entry.state.known = Known::Absent;
+                entry.state.configured = None;
+                entry.forget_members();
+            }
+        });
+        self.handles.losses.lock().answered(self.handles.timeline.now(), &service.uid, loss);
     }
 
     fn report_done<Q>(&self, asked: &Asked<Q>) {

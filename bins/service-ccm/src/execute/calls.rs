@@ -120,7 +120,7 @@ impl Lanes {
             shown: shown(service),
             members: due.members.members.clone(),
             front_end,
-            may_replace: true,
+            may_replace: due.may_replace,
         }
     }
 

@@ -42,9 +42,16 @@ impl Lanes {
                 reason: "this service-ccm does not serve the Service".to_owned(),
                 held: Some(why),
             });
+            let replacement = planned.held_replacement.clone().map(|(why, _)| plans::Step {
+                step: "replace",
+                changes: Vec::new(),
+                reason: "the load balancer is gone or has failed".to_owned(),
+                held: Some(why),
+            });
             adoption
                 .into_iter()
                 .chain(release)
+                .chain(replacement)
                 .chain(unclaimed)
                 .chain(foreign)
                 .chain(next)

@@ -19,6 +19,7 @@ use super::{
     Handles,
     adoptable::{AllMade, Made, made, without_load_balancer},
     balancers::Entry,
+    losses::see_losses,
 };
 use crate::{
     plan::{
@@ -87,6 +88,8 @@ impl Audit {
         if !balancers.traits().lists {
             self.assume();
             self.look();
+            // Only a call shows a load balancer, so none counts as shown now.
+            see_losses(&self.handles, false).await;
             return Ok("the provider has no list of load balancers".to_owned());
         }
         let started = self.handles.timeline.now();
@@ -95,7 +98,11 @@ impl Audit {
         let count = list.load_balancers.len();
         // No Service may go on before this is known: it would get a second load balancer.
         let made = self.made(&*balancers, &list, is_first).await?;
+        let is_complete = list.malformed.is_empty();
         let orphans = self.compare(list, made, started);
+        if is_complete {
+            see_losses(&self.handles, true).await;
+        }
         self.handles.metrics.audited(Ok(orphans));
         if is_first {
             self.go_on(List::Compared);

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use crate::{
     metrics,
     plan::{
-        CallKind, Known, List, State,
+        CallKind, Known, List, REPLACEMENT_APPROVED, State,
         eligible::{self, NodeSet},
         members::{Departures, Membership},
         status::ingress,
@@ -84,6 +84,8 @@ pub(crate) struct Entry {
     pub(crate) class: Option<ServedClass>,
     /// True if the load balancer stays although service-ccm does not serve the Service any more.
     pub(crate) is_release_held: bool,
+    /// True if the load balancer is gone or has failed, and no other one may be made yet.
+    pub(crate) is_replacement_held: bool,
     /// Whether the Service has a mistake, so that its load balancer is not configured.
     pub(crate) is_wrong: bool,
     /// Whether the last call did not return in time: the next one is made on a slower lane.
@@ -258,6 +260,16 @@ impl Balancers {
         Verdict::Failed(format!("{count} of {all} Services: {}", kinds.join(", ")))
     }
 
+    /// Passes if no load balancer waits to be replaced.
+    pub(crate) fn replacements(&self) -> Verdict {
+        match self.replacements_held() {
+            0 => Verdict::Passed("no load balancer waits to be replaced".to_owned()),
+            held => Verdict::Failed(format!(
+                "{held} load balancers are gone or have failed, and are not replaced until that is proved or you approve it with {REPLACEMENT_APPROVED}=yes"
+            )),
+        }
+    }
+
     /// The number of load balancers in each state.
     pub(crate) fn count(&self) -> HashMap<metrics::State, usize> {
         let mut counts: HashMap<metrics::State, usize> = HashMap::new();
@@ -270,6 +282,11 @@ impl Balancers {
     /// The number of load balancers that stay although service-ccm does not serve their Services.
     pub(crate) fn releases_held(&self) -> usize {
         self.entries.lock().values().filter(|entry| entry.is_release_held).count()
+    }
+
+    /// The number of load balancers that are gone or have failed and are not replaced yet.
+    pub(crate) fn replacements_held(&self) -> usize {
+        self.entries.lock().values().filter(|entry| entry.is_replacement_held).count()
     }
 
     /// The number of members that are held.

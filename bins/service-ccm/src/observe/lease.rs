@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Handles, balancers::Inherited};
 use crate::plan::{
+    losses::{self, Losses},
     members::Departures,
     orphans::{BUDGET, Orphans},
 };
@@ -37,6 +38,9 @@ struct Left {
     /// The load balancers without a Service that were deleted.
     #[serde(default)]
     orphans: Window,
+    /// The Services whose load balancers were replaced.
+    #[serde(default)]
+    replaced: Window,
     /// The digest of the nodes that all load balancers have; none while some have others. With the
     /// same nodes the next leader need not read the members of all at once.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
@@ -45,7 +49,7 @@ struct Left {
 
 impl handover::Shorten for Left {
     fn shorten(&mut self) -> bool {
-        self.members.sum_up() || self.orphans.sum_up()
+        self.members.sum_up() || self.orphans.sum_up() || self.replaced.sum_up()
     }
 }
 
@@ -60,6 +64,7 @@ pub(crate) fn take_over(handles: &Handles, lease: &LeaseAnnotations) {
     let inherited = Inherited { departures: left.members, settled: left.settled };
     handles.balancers.inherit(now, inherited);
     *handles.orphans.lock() = Orphans::resume(now, left.orphans);
+    *handles.losses.lock() = Losses::resume(now, left.replaced);
     // What is still in the window is to be left to the leader after this one as well.
     handles.balancers.set_departures();
 }
@@ -91,7 +96,7 @@ fn approve(handles: &Handles, approval: Option<SetApproval>) {
     *handles.approval.lock() = approval;
     let mut held: Vec<Name> = Vec::new();
     handles.balancers.each(|name, entry| {
-        if entry.held > 0 {
+        if entry.held > 0 || entry.is_replacement_held {
             held.push(Name::clone(name));
         }
     });
@@ -107,7 +112,8 @@ fn leave(handles: &Handles, lease: &LeaseAnnotations, settled: Option<Digest>) {
     let now = handles.timeline.now();
     let Some(members) = handles.balancers.departures(now - window) else { return };
     let orphans = handles.orphans.lock().window(now - BUDGET.window);
-    let left = Left { members, orphans, settled: None };
+    let replaced = handles.losses.lock().window(now - losses::BUDGET.window);
+    let left = Left { members, orphans, replaced, settled: None };
     if left != Left::default() {
         // They leave the window in time.
         handles.balancers.keep_departures();

@@ -63,6 +63,9 @@ reasons! {
     LoadBalancersNotOffered: PROVISIONING "True";
     /// The load balancer has failed in the cloud, and a person has to repair or delete it.
     LoadBalancerFailed: PROVISIONING "True";
+    /// The load balancer is gone or has failed, and no other one is made before that is proved or a user
+    /// approves: too many are lost at once. The message says what the cloud has answered.
+    ReplacementHeld: PROVISIONING "True";
     /// Another controller's load balancer may be taken over: see the page /plan.
     WaitingForAdoption: PROVISIONING "True";
     /// The Service is being deleted or has another type now, and the cloud deletes the load balancer.

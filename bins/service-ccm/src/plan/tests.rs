@@ -133,6 +133,7 @@ pub(super) fn planned_with(
         adopts: false,
         traits: &traits,
         may_release: false,
+        loss: super::losses::Verdict::Kept,
         list: List::Compared,
         now: at(now),
     };

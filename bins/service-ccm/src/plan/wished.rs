@@ -6,8 +6,9 @@ use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Note, Phase};
 use ccm_objects::Service;
 
 use super::{
-    ADOPT, APPROVED, CallKind, Known, PATIENCE, View,
+    ADOPT, APPROVED, CallKind, Known, PATIENCE, REPLACEMENT_APPROVED, View,
     front_end::{Problem, in_words},
+    losses,
     named::shown_id,
     pools::{self, Gap},
     reason::{PROVISIONING, Reason, SERVING},
@@ -110,6 +111,12 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
         view.desired.problems.iter().filter(|problem| problem.fatal).collect();
     if !fatal.is_empty() {
         return Some((Reason::InvalidConfiguration, in_words(&fatal)));
+    }
+    if let losses::Verdict::Held(why, _) = view.loss {
+        let text = format!(
+            "the load balancer is gone or has failed, and no other one is made yet: {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
+        );
+        return Some((Reason::ReplacementHeld, text));
     }
     if let Known::There(balancer) = &view.state.known
         && let Phase::Failed { why, cure: Cure::Person } = &balancer.phase

@@ -1,0 +1,74 @@
+//! Which load balancers that Services show to clients are gone or have failed.
+
+use std::sync::Arc;
+
+use ccm_cloud::{Cure, Detail, Lookup, NodeIdentity, Phase};
+use ccm_objects::{Node, Service};
+
+use super::{Handles, balancers::Entry};
+use crate::plan::{Known, losses};
+
+/// The number of nodes whose instances are looked up to see if this is still the same cloud.
+const INSTANCES: usize = 3;
+
+/// Records which load balancers are gone or have failed, and whether the cloud still shows anything
+/// of this cluster: a load balancer in the list, or else the instance of a node.
+pub(super) async fn see_losses(handles: &Handles, has_list: bool) {
+    let (now, classes) = (handles.timeline.now(), handles.classes());
+    let mut sight = losses::Sight::default();
+    for service in handles.services.list() {
+        if !classes.cover(&service) || service.deleting {
+            continue;
+        }
+        sight.all.insert(service.uid.clone());
+        if losses::recorded(&service).is_none() {
+            continue;
+        }
+        sight.recorded += 1;
+        handles.balancers.with(&service, |entry| match see_loss(&service, entry) {
+            Some(true) => _ = sight.lost.insert(service.uid.clone()),
+            // Without a list, this is what an earlier call has shown.
+            Some(false) if has_list => _ = sight.ready.insert(service.uid.clone()),
+            Some(false) | None => {}
+        });
+    }
+    let shows_others = !sight.ready.is_empty();
+    let are_any = {
+        let mut losses = handles.losses.lock();
+        losses.listed(now, sight);
+        losses.are_any()
+    };
+    let shows_others = shows_others || are_any && shows_an_instance(handles).await;
+    handles.losses.lock().see_others(shows_others);
+}
+
+/// Returns true if the cloud shows the instance of one of the first nodes.
+async fn shows_an_instance(handles: &Handles) -> bool {
+    let Ok(Some(instances)) = handles.cloud.instances() else { return false };
+    let nodes = handles.nodes.list();
+    let nodes = nodes.iter().filter(|node| node.provider_id.is_some()).take(INSTANCES);
+    let identity = |node: &Arc<Node>| NodeIdentity {
+        provider_id: node.provider_id.as_deref().map(str::to_owned),
+        ..NodeIdentity::named(&*node.name)
+    };
+    let nodes: Vec<NodeIdentity> = nodes.map(identity).collect();
+    let call = handles.call(false);
+    let answers = instances.lookup(&nodes, Detail::Presence, call).await;
+    answers.iter().any(|answer| matches!(answer, Ok(Lookup::Found(_))))
+}
+
+/// Returns true if the load balancer of a Service is gone or has failed, and false if it can be
+/// changed. None if that is not known.
+fn see_loss(service: &Service, entry: &Entry) -> Option<bool> {
+    match &entry.state.known {
+        Known::Absent => Some(true),
+        Known::There(balancer) => match &balancer.phase {
+            Phase::Failed { cure: Cure::Ensure, .. } => {
+                entry.state.was_complete(service, &balancer.id).then_some(true)
+            }
+            Phase::Ready => Some(false),
+            Phase::Pending(_) | Phase::Failed { .. } => None,
+        },
+        Known::Nothing | Known::Recorded { .. } | Known::Elsewhere(_) => None,
+    }
+}

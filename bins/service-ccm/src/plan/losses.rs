@@ -1,0 +1,247 @@
+//! Which load balancers that are gone or have failed are replaced, and when: pure.
+//!
+//! A new load balancer has another address, so one wrong answer of the cloud would take the traffic
+//! of all Services: a list of another project, or of a database that was restored. A *loss* is a load
+//! balancer that its Service shows to clients, and that a complete list does not contain, or that has
+//! failed. It is replaced only
+//!
+//! * after the cloud has answered a call about exactly this load balancer;
+//! * if a user has **approved** it;
+//! * or if the kit's **brake** allows it: no more than [`BUDGET`] are lost now, and no more were
+//!   replaced within its window;
+//! * or if its loss is **proved**: the cloud has answered twice that it is gone, [`CONFIRMATION`] apart,
+//!   the cloud is the same one as before, and it shows another object of this cluster. Of proved
+//!   losses, no more than [`BUDGET`] are replaced at a time: the next one follows when one of them
+//!   is shown again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use ccm_base::At;
+use ccm_cloud::Loss;
+use ccm_controller::brake::{Brake, Budget, Hold, Limit, Window};
+use ccm_objects::Service;
+
+use super::status::ID;
+
+/// How many load balancers are replaced without a proof: at least 3.
+pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
+/// The time between two answers that prove a loss.
+pub const CONFIRMATION: Duration = Duration::from_mins(10);
+/// The longest time between two questions about a loss that is held.
+const SELDOM: Duration = Duration::from_hours(1);
+/// How soon a loss is looked at again that waits for others.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Returns the ID of the load balancer that a Service shows to clients. An annotation without an
+/// address may be the copy of another Service's.
+pub fn recorded(service: &Service) -> Option<&str> {
+    let has_address = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
+    service.annotation(ID).filter(|_| has_address && service.has_finalizer)
+}
+
+/// More load balancers are lost than [`BUDGET`] allows to replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Many;
+
+/// A load balancer that is gone or has failed.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Open {
+    /// What the cloud has answered about exactly this one.
+    loss: Option<Loss>,
+    /// The first and the last answer that it is gone.
+    gone: Option<(At, At)>,
+    /// When the cloud last answered.
+    answered: At,
+    /// True if it may be replaced, until another one is shown.
+    may_be_replaced: bool,
+    /// True if that was allowed because of a proof.
+    is_proved: bool,
+}
+
+/// What is known when the plan for one Service is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Now.
+    pub at: At,
+    /// True if a user has approved the replacement.
+    pub approved: bool,
+    /// True if the provider answers a question about one load balancer without making another one.
+    pub can_ask: bool,
+    /// True if the cloud is provably the one in which the load balancers were made.
+    pub is_same_cloud: bool,
+}
+
+/// Why a load balancer is not replaced now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The loss is not proved yet.
+    Unproved,
+    /// The cloud is not provably the same one, or shows no other object of this cluster.
+    OtherCloud,
+    /// It exists and has failed, and too many others have failed or were replaced.
+    Failed,
+    /// Others are replaced first.
+    Others,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unproved => "the loss is not proved yet",
+            Self::OtherCloud => "nothing proves that this is still the same cloud",
+            Self::Failed => "a load balancer that has failed may still serve",
+            Self::Others => "others are replaced first",
+        })
+    }
+}
+
+/// What follows for the load balancer of a Service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is not lost, as far as is known.
+    #[default]
+    Kept,
+    /// The cloud is asked about exactly this one.
+    Asks,
+    /// It is replaced.
+    Replaced,
+    /// It is not replaced. It is looked at again at this time.
+    Held(Why, At),
+}
+
+/// What a list shows of the load balancers that Services show to clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// The number of Services that show a load balancer to clients.
+    pub recorded: usize,
+    /// The UIDs of all Services that are to have a load balancer.
+    pub all: BTreeSet<Box<str>>,
+    /// The UIDs of the Services whose load balancer the list lacks, or shows as failed.
+    pub lost: BTreeSet<Box<str>>,
+    /// The UIDs of the Services whose load balancer the cloud shows, ready to be changed.
+    pub ready: BTreeSet<Box<str>>,
+}
+
+/// The losses as this leader has seen them.
+#[derive(Debug, Default)]
+pub struct Losses {
+    /// By the UID of the Service.
+    open: BTreeMap<Box<str>, Open>,
+    /// The number of Services that show a load balancer to clients.
+    recorded: usize,
+    /// True if the cloud has shown another object of this cluster lately.
+    shows_others: bool,
+    brake: Brake<Many>,
+}
+
+impl Losses {
+    /// None known, with the replacements of the last leader.
+    pub fn resume(now: At, window: Window) -> Self {
+        Self { brake: Brake::resume(now, window), ..Self::default() }
+    }
+
+    /// The replacements after this time, to be left to the next leader.
+    pub fn window(&self, since: At) -> Window {
+        self.brake.window().after(since).map(|(at, uid)| (at, uid.into())).collect()
+    }
+
+    /// Returns true if a load balancer is lost.
+    pub fn are_any(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Applies what a complete list shows.
+    pub fn listed(&mut self, at: At, sight: Sight) {
+        self.recorded = sight.recorded;
+        self.open.retain(|uid, _| sight.all.contains(uid) && !sight.ready.contains(uid));
+        for uid in sight.lost {
+            self.open.entry(uid).or_default();
+        }
+        self.count(at);
+    }
+
+    /// Records whether the cloud shows another object of this cluster: a load balancer that a Service
+    /// shows to clients, or the instance of a node.
+    pub fn see_others(&mut self, shows_others: bool) {
+        self.shows_others = shows_others;
+    }
+
+    /// Records an answer of the cloud about exactly the load balancer of this Service.
+    pub fn answered(&mut self, at: At, uid: &str, loss: Loss) {
+        let open = self.open.entry(uid.into()).or_default();
+        let first = open.gone.map_or(at, |(first, _)| first);
+        open.gone = loss.is_gone.then_some((first, at));
+        (open.loss, open.answered) = (Some(loss), at);
+        self.count(at);
+    }
+
+    /// The load balancer of this Service is there, or the Service needs none any more.
+    pub fn end(&mut self, at: At, uid: &str) {
+        if self.open.remove(uid).is_some() {
+            self.count(at);
+        }
+    }
+
+    fn limit(&self) -> usize {
+        BUDGET.limit.of(self.recorded)
+    }
+
+    fn count(&mut self, at: At) {
+        let is_many = self.open.len() > self.limit();
+        self.brake.observe(at, is_many.then_some(Many));
+    }
+
+    /// What follows for the load balancer of this Service now. A replacement is charged to the budget.
+    pub fn decide(&mut self, uid: &str, now: Now) -> Verdict {
+        let (limit, recorded) = (self.limit(), self.recorded);
+        let proved = self.open.values().filter(|open| open.is_proved).count();
+        let Some(open) = self.open.get_mut(uid) else { return Verdict::Kept };
+        if open.may_be_replaced {
+            return Verdict::Replaced;
+        }
+        if open.loss.is_none() && now.can_ask {
+            return Verdict::Asks;
+        }
+        let allowed = now.approved
+            || match self.brake.request(now.at, uid, recorded, BUDGET) {
+                Ok(()) => true,
+                Err(Hold::Breaker | Hold::Budget { .. }) => false,
+            };
+        if allowed {
+            open.may_be_replaced = true;
+            return Verdict::Replaced;
+        }
+        let is_same = now.is_same_cloud && self.shows_others;
+        let is_proved = open.gone.is_some_and(|(first, last)| last.since(first) >= CONFIRMATION);
+        if is_proved && is_same && proved < limit {
+            (open.may_be_replaced, open.is_proved) = (true, true);
+            return Verdict::Replaced;
+        }
+        let (wait, why) = match open.gone {
+            None => (SELDOM, Why::Failed),
+            Some(_) if is_proved && is_same => return Verdict::Held(Why::Others, now.at + SOON),
+            Some(_) if is_proved => (SELDOM, Why::OtherCloud),
+            Some(_) => (CONFIRMATION, Why::Unproved),
+        };
+        if now.can_ask && open.answered + wait <= now.at {
+            return Verdict::Asks;
+        }
+        Verdict::Held(why, now.at + SOON)
+    }
+
+    /// In words: what the cloud has answered about the load balancer of this Service, and how many
+    /// others are lost.
+    pub fn in_words(&self, uid: &str) -> String {
+        let loss = self.open.get(uid).and_then(|open| open.loss.as_ref());
+        let why = loss.map_or("the cloud does not show it", |loss| loss.why.as_str());
+        let (lost, all) = (self.open.len(), self.recorded);
+        format!("{why}; {lost} of {all} load balancers are gone or have failed")
+    }
+}
+
+#[cfg(test)]
+mod tests;

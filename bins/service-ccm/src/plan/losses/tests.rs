@@ -1,0 +1,144 @@
+use super::*;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn uid(number: usize) -> Box<str> {
+    format!("uid-{number:02}").into()
+}
+
+fn at(minutes: u32) -> At {
+    At::default() + MINUTE * minutes
+}
+
+fn now(minutes: u32) -> Now {
+    Now { at: at(minutes), approved: false, can_ask: true, is_same_cloud: true }
+}
+
+fn gone() -> Loss {
+    Loss { why: "load balancer lb-1: 404".to_owned(), is_gone: true }
+}
+
+/// A list that lacks the first ones.
+fn lacks(lost: usize, all: usize) -> Sight {
+    Sight {
+        recorded: all,
+        all: (0..all).map(uid).collect(),
+        lost: (0..lost).map(uid).collect(),
+        ready: (lost..all).map(uid).collect(),
+    }
+}
+
+fn with(lost: usize, all: usize) -> Losses {
+    let mut losses = Losses::default();
+    losses.listed(at(0), lacks(lost, all));
+    losses.see_others(true);
+    losses
+}
+
+/// The verdicts about the first ones, after an answer of the cloud about each of them.
+fn verdicts(losses: &mut Losses, lost: usize, minutes: u32, loss: &Loss) -> Vec<Verdict> {
+    (0..lost).for_each(|number| losses.answered(at(minutes), &uid(number), loss.clone()));
+    (0..lost).map(|number| losses.decide(&uid(number), now(minutes))).collect()
+}
+
+fn replaced(verdicts: &[Verdict]) -> usize {
+    verdicts.iter().filter(|verdict| **verdict == Verdict::Replaced).count()
+}
+
+#[test]
+fn a_single_one_is_asked_about_before_it_is_replaced() {
+    let mut losses = with(1, 20);
+    assert_eq!(losses.decide(&uid(0), now(0)), Verdict::Asks);
+    assert_eq!(losses.decide(&uid(1), now(0)), Verdict::Kept);
+    losses.answered(at(0), &uid(0), gone());
+    assert_eq!(losses.decide(&uid(0), now(0)), Verdict::Replaced);
+    // A provider that cannot be asked.
+    let unasked = Now { can_ask: false, ..now(0) };
+    assert_eq!(with(1, 20).decide(&uid(0), unasked), Verdict::Replaced);
+}
+
+#[test]
+fn of_many_none_is_replaced_without_a_proof() {
+    for (lost, all, is_many) in [(3, 20, false), (4, 20, true), (5, 50, false), (6, 50, true)] {
+        let mut losses = with(lost, all);
+        let verdicts = verdicts(&mut losses, lost, 0, &gone());
+        assert_eq!(replaced(&verdicts), if is_many { 0 } else { lost }, "{lost} of {all}");
+    }
+}
+
+#[test]
+fn the_budget_counts_what_six_hours_have_replaced() {
+    let mut losses = with(2, 20);
+    assert_eq!(replaced(&verdicts(&mut losses, 2, 1, &gone())), 2);
+    losses.listed(at(1), lacks(0, 20));
+    let mut two = lacks(0, 20);
+    two.lost = [uid(7), uid(8)].into();
+    two.ready.retain(|uid| !two.lost.contains(uid));
+    losses.listed(at(2), two);
+    for number in [7, 8] {
+        losses.answered(at(2), &uid(number), gone());
+    }
+    assert_eq!(losses.decide(&uid(7), now(2)), Verdict::Replaced);
+    let held = losses.decide(&uid(8), now(2));
+    assert!(matches!(held, Verdict::Held(Why::Unproved, _)), "{held:?}");
+    // The next leader goes on with it.
+    let mut next = Losses::resume(at(3), losses.window(at(0)));
+    next.listed(at(3), Sight { lost: [uid(8)].into(), ..lacks(0, 20) });
+    next.answered(at(3), &uid(8), gone());
+    assert!(matches!(next.decide(&uid(8), now(3)), Verdict::Held(..)));
+    assert_eq!(next.decide(&uid(8), now(6 * 60 + 2)), Verdict::Replaced);
+}
+
+#[test]
+fn proved_losses_are_replaced_a_few_at_a_time() {
+    let mut losses = with(20, 20);
+    assert_eq!(replaced(&verdicts(&mut losses, 20, 0, &gone())), 0);
+    assert!(matches!(losses.decide(&uid(0), now(9)), Verdict::Held(Why::Unproved, _)));
+    assert_eq!(losses.decide(&uid(0), now(10)), Verdict::Asks);
+    let first = verdicts(&mut losses, 20, 10, &gone());
+    assert_eq!(replaced(&first), 3);
+    assert!(matches!(first[3], Verdict::Held(Why::Others, _)), "{first:?}");
+    let again: Vec<_> = (0..20).map(|number| losses.decide(&uid(number), now(30))).collect();
+    assert_eq!(replaced(&again), 3, "none of them is shown yet");
+    losses.end(at(31), &uid(0));
+    let next: Vec<_> = (0..20).map(|number| losses.decide(&uid(number), now(31))).collect();
+    assert_eq!(replaced(&next), 3, "{next:?}");
+    // A list that shows one is as good as an answer.
+    losses.listed(at(32), Sight { ready: [uid(1)].into(), ..lacks(0, 20) });
+    assert_eq!(losses.decide(&uid(4), now(32)), Verdict::Replaced);
+}
+
+#[test]
+fn another_cloud_proves_nothing() {
+    let shows_others = [(true, false), (false, true), (false, false)];
+    for (is_same_cloud, shows_others) in shows_others {
+        let mut losses = with(20, 20);
+        losses.see_others(shows_others);
+        for minutes in [0, 10] {
+            (0..20).for_each(|number| losses.answered(at(minutes), &uid(number), gone()));
+        }
+        let asked = Now { is_same_cloud, ..now(10) };
+        for number in 0..20 {
+            let verdict = losses.decide(&uid(number), asked);
+            assert!(matches!(verdict, Verdict::Held(Why::OtherCloud, _)), "{verdict:?}");
+        }
+        let later = Now { is_same_cloud, ..now(70) };
+        assert_eq!(losses.decide(&uid(0), later), Verdict::Asks, "it is asked about seldom");
+        assert_eq!(losses.decide(&uid(0), Now { approved: true, ..asked }), Verdict::Replaced);
+    }
+}
+
+#[test]
+fn what_has_failed_is_never_proved_to_be_gone() {
+    let failed = Loss { why: "load balancer lb-1 is in ERROR".to_owned(), is_gone: false };
+    let mut losses = with(0, 20);
+    let first = verdicts(&mut losses, 3, 0, &failed);
+    assert_eq!(replaced(&first), 3, "few are replaced");
+    let mut losses = with(20, 20);
+    for minutes in [0, 10, 7 * 60] {
+        let held = verdicts(&mut losses, 20, minutes, &failed);
+        let is_held = |one: &Verdict| matches!(one, Verdict::Held(Why::Failed, _));
+        assert!(held.iter().all(is_held), "{held:?}");
+    }
+    assert!(losses.in_words(&uid(4)).starts_with("load balancer lb-1 is in ERROR; 20 of 20"));
+}
