@@ -27,6 +27,8 @@ mod conditions;
 mod events;
 #[path = "histories/finalizers.rs"]
 mod finalizers;
+#[path = "histories/fleet.rs"]
+mod fleet;
 #[path = "histories/going_back.rs"]
 mod going_back;
 #[path = "histories/lies.rs"]

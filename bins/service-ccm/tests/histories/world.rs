@@ -14,7 +14,7 @@ use ccm_runtime::{leadership::Leadership, metrics::Metrics, program::Loaded};
 use ccm_sim::{
     apiserver::{ApiServer, Options},
     cloud::{
-        Operation, SimCloud,
+        Operation, SimCloud, SimInstance,
         balancers::{SimBalancer, State},
     },
     faults::{Effect, Fault},
@@ -393,6 +393,7 @@ impl World {
         });
         // It may be there already.
         self.api.create(node).ok();
+        self.cloud.add(SimInstance::new(format!("i-{name}"), name));
     }
 
     pub(crate) fn service_key(number: usize) -> String {

@@ -1,0 +1,178 @@
+//! Answers of the cloud that would replace the load balancers of all Services.
+
+use std::time::Duration;
+
+use ccm_cloud::Cure;
+use ccm_sim::{
+    cloud::{Operation, balancers::State},
+    faults::{Effect, Fault, Trouble},
+};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{
+    cases::SOON,
+    without::Without,
+    world::{Variant, World},
+};
+
+const MINUTE: Duration = Duration::from_mins(1);
+/// The time in which nobody looks.
+const NIGHT: Duration = Duration::from_hours(6);
+const SERVICES: usize = 20;
+
+impl World {
+    async fn fleet(variant: Variant) -> Self {
+        let world = Self::start(1, variant).await;
+        (0..SERVICES).for_each(|number| world.create(number));
+        sleep(MINUTE).await;
+        assert_eq!(world.ours().len(), SERVICES);
+        world
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.ours().into_iter().map(|one| one.id).collect()
+    }
+
+    fn replacements_held(&self) -> f64 {
+        self.metric("ccm_service_replacements_held ")
+    }
+
+    /// From now on the cloud shows nothing of this cluster.
+    fn show_nothing(&self) {
+        let overlook = Effect::LoadBalancers(Vec::new(), Trouble::Overlook { by_id: true });
+        for (operation, effect) in [
+            (Operation::ListLoadBalancers, Effect::EmptyList),
+            (Operation::EnsureLoadBalancers, overlook),
+            (Operation::Lookup, Effect::WrongProject),
+        ] {
+            self.cloud.faults().add(Fault::new(effect).on(operation));
+        }
+    }
+
+    fn fail(&self, count: usize) {
+        for id in self.ids().iter().take(count) {
+            let (why, cure) = ("ERROR: no compute node".to_owned(), Cure::Ensure);
+            let failed = State::Failed { why, cure };
+            self.cloud.balancers().update(id, |balancer| balancer.state = failed);
+        }
+    }
+
+    fn failed(&self) -> usize {
+        let all = self.ours();
+        all.iter().filter(|one| matches!(one.state, State::Failed { .. })).count()
+    }
+}
+
+/// The credentials of another project.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_shows_nothing_gets_no_new_load_balancer() {
+    let without_lists = Variant { without: Some(Without::Lists), ..Variant::default() };
+    for (variant, restarts) in
+        [(Variant::default(), false), (Variant::default(), true), (without_lists, true)]
+    {
+        let has_lists = variant.without.is_none();
+        let mut world = World::fleet(variant).await;
+        let before = world.ids();
+        world.show_nothing();
+        if restarts {
+            world.restart().await;
+        }
+        if has_lists {
+            sleep(6 * MINUTE).await;
+            assert!(world.replacements_held() > 19.5, "{}", world.replacements_held());
+            assert!(world.line("replacements").starts_with("[!]20 load"));
+            assert!(world.plans().contains("quartet.dev/replacement-approved=yes"));
+            assert_eq!(world.events("LoadBalancerReplacementHeld").len(), SERVICES);
+        }
+        sleep(NIGHT).await;
+        let new = world.ids().iter().filter(|id| !before.contains(id)).count();
+        assert!(new == 0 || !has_lists && new <= 3, "{new} new, {restarts}");
+        (0..SERVICES).for_each(|number| assert!(world.has_address(number)));
+        // The right credentials again.
+        world.cloud.faults().clear();
+        sleep(NIGHT).await;
+        assert!(world.replacements_held() < 0.5 && world.line("replacements").starts_with("[+]"));
+        assert_eq!(world.ids().len(), SERVICES + new);
+    }
+}
+
+/// A list that is cut off, while the load balancers are there.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_is_found_by_its_id_is_not_replaced() {
+    let world = World::fleet(Variant::default()).await;
+    let before = world.ids();
+    let lie = Fault::new(Effect::TruncatedList(3)).on(Operation::ListLoadBalancers);
+    world.cloud.faults().add(lie);
+    sleep(NIGHT).await;
+    assert_eq!(world.ids(), before);
+    assert!(world.replacements_held() < 0.5);
+}
+
+/// All are deleted in the cloud, and nobody is there.
+#[tokio::test(start_paused = true)]
+async fn load_balancers_that_are_really_gone_are_made_again_within_an_hour() {
+    for kept in [0, 1] {
+        let world = World::fleet(Variant::default()).await;
+        let before = world.ids();
+        for id in before.iter().skip(kept) {
+            world.cloud.balancers().remove(id).unwrap();
+        }
+        let mut counts = Vec::new();
+        for _ in 0..60 {
+            sleep(MINUTE).await;
+            counts.push(world.ids().len() - kept);
+        }
+        assert_eq!(counts[9], 0, "not before the loss is proved: {counts:?}");
+        let steps = counts.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(steps.max() <= Some(12), "in the pace of the brake: {counts:?}");
+        let until = counts.iter().position(|count| *count == SERVICES - kept);
+        assert!(until.is_some(), "{counts:?}");
+        println!("the last of {} after {until:?} minutes: {counts:?}", SERVICES - kept);
+        sleep(SOON).await;
+        (0..SERVICES).for_each(|number| assert!(world.has_address(number)));
+        assert!(world.replacements_held() < 0.5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_that_are_gone_are_made_again_at_once() {
+    let world = World::fleet(Variant::default()).await;
+    for id in world.ids().iter().take(3) {
+        world.cloud.balancers().remove(id).unwrap();
+    }
+    sleep(6 * MINUTE).await;
+    assert_eq!(world.ids().len(), SERVICES);
+    // A fourth one within six hours is one too many without a proof.
+    world.cloud.balancers().remove(&world.ids()[10]).unwrap();
+    sleep(6 * MINUTE).await;
+    assert_eq!(world.ids().len(), SERVICES - 1);
+    sleep(15 * MINUTE).await;
+    assert_eq!(world.ids().len(), SERVICES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_approves_that_lost_load_balancers_are_replaced() {
+    let world = World::fleet(Variant::default()).await;
+    let before = world.ids().len();
+    world.show_nothing();
+    sleep(6 * MINUTE).await;
+    let approval = json!({"quartet.dev/replacement-approved": "yes"});
+    world.patch(4, json!({"metadata": {"annotations": approval}}));
+    sleep(MINUTE).await;
+    assert_eq!(world.ids().len(), before + 1, "one is approved");
+}
+
+/// Octavia cannot build.
+#[tokio::test(start_paused = true)]
+async fn of_many_that_have_failed_none_is_replaced() {
+    for (count, left) in [(SERVICES, SERVICES), (3, 0)] {
+        let mut world = World::fleet(Variant::default()).await;
+        world.fail(count);
+        sleep(NIGHT).await;
+        assert_eq!(world.failed(), left);
+        world.restart().await;
+        sleep(NIGHT).await;
+        assert_eq!(world.failed(), left);
+    }
+}
