@@ -75,6 +75,22 @@ func balancers() row {
 			high:  8,
 		}.panel(),
 		number{
+			title: "Held replacements",
+			about: about{
+				shows:  "Load balancers that are gone or have failed, and are not replaced before that is proved or a person approves.",
+				normal: "0",
+				do:     "Look whether service-ccm is in the right project and region of the cloud. The event LoadBalancerReplacementHeld has the answer of the cloud and the annotation that approves.",
+				alert:  "ServiceCCMReplacementsHeld",
+				page:   services + "#lost-load-balancers",
+			},
+			unit:  units.Short,
+			lines: []line{{highest("", of("ccm_service_replacements_held")), ""}},
+			base:  green,
+			steps: []step{{1, red}},
+			none:  "no replica is seen",
+			high:  8,
+		}.panel(),
+		number{
 			title: "Unclaimed finalizers",
 			about: about{
 				shows:  "Services that are not of the type LoadBalancer any more, keep the finalizer of load balancers, and show no controller that is to remove it.",

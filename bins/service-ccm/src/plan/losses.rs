@@ -22,7 +22,7 @@ use std::{
 
 use ccm_base::At;
 use ccm_cloud::Loss;
-use ccm_controller::brake::{Brake, Budget, Hold, Limit, Window};
+use ccm_controller::brake::{Brake, Budget, Limit, Window};
 use ccm_objects::Service;
 
 use super::status::ID;
@@ -206,11 +206,7 @@ impl Losses {
         if open.loss.is_none() && now.can_ask {
             return Verdict::Asks;
         }
-        let allowed = now.approved
-            || match self.brake.request(now.at, uid, recorded, BUDGET) {
-                Ok(()) => true,
-                Err(Hold::Breaker | Hold::Budget { .. }) => false,
-            };
+        let allowed = now.approved || self.brake.request(now.at, uid, recorded, BUDGET).is_ok();
         if allowed {
             open.may_be_replaced = true;
             return Verdict::Replaced;
