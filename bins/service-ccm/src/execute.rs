@@ -151,22 +151,13 @@ impl Lanes {
             };
             let planned = self.handles.plan(&service, &*balancers);
             self.publish(&service, &planned);
-            let Planned { plan, members, problems, unclaimed, held_release, may_replace, .. } =
-                planned;
-            if let Some(why) = &held_release {
-                self.handles.reports.release_held(&service, why);
-            }
-            let held_until = planned.held_replacement.map(|(why, until)| {
-                self.handles.reports.replacement_held(&service, &why);
-                until
-            });
-            if service.is_load_balancer && plan != Plan::NotOurs {
-                self.handles.reports.problems(&service, &problems);
-            }
+            self.report(&service, &planned);
+            let Planned { plan, members, unclaimed, may_replace, held_replacement, .. } = planned;
             let Plan::Next(step) = plan else {
                 if self.ends_wait(&service) {
                     continue;
                 }
+                let held_until = held_replacement.map(|(_, until)| until);
                 self.rest(lane, &service, &plan, &members, held_until);
                 self.unclaimed(lane, &service, unclaimed);
                 return None;
@@ -199,6 +190,20 @@ impl Lanes {
         // Others change this Service as fast as this program does.
         self.queue(lane).retry(Name::clone(name));
         None
+    }
+
+    /// Reports what is wrong with a Service, and what is held.
+    fn report(&self, service: &Service, planned: &Planned) {
+        let reports = &self.handles.reports;
+        if let Some(why) = &planned.held_release {
+            reports.release_held(service, why);
+        }
+        if let Some((why, _)) = &planned.held_replacement {
+            reports.replacement_held(service, why);
+        }
+        if service.is_load_balancer && planned.plan != Plan::NotOurs {
+            reports.problems(service, &planned.problems);
+        }
     }
 
     /// The provider offers no load balancers, or it is not known whether it does. The Service is

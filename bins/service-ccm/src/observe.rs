@@ -13,7 +13,7 @@ pub(crate) mod unclaimed;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::{At, Backoff, clock::Timeline};
-use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancerTraits, LoadBalancers};
+use ccm_cloud::{Call, Cloud, CloudError, ClusterId, Digest, ErrorKind, LoadBalancers};
 use ccm_controller::{
     brake::approval::{SetApproval, is_marked},
     passes::Passes,
@@ -40,13 +40,12 @@ use self::{
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Classes, Failed, Known, List, Plan, RELEASE_APPROVED,
-        REPLACEMENT_APPROVED, Step, View,
+        APPROVED, CallKind, Classes, Failed, Known, List, Plan, RELEASE_APPROVED, Step, View,
         eligible::NodeSet,
         evidence,
         front_end::{Problem, desired},
         held_calls,
-        losses::{Losses, Now, Verdict, recorded},
+        losses::{Losses, Verdict, recorded},
         members::Decision,
         orphans::Orphans,
         plan,
@@ -250,6 +249,19 @@ impl Handles {
         }
     }
 
+    /// Records which members are held, and whether the load balancer has the nodes of this digest.
+    fn see_members(&self, entry: &mut Entry, members: &Decision, nodes: Option<Digest>) {
+        if members.changes {
+            self.balancers.set_departures();
+        } else if entry.membership.is_known() {
+            // The nodes are again as they were: nothing is left to be repeated.
+            entry.state.failed.retain(|failed| failed.call != CallKind::Members);
+        }
+        entry.held = members.held.len();
+        let is_settled = entry.membership.is_known() && !members.changes && entry.held == 0;
+        entry.agrees = nodes.filter(|_| is_settled);
+    }
+
     /// The plan for a Service as it is now.
     pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
@@ -262,12 +274,7 @@ impl Handles {
         let agreed = self.balancers.digest_of(&nodes.members);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
-            if members.changes {
-                self.balancers.set_departures();
-            } else if entry.membership.is_known() {
-                // The nodes are again as they were: nothing is left to be repeated.
-                entry.state.failed.retain(|failed| failed.call != CallKind::Members);
-            }
+            self.see_members(entry, &members, agreed);
             let may_release = Self::may_release(service, &classes, entry);
             entry.state.was_marked |= Classes::is_marked(service);
             let view = View {
@@ -290,9 +297,6 @@ impl Handles {
             entry.is_release_held = held_release.is_some();
             let held_replacement = self.held_replacement(service, loss);
             entry.is_replacement_held = held_replacement.is_some();
-            entry.held = members.held.len();
-            let is_settled = entry.membership.is_known() && !members.changes && entry.held == 0;
-            entry.agrees = agreed.filter(|_| is_settled);
             let is_ours = plan != Plan::NotOurs && held_release.is_none();
             let is_served = service.is_load_balancer && !service.deleting && is_ours;
             entry.is_wrong = is_served && desired.front_end.is_none();
@@ -321,37 +325,6 @@ impl Handles {
                 held_replacement,
             }
         })
-    }
-
-    /// Returns what follows if the load balancer of this Service is gone or has failed.
-    fn loss(&self, service: &Service, traits: &LoadBalancerTraits, at: At) -> Verdict {
-        let now = Now {
-            at,
-            approved: self.is_approved(service, REPLACEMENT_APPROVED),
-            can_ask: traits.asks_before_replacing,
-            is_same_cloud: self.is_same_cloud(),
-        };
-        let verdict = self.losses.lock().decide(&service.uid, now);
-        if verdict == Verdict::Replaced {
-            // The next leader has no new budget.
-            self.balancers.set_departures();
-        }
-        verdict
-    }
-
-    /// Returns why no other load balancer is made for this Service, and when that is looked at again.
-    fn held_replacement(&self, service: &Service, loss: Verdict) -> Option<(String, At)> {
-        let Verdict::Held(why, until) = loss else { return None };
-        let words = self.losses.lock().in_words(&service.uid);
-        let text = format!(
-            "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
-        );
-        Some((text, until))
-    }
-
-    /// Returns true if the cloud is provably the one in which the load balancers were made.
-    fn is_same_cloud(&self) -> bool {
-        true
     }
 }
 

@@ -1,15 +1,58 @@
-//! Which load balancers that Services show to clients are gone or have failed.
+//! Which load balancers that Services show to clients are gone or have failed, and which of them may
+//! be replaced.
 
 use std::sync::Arc;
 
-use ccm_cloud::{Cure, Detail, Lookup, NodeIdentity, Phase};
+use ccm_base::At;
+use ccm_cloud::{Cure, Detail, LoadBalancerTraits, Lookup, NodeIdentity, Phase};
 use ccm_objects::{Node, Service};
 
 use super::{Handles, balancers::Entry};
-use crate::plan::{Known, losses};
+use crate::plan::{
+    Known, REPLACEMENT_APPROVED,
+    losses::{self, Now, Verdict},
+};
 
 /// The number of nodes whose instances are looked up to see if this is still the same cloud.
 const INSTANCES: usize = 3;
+
+impl Handles {
+    /// Returns what follows if the load balancer of this Service is gone or has failed.
+    pub(super) fn loss(&self, service: &Service, traits: &LoadBalancerTraits, at: At) -> Verdict {
+        let now = Now {
+            at,
+            approved: self.is_approved(service, REPLACEMENT_APPROVED),
+            can_ask: traits.asks_before_replacing,
+            is_same_cloud: self.is_same_cloud(),
+        };
+        let verdict = self.losses.lock().decide(&service.uid, now);
+        if verdict == Verdict::Replaced {
+            // The next leader has no new budget.
+            self.balancers.set_departures();
+        }
+        verdict
+    }
+
+    /// Returns why no other load balancer is made for this Service, and when that is looked at again.
+    pub(super) fn held_replacement(
+        &self,
+        service: &Service,
+        loss: Verdict,
+    ) -> Option<(String, At)> {
+        let Verdict::Held(why, until) = loss else { return None };
+        let words = self.losses.lock().in_words(&service.uid);
+        let text = format!(
+            "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
+        );
+        Some((text, until))
+    }
+
+    /// Returns true if the cloud is provably the one in which the load balancers were made.
+    #[expect(clippy::unused_self, reason = "the identity of the cloud")]
+    fn is_same_cloud(&self) -> bool {
+        true
+    }
+}
 
 /// Records which load balancers are gone or have failed, and whether the cloud still shows anything
 /// of this cluster: a load balancer in the list, or else the instance of a node.

@@ -234,8 +234,8 @@ impl Losses {
     pub fn in_words(&self, uid: &str) -> String {
         let loss = self.open.get(uid).and_then(|open| open.loss.as_ref());
         let why = loss.map_or("the cloud does not show it", |loss| loss.why.as_str());
-        let (lost, all) = (self.open.len(), self.recorded);
-        format!("{why}; {lost} of {all} load balancers are gone or have failed")
+        let (count, all) = (self.open.len(), self.recorded);
+        format!("{why}; {count} of {all} load balancers are gone or have failed")
     }
 }
 

@@ -36,9 +36,9 @@ fn with(lost: usize, all: usize) -> Losses {
 }
 
 /// The verdicts about the first ones, after an answer of the cloud about each of them.
-fn verdicts(losses: &mut Losses, lost: usize, minutes: u32, loss: &Loss) -> Vec<Verdict> {
-    (0..lost).for_each(|number| losses.answered(at(minutes), &uid(number), loss.clone()));
-    (0..lost).map(|number| losses.decide(&uid(number), now(minutes))).collect()
+fn verdicts(losses: &mut Losses, count: usize, minutes: u32, loss: &Loss) -> Vec<Verdict> {
+    (0..count).for_each(|number| losses.answered(at(minutes), &uid(number), loss.clone()));
+    (0..count).map(|number| losses.decide(&uid(number), now(minutes))).collect()
 }
 
 fn replaced(verdicts: &[Verdict]) -> usize {
