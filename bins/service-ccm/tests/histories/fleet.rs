@@ -178,3 +178,26 @@ async fn of_many_that_have_failed_none_is_replaced() {
         assert_eq!(world.failed(), left);
     }
 }
+
+/// A wrong setting on which all load balancers depend, for a night.
+#[tokio::test(start_paused = true)]
+async fn one_wrong_setting_changes_no_load_balancer() {
+    for wrong in
+        ["--cluster-uid=another", "--cluster-name=another", "--leader-elect-resource-name=another"]
+    {
+        let mut world = World::fleet(Variant::default()).await;
+        let all = |world: &World| {
+            let all = world.cloud.balancers().all();
+            all.into_iter().map(|one| (one.id, one.addresses, one.members)).collect::<Vec<_>>()
+        };
+        let before = all(&world);
+        for wrong in [Some(wrong), None] {
+            world.wrong = wrong;
+            world.restart().await;
+            sleep(NIGHT).await;
+            assert_eq!(all(&world), before, "{wrong:?}");
+            (0..SERVICES).for_each(|number| assert!(world.has_address(number), "{wrong:?}"));
+        }
+        assert!(world.line("provisioning").starts_with("[+]"), "{}", world.line("provisioning"));
+    }
+}

@@ -65,6 +65,8 @@ pub(crate) struct World {
     pub(crate) blind_until: Option<Instant>,
     /// The classes that the program serves, if they differ from the variant.
     pub(crate) classes: Option<Served>,
+    /// A setting that differs from the variant, as on the command line.
+    pub(crate) wrong: Option<&'static str>,
     /// The addresses of new nodes.
     pub(crate) addresses: Addresses,
     /// The UIDs of the Services for which the program has ever asked for a load balancer.
@@ -138,6 +140,7 @@ impl World {
             persons: Persons::default(),
             blind_until: None,
             classes: None,
+            wrong: None,
             addresses: Addresses::default(),
             served: Arc::default(),
             read: Mutex::default(),
@@ -318,6 +321,11 @@ impl World {
             arguments.push("--load-balancer-look-period=1h0m0s".to_owned());
         }
         arguments.extend(self.variant.arguments.iter().map(|one| (*one).to_owned()));
+        if let Some(wrong) = self.wrong {
+            let name = wrong.split('=').next().unwrap();
+            arguments.retain(|one| !one.starts_with(name));
+            arguments.push(wrong.to_owned());
+        }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         loaded::<ServiceCcm>(&arguments).unwrap()
     }
