@@ -7,7 +7,7 @@ use ccm_base::At;
 use ccm_cloud::{Cure, Detail, LoadBalancerTraits, Lookup, NodeIdentity, Phase};
 use ccm_objects::{Node, Service};
 
-use super::{Handles, balancers::Entry};
+use super::Handles;
 use crate::plan::{
     Known, REPLACEMENT_APPROVED,
     losses::{self, Now, Verdict},
@@ -68,11 +68,22 @@ pub(super) async fn see_losses(handles: &Handles, has_list: bool) {
             continue;
         }
         sight.recorded += 1;
-        handles.balancers.with(&service, |entry| match see_loss(&service, entry) {
-            Some(true) => _ = sight.lost.insert(service.uid.clone()),
-            // Without a list, this is what an earlier call has shown.
-            Some(false) if has_list => _ = sight.ready.insert(service.uid.clone()),
-            Some(false) | None => {}
+        handles.balancers.with(&service, |entry| {
+            let is_as = match &entry.state.known {
+                Known::Absent => &mut sight.missing,
+                Known::There(balancer) => match &balancer.phase {
+                    Phase::Failed { cure: Cure::Ensure, .. }
+                        if entry.state.was_complete(&service, &balancer.id) =>
+                    {
+                        &mut sight.failed
+                    }
+                    // Without a list, this is what an earlier call has shown.
+                    Phase::Ready if has_list => &mut sight.ready,
+                    _ => return,
+                },
+                Known::Nothing | Known::Recorded { .. } | Known::Elsewhere(_) => return,
+            };
+            is_as.insert(service.uid.clone());
         });
     }
     let shows_others = !sight.ready.is_empty();
@@ -98,20 +109,4 @@ async fn shows_an_instance(handles: &Handles) -> bool {
     let call = handles.call(false);
     let answers = instances.lookup(&nodes, Detail::Presence, call).await;
     answers.iter().any(|answer| matches!(answer, Ok(Lookup::Found(_))))
-}
-
-/// Returns true if the load balancer of a Service is gone or has failed, and false if it can be
-/// changed. None if that is not known.
-fn see_loss(service: &Service, entry: &Entry) -> Option<bool> {
-    match &entry.state.known {
-        Known::Absent => Some(true),
-        Known::There(balancer) => match &balancer.phase {
-            Phase::Failed { cure: Cure::Ensure, .. } => {
-                entry.state.was_complete(service, &balancer.id).then_some(true)
-            }
-            Phase::Ready => Some(false),
-            Phase::Pending(_) | Phase::Failed { .. } => None,
-        },
-        Known::Nothing | Known::Recorded { .. } | Known::Elsewhere(_) => None,
-    }
 }

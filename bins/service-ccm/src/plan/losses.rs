@@ -5,7 +5,8 @@
 //! balancer that its Service shows to clients, and that a complete list does not contain, or that has
 //! failed. It is replaced only
 //!
-//! * after the cloud has answered a call about exactly this load balancer;
+//! * after the cloud has answered a call about exactly this load balancer. Such a call may repair one
+//!   that has failed, so no more than [`BUDGET`] of these are called at a time;
 //! * if a user has **approved** it;
 //! * or if the kit's **brake** allows it: no more than [`BUDGET`] are lost now, and no more were
 //!   replaced within its window;
@@ -56,6 +57,10 @@ struct Open {
     gone: Option<(At, At)>,
     /// When the cloud last answered.
     answered: At,
+    /// True if it is there and has failed: a call about it may repair it.
+    has_failed: bool,
+    /// True if a call about it was allowed, although it has failed.
+    is_tried: bool,
     /// True if it may be replaced, until another one is shown.
     may_be_replaced: bool,
     /// True if that was allowed because of a proof.
@@ -84,7 +89,7 @@ pub enum Why {
     OtherCloud,
     /// It exists and has failed, and too many others have failed or were replaced.
     Failed,
-    /// Others are replaced first.
+    /// Others are repaired or replaced first.
     Others,
 }
 
@@ -94,7 +99,7 @@ impl fmt::Display for Why {
             Self::Unproved => "the loss is not proved yet",
             Self::OtherCloud => "nothing proves that this is still the same cloud",
             Self::Failed => "a load balancer that has failed may still serve",
-            Self::Others => "others are replaced first",
+            Self::Others => "others are repaired or replaced first",
         })
     }
 }
@@ -120,8 +125,10 @@ pub struct Sight {
     pub recorded: usize,
     /// The UIDs of all Services that are to have a load balancer.
     pub all: BTreeSet<Box<str>>,
-    /// The UIDs of the Services whose load balancer the list lacks, or shows as failed.
-    pub lost: BTreeSet<Box<str>>,
+    /// The UIDs of the Services whose load balancer the list lacks.
+    pub missing: BTreeSet<Box<str>>,
+    /// The UIDs of the Services whose load balancer has failed.
+    pub failed: BTreeSet<Box<str>>,
     /// The UIDs of the Services whose load balancer the cloud shows, ready to be changed.
     pub ready: BTreeSet<Box<str>>,
 }
@@ -158,8 +165,11 @@ impl Losses {
     pub fn listed(&mut self, at: At, sight: Sight) {
         self.recorded = sight.recorded;
         self.open.retain(|uid, _| sight.all.contains(uid) && !sight.ready.contains(uid));
-        for uid in sight.lost {
-            self.open.entry(uid).or_default();
+        for uid in sight.missing {
+            self.open.entry(uid).or_default().has_failed = false;
+        }
+        for uid in sight.failed {
+            self.open.entry(uid).or_default().has_failed = true;
         }
         self.count(at);
     }
@@ -175,6 +185,7 @@ impl Losses {
         let open = self.open.entry(uid.into()).or_default();
         let first = open.gone.map_or(at, |(first, _)| first);
         open.gone = loss.is_gone.then_some((first, at));
+        open.has_failed = !loss.is_gone;
         (open.loss, open.answered) = (Some(loss), at);
         self.count(at);
     }
@@ -199,12 +210,16 @@ impl Losses {
     pub fn decide(&mut self, uid: &str, now: Now) -> Verdict {
         let (limit, recorded) = (self.limit(), self.recorded);
         let proved = self.open.values().filter(|open| open.is_proved).count();
+        let tried = self.open.values().filter(|open| open.has_failed && open.is_tried).count();
         let Some(open) = self.open.get_mut(uid) else { return Verdict::Kept };
         if open.may_be_replaced {
             return Verdict::Replaced;
         }
         if open.loss.is_none() && now.can_ask {
-            return Verdict::Asks;
+            // A cloud that cannot repair the first ones would make the others worse.
+            open.is_tried |= tried < limit;
+            let may_ask = open.is_tried || !open.has_failed;
+            return if may_ask { Verdict::Asks } else { Verdict::Held(Why::Others, now.at + SOON) };
         }
         let allowed = now.approved || self.brake.request(now.at, uid, recorded, BUDGET).is_ok();
         if allowed {

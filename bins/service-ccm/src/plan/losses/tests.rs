@@ -23,7 +23,8 @@ fn lacks(lost: usize, all: usize) -> Sight {
     Sight {
         recorded: all,
         all: (0..all).map(uid).collect(),
-        lost: (0..lost).map(uid).collect(),
+        missing: (0..lost).map(uid).collect(),
+        failed: BTreeSet::new(),
         ready: (lost..all).map(uid).collect(),
     }
 }
@@ -72,8 +73,8 @@ fn the_budget_counts_what_six_hours_have_replaced() {
     assert_eq!(replaced(&verdicts(&mut losses, 2, 1, &gone())), 2);
     losses.listed(at(1), lacks(0, 20));
     let mut two = lacks(0, 20);
-    two.lost = [uid(7), uid(8)].into();
-    two.ready.retain(|uid| !two.lost.contains(uid));
+    two.missing = [uid(7), uid(8)].into();
+    two.ready.retain(|uid| !two.missing.contains(uid));
     losses.listed(at(2), two);
     for number in [7, 8] {
         losses.answered(at(2), &uid(number), gone());
@@ -83,7 +84,7 @@ fn the_budget_counts_what_six_hours_have_replaced() {
     assert!(matches!(held, Verdict::Held(Why::Unproved, _)), "{held:?}");
     // The next leader goes on with it.
     let mut next = Losses::resume(at(3), losses.window(at(0)));
-    next.listed(at(3), Sight { lost: [uid(8)].into(), ..lacks(0, 20) });
+    next.listed(at(3), Sight { missing: [uid(8)].into(), ..lacks(0, 20) });
     next.answered(at(3), &uid(8), gone());
     assert!(matches!(next.decide(&uid(8), now(3)), Verdict::Held(..)));
     assert_eq!(next.decide(&uid(8), now(6 * 60 + 2)), Verdict::Replaced);
@@ -141,4 +142,27 @@ fn what_has_failed_is_never_proved_to_be_gone() {
         assert!(held.iter().all(is_held), "{held:?}");
     }
     assert!(losses.in_words(&uid(4)).starts_with("load balancer lb-1 is in ERROR; 20 of 20"));
+}
+
+#[test]
+fn of_those_that_have_failed_a_few_are_called_at_a_time() {
+    let mut losses = Losses::default();
+    let failed = (0..20).map(uid).collect();
+    let sight = Sight { missing: BTreeSet::new(), failed, ..lacks(20, 20) };
+    losses.listed(at(0), sight.clone());
+    let asked = |losses: &mut Losses| {
+        let all = (0..20).map(|number| losses.decide(&uid(number), now(1)));
+        all.filter(|verdict| *verdict == Verdict::Asks).count()
+    };
+    assert_eq!(asked(&mut losses), 3);
+    assert_eq!(asked(&mut losses), 3, "the same ones");
+    // The cloud has repaired one.
+    losses.end(at(1), &uid(0));
+    assert_eq!(asked(&mut losses), 3, "the next one follows");
+    // It cannot repair the others.
+    for number in 1..4 {
+        let loss = Loss { why: "ERROR".to_owned(), is_gone: false };
+        losses.answered(at(1), &uid(number), loss);
+    }
+    assert_eq!(asked(&mut losses), 0);
 }
