@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ccm_base::{At, Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, Digest, ErrorKind, LoadBalancers};
 use ccm_controller::{
-    brake::approval::{SetApproval, is_marked},
+    brake::approval::{SetApproval, is_marked_at},
     passes::Passes,
     queue::{QueueConfig, QueueMetrics, WorkQueue},
     repeat_reports::RepeatMetrics,
@@ -225,17 +225,17 @@ impl Handles {
     /// Whether a user has approved what this key stands for: by a mark on the Service, or for a set.
     fn is_approved(&self, service: &Service, key: &str) -> bool {
         let Some(details) = &service.details else { return false };
-        is_marked(service.annotation(key), details.labels.get(key))
+        is_marked_at(service.annotation(key), details.labels.get(key), self.timeline.now())
             || self.approval.lock().as_ref().is_some_and(|set| set.covers(&details.labels))
     }
 
     /// Returns true if a user has approved the deletion of the load balancer, or has changed the class.
-    fn may_release(service: &Service, classes: &Classes, entry: &mut Entry) -> bool {
+    fn may_release(service: &Service, classes: &Classes, entry: &mut Entry, now: At) -> bool {
         let Some(details) = &service.details else { return false };
         if classes.cover(service) {
             entry.class = Some(ServedClass(details.class.clone()));
         }
-        is_marked(service.annotation(RELEASE_APPROVED), None)
+        is_marked_at(service.annotation(RELEASE_APPROVED), None, now)
             || entry.class.as_ref().is_some_and(|served| served.0 != details.class)
     }
 
@@ -275,7 +275,7 @@ impl Handles {
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
             self.see_members(entry, &members, agreed);
-            let may_release = Self::may_release(service, &classes, entry);
+            let may_release = Self::may_release(service, &classes, entry, now);
             entry.state.was_marked |= Classes::is_marked(service);
             let view = View {
                 service,

@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{
-    approval::{SELECTOR, SetApproval, is_yes},
+    approval::{SELECTOR, SetApproval, is_marked_at, is_yes},
     *,
 };
 
@@ -153,6 +153,23 @@ fn only_known_values_approve() {
     {
         assert_eq!(is_yes(word), expect, "{word:?}");
     }
+}
+
+#[test]
+fn a_mark_approves_until_its_time() {
+    let now: At = "2026-01-02T15:04:05Z".parse().expect("a time");
+    let yes: ccm_objects::Shared = "yes".into();
+    for (mark, expect) in [
+        ("2026-01-02T15:04:06Z", true),
+        (" 2026-01-02T16:05:00+01:00 ", true),
+        ("2026-01-02T15:04:05Z", false),
+        ("2026-01-02", false),
+        ("yes", true),
+    ] {
+        assert_eq!(is_marked_at(Some(mark), None, now), expect, "{mark:?}");
+    }
+    assert!(is_marked_at(None, Some(&yes), now));
+    assert!(!is_marked_at(Some("2026-01-02T15:04:05Z"), Some(&yes), now), "it is over");
 }
 
 fn read(selector: Option<&str>, until: Option<&str>) -> Result<Option<SetApproval>, String> {
