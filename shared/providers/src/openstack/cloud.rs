@@ -9,6 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instances, LoadBalancers, Routes};
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinSet};
@@ -196,6 +197,16 @@ impl OpenStackCloud {
         self.balancers.as_deref().filter(|_| Wanted::has(&self.wanted.balancers))
     }
 
+    /// Keystone's host and path, by which a restored copy of the cloud can differ: without scheme,
+    /// credentials and version.
+    fn keystone(&self) -> String {
+        let url = &self.config.auth_url;
+        let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+        let path = url.path().trim_end_matches('/');
+        let path = path.strip_suffix("/v3").unwrap_or(path);
+        format!("{}{port}{path}", url.host_str().unwrap_or_default())
+    }
+
     async fn network_health(&self, call: Call) -> Result<(), CloudError> {
         match self.wanted_routes() {
             Some(routes) if routes.offered().is_err() => routes.learn(call).await,
@@ -260,6 +271,15 @@ impl Cloud for OpenStackCloud {
             Parsed::Ours(id) => self.instances.shape.spelt(&id).into(),
             Parsed::AnotherRegion(_) | Parsed::Malformed(_) => provider_id.into(),
         }
+    }
+
+    /// Project, region and Keystone. The project is that of the token, so it is known once Keystone has
+    /// answered, which is before anything is offered.
+    fn identity(&self) -> Option<String> {
+        let project = self.client.project()?.id;
+        let region = self.client.region();
+        let region = region.map_or_else(String::new, |region| format!("region {region}, "));
+        Some(one_line(&format!("project {project}, {region}{}", self.keystone()), LONGEST_LINE))
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
