@@ -15,6 +15,7 @@ use ccm_runtime::{
     metrics::Metrics,
     plans::{Mode, Plans},
     program::{Context, Loaded, Program, load},
+    same_cloud::{SameCloud, Where},
     supervisor::Supervisor,
 };
 use ccm_settings::{Invocation, LoadError};
@@ -123,9 +124,14 @@ impl<P: Program> InProcess<P> {
             Mode::Observe => EventRecorder::muted(EventMetrics::default()),
         };
         let own = watch::Sender::new(Arc::clone(&settings.own));
+        let place = Where::of(&settings.common);
+        let same_cloud = SameCloud::new(cloud, &leadership, &place);
+        let (health, watch) = (Health::new(), same_cloud.watch(&events, &place));
+        let watch = watch.run(&health, &metrics, token.clone());
         let context = Context::<P> {
             clients,
-            cloud,
+            cloud: same_cloud.guarded(),
+            same_cloud,
             leadership,
             eligibility: Eligibility::default(),
             events,
@@ -134,10 +140,11 @@ impl<P: Program> InProcess<P> {
             common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics,
             supervisor: Supervisor::new(token.clone()),
-            health: Health::new(),
+            health,
             token: token.clone(),
         };
         context.supervisor.spawn("events", writer.run(token.clone()));
+        context.supervisor.spawn("cloud-identity", watch);
         Ok(Self { context, settings: own, _end: token.drop_guard() })
     }
 
