@@ -89,7 +89,9 @@ async fn no_node_is_deleted_or_tainted_while_the_cloud_is_another_project() {
         sleep(Duration::from_hours(1)).await;
         assert!(api.get("nodes", &name(1)).is_none(), "{:?} {}", writes(&api), process.plans());
         assert_eq!(api.list("nodes").len(), NODES - 1);
-        assert!(api.get("nodes", &name(0)).unwrap()["spec"]["taints"].to_string().contains("shutdown"));
+        assert!(
+            api.get("nodes", &name(0)).unwrap()["spec"]["taints"].to_string().contains("shutdown")
+        );
         assert!(!process.is_changed());
     }
 }

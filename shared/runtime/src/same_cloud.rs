@@ -31,11 +31,11 @@ use ccm_kube::events::EventRecorder;
 use tokio::time::{Instant, sleep};
 
 pub(crate) use self::metrics::SameCloudMetrics;
-use self::{decide::decide, guarded::Guarded};
 pub use self::{
     decide::Standing,
     watch::{Watch, Where},
 };
+use self::{decide::decide, guarded::Guarded};
 use crate::leadership::{CLOUD_IDENTITY, Leadership, LeaseAnnotations};
 
 /// The annotation of the Lease with the time until which the cloud may become another one: for
@@ -100,7 +100,9 @@ impl SameCloud {
     fn approval(&self) -> Result<Option<At>, String> {
         let Some(text) = self.0.lease.get(APPROVED_UNTIL) else { return Ok(None) };
         let wrong = |_| {
-            format!("annotation {APPROVED_UNTIL}: {text:?} is not a time such as 2006-01-02T15:04:05Z")
+            format!(
+                "annotation {APPROVED_UNTIL}: {text:?} is not a time such as 2006-01-02T15:04:05Z"
+            )
         };
         let until: At = text.trim().parse().map_err(wrong)?;
         Ok(Some(until).filter(|until| self.0.timeline.now() < *until))

@@ -279,7 +279,10 @@ impl Cloud for OpenStackCloud {
         let project = self.client.project()?.id;
         let region = self.client.region();
         let region = region.map_or_else(String::new, |region| format!("region {region}, "));
-        Some(one_line(&format!("project {project}, {region}{}", place(&self.config.auth_url)), LONGEST_LINE))
+        Some(one_line(
+            &format!("project {project}, {region}{}", place(&self.config.auth_url)),
+            LONGEST_LINE,
+        ))
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {

@@ -116,7 +116,8 @@ impl LeaseAnnotations {
 
     /// Changes an annotation as a person does, for tests: the Lease is renewed before, and read after.
     pub fn annotate(&self, key: &str, text: Option<&str>) {
-        let mut lease = serde_json::json!({"metadata": {"annotations": self.0.lock().read.clone()}});
+        let mut lease =
+            serde_json::json!({"metadata": {"annotations": self.0.lock().read.clone()}});
         self.write(&mut lease);
         self.read(&lease, true);
         lease["metadata"]["annotations"][key] = text.into();
@@ -203,6 +204,10 @@ mod tests {
         assert_eq!(theirs, lease(Some("two")));
         annotations.read(&theirs, true);
         assert_eq!(annotations.cloud_identity().as_deref(), Some("two"));
+
+        annotations.read(&lease(None), true);
+        assert_eq!(annotations.cloud_identity(), None, "removed");
+        annotations.read(&theirs, true);
 
         // Instead of what stands there, and what a person removes is not written again.
         annotations.record_cloud("three");

@@ -123,8 +123,10 @@ impl<P: Program> Parts<P> {
         self.health.add(P::IDENTITY.controller, Scope::Liveness, move || {
             Verdict::Passed(format!("{} tasks", work.running().len()))
         });
-        let shown = watch.run(&self.health, &self.metrics, self.work.token().clone());
-        self.work.spawn("cloud-identity", shown);
+        if !needs.is_empty() {
+            let shown = watch.run(&self.health, &self.metrics, self.work.token().clone());
+            self.work.spawn("cloud-identity", shown);
+        }
         program.lead(&context);
         let why = tokio::select! {
             () = self.leadership.lost() => "leaderelection lost".to_owned(),

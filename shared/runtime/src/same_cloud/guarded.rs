@@ -7,7 +7,8 @@ use ccm_cloud::{
     AbsenceProof, Answers, AppliedChange, Call, Claim, Cloud, CloudError, ClusterId, Depth, Detail,
     Fleet, InstanceTraits, Instances, LoadBalancer, LoadBalancerList, LoadBalancerTraits,
     LoadBalancers, Lookup, LookupResult, MemberChange, MembersSet, NodeIdentity, Progress,
-    RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, Scope, TargetState, Unwanted, Wanted,
+    RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, Scope, TargetState, Unwanted,
+    Wanted,
 };
 use futures::{StreamExt as _, stream};
 
@@ -56,7 +57,8 @@ impl<T: ?Sized + Send + Sync> Guarded<T> {
     ) -> Answers<'a, A> {
         let answers = async move {
             if let Err(error) = self.same.check(call).await {
-                return stream::iter((0..items).map(move |place| (place, Err(error.clone())))).boxed();
+                return stream::iter((0..items).map(move |place| (place, Err(error.clone()))))
+                    .boxed();
             }
             let checked = move |(place, answer): (usize, Result<A, CloudError>)| async move {
                 let checked = self.same.check(call).await.map_err(CloudError::that_may_be_done);
@@ -118,7 +120,12 @@ impl Instances for Guarded<dyn Instances> {
         self.inner.traits()
     }
 
-    async fn lookup(&self, nodes: &[NodeIdentity], detail: Detail, call: Call) -> Vec<LookupResult> {
+    async fn lookup(
+        &self,
+        nodes: &[NodeIdentity],
+        detail: Detail,
+        call: Call,
+    ) -> Vec<LookupResult> {
         let answer = async { Ok(self.inner.lookup(nodes, detail, call).await) };
         self.ask(call, answer).await.unwrap_or_else(|error| vec![Err(error); nodes.len()])
     }

@@ -36,7 +36,11 @@ fn another_cloud_waits_for_a_person() {
         ("one", "", false, Standing::Untold),
         ("one", "-", true, Standing::Unknown),
     ] {
-        assert_eq!(standing(before, present, approved), expect, "{before:?} {present:?} {approved}");
+        assert_eq!(
+            standing(before, present, approved),
+            expect,
+            "{before:?} {present:?} {approved}"
+        );
         let is_held = matches!(expect, Standing::Changed { .. } | Standing::Untold);
         assert_eq!(expect.objection("do this").is_some(), is_held, "{expect:?}");
     }
@@ -90,6 +94,8 @@ impl Rig {
         let listed = instances.list(call).await.map(drop);
         let answer = answers.into_iter().next().unwrap().map(drop);
         assert_eq!(answer, listed);
+        let each = instances.lookup_each(&asked, Detail::Everything, call).next().await.unwrap();
+        assert_eq!(answer, each.1.map(drop));
         let page = self.metrics.encode().unwrap();
         let is_changed = page.contains("ccm_cloud_identity_changed 1");
         (answer.map_err(|error| error.kind), is_changed, self.same.is_proven())
@@ -207,8 +213,7 @@ async fn an_answer_of_another_cloud_is_not_used() {
         rig.cloud.clear();
         rig.cloud.set_identity(Some(OTHER));
     };
-    let (listed, answers, ()) =
-        tokio::join!(instances.list(call()), looked.next(), swap);
+    let (listed, answers, ()) = tokio::join!(instances.list(call()), looked.next(), swap);
     assert_eq!(listed.unwrap_err().kind, ErrorKind::Unavailable);
     assert_eq!(answers.unwrap().1.unwrap_err().kind, ErrorKind::Unavailable);
 }

@@ -124,7 +124,9 @@ impl Watch {
     fn approval(&self) -> String {
         match self.same.approval() {
             Ok(None) => String::new(),
-            Ok(Some(until)) => format!("; another one is approved until {until} ({APPROVED_UNTIL})"),
+            Ok(Some(until)) => {
+                format!("; another one is approved until {until} ({APPROVED_UNTIL})")
+            }
             Err(why) => format!("; {why}"),
         }
     }
