@@ -11,16 +11,24 @@ use ccm_kube::{
 };
 use ccm_runtime::{
     health::Health,
-    leadership::{Eligibility, Leadership},
+    leadership::{CLOUD_IDENTITY, Eligibility, Leadership},
     metrics::Metrics,
     plans::{Mode, Plans},
     program::{Context, Loaded, Program, load},
+    same_cloud::{SameCloud, Where},
     supervisor::Supervisor,
 };
 use ccm_settings::{Invocation, LoadError};
-use ccm_sim::apiserver::ApiServer;
+use ccm_sim::{
+    apiserver::ApiServer,
+    cloud::SimCloud,
+    faults::{Effect, Fault},
+};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// The identity of [`InProcess::lose_project`].
+const OTHER_PROJECT: &str = "sim, project other";
 
 /// The end of the user agent of a process that stands by.
 pub const STANDBY: &str = "standby";
@@ -123,9 +131,14 @@ impl<P: Program> InProcess<P> {
             Mode::Observe => EventRecorder::muted(EventMetrics::default()),
         };
         let own = watch::Sender::new(Arc::clone(&settings.own));
+        let place = Where::of(&settings.common);
+        let same_cloud = SameCloud::new(cloud, &leadership, &place);
+        let (health, watch) = (Health::new(), same_cloud.watch(&events, &place));
+        let watch = watch.run(&health, &metrics, token.clone());
         let context = Context::<P> {
             clients,
-            cloud,
+            cloud: same_cloud.guarded(),
+            same_cloud,
             leadership,
             eligibility: Eligibility::default(),
             events,
@@ -134,11 +147,37 @@ impl<P: Program> InProcess<P> {
             common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics,
             supervisor: Supervisor::new(token.clone()),
-            health: Health::new(),
+            health,
             token: token.clone(),
         };
         context.supervisor.spawn("events", writer.run(token.clone()));
+        context.supervisor.spawn("cloud-identity", watch);
         Ok(Self { context, settings: own, _end: token.drop_guard() })
+    }
+
+    /// Changes an annotation of the Lease as a person does.
+    pub fn annotate_lease(&self, key: &str, text: Option<&str>) {
+        self.context.leadership.annotations().annotate(key, text);
+    }
+
+    /// The identity of the cloud is on the Lease, and from now on the cloud is another project, which has
+    /// nothing of this cluster.
+    pub fn lose_project(&self, cloud: &SimCloud) {
+        self.annotate_lease("quartet.dev/renewed", None);
+        assert!(self.context.same_cloud.is_proven());
+        cloud.set_identity(Some(OTHER_PROJECT));
+        cloud.faults().add(Fault::new(Effect::WrongProject));
+    }
+
+    /// The other project has what the cluster needs after all, and a person approves it.
+    pub fn approve_project(&self, cloud: &SimCloud) {
+        cloud.faults().clear();
+        self.annotate_lease(CLOUD_IDENTITY, Some(OTHER_PROJECT));
+    }
+
+    /// Whether the metric says that the cloud is another one.
+    pub fn is_changed(&self) -> bool {
+        sample::<u8>(&self.context.metrics, "ccm_cloud_identity_changed ") == 1
     }
 
     /// The page `/plan`.

@@ -5,7 +5,12 @@
 //! applied to one copy of the sources. Each mutant has a switch that only an environment variable turns
 //! on, so that the copy is built once and then tested with one mutant after the other.
 
-use std::{collections::BTreeMap, fmt::Write as _, ops::Range, path::Path};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
@@ -13,7 +18,15 @@ use serde::Deserialize;
 /// The environment variable with the number of the mutant to turn on.
 pub const SWITCH: &str = "QUARTET_MUTANT";
 
-/// The mutants of one program: the file `mutants.toml` in its folder.
+/// The folder of a program or, by the name `ccm-...`, of a crate of the kit.
+pub fn folder(package: &str) -> PathBuf {
+    match package.strip_prefix("ccm-") {
+        Some(name) => Path::new("shared").join(name),
+        None => Path::new("bins").join(package),
+    }
+}
+
+/// The mutants of one program or crate: the file `mutants.toml` in its folder.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutants {

@@ -181,6 +181,10 @@ impl Cloud for Layered {
         self.cloud.schemes()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.cloud.identity()
+    }
+
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
         self.cloud.instances()
     }

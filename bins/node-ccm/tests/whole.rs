@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "whole/another_cloud.rs"]
+mod another_cloud;
 #[path = "whole/edges.rs"]
 mod edges;
 #[path = "whole/load.rs"]

@@ -25,6 +25,7 @@ use ccm_objects::{Node, Service, Shared as Name};
 use ccm_runtime::{
     plans::Plans,
     program::{Context, Program},
+    same_cloud::SameCloud,
     settings::ElectionSettings,
 };
 use parking_lot::Mutex;
@@ -88,6 +89,8 @@ pub(crate) struct Planned {
 #[derive(Clone)]
 pub(crate) struct Handles {
     pub(crate) cloud: Arc<dyn Cloud>,
+    /// Whether it is the cloud in which the load balancers were made.
+    pub(crate) same_cloud: SameCloud,
     pub(crate) cluster: ClusterId,
     /// The name of this program in the annotation [`evidence::INSTANCE`]; None with the default Lease.
     instance: Option<String>,
@@ -133,6 +136,7 @@ impl Handles {
         let queues = QueueMetrics::new(&context.metrics);
         Self {
             cloud: Arc::clone(&context.cloud),
+            same_cloud: context.same_cloud.clone(),
             cluster,
             instance: instance::<P>(&context.common.borrow().election),
             services: Store::new(),

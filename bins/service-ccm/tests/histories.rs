@@ -13,6 +13,8 @@
 
 #[path = "histories/adoption.rs"]
 mod adoption;
+#[path = "histories/another_cloud.rs"]
+mod another_cloud;
 #[path = "histories/cases.rs"]
 mod cases;
 #[path = "histories/claims.rs"]

@@ -79,7 +79,20 @@ func leadership() row {
 			unit:  units.Short,
 			lines: []line{{of("ccm_leader_election_lease_of_other_program"), "{{instance}}"}},
 			bad:   []step{{1, red}},
-			wide:  24,
+			wide:  12,
+		}.panel(),
+		graph{
+			title: "Another cloud",
+			about: about{
+				shows:  "Whether the cloud is another project, region or URL than the one on the Lease: 1 for yes.",
+				normal: "0.",
+				do:     "1: nothing is changed. Correct the credentials, or approve the new cloud.",
+				alert:  "CCMCloudChanged",
+			},
+			unit:  units.Short,
+			lines: []line{{of("ccm_cloud_identity_changed"), "{{instance}}"}},
+			bad:   []step{{1, red}},
+			wide:  12,
 		}.panel(),
 	}}
 }

@@ -65,6 +65,17 @@ pub trait Cloud: Send + Sync {
         Cow::Borrowed(provider_id)
     }
 
+    /// Which cloud this is, and whose part of it: a short text in one line, for people as well, without
+    /// secrets. It is the same for as long as everything that was made here is still seen here, so it
+    /// names the place and the tenant, never credentials, versions or addresses that change. Another
+    /// text means another cloud: then controllers change nothing until a person approves it.
+    ///
+    /// `None` while it is not known, and of a provider that cannot tell. It is known before one of the
+    /// capabilities is offered. Cheap, makes no request.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// The machines behind the nodes, if the provider offers them.
     ///
     /// `Ok(None)` means "not offered"; an error means that this is not known yet.

@@ -12,6 +12,7 @@ With --no-list at the end it is a provider of a cloud that cannot list its machi
 """
 
 import concurrent.futures
+import os
 import signal
 import sys
 import threading
@@ -71,6 +72,8 @@ class Provider(services.ProviderServicer):
             schemes=[SCHEME],
             capabilities=["instances", "load-balancers", "routes"],
             protocol_revision=4,
+            # Another text is another cloud: controllers stop until a person approves it.
+            identity="metal, " + os.path.abspath(self.path),
             # False: ListInstances is never called. Saying so is required: UNIMPLEMENTED alone
             # is taken for a fault, because proxies answer it as well.
             lists=self.lists,

@@ -61,6 +61,7 @@ fn trait_and_protocol_have_the_same_methods() {
         // Traits of the provider are reported once, by `Describe`.
         ("Cloud.name", describe),
         ("Cloud.schemes", describe),
+        ("Cloud.identity", describe),
         ("Cloud.instances", describe),
         ("Cloud.load_balancers", describe),
         ("Cloud.routes", describe),

@@ -31,7 +31,7 @@ mod problem;
 mod standby;
 pub mod term;
 
-pub use annotations::{HANDOVER, LeaseAnnotations};
+pub use annotations::{CLOUD_IDENTITY, HANDOVER, LeaseAnnotations};
 pub use elector::{Elector, Ended};
 pub use eligibility::Eligibility;
 pub use metrics::LeadershipMetrics;

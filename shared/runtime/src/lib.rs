@@ -8,6 +8,7 @@
 //! | [`leadership`] | the election: `guard`, `observed`, `elector`, `eligibility`, `term`, `standby` |
 //! | [`limits`] | token buckets for the API server and the cloud, with `Retry-After` and adaptive rates |
 //! | [`cloud_gate`] | the `CallGate` of a process: limits, metrics, and the term for writes to the cloud |
+//! | [`same_cloud`] | whether the cloud is still the one of before: no call is made to another one |
 //! | [`plans`] | the decided steps of the program, for `/plan` |
 //! | [`health`], [`http`] | health checks; the admin pages, their server and its TLS |
 //! | [`rights`] | the API server permissions of a program, and their review at startup |
@@ -27,5 +28,6 @@ pub mod process;
 pub mod program;
 pub mod programs;
 pub mod rights;
+pub mod same_cloud;
 pub mod settings;
 pub mod supervisor;

@@ -36,6 +36,7 @@ use crate::{
     metrics::Metrics,
     plans::Plans,
     rights::Right,
+    same_cloud::SameCloud,
     settings::{self, CommonSettings},
     supervisor::Supervisor,
 };
@@ -105,6 +106,9 @@ pub struct Context<P: Program> {
     pub clients: Clients,
     /// The cloud, which has the capabilities that the program needs.
     pub cloud: Arc<dyn Cloud>,
+    /// Whether the cloud is the one that this program has worked with. While it is another one, calls
+    /// of `cloud` fail.
+    pub same_cloud: SameCloud,
     /// Whether this replica leads: checked before each write.
     pub leadership: Leadership,
     /// The watches without which this replica must not lead.

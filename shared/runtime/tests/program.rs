@@ -7,9 +7,10 @@ mod noting;
 
 use std::time::Duration;
 
-use ccm_runtime::program::Failure;
-use ccm_sim::apiserver::{ApiServer, ListenHandle, Options};
+use ccm_runtime::{leadership::CLOUD_IDENTITY, program::Failure};
+use ccm_sim::apiserver::{ApiServer, ListenHandle, Options, PatchKind};
 use noting::{Process, Script, Step, begin, begin_at};
+use serde_json::json;
 
 /// What a process is that runs without election.
 fn alone(script: Script) -> Process {
@@ -109,4 +110,41 @@ async fn an_unexpected_end_of_a_task_ends_the_program() {
 async fn a_program_that_cannot_prepare_says_why() {
     let mut process = alone(Script { prepare_fails: true, ..Script::default() });
     assert_eq!(process.ended().await, Err(Failure::Broken("no room".to_owned())));
+}
+
+/// The record goes through a real Lease, and the next process reads it there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lease_names_the_cloud_and_the_next_process_waits_for_a_person() {
+    const LEASE: &str = "kube-system/node-ccm";
+    let server = ApiServer::new(Options::default());
+    let handle = server.listen(([127, 0, 0, 1], 0).into()).await.expect("a free port");
+    let address = handle.addr.to_string();
+    let begin = |identity| {
+        begin_at(&address, Script { identity: Some(identity), ..Script::default() }, &[])
+    };
+    let recorded = async |identity: &str| {
+        for _ in 0..500 {
+            let lease = server.get("leases", LEASE).unwrap_or_default();
+            if lease["metadata"]["annotations"][CLOUD_IDENTITY] == identity {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{identity} is not recorded: {:?}", server.get("leases", LEASE));
+    };
+    let mut process = begin("one");
+    process.shows("[+]cloud-identity ok: the cloud is the one that is recorded: \"one\"").await;
+    recorded("one").await;
+    assert_eq!(process.end().await, Ok(()));
+
+    let mut next = begin("two");
+    next.shows("[!]cloud-identity").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    recorded("one").await;
+    let removed = json!({"metadata": {"annotations": {CLOUD_IDENTITY: null}}});
+    server.patch("leases", LEASE, "", PatchKind::Merge, removed).expect("it is there");
+    next.shows("[+]cloud-identity").await;
+    recorded("two").await;
+    assert_eq!(next.end().await, Ok(()));
+    handle.shutdown().await;
 }

@@ -35,6 +35,9 @@ pub use crate::faults::Operation;
 /// The provider's name and the scheme of its provider IDs.
 pub const SCHEME: &str = "sim";
 
+/// Which cloud it says that it is, until a test changes it.
+pub const IDENTITY: &str = "sim, project default";
+
 /// The most nodes in one lookup call, and the most instances on one page of a list.
 pub const PAGE: usize = 500;
 
@@ -53,6 +56,7 @@ struct State {
     faults: FaultPlan,
     counter: Counter,
     traits: RwLock<InstanceTraits>,
+    identity: RwLock<Option<String>>,
     /// The cloud's only worker, for [`crate::faults::Effect::OneByOne`].
     worker: tokio::sync::Mutex<()>,
 }
@@ -72,7 +76,8 @@ impl SimCloud {
     /// An empty cloud with these faults.
     pub fn with_faults(faults: FaultPlan) -> Self {
         let (fleet, balancers, router, counter, traits, worker) = Default::default();
-        let state = State { fleet, balancers, router, faults, counter, traits, worker };
+        let identity = RwLock::new(Some(IDENTITY.to_owned()));
+        let state = State { fleet, balancers, router, faults, counter, traits, identity, worker };
         Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
     }
 
@@ -85,6 +90,16 @@ impl SimCloud {
     /// Changes the traits of this cloud, for instance to one without a list.
     pub fn set_traits(&self, traits: InstanceTraits) {
         *self.state.traits.write() = traits;
+    }
+
+    /// Which cloud this one says that it is; `None` is one that cannot tell.
+    pub fn identity(&self) -> Option<String> {
+        self.state.identity.read().clone()
+    }
+
+    /// Changes which cloud this one says that it is. Its contents stay.
+    pub fn set_identity(&self, identity: Option<&str>) {
+        *self.state.identity.write() = identity.map(str::to_owned);
     }
 
     /// The faults, to be added and cleared.

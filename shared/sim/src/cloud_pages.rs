@@ -46,8 +46,9 @@ POST   /ports               add an address that exists and is no instance's: {\"
 DELETE /ports/ADDRESS       delete it
 GET    /counters            calls by operation, what they were about, accepted writes
 DELETE /counters            start at zero
-GET    /settings            how long the cloud works after a write, and what it can do
+GET    /settings            which cloud it is, how long it works after a write, and what it can do
 POST   /settings            change some, as GET shows them: {\"create\": \"30s\"},
+                            {\"identity\": \"another project\"} (empty: it cannot tell),
                             {\"routes\": {\"quota\": 100, \"replaces\": true}}; what the cloud can do is
                             read by controllers once a minute
 GET    /faults              those that are active

@@ -192,6 +192,9 @@ async fn load_balancers_are_shown_counted_and_deleted_out_of_band() {
         (&json!(2), &json!(2))
     );
     assert_eq!(place.get("/settings").await["create"], "1h0m0s");
+    assert_eq!(place.get("/settings").await["identity"], ccm_sim::cloud::IDENTITY);
+    let named = place.done("POST", "/settings", json!({"identity": "another project"})).await;
+    assert_eq!(named["identity"], "another project");
     assert_eq!(place.get("/settings").await["fences"], true);
     assert_eq!(place.get("/settings").await["showsEmpty"], false);
 

@@ -1,4 +1,4 @@
-//! `make mutants`: breaks the decisions of a program one at a time, and prints which test finds each.
+//! `make mutants`: breaks the decisions of a program or of a crate of the kit one at a time, and prints which test finds each.
 //!
 //! Builds a copy with all mutants once in `target/mutants`. Fails if no test finds a mutant, or if a
 //! test of the copy fails without one.
@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use ccm_tests::{
     cluster::repository,
-    mutants::{Mutant, Mutants, SWITCH},
+    mutants::{self, Mutant, Mutants, SWITCH},
 };
 use futures::{StreamExt as _, stream};
 use tokio::{
@@ -43,23 +43,23 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<bool> {
     let mut words = std::env::args().skip(1);
-    let program = words.next().context("usage: mutants PROGRAM [WORDS OF WHAT IS BROKEN]")?;
+    let program = words.next().context("usage: mutants PACKAGE [WORDS OF WHAT IS BROKEN]")?;
     let filter = words.next().unwrap_or_default();
-    let folder = repository().join("bins").join(&program);
-    let mutants = Mutants::read(&folder)?;
+    let folder = repository().join(mutants::folder(&program));
+    let list = Mutants::read(&folder)?;
     let copy = repository().join("target/mutants/tree");
     copy_sources(&copy, &program).await?;
-    let package = copy.join("bins").join(&program);
-    for (file, text) in mutants.applied(&folder)? {
+    let package = copy.join(mutants::folder(&program));
+    for (file, text) in list.applied(&folder)? {
         write_if_other(&package.join(file), text.as_bytes())?;
     }
-    let targets = build(&copy, &program, &mutants.tests).await?;
+    let targets = build(&copy, &program, &list.tests).await?;
     if let Some(found) = first_failure(&package, &targets, None).await? {
         eprintln!("without a mutant: {found}");
         return Ok(false);
     }
     let all: Vec<(usize, &Mutant)> =
-        mutants.all.iter().enumerate().filter(|(_, one)| one.breaks.contains(&filter)).collect();
+        list.all.iter().enumerate().filter(|(_, one)| one.breaks.contains(&filter)).collect();
     let found = stream::iter(&all).map(|(number, mutant)| {
         let (package, targets) = (&package, &targets);
         async move { (*mutant, first_failure(package, targets, Some(*number)).await) }
@@ -88,11 +88,12 @@ async fn copy_sources(copy: &Path, program: &str) -> Result<()> {
         .output()
         .await?;
     ensure!(list.status.success(), "git ls-files failed");
-    let replaced = Mutants::read(&repository().join("bins").join(program))?;
-    let replaced = replaced.applied(&repository().join("bins").join(program))?;
+    let folder = mutants::folder(program);
+    let replaced = Mutants::read(&repository().join(&folder))?;
+    let replaced = replaced.applied(&repository().join(&folder))?;
     let is_replaced = |name: &str| {
-        let own = name.strip_prefix("bins/").and_then(|name| name.strip_prefix(program));
-        own.and_then(|name| name.strip_prefix('/')).is_some_and(|name| replaced.contains_key(name))
+        let own = Path::new(name).strip_prefix(&folder).ok().and_then(Path::to_str);
+        own.is_some_and(|name| replaced.contains_key(name))
     };
     let names = String::from_utf8(list.stdout)?;
     for name in names.split('\0').filter(|name| !name.is_empty() && !is_replaced(name)) {

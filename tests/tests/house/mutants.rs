@@ -9,7 +9,8 @@ use super::tidy::{check, root};
 #[test]
 fn each_mutant_has_its_place_in_the_sources() {
     let mut broken = Vec::new();
-    for entry in std::fs::read_dir(root().join("bins")).unwrap().flatten() {
+    let folders = ["bins", "shared"].map(|name| std::fs::read_dir(root().join(name)).unwrap());
+    for entry in folders.into_iter().flatten().flatten() {
         if !entry.path().join("mutants.toml").exists() {
             continue;
         }

@@ -65,6 +65,11 @@ impl World {
         self.running = Some(standby);
     }
 
+    /// The leader.
+    pub(crate) fn running(&self) -> &InProcess<RouteCcm> {
+        self.running.as_ref().unwrap()
+    }
+
     fn stop(&mut self) -> Option<Leadership> {
         self.running.take().map(|last| last.context.leadership.clone())
     }

@@ -23,7 +23,7 @@ impl Handles {
             at,
             approved: self.is_approved(service, REPLACEMENT_APPROVED),
             can_ask: traits.asks_before_replacing,
-            is_same_cloud: self.is_same_cloud(),
+            is_same_cloud: self.same_cloud.is_proven(),
         };
         let verdict = self.losses.lock().decide(&service.uid, now);
         if verdict == Verdict::Replaced {
@@ -45,12 +45,6 @@ impl Handles {
             "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
         );
         Some((text, until))
-    }
-
-    /// Returns true if the cloud is provably the one in which the load balancers were made.
-    #[expect(clippy::unused_self, reason = "the identity of the cloud")]
-    fn is_same_cloud(&self) -> bool {
-        true
     }
 }
 

@@ -336,6 +336,11 @@ impl World {
         last.map(|running| running.context.leadership.clone())
     }
 
+    /// The leader.
+    pub(crate) fn running(&self) -> &InProcess<ServiceCcm> {
+        self.running.as_ref().unwrap()
+    }
+
     /// The page `/plan`.
     pub(crate) fn plans(&self) -> String {
         self.running.as_ref().unwrap().plans()

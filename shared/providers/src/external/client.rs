@@ -78,6 +78,12 @@ impl Cloud for ExternalCloud {
         self.shared.description().map(|description| description.schemes.clone()).unwrap_or_default()
     }
 
+    /// Unknown after each new connection, which may lead to another process, until that has described
+    /// itself.
+    fn identity(&self) -> Option<String> {
+        self.shared.identity()
+    }
+
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
         let offered = self.offered(Capability::Instances)?;
         let shared = || Arc::clone(&self.shared);

@@ -31,8 +31,8 @@ use super::config::{ExternalConfig, Target, TlsFiles};
 /// What happens to the connections, for the keeper of the description.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
-    /// Changes with each new connection, which may lead to another process.
-    pub(super) made: watch::Sender<()>,
+    /// The number of connections so far. A new one may lead to another process.
+    pub(super) made: watch::Sender<u64>,
     /// A call was not answered, perhaps because the connection is dead and not yet closed.
     pub(super) suspect: Notify,
 }
@@ -155,7 +155,7 @@ impl Settings {
             let to_server = outgoing.connector().map_request(move |_| server.clone());
             return Ok(endpoint.connect_with_connector_lazy(to_server.map_response(
                 move |stream| {
-                    connections.made.send_replace(());
+                    connections.made.send_modify(|made| *made += 1);
                     stream
                 },
             )));
@@ -164,7 +164,7 @@ impl Settings {
         let to_socket = service_fn(move |_| UnixStream::connect(path.clone()));
         let endpoint = endpoint.connect_timeout(*connect_timeout);
         Ok(endpoint.connect_with_connector_lazy(to_socket.map_response(move |stream| {
-            connections.made.send_replace(());
+            connections.made.send_modify(|made| *made += 1);
             TokioIo::new(stream)
         })))
     }

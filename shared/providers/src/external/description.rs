@@ -19,6 +19,8 @@ pub(super) struct Description {
     pub(super) provider: String,
     pub(super) schemes: Vec<String>,
     pub(super) capabilities: Vec<String>,
+    /// Which cloud it is, if the provider tells.
+    pub(super) identity: Option<String>,
     pub(super) revision: u32,
     pub(super) max_batch: usize,
     pub(super) traits: InstanceTraits,
@@ -77,6 +79,7 @@ impl TryFrom<proto::DescribeResponse> for Description {
         };
         Ok(Self {
             provider: one_line(provider, LONGEST_LINE),
+            identity: identity(wire.identity.as_deref()),
             revision,
             schemes: wire.schemes,
             capabilities: wire.capabilities,
@@ -87,6 +90,11 @@ impl TryFrom<proto::DescribeResponse> for Description {
             unknown: wire.unknown.into_iter().map(unknown).collect(),
         })
     }
+}
+
+/// An empty text tells nothing.
+fn identity(text: Option<&str>) -> Option<String> {
+    text.map(|text| one_line(text.trim(), LONGEST_LINE)).filter(|text| !text.is_empty())
 }
 
 fn unknown(wire: proto::UnknownCapability) -> (String, CloudError) {
@@ -106,10 +114,11 @@ impl fmt::Display for Description {
             |words: &[String]| if words.is_empty() { "none".to_owned() } else { words.join(",") };
         write!(
             f,
-            "{} (schemes {}, capabilities {})",
+            "{} (schemes {}, capabilities {}, identity {})",
             self.provider,
             list(&self.schemes),
-            list(&self.capabilities)
+            list(&self.capabilities),
+            self.identity.as_deref().unwrap_or("unknown")
         )
     }
 }

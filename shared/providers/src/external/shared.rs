@@ -23,6 +23,8 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct Known {
     description: Option<Arc<Description>>,
+    /// How many connections there had been when it was answered.
+    connection: u64,
     last_error: Option<CloudError>,
     /// The time of the first question.
     asked: Option<Instant>,
@@ -35,6 +37,18 @@ impl Shared {
 
     pub(super) fn description(&self) -> Option<Arc<Description>> {
         self.known.read().description.clone()
+    }
+
+    /// Which cloud it is: what the process at the other end of the present connection has said.
+    pub(super) fn identity(&self) -> Option<String> {
+        let known = self.known.read();
+        let is_present = known.connection == self.connections();
+        known.description.as_ref().filter(|_| is_present)?.identity.clone()
+    }
+
+    /// The number of connections so far.
+    fn connections(&self) -> u64 {
+        *self.wire.connection.connections.made.borrow()
     }
 
     /// The maximum number of nodes in one lookup.
@@ -82,6 +96,7 @@ impl Shared {
                 return Err(error);
             }
         };
+        known.connection = self.connections();
         let recovered = known.last_error.take().is_some();
         match known.description.replace(Arc::clone(&new)) {
             Some(old) if old != new => {

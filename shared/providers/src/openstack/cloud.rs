@@ -9,9 +9,11 @@ use std::{
 };
 
 use async_trait::async_trait;
+use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instances, LoadBalancers, Routes};
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinSet};
+use url::Url;
 
 use super::{
     NAME,
@@ -56,6 +58,15 @@ impl Wanted {
     fn has(what: &AtomicBool) -> bool {
         what.load(Ordering::Relaxed)
     }
+}
+
+/// Keystone's host and path, by which a restored copy of the cloud can differ: without scheme,
+/// credentials and version.
+fn place(auth_url: &Url) -> String {
+    let port = auth_url.port().map_or_else(String::new, |port| format!(":{port}"));
+    let path = auth_url.path().trim_end_matches('/');
+    let path = path.strip_suffix("/v3").unwrap_or(path);
+    format!("{}{port}{path}", auth_url.host_str().unwrap_or_default())
 }
 
 /// What became of changed settings that work.
@@ -262,6 +273,18 @@ impl Cloud for OpenStackCloud {
         }
     }
 
+    /// Project, region and Keystone. The project is that of the token, so it is known once Keystone has
+    /// answered, which is before anything is offered.
+    fn identity(&self) -> Option<String> {
+        let project = self.client.project()?.id;
+        let region = self.client.region();
+        let region = region.map_or_else(String::new, |region| format!("region {region}, "));
+        Some(one_line(
+            &format!("project {project}, {region}{}", place(&self.config.auth_url)),
+            LONGEST_LINE,
+        ))
+    }
+
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
         self.wanted.instances.store(true, Ordering::Relaxed);
         match &*self.unknown.lock() {
@@ -307,6 +330,23 @@ impl Cloud for OpenStackCloud {
         match outdated.wait_for(Option::is_some).await.ok().and_then(|what| what.clone()) {
             Some(what) => what,
             None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_neither_credentials_nor_a_version() {
+        for (auth_url, expect) in [
+            ("http://keystone", "keystone"),
+            ("https://keystone/v3", "keystone"),
+            ("https://keystone:443/v3/", "keystone"),
+            ("http://u:secret@[fd00::1]:5000/identity/v3/?a=b", "[fd00::1]:5000/identity"),
+        ] {
+            assert_eq!(place(&auth_url.parse().unwrap()), expect, "{auth_url}");
         }
     }
 }

@@ -9,13 +9,15 @@ use serde_json::Value;
 
 /// What a leader leaves to the next one.
 pub const HANDOVER: &str = "quartet.dev/handover";
+/// Which cloud this program works with: the leader records it, and a person approves another one here.
+pub const CLOUD_IDENTITY: &str = "quartet.dev/cloud-identity";
 /// Only these annotations are kept in memory.
 const PREFIX: &str = "quartet.dev/";
 /// The longest text of a leader. The API server refuses an object with more than 256 KiB of
 /// annotations, and then the Lease could not be renewed.
 const LONGEST: usize = 64 * 1024;
 
-/// The annotations of the Lease as last read, and the text that this leader leaves. Clones share
+/// The annotations of the Lease as last read, and what this leader writes. Clones share
 /// both. Empty without election.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseAnnotations(Arc<Mutex<Annotations>>);
@@ -26,6 +28,27 @@ struct Annotations {
     /// That of the leader before this one.
     found: String,
     left: Option<String>,
+    /// The identity of the cloud that this leader records, until it has read it.
+    recording: Option<Recording>,
+}
+
+#[derive(Clone, Debug)]
+struct Recording {
+    identity: String,
+    /// What stands there: if it is something else, a person has decided meanwhile.
+    instead_of: Option<String>,
+}
+
+impl Annotations {
+    fn identity(&self) -> Option<&String> {
+        let read = self.read.get(CLOUD_IDENTITY);
+        match &self.recording {
+            Some(Recording { identity, instead_of }) if read == instead_of.as_ref() => {
+                Some(identity)
+            }
+            _ => read,
+        }
+    }
 }
 
 impl LeaseAnnotations {
@@ -57,13 +80,48 @@ impl LeaseAnnotations {
         is_short
     }
 
+    /// The recorded identity of the cloud: what the Lease says, or what this leader records. Without
+    /// election it is recorded for as long as the process lives.
+    pub fn cloud_identity(&self) -> Option<String> {
+        self.0.lock().identity().cloned()
+    }
+
+    /// Records the identity of the cloud with the next renewal, instead of the one that is recorded now.
+    /// If a person changes that meanwhile, it stays. Only a leader calls this.
+    pub fn record_cloud(&self, identity: &str) {
+        let mut annotations = self.0.lock();
+        if annotations.identity().is_none_or(|recorded| recorded != identity) {
+            let instead_of = annotations.read.get(CLOUD_IDENTITY).cloned();
+            annotations.recording = Some(Recording { identity: identity.to_owned(), instead_of });
+        }
+    }
+
     /// Those of the next leader.
     #[must_use]
     pub fn handed_over(&self) -> Self {
         let last = self.0.lock();
         let found = last.left.as_ref().unwrap_or(&last.found).clone();
-        let read = last.read.clone();
-        Self(Arc::new(Mutex::new(Annotations { read, found, left: None })))
+        let mut read = last.read.clone();
+        if let Some(identity) = last.identity() {
+            read.insert(CLOUD_IDENTITY.to_owned(), identity.clone());
+        }
+        Self(Arc::new(Mutex::new(Annotations { read, found, ..Annotations::default() })))
+    }
+
+    /// Becomes those of the next leader after another one, for tests.
+    pub(super) fn succeed(&self, last: &Self) {
+        let next = std::mem::take(&mut *last.handed_over().0.lock());
+        *self.0.lock() = next;
+    }
+
+    /// Changes an annotation as a person does, for tests: the Lease is renewed before, and read after.
+    pub fn annotate(&self, key: &str, text: Option<&str>) {
+        let mut lease =
+            serde_json::json!({"metadata": {"annotations": self.0.lock().read.clone()}});
+        self.write(&mut lease);
+        self.read(&lease, true);
+        lease["metadata"]["annotations"][key] = text.into();
+        self.read(&lease, true);
     }
 
     /// Reads a Lease.
@@ -74,6 +132,8 @@ impl LeaseAnnotations {
             let Some(text) = value.as_str().filter(|_| key.starts_with(PREFIX)) else { continue };
             annotations.read.insert(key.clone(), text.to_owned());
         }
+        let identity = annotations.read.get(CLOUD_IDENTITY).cloned();
+        annotations.recording.take_if(|recording| recording.instead_of != identity);
         // A leader's own text is not what it has found.
         if !is_mine {
             annotations.found = annotations.read.get(HANDOVER).cloned().unwrap_or_default();
@@ -83,16 +143,23 @@ impl LeaseAnnotations {
     /// Adds what is left to a Lease that is about to be written.
     pub(super) fn write(&self, lease: &mut Value) {
         let annotations = self.0.lock();
-        let Some(text) = &annotations.left else { return };
+        if annotations.left.is_none() && annotations.recording.is_none() {
+            return;
+        }
         let stored = &mut lease["metadata"]["annotations"];
         if !stored.is_object() {
             *stored = Value::Object(serde_json::Map::new());
         }
         let Some(stored) = stored.as_object_mut() else { return };
-        if text.is_empty() {
-            stored.remove(HANDOVER);
-        } else {
-            stored.insert(HANDOVER.to_owned(), text.as_str().into());
+        match annotations.left.as_deref() {
+            Some("") => drop(stored.remove(HANDOVER)),
+            Some(text) => drop(stored.insert(HANDOVER.to_owned(), text.into())),
+            None => (),
+        }
+        if let Some(Recording { identity, instead_of }) = &annotations.recording
+            && stored.get(CLOUD_IDENTITY).and_then(Value::as_str) == instead_of.as_deref()
+        {
+            stored.insert(CLOUD_IDENTITY.to_owned(), identity.as_str().into());
         }
     }
 }
@@ -114,6 +181,43 @@ mod tests {
         assert!(annotations.leave(String::new()));
         annotations.write(&mut lease);
         assert_eq!(lease["metadata"]["annotations"], json!({}));
+    }
+
+    #[test]
+    fn a_persons_word_about_the_cloud_is_not_overwritten() {
+        let lease = |identity: Option<&str>| match identity {
+            Some(identity) => json!({"metadata": {"annotations": {CLOUD_IDENTITY: identity}}}),
+            None => json!({"metadata": {}}),
+        };
+        let annotations = LeaseAnnotations::default();
+        annotations.read(&lease(None), true);
+        annotations.record_cloud("one");
+        assert_eq!(annotations.cloud_identity().as_deref(), Some("one"), "before it is written");
+        assert_eq!(annotations.get(CLOUD_IDENTITY), None);
+        let mut written = lease(None);
+        annotations.write(&mut written);
+        assert_eq!(written, lease(Some("one")));
+
+        // The write meets one of a person.
+        let mut theirs = lease(Some("two"));
+        annotations.write(&mut theirs);
+        assert_eq!(theirs, lease(Some("two")));
+        annotations.read(&theirs, true);
+        assert_eq!(annotations.cloud_identity().as_deref(), Some("two"));
+
+        annotations.read(&lease(None), true);
+        assert_eq!(annotations.cloud_identity(), None, "removed");
+        annotations.read(&theirs, true);
+
+        // Instead of what stands there, and what a person removes is not written again.
+        annotations.record_cloud("three");
+        annotations.write(&mut theirs);
+        assert_eq!(theirs, lease(Some("three")));
+        annotations.read(&theirs, true);
+        annotations.read(&lease(None), true);
+        let mut removed = lease(None);
+        annotations.write(&mut removed);
+        assert_eq!((annotations.cloud_identity(), removed), (None, lease(None)));
     }
 
     #[test]

@@ -133,7 +133,8 @@ impl Leadership {
     /// The same, with what this leader has left. For tests of a change of leader.
     #[must_use]
     pub fn after(self, last: &Self) -> Self {
-        Self { annotations: last.annotations.handed_over(), ..self }
+        self.annotations.succeed(&last.annotations);
+        self
     }
 
     fn with(state: State, write_timeout: Duration) -> Self {

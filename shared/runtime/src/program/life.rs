@@ -19,6 +19,7 @@ use crate::{
     plans::Mode,
     programs,
     rights::{self, Review},
+    same_cloud::{SameCloud, Where},
 };
 
 /// Minimum time for tasks to notice the cancellation, after the deadline.
@@ -99,7 +100,10 @@ impl<P: Program> Parts<P> {
         let needs = P::needs(&self.own.borrow());
         provider::wait_capable(cloud.as_ref(), &needs, &self.startup).await;
         self.startup.fail("preparing");
-        let context = self.context(cloud);
+        let place = Where::of(&self.common.borrow());
+        let same_cloud = SameCloud::new(cloud, &self.leadership, &place);
+        let watch = same_cloud.watch(&self.events, &place);
+        let context = self.context(same_cloud);
         let program = Arc::new(P::prepare(&context).await?);
         self.startup.pass("prepared");
         let elects = elector.is_some();
@@ -119,6 +123,10 @@ impl<P: Program> Parts<P> {
         self.health.add(P::IDENTITY.controller, Scope::Liveness, move || {
             Verdict::Passed(format!("{} tasks", work.running().len()))
         });
+        if !needs.is_empty() {
+            let shown = watch.run(&self.health, &self.metrics, self.work.token().clone());
+            self.work.spawn("cloud-identity", shown);
+        }
         program.lead(&context);
         let why = tokio::select! {
             () = self.leadership.lost() => "leaderelection lost".to_owned(),
@@ -158,10 +166,11 @@ impl<P: Program> Parts<P> {
         provider::build(factory.as_ref(), &context, &self.startup).await
     }
 
-    fn context(&self, cloud: Arc<dyn Cloud>) -> Context<P> {
+    fn context(&self, same_cloud: SameCloud) -> Context<P> {
         Context {
             clients: self.clients.clone(),
-            cloud,
+            cloud: same_cloud.guarded(),
+            same_cloud,
             leadership: self.leadership.clone(),
             eligibility: self.eligibility.clone(),
             events: self.events.clone(),

@@ -10,6 +10,7 @@ use crate::{
     metrics::Metrics,
     plans::PlanMetrics,
     rights::RightsMetrics,
+    same_cloud::SameCloudMetrics,
 };
 
 /// The registry of this program's process, with one series per metric and label value. A label
@@ -28,6 +29,7 @@ pub fn specimens<P: Program>() -> Metrics {
     let limits = Limits::new(Rates::each(Rate::UNLIMITED), &metrics);
     CloudGate::new(limits, &metrics, None).specimens();
 
+    SameCloudMetrics::new(&metrics);
     RestMetrics::new(&metrics).specimens();
     EventMetrics::new(&metrics).specimens();
     let election = LeadershipMetrics::new(P::IDENTITY.lease);

@@ -42,6 +42,8 @@ const LIMIT: Duration = Duration::from_secs(15);
 pub(crate) struct Script {
     /// The provider does not know yet what it offers.
     pub(crate) unknown: bool,
+    /// Which cloud the provider says that it is.
+    pub(crate) identity: Option<&'static str>,
     /// The provider offers no instances.
     pub(crate) offers_nothing: bool,
     pub(crate) prepare_fails: bool,
@@ -194,6 +196,10 @@ impl Cloud for Scripted {
         vec!["test".to_owned()]
     }
 
+    fn identity(&self) -> Option<String> {
+        self.0.script.identity.map(str::to_owned)
+    }
+
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
         if self.0.script.unknown {
             return Err(CloudError::new(ErrorKind::Timeout, "no answer"));
@@ -264,6 +270,15 @@ impl Process {
     /// Waits until this was called.
     pub(crate) async fn reached(&mut self, step: Step) {
         self.until(&format!("{step:?}"), async |this| this.steps().contains(&step)).await;
+    }
+
+    /// Waits until a line of `/readyz?verbose` begins so.
+    pub(crate) async fn shows(&mut self, line: &str) {
+        let is = async |this: &Self| {
+            let (_, page) = this.get("/readyz?verbose").await;
+            page.lines().any(|one| one.starts_with(line))
+        };
+        self.until(line, is).await;
     }
 
     async fn until(&mut self, what: &str, holds: impl AsyncFn(&Self) -> bool) {

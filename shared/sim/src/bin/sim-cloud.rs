@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_providers::external::server::{Listener, serve};
 use ccm_sim::{
-    cloud::{SimCloud, SimInstance},
+    cloud::{IDENTITY, SimCloud, SimInstance},
     cloud_pages,
 };
 use clap::Parser;
@@ -44,6 +44,10 @@ struct Arguments {
     /// An instance that is there at the start, by the name of its node. May be repeated.
     #[arg(long, value_name = "NAME[=ADDRESS[,ADDRESS]]", value_parser = instance)]
     instance: Vec<SimInstance>,
+    /// Which cloud this is, for controllers, until it is changed on the pages; empty is one that cannot
+    /// tell.
+    #[arg(long, value_name = "TEXT", default_value = IDENTITY)]
+    identity: String,
 }
 
 /// An instance whose ID is its name.
@@ -78,6 +82,7 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let cloud = SimCloud::new();
+    cloud.set_identity(Some(&*arguments.identity).filter(|text| !text.is_empty()));
     cloud.add_many(0, usize::try_from(arguments.instances)?);
     for instance in arguments.instance {
         cloud.add(instance);

@@ -24,6 +24,10 @@ impl Cloud for SimCloud {
         vec![SCHEME.to_owned()]
     }
 
+    fn identity(&self) -> Option<String> {
+        SimCloud::identity(self)
+    }
+
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
         Ok(Some(Arc::new(self.clone())))
     }

@@ -98,6 +98,7 @@ pub(super) fn settings(cloud: &SimCloud) -> Value {
     let text = ccm_base::duration::format;
     let times = settings.times;
     json!({
+        "identity": cloud.identity().unwrap_or_default(),
         "create": text(times.create),
         "configure": text(times.configure),
         "members": text(times.members),

@@ -65,6 +65,7 @@ impl InstanceRequest {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct SettingsRequest {
+    identity: Option<String>,
     #[serde(default, deserialize_with = "duration")]
     create: Option<Duration>,
     #[serde(default, deserialize_with = "duration")]
@@ -85,6 +86,9 @@ pub(super) struct SettingsRequest {
 impl SettingsRequest {
     /// Changes what is set, and returns all settings.
     pub(super) fn apply(self, cloud: &SimCloud) -> Result<Value, Refusal> {
+        if let Some(identity) = &self.identity {
+            cloud.set_identity(Some(&**identity).filter(|text| !text.is_empty()));
+        }
         if let Some(routes) = self.routes {
             routes.apply(cloud.router())?;
         }

@@ -277,3 +277,27 @@ async fn each_item_is_reported_and_what_concerns_the_cloud_fails_the_call() {
         sim.faults().clear();
     }
 }
+
+/// The socket may lead to another process, with the credentials of another project.
+#[tokio::test]
+async fn a_new_connection_says_first_which_cloud_it_leads_to() {
+    let place = Place::new();
+    place.configure(&place.socket("s"));
+    let sim = SimCloud::new();
+    let served = Served::start(sim.clone(), &place.socket("s"), None).await;
+    let cloud = place.client().await.unwrap();
+    assert_eq!(cloud.identity(), None, "not described yet");
+    let instances = instances(&cloud).await;
+    assert_eq!(cloud.identity(), sim.identity(), "known before instances are offered");
+
+    served.crash().await;
+    let other = SimCloud::new();
+    other.set_identity(Some(" another\nproject "));
+    let _served = Served::start(other.clone(), &place.socket("s"), None).await;
+    while instances.list(call()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_ne!(cloud.identity(), sim.identity(), "with the first answer");
+    until("described again", || cloud.identity()).await;
+    assert_eq!(cloud.identity().as_deref(), Some("another project"), "in one line");
+}

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use ccm_runtime::leadership::CLOUD_IDENTITY;
 use ccm_sim::{
     poll,
     program::{Launch, Program},
 };
+use serde_json::json;
 
 use crate::{
+    cluster::annotate_lease,
     fixture::past_grace,
     nodes,
     openstack::{
@@ -58,8 +61,17 @@ fn faults() -> Vec<Fault> {
 
 /// True if the breaker has this state: 1 is open, which holds all deletions.
 async fn breaker_is(program: &Program, wanted: f64) -> Result<()> {
-    poll::until(&format!("the breaker to be {wanted}"), SOON, || async {
-        let is = program.metrics().await?.get("ccm_lifecycle_breaker_open").copied();
+    shows(program, "ccm_lifecycle_breaker_open", wanted).await
+}
+
+async fn identity_is_changed(program: &Program, wanted: f64) -> Result<()> {
+    shows(program, "ccm_cloud_identity_changed", wanted).await
+}
+
+/// Waits until the metric has this value.
+async fn shows(program: &Program, metric: &str, wanted: f64) -> Result<()> {
+    poll::until(&format!("{metric} to be {wanted}"), SOON, || async {
+        let is = program.metrics().await?.get(metric).copied();
         Ok((is == Some(wanted)).then_some(()))
     })
     .await
@@ -145,11 +157,18 @@ pub(super) async fn the_wrong_project_deletes_no_node(rig: &Rig) -> Result<()> {
     for name in &names {
         nodes::set_ready(&rig.client, name, "Unknown").await?;
     }
+    identity_is_changed(&program, 1.0).await?;
+    nodes::stay(&rig.client, &names, DELETION).await?;
+    // A person approves it, which is a mistake.
+    annotate_lease(&rig.client, "lifecycle-ccm", json!({CLOUD_IDENTITY: null})).await?;
     breaker_is(&program, 1.0).await?;
+    identity_is_changed(&program, 0.0).await?;
     nodes::stay(&rig.client, &names, DELETION).await?;
     drop(program);
     rig.log_in_as(&Account::of("k8s"))?;
     let program = rig.start(&rig.lifecycle_ccm()).await?;
+    identity_is_changed(&program, 1.0).await?;
+    annotate_lease(&rig.client, "lifecycle-ccm", json!({CLOUD_IDENTITY: null})).await?;
     breaker_is(&program, 0.0).await?;
     nodes::stay(&rig.client, &names, DELETION).await
 }

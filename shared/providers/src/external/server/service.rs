@@ -84,6 +84,7 @@ impl provider_server::Provider for ProviderService {
             load_balancers: balancers.as_ref().map(load_balancers::traits_to_wire),
             unknown,
             routes: tables.as_ref().map(routes::traits_to_wire),
+            identity: self.cloud.identity(),
         }))
     }
 

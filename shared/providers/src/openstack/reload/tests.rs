@@ -163,3 +163,27 @@ async fn a_trial_says_nothing_of_the_credentials_in_use() {
     page("openstack_credentials_refused 0");
     page("openstack_token_renewals_total{result=\"ok\"} 2");
 }
+
+/// The process that has the changed settings after its restart is the first to say so.
+#[tokio::test(start_paused = true)]
+async fn another_project_in_the_files_is_another_identity_of_the_next_process() {
+    let good = ONE.replace("of-clouds", PASSWORD);
+    let unnamed = good.replace("region_name: one, ", "");
+    for text in [&good, &unnamed] {
+        let followed = Followed::new(text).await;
+        followed.ask().await;
+        let identity = followed.cloud.identity();
+        assert_eq!(identity.as_deref(), Some("project p1, region one, keystone"), "{text}");
+    }
+    let followed = Followed::new(&good).await;
+    followed.ask().await;
+    followed.rig.cloud.set_project(Some("p2"));
+    followed.put("clouds.yaml", &good.replace("p1", "p2"));
+    sleep(SOON).await;
+    assert_eq!(followed.cloud.outdated().await, "project");
+    assert_eq!(followed.cloud.identity().as_deref(), Some("project p1, region one, keystone"));
+    let next = Followed::new(&good.replace("p1", "p2")).await;
+    next.rig.cloud.set_project(Some("p2"));
+    next.ask().await;
+    assert_eq!(next.cloud.identity().as_deref(), Some("project p2, region one, keystone"));
+}

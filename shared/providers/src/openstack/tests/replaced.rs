@@ -198,3 +198,21 @@ async fn a_login_of_before_does_not_raise_the_alarm_after_the_change() {
     assert!(page.contains("openstack_credentials_refused 0"), "{page}");
     assert!(!page.contains("result=\"refused\""), "{page}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_identity_is_that_of_the_token_and_says_nothing_of_the_credentials() {
+    let rig = Rig::new();
+    assert_eq!(rig.openstack.identity(), None, "nothing was asked yet");
+    assert!(rig.openstack.instances().is_err());
+    rig.ask(10).await.unwrap();
+    let one = Some("project p1, region one, keystone");
+    assert_eq!(rig.openstack.identity().as_deref(), one);
+    replace_after(&rig, 0).await.unwrap();
+    assert_eq!(rig.openstack.identity().as_deref(), one, "another password");
+
+    // Keystone gives the same user a token for another project.
+    rig.cloud.set_project(Some("p2"));
+    rig.cloud.revoke();
+    rig.ask(10).await.unwrap();
+    assert_eq!(rig.openstack.identity().as_deref(), Some("project p2, region one, keystone"));
+}

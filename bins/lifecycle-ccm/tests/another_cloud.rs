@@ -1,0 +1,97 @@
+//! The cloud is another project, which has none of the machines: with the whole controller in one process and
+//! paused time.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::PowerState;
+use ccm_runtime::metrics::Metrics;
+use ccm_sim::{
+    apiserver::{ApiServer, Options, PatchKind, Record, Verb},
+    cloud::{SimCloud, SimInstance},
+};
+use ccm_tests::in_process::{InProcess, loaded};
+use lifecycle_ccm::LifecycleCcm;
+use serde_json::json;
+use tokio::time::sleep;
+
+const NODES: usize = 5;
+
+fn name(number: usize) -> String {
+    SimInstance::numbered(number).name
+}
+
+/// A node as the kubelet of this machine registers it.
+fn register(api: &ApiServer, number: usize) {
+    let id = SimInstance::numbered(number).provider_id();
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name(number)},
+        "spec": {"providerID": id.as_str()},
+    });
+    api.create(node).unwrap();
+    set_ready(api, number, "True");
+}
+
+fn set_ready(api: &ApiServer, number: usize, status: &str) {
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
+    api.patch("nodes", &name(number), "status", PatchKind::Strategic, ready).unwrap();
+}
+
+/// The program's writes to nodes.
+fn writes(api: &ApiServer) -> Vec<String> {
+    let records = api.audit().records();
+    let is_own = |record: &&Record| {
+        record.resource == "nodes"
+            && matches!(record.verb, Verb::Patch | Verb::Update | Verb::Delete)
+            && record.user_agent.starts_with("lifecycle-ccm/")
+    };
+    records.iter().filter(is_own).map(Record::what).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_node_is_deleted_or_tainted_while_the_cloud_is_another_project() {
+    for restarts in [false, true] {
+        let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
+        let cloud = SimCloud::new();
+        cloud.add_many(0, NODES);
+        (0..NODES).for_each(|number| register(&api, number));
+        let settings = loaded::<LifecycleCcm>(&["--node-grace-period=0s"]).unwrap();
+        let start = |last| {
+            InProcess::<LifecycleCcm>::leading(
+                &api,
+                Arc::new(cloud.clone()),
+                &settings,
+                last,
+                Metrics::new(),
+            )
+        };
+        let mut process = start(None).await.unwrap();
+        sleep(Duration::from_mins(1)).await;
+        process.lose_project(&cloud);
+        if restarts {
+            let last = process.context.leadership.clone();
+            drop(process);
+            process = start(Some(&last)).await.unwrap();
+        }
+        let calls = cloud.calls();
+        // One is shut down, and two are not reached.
+        cloud.set_power(&SimInstance::numbered(0).id, PowerState::Stopped);
+        (0..3).for_each(|number| set_ready(&api, number, "Unknown"));
+        sleep(Duration::from_secs(2)).await;
+        assert!(process.is_changed());
+        sleep(Duration::from_hours(6)).await;
+        assert_eq!(writes(&api), [""; 0], "{restarts}");
+        assert_eq!((api.list("nodes").len(), cloud.calls()), (NODES, calls));
+
+        cloud.remove(&SimInstance::numbered(1).id);
+        process.approve_project(&cloud);
+        sleep(Duration::from_hours(1)).await;
+        assert!(api.get("nodes", &name(1)).is_none(), "{:?} {}", writes(&api), process.plans());
+        assert_eq!(api.list("nodes").len(), NODES - 1);
+        assert!(
+            api.get("nodes", &name(0)).unwrap()["spec"]["taints"].to_string().contains("shutdown")
+        );
+        assert!(!process.is_changed());
+    }
+}

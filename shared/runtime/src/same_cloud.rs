@@ -1,0 +1,138 @@
+//! Whether the cloud is still the one that this program has worked with.
+//!
+//! The leader records the cloud's identity ([`Cloud::identity`]) on the Lease. While the cloud is
+//! another one, no call reaches it: another project shows nothing of what this cluster has, and
+//! what it does not show would be made again, given up or deleted. A person approves the new one.
+//!
+//! ```text
+//! Lease: recorded --+
+//!                   +--> decide --> [`Guarded`]: each call, before and after
+//! cloud: present ---+          +--> [`watch`]: record, metric, health, event, log
+//! ```
+
+mod decide;
+mod guarded;
+mod metrics;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use ccm_base::{At, clock::Timeline};
+use ccm_cloud::{Call, Cloud, CloudError, ErrorKind};
+use ccm_kube::events::EventRecorder;
+use tokio::time::{Instant, sleep};
+
+pub(crate) use self::metrics::SameCloudMetrics;
+pub use self::{
+    decide::Standing,
+    watch::{Watch, Where},
+};
+use self::{decide::decide, guarded::Guarded};
+use crate::leadership::{CLOUD_IDENTITY, Leadership, LeaseAnnotations};
+
+/// The annotation of the Lease with the time until which the cloud may become another one: for
+/// planned work.
+pub const APPROVED_UNTIL: &str = "quartet.dev/cloud-identity-approved-until";
+/// How long a call waits until the cloud says which one it is, after a new connection.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Time between two looks meanwhile.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Whether the cloud is the one that the Lease names. Clones share it.
+#[derive(Clone)]
+pub struct SameCloud(Arc<Shared>);
+
+struct Shared {
+    cloud: Arc<dyn Cloud>,
+    lease: LeaseAnnotations,
+    /// What approves another cloud.
+    remedy: String,
+    timeline: Timeline,
+    /// The calls that were not made, or whose answers were not used.
+    refused: AtomicU64,
+}
+
+impl SameCloud {
+    /// Whether this cloud is the one that this program has worked with.
+    pub fn new(cloud: Arc<dyn Cloud>, leadership: &Leadership, place: &Where) -> Self {
+        Self(Arc::new(Shared {
+            cloud,
+            lease: leadership.annotations().clone(),
+            remedy: place.remedy(),
+            timeline: Timeline::begin(),
+            refused: AtomicU64::default(),
+        }))
+    }
+
+    /// The cloud, guarded: while it is another one than before, each call fails with
+    /// [`ErrorKind::Unavailable`], and so does a call that was under way.
+    pub fn guarded(&self) -> Arc<dyn Cloud> {
+        Arc::new(Guarded::new(self.clone()))
+    }
+
+    /// Whether the cloud is provably the one that this program has worked with: it says so itself, and
+    /// the Lease has it from before. False while that is not known, also without election, and for
+    /// a provider that cannot tell. Only then does the cloud's "not found" mean that something is lost.
+    pub fn is_proven(&self) -> bool {
+        let recorded = self.0.lease.get(CLOUD_IDENTITY);
+        recorded.is_some() && recorded == self.0.cloud.identity()
+    }
+
+    /// What is known now. Takes over what may be recorded.
+    pub fn standing(&self) -> Standing {
+        let Shared { cloud, lease, .. } = &*self.0;
+        let standing = decide(lease.cloud_identity(), cloud.identity(), self.is_approved());
+        if let Standing::Recorded { present, .. } = &standing {
+            lease.record_cloud(present);
+        }
+        standing
+    }
+
+    /// Whether the cloud may become another one now, and why not if a person's text has no effect.
+    fn approval(&self) -> Result<Option<At>, String> {
+        let Some(text) = self.0.lease.get(APPROVED_UNTIL) else { return Ok(None) };
+        let wrong = |_| {
+            format!(
+                "annotation {APPROVED_UNTIL}: {text:?} is not a time such as 2006-01-02T15:04:05Z"
+            )
+        };
+        let until: At = text.trim().parse().map_err(wrong)?;
+        Ok(Some(until).filter(|until| self.0.timeline.now() < *until))
+    }
+
+    fn is_approved(&self) -> bool {
+        matches!(self.approval(), Ok(Some(_)))
+    }
+
+    /// Why calls are not made; `None` while they are.
+    fn objection(&self, standing: &Standing) -> Option<String> {
+        standing.objection(&self.0.remedy)
+    }
+
+    /// Fails while the cloud is another one, or does not say which one it is.
+    async fn check(&self, call: Call) -> Result<(), CloudError> {
+        let patience = call.end.min(Instant::now() + PATIENCE);
+        loop {
+            let standing = self.standing();
+            let Some(why) = self.objection(&standing) else { return Ok(()) };
+            if standing != Standing::Untold || Instant::now() >= patience {
+                self.0.refused.fetch_add(1, Ordering::Relaxed);
+                return Err(CloudError::new(ErrorKind::Unavailable, why));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Watches the cloud while this process leads.
+    pub fn watch(&self, events: &EventRecorder, place: &Where) -> Watch {
+        Watch::new(self.clone(), events, place)
+    }
+}

@@ -1,0 +1,67 @@
+//! The decision whether a cloud is the one of before.
+
+/// What is known of the cloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is the one that is recorded.
+    Same(String),
+    /// Nothing is recorded, and it does not say which one it is.
+    Unknown,
+    /// It is taken over: nothing was recorded, or a person has approved another one.
+    Recorded {
+        /// The one of before.
+        before: Option<String>,
+        /// The one that it is now.
+        present: String,
+    },
+    /// It is another one.
+    Changed {
+        /// The one of before.
+        before: String,
+        /// The one that it is now.
+        present: String,
+    },
+    /// One is recorded, and it does not say which one it is: not yet, or no more.
+    Untold,
+}
+
+/// Decides on the recorded identity, the present one, and whether a person has approved a change
+/// ahead. An empty text is none.
+pub(super) fn decide(
+    recorded: Option<String>,
+    present: Option<String>,
+    is_approved: bool,
+) -> Standing {
+    let stated = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
+    match (stated(recorded), stated(present)) {
+        (None, None) => Standing::Unknown,
+        (Some(before), Some(present)) if before.trim() == present.trim() => Standing::Same(present),
+        (Some(before), Some(present)) if !is_approved => Standing::Changed { before, present },
+        (before, Some(present)) => Standing::Recorded { before, present },
+        (Some(_), None) if is_approved => Standing::Unknown,
+        (Some(_), None) => Standing::Untold,
+    }
+}
+
+impl Standing {
+    /// The cloud that calls are made to, if it says which one it is.
+    pub(super) fn cloud(&self) -> Option<&str> {
+        match self {
+            Self::Same(present) | Self::Recorded { present, .. } => Some(present),
+            Self::Unknown | Self::Changed { .. } | Self::Untold => None,
+        }
+    }
+
+    /// Why no call is made.
+    pub(super) fn objection(&self, remedy: &str) -> Option<String> {
+        match self {
+            Self::Same(_) | Self::Unknown | Self::Recorded { .. } => None,
+            Self::Changed { before, present } => Some(format!(
+                "the cloud is another one: it was {before:?}, it is {present:?}; nothing is changed until a person approves it: {remedy}"
+            )),
+            Self::Untold => Some(format!(
+                "the cloud does not say which one it is; nothing is changed until it does, or a person approves it: {remedy}"
+            )),
+        }
+    }
+}
