@@ -98,13 +98,13 @@ async fn another_answer_proves_nothing() {
     let rig = Rig::new();
     let id = made(&rig).await.id;
     rig.remove(&id);
+    let keep = known(&id, false);
     rig.cloud.fail(move |path, _| {
         let words = format!("Load Balancer {} not found.", uuid(8));
         let denial = json!({ "faultcode": "Client", "faultstring": words });
         path.ends_with(&id).then(|| Ok(answer(404, &denial)))
     });
-    let id = rig.rows("balancers").len().to_string();
-    assert_eq!(id, "0");
+    assert_eq!(rig.ensure(&keep).await.unwrap_err().kind, ErrorKind::Malformed);
 }
 
 /// A text in place of an ID, which Octavia cannot have assigned.
