@@ -167,9 +167,8 @@ pub(super) fn of_others(
     };
     let pools = pools.iter();
     let pools = pools.filter(|one| !mark.is_on("pool", &one.name, &one.tags) && !is_of_own(one));
-    let in_words = |kind: &str, id: &str, name: &str| {
-        format!("{kind} {id} ({})", one_line(name, MAX_VALUE))
-    };
+    let in_words =
+        |kind: &str, id: &str, name: &str| format!("{kind} {id} ({})", one_line(name, MAX_VALUE));
     let others = others.into_iter().map(|one| in_words("listener", &one.id, &one.name));
     others.chain(pools.map(|one| in_words("pool", &one.id, &one.name))).collect()
 }

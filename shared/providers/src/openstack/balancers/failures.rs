@@ -77,13 +77,7 @@ struct Failure {
 
 impl Default for Failure {
     fn default() -> Self {
-        Self {
-            since: Instant::now(),
-            tries: 0,
-            under_way: None,
-            others: None,
-            is_replaced: false,
-        }
+        Self { since: Instant::now(), tries: 0, under_way: None, others: None, is_replaced: false }
     }
 }
 

@@ -105,7 +105,8 @@ impl OctaviaBalancers {
         match self.failures.next(&row.id, driver(row)) {
             Next::Rest(left) => {
                 let failed = parts(&seen::failed(&self.tree(&row.id, call).await?));
-                let what = format!("{failed}; it is left alone for {} s", left.as_secs());
+                let what =
+                    format!("{failed}; it is left alone for {:.0} s", left.as_secs_f64().ceil());
                 return Err(waits(row, &what, left));
             }
             Next::Turn => {

@@ -102,7 +102,7 @@ async fn another_answer_proves_nothing() {
     rig.cloud.fail(move |path, _| {
         let words = format!("Load Balancer {} not found.", uuid(8));
         let denial = json!({ "faultcode": "Client", "faultstring": words });
-        path.ends_with(&id).then(|| Ok(answer(404, &denial)))
+        path.ends_with(&format!("loadbalancers/{id}")).then(|| Ok(answer(404, &denial)))
     });
     assert_eq!(rig.ensure(&keep).await.unwrap_err().kind, ErrorKind::Malformed);
 }
@@ -130,5 +130,8 @@ async fn the_question_costs_nothing_where_lists_answer() {
     assert!(!asked.contains(&"loadbalancer_get"), "{asked:?}");
     rig.remove(&id);
     rig.ensure(&known(&id, false)).await.unwrap();
-    assert_eq!(rig.cloud.operations(), ["loadbalancer_get", "loadbalancer_list", "loadbalancer_list"]);
+    assert_eq!(
+        rig.cloud.operations(),
+        ["loadbalancer_get", "loadbalancer_list", "loadbalancer_list"]
+    );
 }

@@ -66,8 +66,8 @@ async fn a_second_attempt_at_a_creation_needs_time_as_well() {
     let known = ccm_cloud::Wanted { known: Some(first.id), shown, ..web };
     let rig = rig.restarted();
     rig.writes();
-    // Versions, two lists, and the creation that is refused after 36 of the 60 s.
-    rig.cloud.world.lock().delay = Duration::from_secs(9);
+    // Versions, two lists, a look by ID, and the creation that is refused after 35 of the 60 s.
+    rig.cloud.world.lock().delay = Duration::from_secs(7);
     let error = rig.ensure(&known).await.unwrap_err();
     assert_eq!((error.kind, error.maybe_done), (ErrorKind::Timeout, false), "{error}");
     assert_eq!((rig.writes(), counts(&rig)), (vec!["loadbalancer_create"], (0, 0)));

@@ -199,6 +199,13 @@ impl Rig {
         panic!("60 calls were not enough: {:?}", self.preview(wanted).await);
     }
 
+    /// Lets the rest of a load balancer in `ERROR` pass, with a paused clock: the next call acts.
+    pub async fn rested(&self, wanted: &Wanted) {
+        if let Err(CloudError { retry_after: Some(after), .. }) = self.ensure(wanted).await {
+            tokio::time::advance(after).await;
+        }
+    }
+
     pub async fn preview(&self, wanted: &Wanted) -> Result<Vec<String>, CloudError> {
         gather(self.balancers.preview(std::slice::from_ref(wanted), call()), 1).await.remove(0)
     }
