@@ -231,8 +231,11 @@ impl OctaviaBalancers {
         if let Some(digest) = names::taken_back(&row.tags) {
             self.memory.keep_taken_back(&owner.uid, digest);
         }
-        self.octavia.delete(&row.id, true, call).await?;
-        self.failures.replace(&row.id);
+        let deletion = self.octavia.delete(&row.id, true, call).await;
+        if deletion.as_ref().map_or_else(|error| error.maybe_done, |_| true) {
+            self.failures.replace(&row.id);
+        }
+        deletion?;
         Ok(Progress::InProgress(waiting(row, line(row))))
     }
 }

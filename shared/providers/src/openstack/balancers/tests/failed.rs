@@ -364,13 +364,14 @@ async fn what_cannot_be_read_is_not_deleted() {
 #[tokio::test(start_paused = true)]
 async fn a_replacement_that_has_begun_is_finished() {
     let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
-    for internal in [true, false] {
+    for (internal, is_lost) in [(true, false), (false, false), (false, true)] {
         let rig = Rig::new();
         let (id, mut wanted) = one_broken(&rig, true).await;
         if internal {
             wanted = with(&wanted, key, "true");
         }
-        assert!(is_in_progress(&rig.ensure(&wanted).await));
+        rig.cloud.lose_answers(move |it| is_lost && it.operation == "loadbalancer_delete");
+        assert_eq!(is_in_progress(&rig.ensure(&wanted).await), !is_lost);
         wanted.may_replace = false;
         let second = rig.settle(&wanted).await;
         assert_ne!(second.id, id);
