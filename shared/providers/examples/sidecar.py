@@ -77,7 +77,9 @@ class Provider(services.ProviderServicer):
             # False: ListInstances is never called. Saying so is required: UNIMPLEMENTED alone
             # is taken for a fault, because proxies answer it as well.
             lists=self.lists,
-            load_balancers=pb.LoadBalancerTraits(stores_digest=True, max_batch=100),
+            load_balancers=pb.LoadBalancerTraits(
+                stores_digest=True, max_batch=100, asks_before_replacing=True
+            ),
             routes=TRAITS,
         )
 
@@ -276,11 +278,20 @@ class LoadBalancers(services.LoadBalancersServicer):
             return None, conflict(wanted.adopt, owner)
         return mine, wrong(wanted.front_end)
 
+    @staticmethod
+    def lost(mine, wanted):
+        """Whether only a new load balancer helps, and none may be made. Here none ever fails, and the
+        dictionary is all there is: a real provider asks its cloud for exactly this ID."""
+        return not mine and wanted.known and wanted.keep
+
     def ensure(self, wanted, lists):
         mine, problem = self.plan(wanted)
         if problem:
             return problem
         front_end = wanted.front_end
+        if self.lost(mine, wanted):
+            reason = f"there is no load balancer {wanted.known}"
+            return {"lost": pb.Lost(reason=reason, gone=True)}
         if not mine:
             self.created += 1
             mine = Balancer(self.created, front_end)
@@ -302,7 +313,9 @@ class LoadBalancers(services.LoadBalancersServicer):
             with self.lock:
                 mine, answer = self.plan(wanted)
                 lines = []
-                if not mine:
+                if self.lost(mine, wanted):
+                    pass
+                elif not mine:
                     lines.append("create it")
                 elif not mine.configured(wanted.front_end):
                     lines.append("set its configuration")

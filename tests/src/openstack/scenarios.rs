@@ -12,6 +12,7 @@ mod balancer_dual_stack;
 mod balancer_facts;
 mod balancer_faults;
 mod balancer_input;
+mod balancer_losses;
 mod balancer_options;
 mod balancer_owners;
 mod balancer_places;
@@ -123,6 +124,8 @@ fn balancers() -> Vec<Scenario> {
         balancer_faults::a_storm_of_conflicts_ends_well,
         balancer_faults::a_failed_floating_ip_is_tried_again,
         balancer_faults::one_that_is_deleted_by_others_comes_back,
+        balancer_losses::one_that_lists_lack_is_not_made_again,
+        balancer_losses::a_failed_one_with_a_listener_of_others_stays,
         balancer_quotas::each_used_up_quota_is_named,
         balancer_quotas::a_subnet_without_room_is_named,
         balancer_truth::services_older_than_the_first_node_get_its_members,

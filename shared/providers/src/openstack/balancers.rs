@@ -17,8 +17,8 @@
 //! | `kept` | addresses of before, which a new load balancer is to have |
 //! | `ingress` | addresses, state, what is waited for |
 //! | `blame` | which annotation or option an error is about |
-//! | `memory`, `pace` | a cache that saves requests, and a rate limit: locks and times |
-//! | `find`, `read`, `inputs` | requests that read |
+//! | `memory`, `pace`, `failures` | a cache that saves requests, a rate limit, and what was tried about load balancers in `ERROR`: locks and times |
+//! | `find`, `read`, `inputs`, `quotas` | requests that read |
 //! | `list`, `ensure`, `create`, `repair`, `write`, `members`, `delete` | the calls of the contract |
 //!
 //! All but the last three rows are pure. Each call looks first, decides what is to be changed, and
@@ -31,6 +31,7 @@ mod delete;
 mod diff;
 mod differences;
 mod ensure;
+mod failures;
 mod features;
 mod find;
 mod floating;
@@ -45,6 +46,7 @@ mod merge;
 mod names;
 mod pace;
 mod pools;
+mod quotas;
 mod read;
 mod repair;
 mod seen;
@@ -65,6 +67,7 @@ use parking_lot::Mutex;
 
 pub(super) use self::annotations::Options;
 use self::{
+    failures::Failures,
     features::{Features, TAGS},
     find::{Look, Rows},
     memory::Memory,
@@ -87,6 +90,7 @@ pub(super) struct OctaviaBalancers {
     /// The version, and `None` if the cloud has no Octavia; an error until it is known.
     version: Mutex<Result<Option<ApiVersion>, CloudError>>,
     memory: Memory,
+    failures: Failures,
     /// Limits how many existing load balancers get health monitors at a time.
     pace: Pace,
     /// The external network that was found out.
@@ -103,6 +107,7 @@ impl OctaviaBalancers {
             options,
             version: Mutex::new(Err(CloudError::new(ErrorKind::Unavailable, unknown))),
             memory: Memory::default(),
+            failures: Failures::default(),
             pace: Pace::default(),
             external: inputs::External::default(),
         }

@@ -1,22 +1,23 @@
-//! Answers to a change of members that are empty, too long, or invalid.
+//! Answers about load balancers that are empty, too long, or invalid.
 
 use std::collections::BTreeMap;
 
 use ccm_cloud::{
-    ClusterId, MemberChange, Members, MembersSet, Owner, Pool, Progress, Protocol, Waiting,
+    ClusterId, Digest, FrontEnd, Loss, MemberChange, Members, MembersSet, Owner, Pool, Progress,
+    Protocol, Traffic, Waiting, Wanted,
 };
 use proto::{
-    load_balancers_server, load_balancers_server::LoadBalancersServer,
-    set_members_item::Answer as Changed,
+    ensure_load_balancers_item::Answer as Ensured, load_balancers_server,
+    load_balancers_server::LoadBalancersServer, set_members_item::Answer as Changed,
 };
 
 use super::*;
 
 type Items<I> = BoxStream<'static, Result<I, Status>>;
 
-/// Gives this answer to each change of members.
+/// Gives these answers to each change of members, and to each load balancer that is wanted.
 #[derive(Clone, Default)]
-struct Crooked(Arc<Mutex<Option<Changed>>>);
+struct Crooked(Arc<Mutex<Option<Changed>>>, Arc<Mutex<Option<Ensured>>>);
 
 #[async_trait]
 impl load_balancers_server::LoadBalancers for Crooked {
@@ -34,9 +35,14 @@ impl load_balancers_server::LoadBalancers for Crooked {
 
     async fn ensure_load_balancers(
         &self,
-        _: Request<proto::EnsureLoadBalancersRequest>,
+        request: Request<proto::EnsureLoadBalancersRequest>,
     ) -> Result<Response<Self::EnsureLoadBalancersStream>, Status> {
-        Err(Status::unimplemented(""))
+        // What must not be replaced is said so.
+        let wanted = &request.get_ref().wanted[0];
+        assert_eq!((wanted.keep, wanted.known.as_deref()), (Some(true), Some("lb-1")));
+        let (answer, owner_uid) = (self.1.lock().clone(), Some("web".to_owned()));
+        let item = proto::EnsureLoadBalancersItem { place: Some(0), owner_uid, answer };
+        Ok(Response::new(stream::iter([Ok(item)]).boxed()))
     }
 
     async fn preview_load_balancers(
@@ -149,4 +155,59 @@ async fn answers_to_a_change_of_members_are_read_as_they_are() {
         let error = ask(answer.clone()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Malformed, "{answer:?}: {error}");
     }
+}
+
+/// A load balancer of before that must not be replaced.
+fn keep() -> Wanted {
+    let front_end = FrontEnd {
+        owner: change().owner,
+        digest: Digest { version: 1, hash: 1 },
+        families: Vec::new(),
+        requires_families: false,
+        ports: Vec::new(),
+        source_ranges: Vec::new(),
+        address: None,
+        affinity: None,
+        traffic: Traffic::Cluster,
+        class: None,
+        settings: BTreeMap::new(),
+        service: None,
+    };
+    Wanted {
+        front_end: Arc::new(front_end),
+        members: Members::default(),
+        known: Some("lb-1".to_owned()),
+        adopt: None,
+        shown: Vec::new(),
+        may_replace: false,
+    }
+}
+
+/// An older server says nothing about questions, so it must be taken to replace without one.
+#[tokio::test]
+async fn a_loss_is_read_as_it_is() {
+    let (crooked, cloud, _server) = place().await;
+    let balancers = cloud.load_balancers().unwrap().unwrap();
+    assert!(!balancers.traits().asks_before_replacing);
+    let why = |text: &str| Some(text.to_owned());
+    for (reason, gone, expect) in [
+        (None, None, ("the provider does not say why", false)),
+        (why(""), Some(false), ("the provider does not say why", false)),
+        (why("lb-1: 404"), Some(true), ("lb-1: 404", true)),
+        (why("two\nlines"), Some(true), ("two lines", true)),
+    ] {
+        *crooked.1.lock() = Some(Ensured::Lost(proto::Lost { reason, gone }));
+        let answer = balancers.ensure(&[keep()], call()).next().await.unwrap().1;
+        let loss = Loss { why: expect.0.to_owned(), is_gone: expect.1 };
+        assert_eq!(answer, Ok(Progress::Lost(loss)));
+    }
+    *crooked.1.lock() =
+        Some(Ensured::Lost(proto::Lost { reason: Some("x".repeat(1 << 20)), gone: None }));
+    let answer = balancers.ensure(&[keep()], call()).next().await.unwrap().1;
+    let Ok(Progress::Lost(loss)) = answer else { panic!("{answer:?}") };
+    assert!(loss.why.len() < 10_000, "{}", loss.why.len());
+    // No answer at all is none.
+    *crooked.1.lock() = None;
+    let error = balancers.ensure(&[keep()], call()).next().await.unwrap().1.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Malformed, "{error}");
 }

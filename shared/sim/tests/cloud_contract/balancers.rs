@@ -3,6 +3,7 @@
 mod batches;
 mod failures;
 mod lists;
+mod losses;
 mod members;
 mod ownership;
 mod pools;
@@ -12,6 +13,7 @@ pub mod world;
 pub use batches::*;
 pub use failures::*;
 pub use lists::*;
+pub use losses::*;
 pub use members::*;
 pub use ownership::*;
 pub use pools::*;

@@ -53,6 +53,8 @@ mod load_balancers {
         makes_one_change_per_call,
         previews_what_it_then_does,
         repairs_what_failed,
+        asks_before_it_replaces,
+        a_provider_that_does_not_ask_replaces,
         another_controllers_are_elsewhere,
         the_state_decides_and_not_the_digest,
         repairs_foreign_writes,

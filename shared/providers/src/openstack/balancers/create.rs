@@ -95,6 +95,9 @@ impl OctaviaBalancers {
         notes.extend(refused.map(address_changed));
         let row = self.send(&job, &place, &mut tree, kept, &mut notes, call).await?;
         self.memory.forget_before(&owner.uid);
+        if let Some(id) = &job.wanted.known {
+            self.failures.forget(id);
+        }
         let mut attached: Vec<FloatingIp> = Vec::new();
         let port = row.vip_port_id.as_deref();
         for step in floating::plan(&wish, owner, port, &[], &elsewhere)? {
@@ -183,6 +186,18 @@ impl OctaviaBalancers {
         may_be_left: bool,
         call: Call,
     ) -> Result<Vec<String>, CloudError> {
+        let steps = self.creation(job, attached, may_be_left, call).await?;
+        Ok(steps.into_iter().map(|step| step.line).collect())
+    }
+
+    /// The changes of a creation.
+    pub(super) async fn creation(
+        &self,
+        job: &Job<'_>,
+        attached: &[FloatingIp],
+        may_be_left: bool,
+        call: Call,
+    ) -> Result<Vec<Step>, CloudError> {
         let (place, tree) = self.designed(job, !may_be_left, call).await?;
         let family = place.families.first().copied().unwrap_or(IpFamily::V4);
         let wish = self.wish(job, family, attached, &mut Vec::new(), call).await?;
@@ -193,7 +208,7 @@ impl OctaviaBalancers {
         let listeners: Vec<String> =
             tree.listeners.iter().map(|one| format!("{}/{}", one.port, one.protocol)).collect();
         let line = format!("create load balancer {name} with listeners {}", listeners.join(", "));
-        Ok(std::iter::once(line).chain(steps.into_iter().map(|Step { line, .. }| line)).collect())
+        Ok(std::iter::once(Step::new(line, Act::Later)).chain(steps).collect())
     }
 
     /// Returns the place of a new load balancer, and its listeners and pools. Refuses the first one of

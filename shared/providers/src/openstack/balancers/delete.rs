@@ -71,6 +71,7 @@ impl OctaviaBalancers {
         };
         if matches!(progress, Progress::Done(_)) {
             self.memory.forget_before(&owner.uid);
+            unwanted.known.iter().for_each(|id| self.failures.forget(id));
         }
         Ok(progress)
     }

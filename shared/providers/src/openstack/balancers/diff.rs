@@ -9,12 +9,16 @@ mod steps;
 
 use std::collections::BTreeSet;
 
+use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, Digest, ErrorKind, IpFamily, Members, Owner, Protocol};
 use serde_json::json;
 
 pub(super) use self::steps::{Act, Step, unchanged};
 use super::{
-    super::lbaas::{Child, ListenerRow},
+    super::{
+        lbaas::{BalancerRow, Child, ListenerRow, PoolRow},
+        text::MAX_VALUE,
+    },
     annotations::Selector,
     merge::{Shape, changed},
     names,
@@ -72,7 +76,7 @@ pub(super) fn diff(
     let (mut steps, mut updates) = (Vec::new(), Vec::new());
     let mut kept: BTreeSet<&str> = BTreeSet::new();
     let mut creations = Vec::new();
-    let mark = Mark::of(seen, &name, goal.owner);
+    let mark = Mark::of(&seen.row, &name, goal.owner);
     let is_ours = |one: &ListenerRow| mark.is_on("listener", &one.name, &one.tags);
     for listener in &goal.tree.listeners {
         let there =
@@ -127,9 +131,9 @@ struct Mark<'a> {
 }
 
 impl<'a> Mark<'a> {
-    fn of(seen: &'a Seen, name: &'a str, owner: &Owner) -> Self {
-        let tags = seen.row.tags.iter().map(String::as_str);
-        let balancers = [name, seen.row.name.as_str()].into_iter().chain(tags).collect();
+    fn of(row: &'a BalancerRow, name: &'a str, owner: &Owner) -> Self {
+        let tags = row.tags.iter().map(String::as_str);
+        let balancers = [name, row.name.as_str()].into_iter().chain(tags).collect();
         Self { name, balancers, owner: names::owner_tags(owner) }
     }
 
@@ -141,6 +145,32 @@ impl<'a> Mark<'a> {
             false => tags.iter().any(|tag| tag == self.name || self.owner.contains(tag)),
         }
     }
+}
+
+/// Names the listeners on a load balancer that are not its owner's, and the pools that none of its
+/// own listeners has. They would go with it.
+pub(super) fn of_others(
+    row: &BalancerRow,
+    listeners: &[ListenerRow],
+    pools: &[PoolRow],
+    owner: &Owner,
+) -> Vec<String> {
+    let name = names::of_existing(&row.name, &row.tags, owner);
+    let mark = Mark::of(row, &name, owner);
+    let (own, others): (Vec<_>, Vec<_>) =
+        listeners.iter().partition(|one| mark.is_on("listener", &one.name, &one.tags));
+    let is_of_own = |pool: &PoolRow| {
+        own.iter().any(|one| {
+            one.default_pool_id.as_ref() == Some(&pool.id)
+                || pool.listeners.iter().any(|of| of.id == one.id)
+        })
+    };
+    let pools = pools.iter();
+    let pools = pools.filter(|one| !mark.is_on("pool", &one.name, &one.tags) && !is_of_own(one));
+    let in_words =
+        |kind: &str, id: &str, name: &str| format!("{kind} {id} ({})", one_line(name, MAX_VALUE));
+    let others = others.into_iter().map(|one| in_words("listener", &one.id, &one.name));
+    others.chain(pools.map(|one| in_words("pool", &one.id, &one.name))).collect()
 }
 
 fn in_the_way(there: &ListenerRow, listener: &Listener) -> CloudError {

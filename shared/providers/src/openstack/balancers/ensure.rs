@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm_base::clock;
-use ccm_cloud::{Call, CloudError, IpFamily, LoadBalancer, Note, Progress, Waiting, Wanted};
+use ccm_cloud::{Call, CloudError, IpFamily, LoadBalancer, Loss, Note, Progress, Waiting, Wanted};
 use serde_json::json;
 
 use super::{
@@ -50,13 +50,19 @@ impl OctaviaBalancers {
     ) -> Result<Progress<LoadBalancer>, CloudError> {
         let (job, found) = self.looked_up(wanted, rows, call).await?;
         match found {
-            Found::Nothing => self.create(job, self.had_one(wanted), call).await,
+            Found::Gone(why) if !self.may_replace(wanted) => {
+                Ok(Progress::Lost(Loss { why, is_gone: true }))
+            }
+            Found::Nothing | Found::Gone(_) => self.create(job, self.had_one(wanted), call).await,
             Found::Adoptable(row) => match row.provisioning_status {
                 Provisioning::Active => self.adopt(&row, &job, call).await,
                 _ => Ok(in_progress(&row, "it is adopted after that")),
             },
             Found::Own(row) => match row.provisioning_status {
-                Provisioning::Active => self.update(*row, job, call).await,
+                Provisioning::Active => {
+                    self.failures.forget(&row.id);
+                    self.update(*row, job, call).await
+                }
                 Provisioning::Error | Provisioning::Deleted => self.repair(&row, &job, call).await,
                 Provisioning::PendingDelete => Ok(in_progress(&row, "a new one follows")),
                 Provisioning::Pending(_) => Ok(in_progress(&row, "changes may follow")),
@@ -73,7 +79,8 @@ impl OctaviaBalancers {
     ) -> Result<Vec<String>, CloudError> {
         let (job, found) = self.looked_up(wanted, rows, call).await?;
         let (row, record) = match found {
-            Found::Nothing => {
+            Found::Gone(_) if !self.may_replace(wanted) => return Ok(Vec::new()),
+            Found::Nothing | Found::Gone(_) => {
                 return self.preview_creation(&job, &[], self.had_one(wanted), call).await;
             }
             Found::Adoptable(row) => {
@@ -82,11 +89,7 @@ impl OctaviaBalancers {
                 (BalancerRow { tags, ..*row }, Some(line))
             }
             Found::Own(row) if row.provisioning_status == Provisioning::Error => {
-                let mut lines = vec![super::repair::line(&row)];
-                let attached = self.floating_of(&row, call).await?;
-                super::repair::check(&row, &job, &attached)?;
-                lines.extend(self.preview_creation(&job, &attached, true, call).await?);
-                return Ok(lines);
+                return self.preview_repair(&row, &job, call).await;
             }
             Found::Own(row) => (*row, None),
         };

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind, Owner, Wanted};
 
 use super::{
-    super::lbaas::{BalancerRow, Filter, Provisioning},
+    super::{
+        lbaas::{BalancerRow, Filter, Provisioning},
+        text::MAX_VALUE,
+    },
     AT_ONCE, OctaviaBalancers, names, title,
 };
 
@@ -33,6 +37,8 @@ pub(super) struct Rows {
 pub(super) enum Found {
     /// Nothing.
     Nothing,
+    /// Nothing, and the one that the Service has had is gone, for this reason.
+    Gone(String),
     /// Its own.
     Own(Box<BalancerRow>),
     /// One of another controller that it is to adopt.
@@ -139,6 +145,23 @@ impl OctaviaBalancers {
         Ok(oldest_first(listed.rows))
     }
 
+    /// The load balancer that the Service has had and that no list shows. A list may be short, or of
+    /// another project, so Octavia is asked for this one before another one is created.
+    async fn unlisted(&self, id: &str, owner: &Owner, call: Call) -> Result<Found, CloudError> {
+        if !names::is_id(id) {
+            let id = one_line(id, MAX_VALUE);
+            return Ok(Found::Gone(format!("{id:?} is no ID that Octavia assigns")));
+        }
+        match self.octavia.balancer(id, call).await? {
+            Some(row) if !exists(&row) => {
+                Ok(Found::Gone(format!("load balancer {id} is {}", row.provisioning_status)))
+            }
+            Some(row) if title::is_ours(&row, owner) => Ok(Found::Own(Box::new(row))),
+            Some(row) => Err(not_ours(&row, owner)),
+            None => Ok(Found::Gone(format!("Octavia has no load balancer {id}"))),
+        }
+    }
+
     /// What there is of an owner. `rows` are those that the item names.
     pub(super) async fn find(
         &self,
@@ -160,7 +183,11 @@ impl OctaviaBalancers {
             },
         };
         let Some(id) = &wanted.adopt else {
-            return Ok(own.map_or(Found::Nothing, |row| Found::Own(Box::new(row))));
+            return match (own, &wanted.known) {
+                (Some(row), _) => Ok(Found::Own(Box::new(row))),
+                (None, Some(id)) => self.unlisted(id, owner, call).await,
+                (None, None) => Ok(Found::Nothing),
+            };
         };
         let Some(row) = rows.get(id)?.cloned() else {
             if let Some(own) = own {

@@ -65,13 +65,20 @@ pub(super) fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> 
     Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: false }
 }
 
-/// The state of a load balancer.
-pub(super) fn phase(row: &BalancerRow, title: &Title, now: Timestamp) -> Phase {
+/// The state of a load balancer. `others` is what others have on it.
+pub(super) fn phase(
+    row: &BalancerRow,
+    title: &Title,
+    others: Option<String>,
+    now: Timestamp,
+) -> Phase {
     match &row.provisioning_status {
         Provisioning::Active => Phase::Ready,
         Provisioning::Error | Provisioning::Deleted => {
-            let cure = if *title == Title::Ours { Cure::Ensure } else { Cure::Person };
-            let why = format!("load balancer {} is {}", row.id, row.provisioning_status);
+            let is_its = *title == Title::Ours && others.is_none();
+            let cure = if is_its { Cure::Ensure } else { Cure::Person };
+            let others = others.map_or_else(String::new, |others| format!(", and has {others}"));
+            let why = format!("load balancer {} is {}{others}", row.id, row.provisioning_status);
             Phase::Failed { why, cure }
         }
         Provisioning::PendingDelete | Provisioning::Pending(_) => {

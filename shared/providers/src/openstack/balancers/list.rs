@@ -37,7 +37,12 @@ impl OctaviaBalancers {
         let mut rows = listed.rows;
         rows.retain(|row| row.provisioning_status != Provisioning::Deleted);
         if listed.malformed.is_empty() && !matches!(scope, Scope::Ids(_)) {
-            self.memory.keep_only(&rows.iter().map(|row| row.id.as_str()).collect(), began);
+            let ids = rows.iter().map(|row| row.id.as_str()).collect();
+            self.memory.keep_only(&ids, began);
+            self.failures.keep_only(&ids);
+        }
+        for row in rows.iter().filter(|row| row.provisioning_status == Provisioning::Active) {
+            self.failures.forget(&row.id);
         }
         if matches!(scope, Scope::Cluster) {
             self.pace.counted(rows.len());
@@ -59,7 +64,7 @@ impl OctaviaBalancers {
         let (owner, title) = title::of(row, cluster);
         let mut balancer = LoadBalancer::new(&row.id, &row.name, owner);
         balancer.digest = names::digest(&row.tags).filter(|_| title == Title::Ours);
-        balancer.phase = ingress::phase(row, &title, now);
+        balancer.phase = ingress::phase(row, &title, self.failures.others(&row.id), now);
         balancer.version.clone_from(&row.updated_at);
         // One that was never changed has the time of its creation.
         balancer.version = balancer.version.or_else(|| row.created_at.clone());

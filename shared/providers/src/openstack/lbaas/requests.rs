@@ -50,6 +50,20 @@ struct OneBalancer {
 }
 
 #[derive(Deserialize)]
+struct OneQuota {
+    quota: Quota,
+}
+
+/// The second name is that of early versions.
+#[derive(Deserialize)]
+struct Quota {
+    #[serde(default)]
+    load_balancer: Option<i64>,
+    #[serde(default)]
+    loadbalancer: Option<i64>,
+}
+
+#[derive(Deserialize)]
 struct Statuses {
     statuses: OneTree,
 }
@@ -248,6 +262,27 @@ impl Octavia {
         let how = if cascade { "?cascade=true" } else { "" };
         let path = format!("{LBAAS}/loadbalancers/{}{how}", query(id));
         self.remove("loadbalancer_delete", id, &path, call).await
+    }
+
+    /// Has a load balancer built anew, with its addresses. Octavia does this for some users only, also
+    /// in `ERROR`.
+    pub(in super::super) async fn fail_over(&self, id: &str, call: Call) -> Result<(), CloudError> {
+        let operation = "loadbalancer_failover";
+        let path = format!("{LBAAS}/loadbalancers/{}/failover", query(id));
+        let request = Request::get(Service::LoadBalancer, operation, &path);
+        let request = Request { method: Method::PUT, ..request };
+        made(operation, self.api.send(request, call).await?).map(drop)
+    }
+
+    /// How many load balancers the project may have; negative without a limit, and `None` if Octavia
+    /// does not say so.
+    pub(in super::super) async fn quota(&self, call: Call) -> Result<Option<i64>, CloudError> {
+        let project = self.api.project_id(call).await?;
+        let operation = "loadbalancer_quota_get";
+        let path = format!("{LBAAS}/quotas/{}", query(&project));
+        let answer = made(operation, self.get(operation, &path, call).await?)?;
+        let OneQuota { quota } = answer.read(operation)?;
+        Ok(quota.load_balancer.or(quota.loadbalancer))
     }
 
     /// Makes a child, and tells its ID. After an error that may have taken effect, first look

@@ -50,6 +50,24 @@ pub(crate) enum FloatingIps<'a> {
     Tags(&'a [&'a str]),
 }
 
+/// A quota and what is used of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Quota {
+    /// Negative without a limit.
+    pub(crate) limit: i64,
+    pub(crate) used: usize,
+}
+
+#[derive(Deserialize)]
+struct OneQuota {
+    quota: Quotas,
+}
+
+#[derive(Deserialize)]
+struct Quotas {
+    floatingip: Quota,
+}
+
 #[derive(Deserialize)]
 struct OneFloatingIp {
     floatingip: FloatingIp,
@@ -77,6 +95,18 @@ impl Neutron {
             FloatingIps::Tags(tags) => vec![format!("{base}&tags={}", query(&tags.join(",")))],
         };
         readable("floating IP", &self.entries_of("floatingips", parts, call).await?)
+    }
+
+    /// How many floating IPs the project may have, and how many it has.
+    pub(crate) async fn floating_quota(&self, call: Call) -> Result<Quota, CloudError> {
+        let project = self.api.project_id(call).await?;
+        let (operation, path) = ("quota_get", format!("/quotas/{}/details", query(&project)));
+        let request = Request::get(Service::Network, operation, &path);
+        let answer = self.api.send(request, call).await?;
+        if answer.status == 404 {
+            return Err(answer.missing(operation));
+        }
+        answer.read(operation).map(|OneQuota { quota }| quota.floatingip)
     }
 
     /// Makes a floating IP. After an error that may have taken effect, first look for what it

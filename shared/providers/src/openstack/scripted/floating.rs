@@ -74,6 +74,11 @@ impl World {
                 let subnet = subnet.cloned().ok_or_else(|| missing("Subnet", id));
                 subnet.map(|subnet| (200, json!({ "subnet": subnet })))
             }
+            ("GET", ["quotas", PROJECT, "details"]) => {
+                let (limit, used) = (self.floating.quota, self.floating.ips.len());
+                let details = json!({ "limit": limit, "used": used, "reserved": 0 });
+                Ok((200, json!({ "quota": { "floatingip": details } })))
+            }
             ("POST", ["floatingips"]) => self.create_floating_ip(&body["floatingip"]),
             (_, ["floatingips", id]) => self.one_floating_ip(request, id, &body["floatingip"]),
             ("PUT", ["floatingips", id, "tags"]) => match self.floating_ip(id) {

@@ -47,6 +47,12 @@ pub(in crate::openstack) struct Octavia {
     /// Limits by the names that Octavia uses: `Load Balancer`, `Listener`, `Pool`, `Member`,
     /// `Health Monitor`.
     pub(in crate::openstack) quotas: BTreeMap<&'static str, usize>,
+    /// The load balancers that lists leave out; by ID.
+    pub(in crate::openstack) unlisted: BTreeSet<String>,
+    /// Whether the policy lets this user fail load balancers over, which the default one does not.
+    pub(in crate::openstack) may_fail_over: bool,
+    /// Whether the policy hides the quotas.
+    pub(in crate::openstack) hides_quotas: bool,
     /// Whether what a creation has nested stays `PENDING_CREATE` for good, as in version 2.26 of
     /// the real one: members then change only after a write to their pool.
     pub(in crate::openstack) forgets_nested: bool,
@@ -78,6 +84,9 @@ impl Default for Octavia {
             held: BTreeSet::new(),
             holds_all: false,
             quotas: BTreeMap::new(),
+            unlisted: BTreeSet::new(),
+            may_fail_over: false,
+            hides_quotas: false,
             forgets_nested: false,
             unreachable: BTreeSet::new(),
             page: 1_000,
@@ -143,6 +152,8 @@ impl World {
             ("GET", ["loadbalancers", id]) => self.show_balancer(id),
             ("GET", ["loadbalancers", id, "status"]) => self.show_tree(id),
             ("PUT", ["loadbalancers", id]) => self.update_balancer(id, body),
+            ("PUT", ["loadbalancers", id, "failover"]) => self.octavia.fail_over(id),
+            ("GET", ["quotas", PROJECT]) => self.octavia.show_quotas(),
             ("DELETE", ["loadbalancers", id]) => {
                 let cascade = query.iter().any(|(key, value)| key == "cascade" && value == "true");
                 self.delete_balancer(id, cascade)
@@ -171,7 +182,10 @@ impl World {
     }
 
     fn list_balancers(&mut self, query: &[(String, String)]) -> Reply {
-        let reply = self.octavia.list("loadbalancers", &self.octavia.balancers, query)?;
+        let octavia = &self.octavia;
+        let is_listed = |row: &&Value| !octavia.unlisted.iter().any(|id| row["id"] == **id);
+        let listed: Vec<Value> = octavia.balancers.iter().filter(is_listed).cloned().collect();
+        let reply = octavia.list("loadbalancers", &listed, query)?;
         let shown: Vec<String> = reply["loadbalancers"]
             .as_array()
             .unwrap()
@@ -290,12 +304,16 @@ impl Octavia {
         if !may {
             return Err((409, format!("Invalid state {before} of loadbalancer resource {id}")));
         }
+        self.start(id, status);
+        Ok(())
+    }
+
+    fn start(&mut self, id: &str, status: &str) {
         self.touch(id, status);
         self.pending.insert(id.to_owned(), self.polls);
         if self.holds_all {
             self.held.insert(id.to_owned());
         }
-        Ok(())
     }
 
     /// Begins a write to a child of the load balancer.
@@ -357,6 +375,45 @@ impl Octavia {
         uuid(5_000_000 + self.made)
     }
 
+    /// Builds a load balancer anew, also one in `ERROR`, with all that is below it.
+    fn fail_over(&mut self, id: &str) -> Reply {
+        let row = self.balancer(id)?;
+        if !self.may_fail_over {
+            return Err(denied());
+        }
+        let provider = row["provider"].as_str().unwrap_or_default();
+        if provider == "ovn" {
+            let why = "does not support a requested action: This provider does not support it";
+            return Err((501, format!("Provider '{provider}' {why}.")));
+        }
+        let status = row["provisioning_status"].as_str().unwrap_or_default().to_owned();
+        if !["ACTIVE", "ERROR"].contains(&status.as_str()) {
+            return Err((409, format!("Invalid state {status} of loadbalancer resource {id}")));
+        }
+        self.start(id, "PENDING_UPDATE");
+        for rows in [&mut self.listeners, &mut self.pools, &mut self.members, &mut self.monitors] {
+            let failed = rows.iter_mut().filter(|row| row["_balancer"] == *id);
+            for row in failed.filter(|row| row["provisioning_status"] == "ERROR") {
+                row["provisioning_status"] = json!("PENDING_UPDATE");
+            }
+        }
+        Ok((202, Value::Null))
+    }
+
+    fn show_quotas(&self) -> Reply {
+        if self.hides_quotas {
+            return Err(denied());
+        }
+        let limit = |name: &str| self.quotas.get(name).map_or(json!(-1), |limit| json!(limit));
+        let balancers = limit("Load Balancer");
+        let quota = json!({
+            "loadbalancer": balancers, "load_balancer": balancers, "listener": limit("Listener"),
+            "pool": limit("Pool"), "member": limit("Member"),
+            "health_monitor": limit("Health Monitor"),
+        });
+        Ok((200, json!({ "quota": quota })))
+    }
+
     fn within_quota(&self, name: &'static str, more: usize) -> Result<(), (u16, String)> {
         let rows = match name {
             "Load Balancer" => &self.balancers,
@@ -378,6 +435,11 @@ impl Octavia {
 fn found<'a>(name: &str, rows: &'a [Value], id: &str) -> Result<&'a Value, (u16, String)> {
     let row = rows.iter().find(|row| row["id"] == *id);
     row.ok_or_else(|| (404, format!("{name} {id} not found.")))
+}
+
+/// A policy refuses the request.
+fn denied() -> (u16, String) {
+    (403, "Policy does not allow this request to be performed.".to_owned())
 }
 
 fn invalid(why: &str) -> (u16, String) {

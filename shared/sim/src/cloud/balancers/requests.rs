@@ -74,7 +74,10 @@ impl Store {
         if elsewhere(wanted).is_some() {
             return Ok(Vec::new());
         }
-        let (_, changes) = self.plan(wanted, context)?;
+        let (target, changes) = self.plan(wanted, context)?;
+        if self.loss(target.as_deref(), wanted).is_some() {
+            return Ok(Vec::new());
+        }
         Ok(changes.iter().map(ToString::to_string).collect())
     }
 

@@ -170,7 +170,7 @@ async fn an_address_that_is_to_be_kept_is_only_detached_in_an_exchange() {
 }
 
 /// The virtual address behind a wished floating IP that was made for it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_process_keeps_the_virtual_address_behind_a_wished_one() {
     let rig = Rig::new();
     rig.cloud.world.lock().floating.may_choose = true;
@@ -187,6 +187,7 @@ async fn another_process_keeps_the_virtual_address_behind_a_wished_one() {
     rig.cloud.world.lock().octavia.break_down(&first.id);
     let known =
         Wanted { known: Some(first.id.clone()), shown: vec!["172.24.7.7".parse().unwrap()], ..web };
+    rig.rested(&known).await;
     rig.ensure(&known).await.unwrap();
     let rig = rig.restarted();
     let second = rig.settle(&known).await;

@@ -271,7 +271,7 @@ async fn a_duplicate_goes_with_its_own_address_only() {
 }
 
 /// What is gone is forgotten, however it went.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_is_remembered_of_what_is_gone() {
     let rig = Rig::new();
     let (web, sizes) = (wanted("web"), || rig.balancers.memory.sizes());
@@ -282,6 +282,7 @@ async fn nothing_is_remembered_of_what_is_gone() {
     let id = rig.settle(&web).await.id;
     rig.cloud.world.lock().octavia.break_down(&id);
     let unwanted = rig.unwanted(&web);
+    rig.rested(&web).await;
     rig.ensure(&web).await.unwrap();
     assert_eq!(sizes(), [0, 1, 0]);
     rig.deleted(&unwanted).await;
@@ -295,6 +296,7 @@ async fn nothing_is_remembered_of_what_is_gone() {
     let before = tokio::time::Instant::now() - std::time::Duration::from_secs(60);
     rig.balancers.memory.keep_only(&[].into(), before);
     assert_eq!(sizes(), [2, 0, 0]);
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
     rig.list(ccm_cloud::Scope::Cluster, ccm_cloud::Depth::Summary).await;
     assert_eq!(sizes(), [1, 0, 0]);
     let shown = rig.shown(&other, ccm_cloud::Depth::Summary).await;

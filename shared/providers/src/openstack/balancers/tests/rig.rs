@@ -186,14 +186,24 @@ impl Rig {
         gather(self.balancers.ensure(wanted, call), wanted.len()).await
     }
 
-    /// Calls until it is as wanted.
+    /// Calls until it is as wanted. Waits as long as an answer asks for: with a paused clock only.
     pub async fn settle(&self, wanted: &Wanted) -> LoadBalancer {
         for _ in 0..60 {
-            if let Progress::Done(balancer) = self.ensure(wanted).await.unwrap() {
-                return balancer;
+            match self.ensure(wanted).await {
+                Ok(Progress::Done(balancer)) => return balancer,
+                Ok(_) => {}
+                Err(CloudError { retry_after: Some(after), .. }) => tokio::time::sleep(after).await,
+                Err(error) => panic!("{error}"),
             }
         }
         panic!("60 calls were not enough: {:?}", self.preview(wanted).await);
+    }
+
+    /// Lets the rest of a load balancer in `ERROR` pass, with a paused clock: the next call acts.
+    pub async fn rested(&self, wanted: &Wanted) {
+        if let Err(CloudError { retry_after: Some(after), .. }) = self.ensure(wanted).await {
+            tokio::time::advance(after).await;
+        }
     }
 
     pub async fn preview(&self, wanted: &Wanted) -> Result<Vec<String>, CloudError> {

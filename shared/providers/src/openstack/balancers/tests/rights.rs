@@ -42,6 +42,11 @@ async fn live(rig: &Rig, cascade: bool) {
     // A failed one is replaced.
     rig.cloud.world.lock().octavia.break_down(&id);
     rig.settle(&Wanted { known: Some(id), ..plain.clone() }).await;
+    // One that has lost its floating IP, and one that lists lack.
+    let id = rig.settle(&plain).await.id;
+    rig.cloud.world.lock().octavia.break_down(&id);
+    rig.cloud.world.lock().floating.ips.clear();
+    rig.settle(&Wanted { known: Some(id.clone()), ..plain.clone() }).await;
     rig.deleted(&rig.unwanted(&plain)).await;
     if cascade {
         rig.settle(&both).await;
@@ -49,7 +54,7 @@ async fn live(rig: &Rig, cascade: bool) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_access_rules_of_the_page_are_exactly_enough() {
     let configured = Rig::new();
     live(&configured, true).await;

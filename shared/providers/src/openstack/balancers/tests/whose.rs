@@ -114,13 +114,14 @@ async fn one_of_another_owner_that_is_attached_stays_as_it_is() {
 }
 
 /// The provider replaces the load balancer of one Service; another Service asks for its address.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_address_that_is_free_for_a_moment_goes_to_nobody_else() {
     let rig = Rig::new();
     let web = wanted("web");
     let id = rig.settle(&web).await.id;
     rig.cloud.world.lock().octavia.break_down(&id);
     let known = Wanted { known: Some(id.clone()), ..web.clone() };
+    rig.rested(&known).await;
     rig.ensure(&known).await.unwrap();
     rig.cloud.world.lock().let_go(&id);
     let evil = changed(&wanted("evil"), |it| it.address = "172.24.0.2".parse().ok());
@@ -238,7 +239,7 @@ async fn an_address_that_is_named_outlives_the_change_to_an_internal_one() {
 }
 
 /// The provider does not delete a load balancer in ERROR if the new one could not get its floating IP.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_service_names_stays_its_own_while_it_is_replaced() {
     let bank = names::owner_tags(&owner("bank")).to_vec();
     for (tags, is_kept) in [(vec![], false), (bank, true)] {
@@ -253,8 +254,10 @@ async fn what_the_service_names_stays_its_own_while_it_is_replaced() {
         rig.cloud.world.lock().octavia.break_down(&first.id);
         let known = Wanted { known: Some(first.id.clone()), ..asks("web") };
         let rig = rig.restarted();
-        rig.writes();
+        rig.rested(&known).await;
         if is_kept {
+            rig.ensure(&known).await.unwrap_err();
+            rig.writes();
             for words in ["is kept", "default/bank"] {
                 let error = rig.ensure(&known).await.unwrap_err();
                 assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
