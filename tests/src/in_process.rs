@@ -160,6 +160,12 @@ impl<P: Program> InProcess<P> {
         self.context.leadership.annotations().annotate(key, text);
     }
 
+    /// The leader has recorded the identity of the cloud, and has renewed the Lease since.
+    pub fn record_cloud(&self) {
+        self.context.same_cloud.standing();
+        self.annotate_lease("quartet.dev/renewed", None);
+    }
+
     /// The identity of the cloud is on the Lease, and from now on the cloud is another project, which has
     /// nothing of this cluster.
     pub fn lose_project(&self, cloud: &SimCloud) {

@@ -276,7 +276,9 @@ impl World {
     async fn lead_after(&mut self, last: Option<&Leadership>) {
         let (cloud, settings) = (self.seen_cloud(), self.settings());
         let leading = InProcess::leading(&self.api, cloud, &settings, last, Metrics::new());
-        self.running = Some(leading.await.unwrap());
+        let running = leading.await.unwrap();
+        running.record_cloud();
+        self.running = Some(running);
     }
 
     /// Starts a standby beside the leader.
