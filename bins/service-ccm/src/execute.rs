@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     observe::{Handles, Planned, balancers::Entry},
     plan::{
-        CallKind, Known, Plan, Step, members::Decision, not_offered, repeated::that_may_be_written,
+        CallKind, Inputs, Known, Plan, Step, members::Decision, not_offered, repeated::that_may_be_written,
         status::ID,
     },
 };
@@ -52,6 +52,7 @@ pub(crate) struct Due {
     service: Arc<Service>,
     step: Step,
     members: Decision,
+    inputs: Inputs,
 }
 
 /// Which queue a lane serves.
@@ -148,7 +149,7 @@ impl Lanes {
             };
             let planned = self.handles.plan(&service, &*balancers);
             self.publish(&service, &planned);
-            let Planned { plan, members, problems, unclaimed, held_release, .. } = planned;
+            let Planned { plan, members, problems, unclaimed, held_release, inputs, .. } = planned;
             if let Some(why) = &held_release {
                 self.handles.reports.release_held(&service, why);
             }
@@ -159,7 +160,7 @@ impl Lanes {
                 if self.ends_wait(&service) {
                     continue;
                 }
-                self.rest(lane, &service, &plan, &members);
+                self.rest(lane, &service, &plan, &members, inputs);
                 self.unclaimed(lane, &service, unclaimed);
                 return None;
             };
@@ -185,7 +186,7 @@ impl Lanes {
                         return None;
                     }
                 }
-                step => return Some(Due { service, step, members }),
+                step => return Some(Due { service, step, members, inputs }),
             }
         }
         // Others change this Service as fast as this program does.
@@ -260,11 +261,18 @@ impl Lanes {
     }
 
     /// Nothing is due now.
-    fn rest(&self, lane: Lane, service: &Service, plan: &Plan, members: &Decision) {
+    fn rest(
+        &self,
+        lane: Lane,
+        service: &Service,
+        plan: &Plan,
+        members: &Decision,
+        inputs: Inputs,
+    ) {
         self.handles.reports.held(service, members);
         let (queue, name, now) = (self.queue(lane), &service.key, self.handles.timeline.now());
         let held = (!members.held.is_empty()).then(|| now + HELD);
-        let due = self.handles.balancers.with(service, |entry| entry.state.next_look(now));
+        let due = self.handles.balancers.with(service, |entry| entry.state.next_look(inputs, now));
         // The queue keeps one time for each Service, the earliest: the others follow from here.
         if let Some(due) = held.into_iter().chain(due).min() {
             queue.add_after(Name::clone(name), due.since(now), Priority::Routine);

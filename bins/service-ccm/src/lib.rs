@@ -215,6 +215,7 @@ impl ServiceCcm {
         lanes.start(&tasks);
         self.intake.start_leading();
         tasks.spawn("settings", Arc::clone(&self.intake).follow_settings(token.clone()));
+        tasks.spawn("provider", handles.clone().follow_provider(token.clone()));
         tasks.spawn("poll", poll::run(handles.clone(), token.clone()));
         tasks.spawn("lease", lease::run(handles.clone(), lease, token.clone()));
         let audit = Audit::new(handles, self.listed.clone());

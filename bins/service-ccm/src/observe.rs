@@ -9,14 +9,21 @@ pub(crate) mod nodes;
 pub(crate) mod poll;
 pub(crate) mod unclaimed;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use ccm_base::{Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
 use ccm_controller::{
     brake::approval::{SetApproval, is_marked},
     passes::Passes,
-    queue::{QueueConfig, QueueMetrics, WorkQueue},
+    queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
     repeat_reports::RepeatMetrics,
 };
 use ccm_kube::store::Store;
@@ -31,6 +38,7 @@ use tokio::{
     sync::{Notify, watch},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
 use self::{
     balancers::{Balancers, Entry, ServedClass},
@@ -39,7 +47,7 @@ use self::{
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Classes, Failed, Known, List, Plan, RELEASE_APPROVED, Step, View,
+        APPROVED, CallKind, Classes, Failed, Inputs, Known, List, Plan, RELEASE_APPROVED, Step, View,
         eligible::NodeSet,
         evidence,
         front_end::{Problem, desired},
@@ -76,6 +84,8 @@ pub(crate) struct Planned {
     pub(crate) unclaimed: Option<String>,
     /// Why the load balancer stays, if service-ccm does not serve the Service any more.
     pub(crate) held_release: Option<String>,
+    /// What its calls depend on besides the Service.
+    pub(crate) inputs: Inputs,
 }
 
 /// The shared inputs of the controller's parts; each part takes the ones that it needs.
@@ -114,6 +124,8 @@ pub(crate) struct Handles {
     pub(crate) metrics: ServiceMetrics,
     pub(crate) repeats: RepeatMetrics,
     pub(crate) timeline: Timeline,
+    /// See [`Inputs::revision`].
+    revision: Arc<AtomicU64>,
 }
 
 impl Handles {
@@ -147,6 +159,7 @@ impl Handles {
             metrics,
             repeats: RepeatMetrics::beginning(&context.metrics, "Service", "finalizer"),
             timeline: Timeline::begin(),
+            revision: Arc::default(),
         }
     }
 
@@ -173,6 +186,27 @@ impl Handles {
         self.cloud.load_balancers()?.ok_or_else(|| {
             CloudError::new(ErrorKind::Unsupported, "the cloud does not offer load balancers")
         })
+    }
+
+    /// Records that settings or the provider have changed: calls that have failed may succeed.
+    pub(crate) fn revised(&self) {
+        self.revision.fetch_add(1, Ordering::Relaxed);
+        self.balancers.each(|name, entry| {
+            if !entry.state.failed.is_empty() {
+                self.queue.add(Name::clone(name), Priority::Routine);
+            }
+        });
+    }
+
+    /// Follows the changes of the provider until the token is cancelled.
+    pub(crate) async fn follow_provider(self, token: CancellationToken) {
+        let work = async {
+            loop {
+                self.cloud.changed().await;
+                self.revised();
+            }
+        };
+        token.run_until_cancelled(work).await;
     }
 
     /// A call to the cloud with the time limit of the settings.
@@ -247,6 +281,8 @@ impl Handles {
         let approved = self.is_approved(service);
         let classes = self.classes();
         let agreed = self.balancers.digest_of(&nodes.members);
+        let revision = self.revision.load(Ordering::Relaxed);
+        let inputs = Inputs { nodes: self.balancers.published(), revision };
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
             if members.changes {
@@ -268,6 +304,7 @@ impl Handles {
                 traits: &traits,
                 may_release,
                 list: if traits.lists { self.balancers.list() } else { List::Compared },
+                inputs,
                 now,
             };
             let plan = plan(view);
@@ -301,6 +338,7 @@ impl Handles {
                 held_calls,
                 unclaimed,
                 held_release,
+                inputs,
             }
         })
     }

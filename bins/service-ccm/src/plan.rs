@@ -47,7 +47,7 @@ use self::{
     status::{DIGEST, ID, StatusChange, Wished, Written, difference},
 };
 pub use named::{by_provider, named, of_adoption, of_name, replaced, shown_id, to_adopt};
-pub use state::{CallKind, Failed, Foreign, Known, Pending, State};
+pub use state::{CallKind, Failed, Foreign, Inputs, Known, Pending, State};
 pub use wished::shows_members;
 
 /// The classes of Services that this program serves, and its name on Services.
@@ -106,6 +106,8 @@ pub struct View<'a> {
     pub may_release: bool,
     /// What is known of this cluster's load balancers as a whole.
     pub list: List,
+    /// What calls depend on besides the Service.
+    pub inputs: Inputs,
     /// Now.
     pub now: At,
 }
@@ -220,7 +222,7 @@ fn clean_up(view: View<'_>, part: Part) -> Plan {
     if view.list == List::Awaited && state.known == Known::Nothing {
         return Plan::Waits;
     }
-    if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, view.now) {
+    if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, view) {
         return if part == Part::All { settled(view) } else { Plan::Waits };
     }
     due(view, Step::Delete).map_or(Plan::Waits, Plan::Next)
@@ -324,7 +326,7 @@ fn members_step(view: View<'_>, id: &str) -> Option<Step> {
     let changes = view.members_known
         && view.members.changes
         && !is_blind
-        && !state.waits_after_failure(CallKind::Members, view.now);
+        && !state.waits_after_failure(CallKind::Members, view);
     if changes { due(view, Step::SetMembers(id.to_owned())) } else { None }
 }
 
@@ -332,7 +334,7 @@ fn members_step(view: View<'_>, id: &str) -> Option<Step> {
 fn duplicate(view: View<'_>) -> Option<Step> {
     let state = view.state;
     let waits = state.waits_for_cloud(view.now)
-        || state.waits_after_failure(CallKind::DeleteDuplicate, view.now);
+        || state.waits_after_failure(CallKind::DeleteDuplicate, view);
     let id = state.duplicate.clone().filter(|_| !waits)?;
     due(view, Step::DeleteDuplicate(id))
 }
@@ -364,7 +366,7 @@ pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
             CallKind::Delete => Step::Delete,
             CallKind::DeleteDuplicate => Step::DeleteDuplicate(state.duplicate.clone()?),
         };
-        state.waits_after_failure(failed.call, view.now).then_some(step)
+        state.waits_after_failure(failed.call, view).then_some(step)
     };
     state.failed.iter().filter_map(|failed| Some((held(failed)?, failed))).collect()
 }

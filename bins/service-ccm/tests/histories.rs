@@ -45,6 +45,10 @@ mod orphans;
 mod patches;
 #[path = "histories/quiet.rs"]
 mod quiet;
+#[path = "histories/recovery.rs"]
+mod recovery;
+#[path = "histories/refused.rs"]
+mod refused;
 #[path = "histories/releases.rs"]
 mod releases;
 #[path = "histories/repeated.rs"]

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use ccm_base::{RetryClass, jittered};
+use ccm_base::{Backoff, RetryClass, jittered};
 use ccm_cloud::{Answers, CloudError, ErrorKind, LoadBalancer, Phase, Progress, Waiting};
 use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_objects::Shared as Name;
@@ -211,9 +211,11 @@ impl Lanes {
         let (wait, may_pass) = self.handles.balancers.with(service, |entry| {
             let times =
                 entry.state.failure(call).map_or(0, |failed| failed.times).saturating_add(1);
-            let wait = match pace {
-                Pace::Backoff(backoff) => jittered(backoff.after(times), JITTER),
-                Pace::Every(wait) | Pace::RetryAfter(wait) => wait,
+            let backoff = |backoff: Backoff| jittered(backoff.after(times), JITTER);
+            let (wait, soonest) = match pace {
+                Pace::Backoff(pace) => (backoff(pace), None),
+                Pace::RetryAfter(wait) => (wait, None),
+                Pace::Every(wait) => (wait, Some(backoff(RETRY))),
             };
             entry.state.pending = None;
             if matches!(call, CallKind::Ensure | CallKind::Members) {
@@ -227,6 +229,8 @@ impl Lanes {
                 error: error.clone(),
                 times,
                 retry_at: now + wait,
+                soonest: now + soonest.unwrap_or(wait),
+                inputs: asked.due.inputs,
             };
             let may_pass = failed.may_pass();
             entry.state.failed.push(failed);

@@ -70,9 +70,6 @@ fn adoption(state: &State) -> Option<plans::Step> {
 /// Why a call that has failed is not made now.
 fn why_held(failed: &Failed) -> String {
     let Failed { error, times, retry_at, .. } = failed;
-    if failed.is_final() {
-        return format!("the cloud refuses it until the Service changes: {error}");
-    }
     let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
     format!("failed {often}, retry at {retry_at}: {error}")
 }

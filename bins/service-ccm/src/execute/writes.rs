@@ -67,7 +67,7 @@ impl Lanes {
     }
 
     /// Records that the provider has confirmed a call about this Service.
-    pub(super) fn called(&self, Due { service, step, members }: &Due) {
+    pub(super) fn called(&self, Due { service, step, members, .. }: &Due) {
         self.repeated(service, |repeats, now| {
             repeated::called(repeats, now, step, service, members).into_iter().collect()
         });

@@ -148,6 +148,11 @@ impl Balancers {
         *self.nodes.lock() = (Arc::clone(members), Some(eligible::digest(members)));
     }
 
+    /// The digest of the nodes that load balancers are to have now.
+    pub(crate) fn published(&self) -> Option<Digest> {
+        self.nodes.lock().1
+    }
+
     /// The digest of these nodes, if they are those that load balancers are to have now.
     pub(crate) fn digest_of(&self, members: &Arc<[Member]>) -> Option<Digest> {
         let (published, digest) = &*self.nodes.lock();

@@ -43,6 +43,7 @@ impl Intake {
         let work = async {
             while settings.changed().await.is_ok() {
                 let classes = settings.borrow_and_update().classes();
+                self.handles.revised();
                 let mut services = self.handles.services.list();
                 services.retain(|service| {
                     classes.cover(service) || service.is_load_balancer && service.has_finalizer

@@ -46,7 +46,8 @@ reasons! {
     /// because of another one. The message says more.
     WaitingForCloud: PROVISIONING "True";
     /// A field or an annotation of the Service is wrong: the message names it and says what is right. The
-    /// configuration stays as it is until the Service changes; members follow the nodes.
+    /// configuration stays as it is until then; members follow the nodes. What the cloud has refused is tried again
+    /// every 5 minutes, and soon when the Service, the nodes, the settings or the provider's configuration change.
     InvalidConfiguration: PROVISIONING "True";
     /// A quota of the cloud project is used up: the message names it.
     QuotaExceeded: PROVISIONING "True";

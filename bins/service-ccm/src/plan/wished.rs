@@ -255,7 +255,7 @@ mod tests {
     use ccm_objects::Service;
 
     use super::super::{
-        CallKind, Failed, Known, Plan, State, Step,
+        CallKind, Failed, Inputs, Known, Plan, State, Step,
         members::{Decision, Held},
         reason::{PROVISIONING, Reason, SERVING},
         status::{ID, shows},
@@ -295,6 +295,8 @@ mod tests {
                 error: CloudError::new(ErrorKind::Busy, "it is immutable"),
                 times,
                 retry_at: At(std::time::Duration::MAX),
+                soonest: At(std::time::Duration::MAX),
+                inputs: Inputs::default(),
             };
             let state = State { failed: vec![failed], configured: None, ..there };
             let Plan::Next(Step::Write(change)) = step(&service, &state) else {
@@ -372,6 +374,8 @@ mod tests {
             error: CloudError::new(ErrorKind::QuotaExceeded, "no floating address"),
             times: 1,
             retry_at: At(std::time::Duration::MAX),
+                soonest: At(std::time::Duration::MAX),
+                inputs: Inputs::default(),
         };
         let state = State { failed: vec![failed], configured: None, ..there(&bare) };
         let Plan::Next(Step::Write(change)) = step(&bare, &state) else { panic!("a write") };

@@ -11,7 +11,10 @@ use std::{
 use async_trait::async_trait;
 use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instances, LoadBalancers, Routes};
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
 
 use super::{
     NAME,
@@ -40,6 +43,8 @@ pub(super) struct OpenStackCloud {
     unknown: Mutex<Option<CloudError>>,
     /// The settings that have changed and need a restart.
     outdated: watch::Sender<Option<String>>,
+    /// Wakes those who wait for changed settings that are in use.
+    changed: Notify,
     /// Background tasks; they end with the cloud.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -95,6 +100,7 @@ impl OpenStackCloud {
                 "no request to OpenStack has been made yet",
             ))),
             outdated: watch::Sender::new(None),
+            changed: Notify::new(),
             tasks: Mutex::default(),
         })
     }
@@ -119,6 +125,7 @@ impl OpenStackCloud {
         if let Some(nova) = nova {
             self.learn(nova.err());
         }
+        self.changed.notify_waiters();
         Ok(Adopted::InUse)
     }
 
@@ -308,5 +315,9 @@ impl Cloud for OpenStackCloud {
             Some(what) => what,
             None => std::future::pending().await,
         }
+    }
+
+    async fn changed(&self) {
+        self.changed.notified().await;
     }
 }
