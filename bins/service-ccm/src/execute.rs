@@ -11,6 +11,7 @@ mod calls;
 pub(crate) mod orphans;
 mod page;
 mod previews;
+mod slow;
 mod writes;
 
 use std::{sync::Arc, time::Duration};
@@ -24,18 +25,22 @@ use ccm_controller::{
 use ccm_objects::{Service, Shared as Name};
 use ccm_runtime::supervisor::Supervisor;
 use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     observe::{Handles, Planned, balancers::Entry},
     plan::{
-        CallKind, Inputs, Known, Plan, Step, members::Decision, not_offered, repeated::that_may_be_written,
+        CallKind, Inputs, Known, Plan, Step,
+        hangs::{Hangs, SLOW_LANES},
+        members::Decision,
+        not_offered,
+        repeated::that_may_be_written,
         status::ID,
     },
 };
 
-/// The number of lanes for Services whose last call did not return in time.
-const SLOW_LANES: usize = 4;
 /// The number of Services of one batch that are written to the API server concurrently.
 const WRITES: usize = 16;
 /// How long a batch waits for more Services at most. A cloud takes longer to make a load balancer.
@@ -66,11 +71,17 @@ enum Lane {
 pub(crate) struct Lanes {
     handles: Handles,
     writer: Writer<Service>,
+    hangs: Mutex<Hangs>,
+    /// Wakes slow lanes that wait for their turn.
+    slow_ended: Notify,
+    /// Wakes slow calls about members when the cloud answers such calls again.
+    answers_again: Notify,
 }
 
 impl Lanes {
     pub(crate) fn new(handles: &Handles, writer: Writer<Service>) -> Arc<Self> {
-        Arc::new(Self { handles: handles.clone(), writer })
+        let (hangs, slow_ended, answers_again) = Default::default();
+        Arc::new(Self { handles: handles.clone(), writer, hangs, slow_ended, answers_again })
     }
 
     /// Starts the lanes.
@@ -95,7 +106,13 @@ impl Lanes {
                 Lane::Normal => self.batch_size(),
                 Lane::Slow => 1,
             };
+            if lane == Lane::Slow {
+                self.turn().await;
+            }
             let batch = self.queue(lane).get_batch(most, &mut window).await?;
+            if lane == Lane::Slow {
+                self.slow_lane(|hangs| hangs.begins(self.handles.timeline.now()));
+            }
             Some((batch, window))
         });
         let lanes = || match lane {
@@ -119,6 +136,9 @@ impl Lanes {
             .await;
         // On the heap: the futures of the calls are large.
         Box::pin(self.call(lane, due)).await;
+        if lane == Lane::Slow {
+            self.slow_lane(Hangs::ends);
+        }
     }
 
     /// Plans a Service and makes its writes to the API server, until a call to the cloud is due or
@@ -232,8 +252,8 @@ impl Lanes {
 
     /// Passes a Service on to the queue that is to serve it.
     fn is_on_wrong_lane(&self, lane: Lane, name: &Name) -> bool {
-        let is_slow = self.handles.balancers.with_name(name, |entry| entry.is_slow);
-        let right = if is_slow == Some(true) { Lane::Slow } else { Lane::Normal };
+        let slow = self.handles.balancers.with_name(name, |entry| entry.slow);
+        let right = if slow.flatten().is_some() { Lane::Slow } else { Lane::Normal };
         if right == lane {
             return false;
         }

@@ -78,6 +78,7 @@ pub(crate) enum Ended {
     InProgress,
     Elsewhere,
     NotSeen,
+    NotSent,
 }
 
 label!(Operation, Ended);

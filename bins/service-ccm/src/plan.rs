@@ -10,6 +10,7 @@
 //! | [`looks`] | when a load balancer that no list shows is looked at |
 //! | [`repeated`] | when a step that was confirmed before may be repeated |
 //! | [`debounce`] | when changes of the nodes go out |
+//! | [`hangs`] | which Services are served by slow lanes, and when one of these makes a call |
 //! | `named` | the load balancers that a Service names, and the errors about them |
 //! | `state` | what is known of one load balancer |
 //! | `pools` | the members behind the ports, and when the cloud is asked again if there are none |
@@ -22,6 +23,7 @@ pub mod debounce;
 pub mod eligible;
 pub mod evidence;
 pub mod front_end;
+pub mod hangs;
 pub mod looks;
 pub mod members;
 mod named;

@@ -21,7 +21,9 @@ use crate::{
 /// The random part of a wait after a failure: what failed together does not come back together.
 const JITTER: Range<f64> = 0.8..1.0;
 /// The minimum wait, even if the cloud asks for a shorter one.
-const SHORTEST: Duration = Duration::from_secs(1);
+pub(super) const SHORTEST: Duration = Duration::from_secs(1);
+/// The wait for the next call of what was not sent: other items took the time of the last one.
+const UNSENT: Backoff = Backoff { first: SHORTEST, longest: Duration::from_secs(10) };
 
 impl Lanes {
     /// Applies answers as they arrive, and makes the writes that follow from them.
@@ -54,8 +56,11 @@ impl Lanes {
     ) {
         let Asked { due: Due { service, .. }, call, .. } = asked;
         let name = &service.key;
-        self.handles.metrics.ended(*call, answer.as_ref().map(Ended::from));
-        let is_timeout = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
+        self.handles.metrics.ended(*call, ended(&answer));
+        let is_timeout = answer.as_ref().is_err_and(did_not_return);
+        if answer.is_ok() {
+            self.carried_out(service, *call);
+        }
         self.handles.balancers.with(service, |entry| {
             entry.answered = self.handles.timeline.now();
             entry.is_queued = false;
@@ -78,14 +83,14 @@ impl Lanes {
         }
         if is_timeout {
             // What follows is the slower lanes' work: the status as well as the next call.
-            self.handles.balancers.with(service, |entry| entry.is_slow = true);
+            self.timed_out(asked);
         }
         // Writes follow at once; the next call to the cloud is another batch's.
         if self.steps(lane, name).await.is_some() {
             self.queue(lane).add(Name::clone(name), Priority::Urgent);
         }
         if lane == Lane::Slow && !is_timeout {
-            self.handles.balancers.with(service, |entry| entry.is_slow = false);
+            self.handles.balancers.with(service, |entry| entry.slow = None);
         }
         self.queue(lane).done(name);
     }
@@ -243,11 +248,28 @@ impl Lanes {
                 false => self.handles.balancers.with(service, |entry| entry.state.look = true),
             }
         }
-        if !may_pass {
+        if !may_pass && !error.unsent {
             self.handles.reports.failed(service, call, &asked.due.members, &error, pace);
         }
-        self.queue(lane).add_after(Name::clone(&service.key), wait, Priority::Routine);
+        let is_new = service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
+        let priority =
+            if error.unsent && is_new { Priority::Urgent } else { Priority::Routine };
+        self.queue(lane).add_after(Name::clone(&service.key), wait, priority);
     }
+}
+
+/// How a call ended, for metrics: what was not sent is no error.
+fn ended<T>(answer: &Result<Progress<T>, CloudError>) -> Result<Ended, &CloudError> {
+    match answer {
+        Ok(progress) => Ok(Ended::from(progress)),
+        Err(error) if error.unsent => Ok(Ended::NotSent),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the call took all its time. One that was given up did not.
+fn did_not_return(error: &CloudError) -> bool {
+    error.kind == ErrorKind::Timeout && !error.unsent && error.retry_after.is_none()
 }
 
 /// The error of what a provider leaves without an answer.
@@ -282,6 +304,7 @@ pub(super) async fn each_answer<A, T, F: Future<Output = ()>>(
 /// grows each time: the cloud does not know when that change ends.
 fn pace(error: &CloudError) -> Pace {
     match error.class() {
+        _ if error.unsent => Pace::Backoff(UNSENT),
         RetryClass::Retry => Pace::Backoff(RETRY),
         RetryClass::RetryAfter(after) if error.kind == ErrorKind::Busy && after <= RETRY.first => {
             Pace::Backoff(RETRY)

@@ -23,6 +23,7 @@ use crate::{
     plan::{
         CallKind, Known, List, State,
         eligible::{self, NodeSet},
+        hangs::Slow,
         members::{Departures, Membership},
         status::ingress,
     },
@@ -86,8 +87,8 @@ pub(crate) struct Entry {
     pub(crate) is_release_held: bool,
     /// Whether the Service has a mistake, so that its load balancer is not configured.
     pub(crate) is_wrong: bool,
-    /// Whether the last call did not return in time: the next one is made on a slower lane.
-    pub(crate) is_slow: bool,
+    /// The last call, if it did not return in time: the next one is made on a slower lane.
+    pub(crate) slow: Option<Slow>,
     /// Whether the poll has queued it, and no call has been made since.
     pub(crate) is_queued: bool,
     /// True if the start of a creation or change was reported, but not its end yet.
@@ -361,7 +362,8 @@ impl Entry {
         let has_failed = matches!(&self.state.known, Known::There(balancer)
             if matches!(balancer.phase, Phase::Failed { cure: Cure::Person, .. }));
         let is_elsewhere = matches!(self.state.known, Known::Elsewhere(_));
-        if !self.state.failed.is_empty() || has_failed || self.is_wrong && !is_elsewhere {
+        let fails = self.state.failed.iter().any(|failed| !failed.error.unsent);
+        if fails || has_failed || self.is_wrong && !is_elsewhere {
             return State::Failing;
         }
         if let Some(pending) = &self.state.pending {

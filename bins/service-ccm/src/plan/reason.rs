@@ -1,7 +1,7 @@
 //! The conditions of a Service, and the reasons in them: one table, which also makes the
 //! documentation.
 
-use ccm_cloud::ErrorKind;
+use ccm_cloud::{CloudError, ErrorKind};
 use strum::VariantArray;
 
 /// The condition that says why a load balancer is not as its Service asks for.
@@ -115,8 +115,9 @@ impl Reason {
     }
 
     /// The reason for an error of the cloud.
-    pub fn of(kind: ErrorKind) -> Self {
-        match kind {
+    pub fn of(error: &CloudError) -> Self {
+        match error.kind {
+            _ if error.unsent => Self::WaitingForCloud,
             ErrorKind::Throttled => Self::Throttled,
             ErrorKind::Unauthorized | ErrorKind::Forbidden => Self::CloudAccessDenied,
             ErrorKind::QuotaExceeded => Self::QuotaExceeded,

@@ -34,7 +34,7 @@ pub enum Known {
 }
 
 /// A call to the cloud about one Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallKind {
     /// Create or update.
     Ensure,
@@ -98,10 +98,10 @@ pub struct Inputs {
 }
 
 impl Failed {
-    /// Whether another client's change in passing is the reason, which is no failure. One that does
-    /// not pass within a minute is.
+    /// Whether another client's change in passing is the reason, or a call without enough time for
+    /// all its items, which is no failure. One that does not pass within a minute is.
     pub fn may_pass(&self) -> bool {
-        self.error.kind == ErrorKind::Busy && self.times < PASSES
+        (self.error.kind == ErrorKind::Busy || self.error.unsent) && self.times < PASSES
     }
 
     /// When it is made again.

@@ -42,7 +42,7 @@ fn check_time(call: Call) -> Result<(), CloudError> {
     }
     let limit = call.timeout.as_secs_f64();
     let what = format!("not sent: less than half of the {limit} s of the call is left");
-    Err(CloudError::new(ErrorKind::Timeout, what))
+    Err(CloudError::new(ErrorKind::Timeout, what).that_was_not_sent())
 }
 
 /// Refuses a load balancer without a family that the Service requires. The error is not final: the
