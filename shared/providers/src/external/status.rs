@@ -60,7 +60,8 @@ impl From<&CloudError> for proto::Error {
 
 impl From<proto::Error> for CloudError {
     fn from(error: proto::Error) -> Self {
-        let proto::Error { kind, message, subject, request_id, retry_after, maybe_done, unsent } = error;
+        let proto::Error { kind, message, subject, request_id, retry_after, maybe_done, unsent } =
+            error;
         let message = one_line(&message.unwrap_or_default(), LONGEST_LINE);
         let kind = kind.unwrap_or_default();
         let known = proto::ErrorKind::try_from(kind).ok().and_then(kind_from_wire);
