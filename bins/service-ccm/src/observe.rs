@@ -11,6 +11,7 @@ pub(crate) mod unclaimed;
 
 use std::{
     collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -23,7 +24,7 @@ use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
 use ccm_controller::{
     brake::approval::{SetApproval, is_marked},
     passes::Passes,
-    queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
+    queue::{KeyRate, Priority, QueueConfig, QueueMetrics, WorkQueue},
     repeat_reports::RepeatMetrics,
 };
 use ccm_kube::store::Store;
@@ -141,8 +142,8 @@ impl Handles {
             instance: instance::<P>(&context.common.borrow().election),
             services: Store::new(),
             nodes: Store::new(),
-            queue: WorkQueue::new(QUEUE, queue_config(), &queues),
-            slow: WorkQueue::new(SLOW_QUEUE, queue_config(), &queues),
+            queue: WorkQueue::grouped(QUEUE, queue_config(), &queues, namespace),
+            slow: WorkQueue::grouped(SLOW_QUEUE, queue_config(), &queues, namespace),
             balancers: Arc::default(),
             node_set: watch::Sender::new(Arc::default()),
             nodes_changed: Arc::default(),
@@ -355,7 +356,17 @@ fn instance<P: Program>(election: &ElectionSettings) -> Option<String> {
 pub(crate) const RETRY: Backoff =
     Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
+/// How often a Service may change until each change waits, and for how long.
+const CHANGES: KeyRate = KeyRate { burst: 5, interval: Duration::from_secs(10) };
+
 /// How the queues space their retries.
 fn queue_config() -> QueueConfig {
-    QueueConfig { waits: RETRY, ..QueueConfig::default() }
+    QueueConfig { waits: RETRY, key_rate: CHANGES, ..QueueConfig::default() }
+}
+
+/// The group of a Service in the queues: tenants take turns.
+fn namespace(key: &Name) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.split('/').next().hash(&mut hasher);
+    hasher.finish()
 }

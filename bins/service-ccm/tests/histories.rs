@@ -25,6 +25,8 @@ mod cluster;
 mod conditions;
 #[path = "histories/events.rs"]
 mod events;
+#[path = "histories/fairness.rs"]
+mod fairness;
 #[path = "histories/finalizers.rs"]
 mod finalizers;
 #[path = "histories/going_back.rs"]
