@@ -169,9 +169,13 @@ impl Lanes {
             };
             let planned = self.handles.plan(&service, &*balancers);
             self.publish(&service, &planned);
-            let Planned { plan, members, problems, unclaimed, held_release, inputs, .. } = planned;
+            let Planned { plan, members, problems, unclaimed, full, held_release, inputs, .. } =
+                planned;
             if let Some(why) = &held_release {
                 self.handles.reports.release_held(&service, why);
+            }
+            if let Some(why) = &full {
+                self.handles.reports.full(&service, why);
             }
             if service.is_load_balancer && plan != Plan::NotOurs {
                 self.handles.reports.problems(&service, &problems);
@@ -281,14 +285,7 @@ impl Lanes {
     }
 
     /// Nothing is due now.
-    fn rest(
-        &self,
-        lane: Lane,
-        service: &Service,
-        plan: &Plan,
-        members: &Decision,
-        inputs: Inputs,
-    ) {
+    fn rest(&self, lane: Lane, service: &Service, plan: &Plan, members: &Decision, inputs: Inputs) {
         self.handles.reports.held(service, members);
         let (queue, name, now) = (self.queue(lane), &service.key, self.handles.timeline.now());
         let held = (!members.held.is_empty()).then(|| now + HELD);

@@ -14,6 +14,7 @@
 //! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
 //! | `observe::balancers` | per Service: what is known of its load balancer |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
+//! | `observe::rooms` | the Services of each namespace, and which one comes next if it has a limit |
 //! | `observe::unclaimed` | Services whose finalizer no known controller removes |
 //! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
 //! | `observe::audit` | compares the cluster's load balancers with the Services |
@@ -91,6 +92,7 @@ impl Program for ServiceCcm {
         ServiceMetrics::new(metrics).specimens();
         repeat_reports::specimens(metrics);
         metrics::collect(metrics, HashMap::new, || 0, || 0, || 0);
+        metrics::collect_waiting(metrics, || 0);
         metrics::collect_not_served(metrics, || [("example.com/class".into(), 1)].into());
         let queues = QueueMetrics::new(metrics);
         queues.specimens(QUEUE);
@@ -133,6 +135,8 @@ impl Program for ServiceCcm {
             move || releases.releases_held(),
             move || unclaimed.count(timeline.now()),
         );
+        let waiting = Arc::clone(&handles.balancers);
+        metrics::collect_waiting(&context.metrics, move || waiting.waiting());
         let (counts, shown) = (handles.clone(), handles.clone());
         metrics::collect_not_served(&context.metrics, move || counts.not_served());
         context.health.add("classes", Scope::Information, move || {

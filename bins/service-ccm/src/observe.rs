@@ -7,6 +7,7 @@ pub(crate) mod intake;
 pub(crate) mod lease;
 pub(crate) mod nodes;
 pub(crate) mod poll;
+mod rooms;
 pub(crate) mod unclaimed;
 
 use std::{
@@ -43,12 +44,14 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     balancers::{Balancers, Entry, ServedClass},
+    rooms::Rooms,
     unclaimed::Unclaimed,
 };
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Classes, Failed, Inputs, Known, List, Plan, RELEASE_APPROVED, Step, View,
+        APPROVED, CallKind, Classes, Failed, Inputs, Known, List, Plan, RELEASE_APPROVED, Step,
+        View,
         eligible::NodeSet,
         evidence,
         front_end::{Problem, desired},
@@ -83,6 +86,8 @@ pub(crate) struct Planned {
     pub(crate) held_calls: Vec<(Step, Failed)>,
     /// Why the finalizer stays, if no known controller removes it.
     pub(crate) unclaimed: Option<String>,
+    /// Why it waits, if its namespace has as many load balancers as it may have.
+    pub(crate) full: Option<String>,
     /// Why the load balancer stays, if service-ccm does not serve the Service any more.
     pub(crate) held_release: Option<String>,
     /// What its calls depend on besides the Service.
@@ -115,6 +120,8 @@ pub(crate) struct Handles {
     pub(crate) orphans: Arc<Mutex<Orphans>>,
     /// The Services whose finalizer no known controller removes.
     pub(crate) unclaimed: Arc<Unclaimed>,
+    /// The Services by namespace.
+    rooms: Arc<Rooms>,
     /// Wakes the deletion of orphans.
     pub(crate) deletions: Passes,
     /// What the Lease approves.
@@ -152,6 +159,7 @@ impl Handles {
             poll: Arc::default(),
             orphans: Arc::default(),
             unclaimed: Arc::default(),
+            rooms: Arc::default(),
             deletions: Passes::default(),
             approval: Arc::default(),
             reports: ServiceReports::new(context.events.clone()),
@@ -284,6 +292,8 @@ impl Handles {
         let agreed = self.balancers.digest_of(&nodes.members);
         let revision = self.revision.load(Ordering::Relaxed);
         let inputs = Inputs { nodes: self.balancers.published(), revision };
+        let list = if traits.lists { self.balancers.list() } else { List::Compared };
+        let full = self.full(service, &classes, desired.front_end.is_some(), list);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
             if members.changes {
@@ -304,7 +314,8 @@ impl Handles {
                 adopts: settings.adopt_load_balancers,
                 traits: &traits,
                 may_release,
-                list: if traits.lists { self.balancers.list() } else { List::Compared },
+                full: full.as_deref(),
+                list,
                 inputs,
                 now,
             };
@@ -338,6 +349,7 @@ impl Handles {
                 stays_on_foreign: stays,
                 held_calls,
                 unclaimed,
+                full: full.clone(),
                 held_release,
                 inputs,
             }

@@ -8,6 +8,7 @@
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
 //! | [`evidence`] | which controller the finalizer of a Service belongs to |
 //! | [`looks`] | when a load balancer that no list shows is looked at |
+//! | [`room`] | which Services of a namespace wait, if it may have no more load balancers |
 //! | [`repeated`] | when a step that was confirmed before may be repeated |
 //! | [`debounce`] | when changes of the nodes go out |
 //! | [`hangs`] | which Services are served by slow lanes, and when one of these makes a call |
@@ -31,6 +32,7 @@ pub mod orphans;
 mod pools;
 pub mod reason;
 pub mod repeated;
+pub mod room;
 mod state;
 pub mod status;
 mod wished;
@@ -106,6 +108,8 @@ pub struct View<'a> {
     /// True if service-ccm may delete the load balancer when it does not serve the class of the
     /// Service: a user has approved the deletion, or has changed the class.
     pub may_release: bool,
+    /// Why the Service has to wait for a load balancer, if its namespace has as many as it may have.
+    pub full: Option<&'a str>,
     /// What is known of this cluster's load balancers as a whole.
     pub list: List,
     /// What calls depend on besides the Service.
@@ -233,6 +237,9 @@ fn clean_up(view: View<'_>, part: Part) -> Plan {
 /// The plan for a Service that is to have a load balancer.
 fn provision(view: View<'_>) -> Plan {
     let View { service, state, .. } = view;
+    if view.full.is_some() {
+        return settled(view);
+    }
     if !service.has_finalizer {
         return match view.desired.front_end {
             Some(_) if repeated::may_set_finalizer(&state.repeats, view.now, true) => {

@@ -55,6 +55,8 @@ mod refused;
 mod releases;
 #[path = "histories/repeated.rs"]
 mod repeated;
+#[path = "histories/room.rs"]
+mod room;
 #[path = "histories/rules.rs"]
 mod rules;
 #[path = "histories/services.rs"]

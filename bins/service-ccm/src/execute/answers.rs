@@ -56,6 +56,11 @@ impl Lanes {
     ) {
         let Asked { due: Due { service, .. }, call, .. } = asked;
         let name = &service.key;
+        let makes_room = match &answer {
+            Ok(Progress::Elsewhere(_)) => true,
+            Ok(Progress::Done(_)) => *call == CallKind::Delete,
+            _ => false,
+        };
         self.handles.metrics.ended(*call, ended(&answer));
         let is_timeout = answer.as_ref().is_err_and(did_not_return);
         if answer.is_ok() {
@@ -88,6 +93,9 @@ impl Lanes {
         // Writes follow at once; the next call to the cloud is another batch's.
         if self.steps(lane, name).await.is_some() {
             self.queue(lane).add(Name::clone(name), Priority::Urgent);
+        }
+        if makes_room {
+            self.handles.let_next_in(service.names().0);
         }
         if lane == Lane::Slow && !is_timeout {
             self.handles.balancers.with(service, |entry| entry.slow = None);
@@ -252,8 +260,7 @@ impl Lanes {
             self.handles.reports.failed(service, call, &asked.due.members, &error, pace);
         }
         let is_new = service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
-        let priority =
-            if error.unsent && is_new { Priority::Urgent } else { Priority::Routine };
+        let priority = if error.unsent && is_new { Priority::Urgent } else { Priority::Routine };
         self.queue(lane).add_after(Name::clone(&service.key), wait, priority);
     }
 }

@@ -20,7 +20,8 @@ impl Lanes {
                 Plan::Next(step) => Some(published(step, &planned.members, &entry.state)),
                 _ => None,
             };
-            let foreign = planned.stays_on_foreign.clone().map(|why| plans::Step {
+            let none = planned.full.clone().or_else(|| planned.stays_on_foreign.clone());
+            let foreign = none.map(|why| plans::Step {
                 step: "ensure",
                 changes: Vec::new(),
                 reason: "the Service has no load balancer of its own".to_owned(),

@@ -88,8 +88,7 @@ impl Lanes {
             }
         });
         tracing::info!(services = back.len(), "the cloud answers again");
-        let priority =
-            if call == CallKind::Members { Priority::Routine } else { Priority::Urgent };
+        let priority = if call == CallKind::Members { Priority::Routine } else { Priority::Urgent };
         for name in back {
             self.handles.slow.remove(&name);
             self.handles.queue.add(name, priority);

@@ -85,6 +85,10 @@ pub(crate) struct Entry {
     pub(crate) class: Option<ServedClass>,
     /// True if the load balancer stays although service-ccm does not serve the Service any more.
     pub(crate) is_release_held: bool,
+    /// True if the Service waits because its namespace has as many load balancers as it may have.
+    pub(crate) waits: bool,
+    /// True if there was room in the namespace for the load balancer of the Service.
+    pub(crate) is_admitted: bool,
     /// Whether the Service has a mistake, so that its load balancer is not configured.
     pub(crate) is_wrong: bool,
     /// The last call, if it did not return in time: the next one is made on a slower lane.
@@ -276,6 +280,11 @@ impl Balancers {
     /// The number of load balancers that stay although service-ccm does not serve their Services.
     pub(crate) fn releases_held(&self) -> usize {
         self.entries.lock().values().filter(|entry| entry.is_release_held).count()
+    }
+
+    /// The number of Services that wait for room in their namespaces.
+    pub(crate) fn waiting(&self) -> usize {
+        self.entries.lock().values().filter(|entry| entry.waits).count()
     }
 
     /// The number of members that are held.

@@ -69,7 +69,9 @@ impl Intake {
 
     /// Queues a changed Service. The informer calls it on every replica; never blocks.
     pub(crate) fn changed(&self, change: &Change<Service>) {
-        if !self.leads.load(Ordering::SeqCst) {
+        let leads = self.leads.load(Ordering::SeqCst);
+        self.handles.room_changed(change, leads);
+        if !leads {
             return;
         }
         let queue = &self.handles.queue;

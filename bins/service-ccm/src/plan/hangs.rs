@@ -81,8 +81,7 @@ mod tests {
 
     #[test]
     fn a_call_that_hangs_alone_is_told_from_a_cloud_that_hangs() {
-        let (mut hangs, members, ensure) =
-            (Hangs::default(), CallKind::Members, CallKind::Ensure);
+        let (mut hangs, members, ensure) = (Hangs::default(), CallKind::Members, CallKind::Ensure);
         assert!(!hangs.answered(members, at(10)), "nobody waits");
         assert!(!hangs.timed_out(members, at(10)).alone, "no answer since it began");
         assert!(hangs.timed_out(members, at(9)).alone, "others were answered");

@@ -49,6 +49,9 @@ reasons! {
     /// configuration stays as it is until then; members follow the nodes. What the cloud has refused is tried again
     /// every 5 minutes, and soon when the Service, the nodes, the settings or the provider's configuration change.
     InvalidConfiguration: PROVISIONING "True";
+    /// The namespace has as many load balancers as --max-load-balancers-per-namespace allows. The Service gets its
+    /// own as soon as one of the others goes.
+    LimitReached: PROVISIONING "True";
     /// A quota of the cloud project is used up: the message names it.
     QuotaExceeded: PROVISIONING "True";
     /// The cloud asks for a lower call rate.

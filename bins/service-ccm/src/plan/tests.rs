@@ -135,6 +135,7 @@ pub(super) fn planned_with(
         adopts: false,
         traits: &traits,
         may_release: false,
+        full: None,
         list: List::Compared,
         inputs: Inputs::default(),
         now: at(now),

@@ -111,6 +111,9 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     if !fatal.is_empty() {
         return Some((Reason::InvalidConfiguration, in_words(&fatal)));
     }
+    if let Some(why) = view.full {
+        return Some((Reason::LimitReached, why.to_owned()));
+    }
     if let Known::There(balancer) = &view.state.known
         && let Phase::Failed { why, cure: Cure::Person } = &balancer.phase
     {
@@ -374,8 +377,8 @@ mod tests {
             error: CloudError::new(ErrorKind::QuotaExceeded, "no floating address"),
             times: 1,
             retry_at: At(std::time::Duration::MAX),
-                soonest: At(std::time::Duration::MAX),
-                inputs: Inputs::default(),
+            soonest: At(std::time::Duration::MAX),
+            inputs: Inputs::default(),
         };
         let state = State { failed: vec![failed], configured: None, ..there(&bare) };
         let Plan::Next(Step::Write(change)) = step(&bare, &state) else { panic!("a write") };

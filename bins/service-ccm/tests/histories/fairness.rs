@@ -30,7 +30,8 @@ fn service(namespace: &str, number: usize) -> Value {
 async fn busy(end: Duration) -> World {
     let world = World::new().await;
     for name in ["noisy", "quiet"] {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         world.api.create(namespace).unwrap();
     }
     (0..MANY).for_each(|number| drop(world.api.create(service("noisy", number)).unwrap()));
@@ -71,7 +72,9 @@ async fn requested(world: &World, namespace: &str) -> Duration {
 async fn a_tenant_that_edits_all_the_time_delays_no_other_one() {
     let world = busy(Duration::from_secs(15)).await;
     let other = requested(&world, "quiet").await;
-    eprintln!("{MANY} Services edited {EDITS} times a second: another is requested after {other:?}");
+    eprintln!(
+        "{MANY} Services edited {EDITS} times a second: another is requested after {other:?}"
+    );
     assert!(other < Duration::from_secs(2), "{other:?}");
 }
 
