@@ -202,7 +202,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     }
 
     /// Forgets a key whose object is gone: an object that is created again under the same key
-    /// inherits no failure and no wait. A worker that has the key still gives it back.
+    /// inherits no failure and no wait, but its rate: it could be created again all the time. A worker
+    /// that has the key still gives it back.
     pub fn remove(&self, key: &K) {
         self.shared.core.lock().remove(key);
     }
