@@ -117,7 +117,7 @@ impl Lanes {
         });
         let lanes = || match lane {
             Lane::Normal => self.handles.settings.borrow().concurrent_service_syncs,
-            Lane::Slow => SLOW_LANES,
+            Lane::Slow => SLOW_LANES as usize,
         };
         let work = |batch| Arc::clone(&self).process(lane, batch);
         workers::pool(batches, lanes, token, work).await;
@@ -188,16 +188,9 @@ impl Lanes {
                 self.unclaimed(lane, &service, unclaimed);
                 return None;
             };
-            let step = if self.handles.plans.is_observing() {
-                match self.observed(&service, step) {
-                    Some(step) => step,
-                    None => {
-                        self.queue(lane).forget(name);
-                        return None;
-                    }
-                }
-            } else {
-                step
+            let Some(step) = self.allowed(&service, step) else {
+                self.queue(lane).forget(name);
+                return None;
             };
             match step {
                 Step::Protect | Step::Release | Step::Write(_) => {
@@ -239,6 +232,14 @@ impl Lanes {
         self.handles.reports.failed(service, call, &Decision::default(), error, pace);
         if !change.is_empty() {
             self.write(lane, service, &Step::Write(change)).await;
+        }
+    }
+
+    /// The step, or what an observer does instead of it.
+    fn allowed(&self, service: &Service, step: Step) -> Option<Step> {
+        match self.handles.plans.is_observing() {
+            true => self.observed(service, step),
+            false => Some(step),
         }
     }
 

@@ -282,6 +282,30 @@ impl Handles {
         }
     }
 
+    /// What calls depend on now, besides their Services.
+    fn inputs(&self) -> Inputs {
+        let revision = self.revision.load(Ordering::Relaxed);
+        Inputs { nodes: self.balancers.published(), revision }
+    }
+
+    /// Records what follows from a decision about members.
+    fn decided(&self, entry: &mut Entry, members: &Decision) {
+        if members.changes {
+            self.balancers.set_departures();
+        } else if entry.membership.is_known() {
+            // The nodes are again as they were: nothing is left to be repeated.
+            entry.state.failed.retain(|failed| failed.call != CallKind::Members);
+        }
+    }
+
+    /// Records what a Service shows.
+    fn see(&self, service: &Service, entry: &mut Entry, is_served: bool) {
+        entry.see_addresses(service);
+        if is_served {
+            self.await_members(service, entry);
+        }
+    }
+
     /// The plan for a Service as it is now.
     pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
@@ -290,18 +314,12 @@ impl Handles {
         let approved = self.is_approved(service);
         let classes = self.classes();
         let agreed = self.balancers.digest_of(&nodes.members);
-        let revision = self.revision.load(Ordering::Relaxed);
-        let inputs = Inputs { nodes: self.balancers.published(), revision };
+        let inputs = self.inputs();
         let list = if traits.lists { self.balancers.list() } else { List::Compared };
         let full = self.full(service, &classes, desired.front_end.is_some(), list);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
-            if members.changes {
-                self.balancers.set_departures();
-            } else if entry.membership.is_known() {
-                // The nodes are again as they were: nothing is left to be repeated.
-                entry.state.failed.retain(|failed| failed.call != CallKind::Members);
-            }
+            self.decided(entry, &members);
             let may_release = Self::may_release(service, &classes, entry);
             entry.state.was_marked |= Classes::is_marked(service);
             let view = View {
@@ -337,10 +355,7 @@ impl Handles {
                 // service-ccm makes no other calls about it.
                 entry.state.failed.retain(|failed| failed.call == CallKind::Members);
             }
-            entry.see_addresses(service);
-            if is_served {
-                self.await_members(service, entry);
-            }
+            self.see(service, entry, is_served);
             Planned {
                 plan,
                 members,

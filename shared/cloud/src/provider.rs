@@ -95,6 +95,6 @@ pub trait Cloud: Send + Sync {
     /// Waits until the provider's configuration, or what it offers, has changed while the process
     /// runs: what it refused before may be right now. It may return without a change.
     async fn changed(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -12,7 +12,7 @@ use ccm_base::At;
 use super::CallKind;
 
 /// The number of lanes for Services whose last call did not return in time.
-pub const SLOW_LANES: usize = 4;
+pub const SLOW_LANES: u32 = 4;
 
 /// A call that did not return in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Hangs {
     /// When the next slow lane may begin if no other one ends before. None: at once. If the lanes
     /// began together, all could begin just before the cloud answers again.
     pub fn next(&self, limit: Duration) -> Option<At> {
-        (self.at_work > 0).then(|| self.began + limit / SLOW_LANES as u32)
+        (self.at_work > 0).then(|| self.began + limit / SLOW_LANES)
     }
 }
 

@@ -46,10 +46,13 @@ async fn what_was_refused_is_tried_again_rarely() {
     }
 }
 
+/// What changes, and how.
+type Change = (&'static str, fn(&World));
+
 /// Nodes, settings and the provider are part of what a call is about.
 #[tokio::test(start_paused = true)]
 async fn what_was_refused_is_tried_soon_when_something_else_has_changed() {
-    let changes: [(&str, fn(&World)); 4] = [
+    let changes: [Change; 4] = [
         ("a node", |world| world.add_node(NODES)),
         ("settings", |world| world.reload(|settings| settings.adopt_load_balancers = true)),
         ("the provider", |world| world.cloud.balancers().configure(|it| it.hostnames = true)),

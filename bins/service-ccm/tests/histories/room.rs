@@ -24,8 +24,9 @@ fn with_addresses(world: &World) -> Vec<usize> {
     (0..5).filter(|number| world.service(*number).is_some() && world.has_address(*number)).collect()
 }
 
-fn waiting(world: &World) -> u32 {
-    world.metric::<f64>("ccm_service_limit_waiting ") as u32
+fn waiting(world: &World) -> usize {
+    let shown = world.metric::<String>("ccm_service_limit_waiting ");
+    shown.trim_end_matches(".0").parse().unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,12 +31,12 @@ impl Picky {
     }
 }
 
-fn items<I: Send + 'static>(items: Vec<I>) -> Result<Response<Items<I>>, Status> {
-    Ok(Response::new(stream::iter(items.into_iter().map(Ok)).boxed()))
+fn items<I: Send + 'static>(items: Vec<I>) -> Response<Items<I>> {
+    Response::new(stream::iter(items.into_iter().map(Ok)).boxed())
 }
 
-fn index(place: usize) -> Option<u32> {
-    Some(u32::try_from(place).unwrap())
+fn index(place: usize) -> u32 {
+    u32::try_from(place).unwrap()
 }
 
 #[async_trait]
@@ -76,11 +76,11 @@ impl load_balancers_server::LoadBalancers for Picky {
         let uids: Vec<String> = uids.collect();
         self.asked(&uids)?;
         let done = |(place, uid)| proto::SetMembersItem {
-            place: index(place),
+            place: Some(index(place)),
             owner_uid: Some(uid),
             answer: Some(Changed::Done(proto::MembersSet::default())),
         };
-        items(uids.into_iter().enumerate().map(done).collect())
+        Ok(items(uids.into_iter().enumerate().map(done).collect()))
     }
 
     async fn delete_load_balancers(
@@ -124,12 +124,12 @@ impl routes_server::Routes for Picky {
             let applied =
                 proto::AppliedRoute { route: Some(route), version: Some(version.to_string()) };
             proto::ApplyRoutesItem {
-                place: index(place),
+                place: Some(index(place)),
                 destination: Some(destination),
                 answer: Some(Applied::Applied(applied)),
             }
         };
-        items(destinations.into_iter().enumerate().map(done).collect())
+        Ok(items(destinations.into_iter().enumerate().map(done).collect()))
     }
 
     async fn find_route_targets(
