@@ -208,6 +208,10 @@ impl Cloud for Layered {
     async fn health(&self, call: Call) -> Result<(), CloudError> {
         self.cloud.health(call).await
     }
+
+    async fn changed(&self) {
+        self.cloud.changed().await;
+    }
 }
 
 /// The answers of a call with other items than it was made with: they arrive together.

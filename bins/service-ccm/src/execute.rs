@@ -11,6 +11,7 @@ mod calls;
 pub(crate) mod orphans;
 mod page;
 mod previews;
+mod slow;
 mod writes;
 
 use std::{sync::Arc, time::Duration};
@@ -25,18 +26,22 @@ use ccm_controller::{
 use ccm_objects::{Service, Shared as Name};
 use ccm_runtime::supervisor::Supervisor;
 use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     observe::{Handles, Planned, balancers::Entry},
     plan::{
-        CallKind, Known, Plan, Step, members::Decision, not_offered, repeated::that_may_be_written,
+        CallKind, Inputs, Known, Plan, Step,
+        hangs::{Hangs, SLOW_LANES},
+        members::Decision,
+        not_offered,
+        repeated::that_may_be_written,
         status::ID,
     },
 };
 
-/// The number of lanes for Services whose last call did not return in time.
-const SLOW_LANES: usize = 4;
 /// The number of Services of one batch that are written to the API server concurrently.
 const WRITES: usize = 16;
 /// How long a batch waits for more Services at most. A cloud takes longer to make a load balancer.
@@ -55,6 +60,7 @@ pub(crate) struct Due {
     members: Decision,
     /// Whether the call may make a new load balancer in the place of the one that the Service has.
     may_replace: bool,
+    inputs: Inputs,
 }
 
 /// Which queue a lane serves.
@@ -68,11 +74,17 @@ enum Lane {
 pub(crate) struct Lanes {
     handles: Handles,
     writer: Writer<Service>,
+    hangs: Mutex<Hangs>,
+    /// Wakes slow lanes that wait for their turn.
+    slow_ended: Notify,
+    /// Wakes slow calls about members when the cloud answers such calls again.
+    answers_again: Notify,
 }
 
 impl Lanes {
     pub(crate) fn new(handles: &Handles, writer: Writer<Service>) -> Arc<Self> {
-        Arc::new(Self { handles: handles.clone(), writer })
+        let (hangs, slow_ended, answers_again) = Default::default();
+        Arc::new(Self { handles: handles.clone(), writer, hangs, slow_ended, answers_again })
     }
 
     /// Starts the lanes.
@@ -97,12 +109,18 @@ impl Lanes {
                 Lane::Normal => self.batch_size(),
                 Lane::Slow => 1,
             };
+            if lane == Lane::Slow {
+                self.turn().await;
+            }
             let batch = self.queue(lane).get_batch(most, &mut window).await?;
+            if lane == Lane::Slow {
+                self.slow_lane(|hangs| hangs.begins(self.handles.timeline.now()));
+            }
             Some((batch, window))
         });
         let lanes = || match lane {
             Lane::Normal => self.handles.settings.borrow().concurrent_service_syncs,
-            Lane::Slow => SLOW_LANES,
+            Lane::Slow => SLOW_LANES as usize,
         };
         let work = |batch| Arc::clone(&self).process(lane, batch);
         workers::pool(batches, lanes, token, work).await;
@@ -121,6 +139,9 @@ impl Lanes {
             .await;
         // On the heap: the futures of the calls are large.
         Box::pin(self.call(lane, due)).await;
+        if lane == Lane::Slow {
+            self.slow_lane(Hangs::ends);
+        }
     }
 
     /// Plans a Service and makes its writes to the API server, until a call to the cloud is due or
@@ -152,26 +173,20 @@ impl Lanes {
             let planned = self.handles.plan(&service, &*balancers);
             self.publish(&service, &planned);
             self.report(&service, &planned);
-            let Planned { plan, members, unclaimed, may_replace, held_replacement, .. } = planned;
+            let Planned { plan, members, unclaimed, may_replace, held_replacement, inputs, .. } =
+                planned;
             let Plan::Next(step) = plan else {
                 if self.ends_wait(&service) {
                     continue;
                 }
                 let held_until = held_replacement.map(|(_, until)| until);
-                self.rest(lane, &service, &plan, &members, held_until);
+                self.rest(lane, &service, &plan, &members, (inputs, held_until));
                 self.unclaimed(lane, &service, unclaimed);
                 return None;
             };
-            let step = if self.handles.plans.is_observing() {
-                match self.observed(&service, step) {
-                    Some(step) => step,
-                    None => {
-                        self.queue(lane).forget(name);
-                        return None;
-                    }
-                }
-            } else {
-                step
+            let Some(step) = self.allowed(&service, step) else {
+                self.queue(lane).forget(name);
+                return None;
             };
             match step {
                 Step::Protect | Step::Release | Step::Write(_) => {
@@ -184,7 +199,7 @@ impl Lanes {
                         return None;
                     }
                 }
-                step => return Some(Due { service, step, members, may_replace }),
+                step => return Some(Due { service, step, members, may_replace, inputs }),
             }
         }
         // Others change this Service as fast as this program does.
@@ -197,6 +212,9 @@ impl Lanes {
         let reports = &self.handles.reports;
         if let Some(why) = &planned.held_release {
             reports.release_held(service, why);
+        }
+        if let Some(why) = &planned.full {
+            reports.full(service, why);
         }
         if let Some((why, _)) = &planned.held_replacement {
             reports.replacement_held(service, why);
@@ -230,6 +248,14 @@ impl Lanes {
         }
     }
 
+    /// The step, or what an observer does instead of it.
+    fn allowed(&self, service: &Service, step: Step) -> Option<Step> {
+        match self.handles.plans.is_observing() {
+            true => self.observed(service, step),
+            false => Some(step),
+        }
+    }
+
     /// What an observer does instead of this step.
     fn observed(&self, service: &Service, step: Step) -> Option<Step> {
         let front_end = match step {
@@ -244,8 +270,8 @@ impl Lanes {
 
     /// Passes a Service on to the queue that is to serve it.
     fn is_on_wrong_lane(&self, lane: Lane, name: &Name) -> bool {
-        let is_slow = self.handles.balancers.with_name(name, |entry| entry.is_slow);
-        let right = if is_slow == Some(true) { Lane::Slow } else { Lane::Normal };
+        let slow = self.handles.balancers.with_name(name, |entry| entry.slow);
+        let right = if slow.flatten().is_some() { Lane::Slow } else { Lane::Normal };
         if right == lane {
             return false;
         }
@@ -279,12 +305,12 @@ impl Lanes {
         service: &Service,
         plan: &Plan,
         members: &Decision,
-        held_until: Option<At>,
+        (inputs, held_until): (Inputs, Option<At>),
     ) {
         self.handles.reports.held(service, members);
         let (queue, name, now) = (self.queue(lane), &service.key, self.handles.timeline.now());
         let held = (!members.held.is_empty()).then(|| now + HELD);
-        let due = self.handles.balancers.with(service, |entry| entry.state.next_look(now));
+        let due = self.handles.balancers.with(service, |entry| entry.state.next_look(inputs, now));
         // The queue keeps one time for each Service, the earliest: the others follow from here.
         if let Some(due) = held.into_iter().chain(due).chain(held_until).min() {
             queue.add_after(Name::clone(name), due.since(now), Priority::Routine);

@@ -14,6 +14,7 @@
 //! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
 //! | `observe::balancers` | per Service: what is known of its load balancer |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
+//! | `observe::rooms` | the Services of each namespace, and which one comes next if it has a limit |
 //! | `observe::unclaimed` | Services whose finalizer no known controller removes |
 //! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
 //! | `observe::losses` | sees which load balancers are gone or have failed |
@@ -93,6 +94,7 @@ impl Program for ServiceCcm {
         repeat_reports::specimens(metrics);
         metrics::collect(metrics, HashMap::new, || 0, || 0);
         metrics::collect_held(metrics, || 0, || 0);
+        metrics::collect_waiting(metrics, || 0);
         metrics::collect_not_served(metrics, || [("example.com/class".into(), 1)].into());
         let queues = QueueMetrics::new(metrics);
         queues.specimens(QUEUE);
@@ -141,6 +143,8 @@ impl Program for ServiceCcm {
             move || replacements.replacements_held(),
         );
         context.health.add("replacements", Scope::Information, move || lost.replacements());
+        let waiting = Arc::clone(&handles.balancers);
+        metrics::collect_waiting(&context.metrics, move || waiting.waiting());
         let (counts, shown) = (handles.clone(), handles.clone());
         metrics::collect_not_served(&context.metrics, move || counts.not_served());
         context.health.add("classes", Scope::Information, move || {
@@ -223,6 +227,7 @@ impl ServiceCcm {
         lanes.start(&tasks);
         self.intake.start_leading();
         tasks.spawn("settings", Arc::clone(&self.intake).follow_settings(token.clone()));
+        tasks.spawn("provider", handles.clone().follow_provider(token.clone()));
         tasks.spawn("poll", poll::run(handles.clone(), token.clone()));
         tasks.spawn("lease", lease::run(handles.clone(), lease, token.clone()));
         let audit = Audit::new(handles, self.listed.clone());

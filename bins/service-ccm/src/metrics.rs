@@ -80,6 +80,7 @@ pub(crate) enum Ended {
     Elsewhere,
     NotSeen,
     Lost,
+    NotSent,
 }
 
 label!(Operation, Ended);
@@ -117,6 +118,13 @@ computed! {
 }
 
 computed! {
+    static WAITING: usize = {
+        /// Services that wait because their namespace has as many load balancers as it may have, on the leader
+        [ALPHA] Gauge ccm_service_limit_waiting = |count| *count as f64;
+    }
+}
+
+computed! {
     static UNCLAIMED: usize = {
         /// Services with the finalizer of load balancers, but not of that type, of which it is not known who removes that, for 5 minutes or longer, on the leader
         [ALPHA] Gauge ccm_service_unclaimed_finalizers = |count| *count as f64;
@@ -148,6 +156,14 @@ pub(crate) fn collect_held(
 ) {
     metrics.collect(RELEASES_HELD.collector(move || vec![(Vec::new(), releases())]));
     metrics.collect(REPLACEMENTS_HELD.collector(move || vec![(Vec::new(), replacements())]));
+}
+
+/// Computes on each scrape the number of Services that wait for room in their namespaces.
+pub(crate) fn collect_waiting(
+    metrics: &Metrics,
+    waiting: impl Fn() -> usize + Send + Sync + 'static,
+) {
+    metrics.collect(WAITING.collector(move || vec![(Vec::new(), waiting())]));
 }
 
 /// Computes states, held members and unclaimed finalizers on each scrape.

@@ -8,16 +8,25 @@ pub(crate) mod lease;
 mod losses;
 pub(crate) mod nodes;
 pub(crate) mod poll;
+mod rooms;
 pub(crate) mod unclaimed;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use ccm_base::{At, Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, Digest, ErrorKind, LoadBalancers};
 use ccm_controller::{
     brake::approval::{SetApproval, is_marked_at},
     passes::Passes,
-    queue::{QueueConfig, QueueMetrics, WorkQueue},
+    queue::{KeyRate, Priority, QueueConfig, QueueMetrics, WorkQueue},
     repeat_reports::RepeatMetrics,
 };
 use ccm_kube::store::Store;
@@ -33,15 +42,18 @@ use tokio::{
     sync::{Notify, watch},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
 use self::{
     balancers::{Balancers, Entry, ServedClass},
+    rooms::Rooms,
     unclaimed::Unclaimed,
 };
 use crate::{
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Classes, Failed, Known, List, Plan, RELEASE_APPROVED, Step, View,
+        APPROVED, CallKind, Classes, Failed, Inputs, Known, List, Plan, RELEASE_APPROVED, Step,
+        View,
         eligible::NodeSet,
         evidence,
         front_end::{Problem, desired},
@@ -77,12 +89,16 @@ pub(crate) struct Planned {
     pub(crate) held_calls: Vec<(Step, Failed)>,
     /// Why the finalizer stays, if no known controller removes it.
     pub(crate) unclaimed: Option<String>,
+    /// Why it waits, if its namespace has as many load balancers as it may have.
+    pub(crate) full: Option<String>,
     /// Why the load balancer stays, if service-ccm does not serve the Service any more.
     pub(crate) held_release: Option<String>,
     /// Whether a call may make a new load balancer in the place of the one that the Service has.
     pub(crate) may_replace: bool,
     /// Why no other load balancer is made, and when that is looked at again.
     pub(crate) held_replacement: Option<(String, At)>,
+    /// What its calls depend on besides the Service.
+    pub(crate) inputs: Inputs,
 }
 
 /// The shared inputs of the controller's parts; each part takes the ones that it needs.
@@ -115,6 +131,8 @@ pub(crate) struct Handles {
     pub(crate) losses: Arc<Mutex<Losses>>,
     /// The Services whose finalizer no known controller removes.
     pub(crate) unclaimed: Arc<Unclaimed>,
+    /// The Services by namespace.
+    rooms: Arc<Rooms>,
     /// Wakes the deletion of orphans.
     pub(crate) deletions: Passes,
     /// What the Lease approves.
@@ -125,6 +143,8 @@ pub(crate) struct Handles {
     pub(crate) metrics: ServiceMetrics,
     pub(crate) repeats: RepeatMetrics,
     pub(crate) timeline: Timeline,
+    /// See [`Inputs::revision`].
+    revision: Arc<AtomicU64>,
 }
 
 impl Handles {
@@ -141,8 +161,8 @@ impl Handles {
             instance: instance::<P>(&context.common.borrow().election),
             services: Store::new(),
             nodes: Store::new(),
-            queue: WorkQueue::new(QUEUE, queue_config(), &queues),
-            slow: WorkQueue::new(SLOW_QUEUE, queue_config(), &queues),
+            queue: WorkQueue::grouped(QUEUE, queue_config(), &queues, namespace),
+            slow: WorkQueue::grouped(SLOW_QUEUE, queue_config(), &queues, namespace),
             balancers: Arc::default(),
             node_set: watch::Sender::new(Arc::default()),
             nodes_changed: Arc::default(),
@@ -152,6 +172,7 @@ impl Handles {
             orphans: Arc::default(),
             losses: Arc::default(),
             unclaimed: Arc::default(),
+            rooms: Arc::default(),
             deletions: Passes::default(),
             approval: Arc::default(),
             reports: ServiceReports::new(context.events.clone()),
@@ -160,6 +181,7 @@ impl Handles {
             metrics,
             repeats: RepeatMetrics::beginning(&context.metrics, "Service", "finalizer"),
             timeline: Timeline::begin(),
+            revision: Arc::default(),
         }
     }
 
@@ -186,6 +208,27 @@ impl Handles {
         self.cloud.load_balancers()?.ok_or_else(|| {
             CloudError::new(ErrorKind::Unsupported, "the cloud does not offer load balancers")
         })
+    }
+
+    /// Records that settings or the provider have changed: calls that have failed may succeed.
+    pub(crate) fn revised(&self) {
+        self.revision.fetch_add(1, Ordering::Relaxed);
+        self.balancers.each(|name, entry| {
+            if !entry.state.failed.is_empty() {
+                self.queue.add(Name::clone(name), Priority::Routine);
+            }
+        });
+    }
+
+    /// Follows the changes of the provider until the token is cancelled.
+    pub(crate) async fn follow_provider(self, token: CancellationToken) {
+        let work = async {
+            loop {
+                self.cloud.changed().await;
+                self.revised();
+            }
+        };
+        token.run_until_cancelled(work).await;
     }
 
     /// A call to the cloud with the time limit of the settings.
@@ -253,6 +296,12 @@ impl Handles {
         }
     }
 
+    /// What calls depend on now, besides their Services.
+    fn inputs(&self) -> Inputs {
+        let revision = self.revision.load(Ordering::Relaxed);
+        Inputs { nodes: self.balancers.published(), revision }
+    }
+
     /// Records which members are held, and whether the load balancer has the nodes of this digest.
     fn see_members(&self, entry: &mut Entry, members: &Decision, nodes: Option<Digest>) {
         if members.changes {
@@ -266,6 +315,18 @@ impl Handles {
         entry.agrees = nodes.filter(|_| is_settled);
     }
 
+    /// Records what a Service shows.
+    fn see(&self, service: &Service, entry: &mut Entry, is_served: bool) {
+        entry.see_addresses(service);
+        if entry.is_release_held {
+            // service-ccm makes no other calls about it.
+            entry.state.failed.retain(|failed| failed.call == CallKind::Members);
+        }
+        if is_served {
+            self.await_members(service, entry);
+        }
+    }
+
     /// The plan for a Service as it is now.
     pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
@@ -273,9 +334,11 @@ impl Handles {
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
         let approved = self.is_approved(service, APPROVED);
         let classes = self.classes();
-        let is_wanted = classes.cover(service) && !service.deleting;
-        let loss = if is_wanted { self.loss(service, &traits, now) } else { Verdict::Kept };
+        let loss = self.loss(service, &classes, &traits, now);
         let agreed = self.balancers.digest_of(&nodes.members);
+        let inputs = self.inputs();
+        let list = if traits.lists { self.balancers.list() } else { List::Compared };
+        let full = self.full(service, &classes, desired.front_end.is_some(), list);
         self.balancers.with(service, |entry| {
             let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
             self.see_members(entry, &members, agreed);
@@ -292,15 +355,16 @@ impl Handles {
                 traits: &traits,
                 may_release,
                 loss,
-                list: if traits.lists { self.balancers.list() } else { List::Compared },
+                full: full.as_deref(),
+                list,
+                inputs,
                 now,
             };
             let plan = plan(view);
             let unclaimed = evidence::unclaimed(view, &plan);
             let held_release = evidence::held_release(view);
             entry.is_release_held = held_release.is_some();
-            let held_replacement = self.held_replacement(service, loss);
-            entry.is_replacement_held = held_replacement.is_some();
+            entry.is_replacement_held = matches!(loss, Verdict::Held(..));
             let is_ours = plan != Plan::NotOurs && held_release.is_none();
             let is_served = service.is_load_balancer && !service.deleting && is_ours;
             entry.is_wrong = is_served && desired.front_end.is_none();
@@ -308,14 +372,7 @@ impl Handles {
             let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
             let held = held_calls(view).into_iter().filter(|_| stays.is_none());
             let held_calls = held.map(|(step, failed)| (step, failed.clone())).collect();
-            if held_release.is_some() {
-                // service-ccm makes no other calls about it.
-                entry.state.failed.retain(|failed| failed.call == CallKind::Members);
-            }
-            entry.see_addresses(service);
-            if is_served {
-                self.await_members(service, entry);
-            }
+            self.see(service, entry, is_served);
             Planned {
                 plan,
                 members,
@@ -324,9 +381,11 @@ impl Handles {
                 stays_on_foreign: stays,
                 held_calls,
                 unclaimed,
+                full: full.clone(),
                 held_release,
                 may_replace: loss == Verdict::Replaced || recorded(service).is_none(),
-                held_replacement,
+                held_replacement: self.held_replacement(service, loss),
+                inputs,
             }
         })
     }
@@ -343,7 +402,17 @@ fn instance<P: Program>(election: &ElectionSettings) -> Option<String> {
 pub(crate) const RETRY: Backoff =
     Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
+/// How often a Service may change until each change waits, and for how long.
+const CHANGES: KeyRate = KeyRate { burst: 5, interval: Duration::from_secs(10) };
+
 /// How the queues space their retries.
 fn queue_config() -> QueueConfig {
-    QueueConfig { waits: RETRY, ..QueueConfig::default() }
+    QueueConfig { waits: RETRY, key_rate: CHANGES, ..QueueConfig::default() }
+}
+
+/// The group of a Service in the queues: tenants take turns.
+fn namespace(key: &Name) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.split('/').next().hash(&mut hasher);
+    hasher.finish()
 }

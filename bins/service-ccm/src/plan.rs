@@ -9,8 +9,10 @@
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
 //! | [`evidence`] | which controller the finalizer of a Service belongs to |
 //! | [`looks`] | when a load balancer that no list shows is looked at |
+//! | [`room`] | which Services of a namespace wait, if it may have no more load balancers |
 //! | [`repeated`] | when a step that was confirmed before may be repeated |
 //! | [`debounce`] | when changes of the nodes go out |
+//! | [`hangs`] | which Services are served by slow lanes, and when one of these makes a call |
 //! | `named` | the load balancers that a Service names, and the errors about them |
 //! | `state` | what is known of one load balancer |
 //! | `pools` | the members behind the ports, and when the cloud is asked again if there are none |
@@ -23,6 +25,7 @@ pub mod debounce;
 pub mod eligible;
 pub mod evidence;
 pub mod front_end;
+pub mod hangs;
 pub mod looks;
 pub mod losses;
 pub mod members;
@@ -31,6 +34,7 @@ pub mod orphans;
 mod pools;
 pub mod reason;
 pub mod repeated;
+pub mod room;
 mod state;
 pub mod status;
 mod wished;
@@ -49,7 +53,7 @@ use self::{
     status::{DIGEST, ID, StatusChange, Wished, Written, difference},
 };
 pub use named::{by_provider, named, of_adoption, of_name, replaced, shown_id, to_adopt};
-pub use state::{CallKind, Failed, Foreign, Known, Pending, State};
+pub use state::{CallKind, Failed, Foreign, Inputs, Known, Pending, State};
 pub use wished::shows_members;
 
 /// The classes of Services that this program serves, and its name on Services.
@@ -108,8 +112,12 @@ pub struct View<'a> {
     pub may_release: bool,
     /// What follows if the load balancer is gone or has failed.
     pub loss: losses::Verdict,
+    /// Why the Service has to wait for a load balancer, if its namespace has as many as it may have.
+    pub full: Option<&'a str>,
     /// What is known of this cluster's load balancers as a whole.
     pub list: List,
+    /// What calls depend on besides the Service.
+    pub inputs: Inputs,
     /// Now.
     pub now: At,
 }
@@ -227,7 +235,7 @@ fn clean_up(view: View<'_>, part: Part) -> Plan {
     if view.list == List::Awaited && state.known == Known::Nothing {
         return Plan::Waits;
     }
-    if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, view.now) {
+    if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, view) {
         return if part == Part::All { settled(view) } else { Plan::Waits };
     }
     due(view, Step::Delete).map_or(Plan::Waits, Plan::Next)
@@ -236,6 +244,9 @@ fn clean_up(view: View<'_>, part: Part) -> Plan {
 /// The plan for a Service that is to have a load balancer.
 fn provision(view: View<'_>) -> Plan {
     let View { service, state, .. } = view;
+    if view.full.is_some() {
+        return settled(view);
+    }
     if !service.has_finalizer {
         return match view.desired.front_end {
             Some(_) if repeated::may_set_finalizer(&state.repeats, view.now, true) => {
@@ -334,7 +345,7 @@ fn members_step(view: View<'_>, id: &str) -> Option<Step> {
     let changes = view.members_known
         && view.members.changes
         && !is_blind
-        && !state.waits_after_failure(CallKind::Members, view.now);
+        && !state.waits_after_failure(CallKind::Members, view);
     if changes { due(view, Step::SetMembers(id.to_owned())) } else { None }
 }
 
@@ -342,7 +353,7 @@ fn members_step(view: View<'_>, id: &str) -> Option<Step> {
 fn duplicate(view: View<'_>) -> Option<Step> {
     let state = view.state;
     let waits = state.waits_for_cloud(view.now)
-        || state.waits_after_failure(CallKind::DeleteDuplicate, view.now);
+        || state.waits_after_failure(CallKind::DeleteDuplicate, view);
     let id = state.duplicate.clone().filter(|_| !waits)?;
     due(view, Step::DeleteDuplicate(id))
 }
@@ -374,7 +385,7 @@ pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
             CallKind::Delete => Step::Delete,
             CallKind::DeleteDuplicate => Step::DeleteDuplicate(state.duplicate.clone()?),
         };
-        state.waits_after_failure(failed.call, view.now).then_some(step)
+        state.waits_after_failure(failed.call, view).then_some(step)
     };
     state.failed.iter().filter_map(|failed| Some((held(failed)?, failed))).collect()
 }

@@ -225,6 +225,12 @@ impl ServiceReports {
         self.warning(service, event, event, &without_numbers(why), why.to_owned());
     }
 
+    /// Reports that a Service waits for room in its namespace.
+    pub(crate) fn full(&self, service: &Service, why: &str) {
+        let event = "LoadBalancerLimitReached";
+        self.warning(service, event, event, why, why.to_owned());
+    }
+
     /// Reports a finalizer that no known controller removes.
     pub(crate) fn unclaimed(&self, service: &Service, why: &str) {
         let event = "UnclaimedFinalizer";

@@ -19,6 +19,9 @@ use crate::plan::{
 /// The maximum number of lanes; each has at most one call to the cloud under way.
 const MOST_LANES: u16 = 1000;
 
+/// The largest limit of load balancers per namespace.
+const MOST_PER_NAMESPACE: u16 = 10_000;
+
 ccm_settings::settings! {
     /// The settings, checked.
     #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -72,6 +75,11 @@ ccm_settings::settings! {
         /// Whether load balancers that another controller made for the cluster's Services are adopted without a
         /// request. If not, the page /plan shows them, and an annotation on the Service adopts one.
         pub adopt_load_balancers: bool = live(Switch, "adopt-load-balancers", "false");
+        /// Maximum number of load balancers of the Services of one namespace; 0 means no limit. A Service that comes
+        /// after them waits, and gets its load balancer as soon as one of the others goes: those with a recorded load
+        /// balancer come first, then the oldest. A load balancer that exists stays, also above the limit.
+        pub max_load_balancers_per_namespace: usize =
+            live(Count, "max-load-balancers-per-namespace", "0"), within(0..=MOST_PER_NAMESPACE);
         /// Time limit of one call to the cloud, including retries, all pages and waiting for the rate limit. From 1s
         /// to 10m0s.
         #[serde(serialize_with = "duration::serialize")]

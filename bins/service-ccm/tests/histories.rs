@@ -27,6 +27,8 @@ mod cluster;
 mod conditions;
 #[path = "histories/events.rs"]
 mod events;
+#[path = "histories/fairness.rs"]
+mod fairness;
 #[path = "histories/finalizers.rs"]
 mod finalizers;
 #[path = "histories/fleet.rs"]
@@ -49,10 +51,16 @@ mod orphans;
 mod patches;
 #[path = "histories/quiet.rs"]
 mod quiet;
+#[path = "histories/recovery.rs"]
+mod recovery;
+#[path = "histories/refused.rs"]
+mod refused;
 #[path = "histories/releases.rs"]
 mod releases;
 #[path = "histories/repeated.rs"]
 mod repeated;
+#[path = "histories/room.rs"]
+mod room;
 #[path = "histories/rules.rs"]
 mod rules;
 #[path = "histories/services.rs"]

@@ -85,6 +85,10 @@ pub struct CloudError {
     /// before repeating it.
     #[serde(default)]
     pub maybe_done: bool,
+    /// It was not sent, because the call had too little time left after other work: nothing is
+    /// wrong, and the next call may have the time.
+    #[serde(default)]
+    pub unsent: bool,
 }
 
 impl fmt::Display for CloudError {
@@ -117,6 +121,7 @@ impl CloudError {
             request_id: None,
             retry_after: None,
             maybe_done: false,
+            unsent: false,
         }
     }
 
@@ -145,6 +150,13 @@ impl CloudError {
     #[must_use]
     pub fn that_may_be_done(mut self) -> Self {
         self.maybe_done = true;
+        self
+    }
+
+    /// Marks that it was not sent, because the call had too little time left.
+    #[must_use]
+    pub fn that_was_not_sent(mut self) -> Self {
+        self.unsent = true;
         self
     }
 

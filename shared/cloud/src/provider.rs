@@ -102,4 +102,10 @@ pub trait Cloud: Send + Sync {
     async fn outdated(&self) -> String {
         std::future::pending().await
     }
+
+    /// Waits until the provider's configuration, or what it offers, has changed while the process
+    /// runs: what it refused before may be right now. It may return without a change.
+    async fn changed(&self) {
+        std::future::pending::<()>().await;
+    }
 }

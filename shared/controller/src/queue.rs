@@ -5,6 +5,8 @@
 //! never to two workers at once. Failures delay a key exponentially. In addition:
 //!
 //! * Two priorities. Keys that a user waits for go first, but routine keys always get a share.
+//! * Groups of keys take turns within a priority ([`WorkQueue::grouped`]), and a key may have a rate
+//!   of its own ([`WorkQueue::add_paced`]).
 //! * A back-off holds: a routine add does not end it, an urgent one shortens it to
 //!   [`QueueConfig::urgent_gap`] at most. A wait that the other side asked for
 //!   ([`WorkQueue::retry_after`]) is never shortened.
@@ -17,7 +19,9 @@
 
 mod backoff;
 mod batch_window;
+mod line;
 mod metrics;
+mod paces;
 mod retry;
 mod state;
 
@@ -41,6 +45,7 @@ use self::state::{Core, Taken};
 pub use self::{
     batch_window::{BatchWindow, BatchWindowConfig},
     metrics::QueueMetrics,
+    paces::KeyRate,
     retry::{LONG_RETRY, Pace},
 };
 
@@ -74,6 +79,8 @@ pub struct QueueConfig {
     pub retry_burst: u32,
     /// One routine key, if any waits, is handed out after this many urgent keys in a row.
     pub urgent_streak: u32,
+    /// How often one key may be added with [`WorkQueue::add_paced`].
+    pub key_rate: KeyRate,
 }
 
 impl Default for QueueConfig {
@@ -86,6 +93,7 @@ impl Default for QueueConfig {
             retry_rate: 500.0,
             retry_burst: 1000,
             urgent_streak: 8,
+            key_rate: KeyRate { burst: 1, interval: Duration::ZERO },
         }
     }
 }
@@ -122,7 +130,18 @@ impl<K> Debug for WorkQueue<K> {
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     /// An empty queue. `name` is its label in metrics.
     pub fn new(name: &'static str, config: QueueConfig, metrics: &QueueMetrics) -> Self {
-        let (waits, core) = (config.waits, Mutex::new(Core::new(config)));
+        Self::grouped(name, config, metrics, |_| 0)
+    }
+
+    /// An empty queue in which the groups of keys take turns within a priority. `group` tells the
+    /// group of a key, as a hash.
+    pub fn grouped(
+        name: &'static str,
+        config: QueueConfig,
+        metrics: &QueueMetrics,
+        group: fn(&K) -> u64,
+    ) -> Self {
+        let (waits, core) = (config.waits, Mutex::new(Core::new(config, group)));
         let (queued, worked) = metrics.histograms(name);
         let shared = Arc::new(Shared { core, waits, changed: Notify::new(), queued, worked });
         let weak = Arc::downgrade(&shared);
@@ -151,6 +170,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.change(|core, now| core.add(key, priority, now));
     }
 
+    /// Adds a key because its object has changed, as often as [`QueueConfig::key_rate`] allows: a key
+    /// that changes all the time waits, and others do not. Other adds do not wait with it.
+    pub fn add_paced(&self, key: K, priority: Priority) {
+        self.change(|core, now| core.add_paced(key, priority, now));
+    }
+
     /// Adds the key after this time. Of several such calls the earliest counts. The key can
     /// still be added earlier by other calls.
     pub fn add_after(&self, key: K, after: Duration, priority: Priority) {
@@ -177,7 +202,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
     }
 
     /// Forgets a key whose object is gone: an object that is created again under the same key
-    /// inherits no failure and no wait. A worker that has the key still gives it back.
+    /// inherits no failure and no wait, but its rate: it could be created again all the time. A worker
+    /// that has the key still gives it back.
     pub fn remove(&self, key: &K) {
         self.shared.core.lock().remove(key);
     }

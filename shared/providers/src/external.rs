@@ -14,6 +14,7 @@ mod connection;
 mod convert;
 mod description;
 mod exchange;
+mod halves;
 mod instances;
 mod keeper;
 mod load_balancers;

@@ -85,6 +85,7 @@ fn trait_and_protocol_have_the_same_methods() {
         ("Cloud.canonical_id", ""),
         // About files of this process.
         ("Cloud.outdated", ""),
+        ("Cloud.changed", ""),
     ];
     let cloud = include_str!("../../cloud/src/provider.rs");
     let instances = include_str!("../../cloud/src/instances.rs");

@@ -5,6 +5,8 @@
 
 #[path = "rogue/balancers.rs"]
 mod balancers;
+#[path = "rogue/refusals.rs"]
+mod refusals;
 #[path = "rogue/routes.rs"]
 mod routes;
 #[path = "rogue/streams.rs"]

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use ccm_base::{RetryClass, jittered};
+use ccm_base::{Backoff, RetryClass, jittered};
 use ccm_cloud::{Answers, CloudError, ErrorKind, LoadBalancer, Loss, Phase, Progress, Waiting};
 use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_objects::Shared as Name;
@@ -21,7 +21,9 @@ use crate::{
 /// The random part of a wait after a failure: what failed together does not come back together.
 const JITTER: Range<f64> = 0.8..1.0;
 /// The minimum wait, even if the cloud asks for a shorter one.
-const SHORTEST: Duration = Duration::from_secs(1);
+pub(super) const SHORTEST: Duration = Duration::from_secs(1);
+/// The wait for the next call of what was not sent: other items took the time of the last one.
+const UNSENT: Backoff = Backoff { first: SHORTEST, longest: Duration::from_secs(10) };
 
 impl Lanes {
     /// Applies answers as they arrive, and makes the writes that follow from them.
@@ -54,8 +56,16 @@ impl Lanes {
     ) {
         let Asked { due: Due { service, .. }, call, .. } = asked;
         let name = &service.key;
-        self.handles.metrics.ended(*call, answer.as_ref().map(Ended::from));
-        let is_timeout = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
+        let makes_room = match &answer {
+            Ok(Progress::Elsewhere(_)) => true,
+            Ok(Progress::Done(_)) => *call == CallKind::Delete,
+            _ => false,
+        };
+        self.handles.metrics.ended(*call, ended(&answer));
+        let is_timeout = answer.as_ref().is_err_and(did_not_return);
+        if answer.is_ok() {
+            self.carried_out(service, *call);
+        }
         self.handles.balancers.with(service, |entry| {
             entry.answered = self.handles.timeline.now();
             entry.is_queued = false;
@@ -83,14 +93,17 @@ impl Lanes {
         }
         if is_timeout {
             // What follows is the slower lanes' work: the status as well as the next call.
-            self.handles.balancers.with(service, |entry| entry.is_slow = true);
+            self.timed_out(asked);
         }
         // Writes follow at once; the next call to the cloud is another batch's.
         if self.steps(lane, name).await.is_some() {
             self.queue(lane).add(Name::clone(name), Priority::Urgent);
         }
+        if makes_room {
+            self.handles.let_next_in(service.names().0);
+        }
         if lane == Lane::Slow && !is_timeout {
-            self.handles.balancers.with(service, |entry| entry.is_slow = false);
+            self.handles.balancers.with(service, |entry| entry.slow = None);
         }
         self.queue(lane).done(name);
     }
@@ -232,9 +245,11 @@ impl Lanes {
         let (wait, may_pass) = self.handles.balancers.with(service, |entry| {
             let times =
                 entry.state.failure(call).map_or(0, |failed| failed.times).saturating_add(1);
-            let wait = match pace {
-                Pace::Backoff(backoff) => jittered(backoff.after(times), JITTER),
-                Pace::Every(wait) | Pace::RetryAfter(wait) => wait,
+            let backoff = |backoff: Backoff| jittered(backoff.after(times), JITTER);
+            let (wait, soonest) = match pace {
+                Pace::Backoff(pace) => (backoff(pace), None),
+                Pace::RetryAfter(wait) => (wait, None),
+                Pace::Every(wait) => (wait, Some(backoff(RETRY))),
             };
             entry.state.pending = None;
             if matches!(call, CallKind::Ensure | CallKind::Members) {
@@ -248,6 +263,8 @@ impl Lanes {
                 error: error.clone(),
                 times,
                 retry_at: now + wait,
+                soonest: now + soonest.unwrap_or(wait),
+                inputs: asked.due.inputs,
             };
             let may_pass = failed.may_pass();
             entry.state.failed.push(failed);
@@ -260,11 +277,27 @@ impl Lanes {
                 false => self.handles.balancers.with(service, |entry| entry.state.look = true),
             }
         }
-        if !may_pass {
+        if !may_pass && !error.unsent {
             self.handles.reports.failed(service, call, &asked.due.members, &error, pace);
         }
-        self.queue(lane).add_after(Name::clone(&service.key), wait, Priority::Routine);
+        let is_new = service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
+        let priority = if error.unsent && is_new { Priority::Urgent } else { Priority::Routine };
+        self.queue(lane).add_after(Name::clone(&service.key), wait, priority);
     }
+}
+
+/// How a call ended, for metrics: what was not sent is no error.
+fn ended<T>(answer: &Result<Progress<T>, CloudError>) -> Result<Ended, &CloudError> {
+    match answer {
+        Ok(progress) => Ok(Ended::from(progress)),
+        Err(error) if error.unsent => Ok(Ended::NotSent),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the call took all its time. One that was given up did not.
+fn did_not_return(error: &CloudError) -> bool {
+    error.kind == ErrorKind::Timeout && !error.unsent && error.retry_after.is_none()
 }
 
 /// The error of what a provider leaves without an answer.
@@ -299,6 +332,7 @@ pub(super) async fn each_answer<A, T, F: Future<Output = ()>>(
 /// grows each time: the cloud does not know when that change ends.
 fn pace(error: &CloudError) -> Pace {
     match error.class() {
+        _ if error.unsent => Pace::Backoff(UNSENT),
         RetryClass::Retry => Pace::Backoff(RETRY),
         RetryClass::RetryAfter(after) if error.kind == ErrorKind::Busy && after <= RETRY.first => {
             Pace::Backoff(RETRY)

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use ccm_base::At;
 use ccm_cloud::{
     AbsenceProof, Digest, FrontEnd, LoadBalancer, LoadBalancers, MemberChange, Members, MembersSet,
     Owner, Unwanted, Wanted,
@@ -41,6 +42,8 @@ pub(super) struct Asked<Q> {
     pub(super) question: Q,
     pub(super) digest: Option<Digest>,
     pub(super) members: Option<Members>,
+    /// When the call began.
+    pub(super) began: At,
 }
 
 impl Lanes {
@@ -109,7 +112,8 @@ impl Lanes {
                 self.handles.reports.no_members(service, due.members.why_none.as_deref());
             }
         }
-        Asked { due, call: CallKind::Ensure, question, digest, members: Some(members) }
+        let (call, began) = (CallKind::Ensure, self.handles.timeline.now());
+        Asked { due, call, question, digest, members: Some(members), began }
     }
 
     pub(super) fn question(&self, due: &Due, front_end: Arc<FrontEnd>) -> Wanted {
@@ -173,7 +177,8 @@ impl Lanes {
             front_end,
             settings: details.map(|details| settings(details, &traits)).unwrap_or_default(),
         };
-        Asked { due, call: CallKind::Members, question, digest: None, members: Some(members) }
+        let (call, began) = (CallKind::Members, self.handles.timeline.now());
+        Asked { due, call, question, digest: None, members: Some(members), began }
     }
 
     fn unwanted(&self, due: Due, known: Option<String>, call: CallKind) -> Asked<Unwanted> {
@@ -189,7 +194,8 @@ impl Lanes {
         if !duplicate && question.known.is_some() {
             self.handles.reports.deleting(&due.service);
         }
-        Asked { due, call, question, digest: None, members: None }
+        let began = self.handles.timeline.now();
+        Asked { due, call, question, digest: None, members: None, began }
     }
 
     async fn ensure(&self, lane: Lane, balancers: &dyn LoadBalancers, asked: Vec<Asked<Wanted>>) {
@@ -230,6 +236,7 @@ impl Lanes {
         let started = Instant::now();
         let questions: Vec<MemberChange> = asked.iter().map(|one| one.question.clone()).collect();
         let answers = balancers.set_members(&questions, self.handles.call(false));
+        let answers = self.or_given_up(lane, &asked, answers);
         let any_done = AtomicBool::new(false);
         let done = |asked: &Asked<MemberChange>, entry: &mut Entry, set: MembersSet| {
             any_done.store(true, Ordering::Relaxed);

@@ -20,7 +20,8 @@ impl Lanes {
                 Plan::Next(step) => Some(published(step, &planned.members, &entry.state)),
                 _ => None,
             };
-            let foreign = planned.stays_on_foreign.clone().map(|why| plans::Step {
+            let none = planned.full.clone().or_else(|| planned.stays_on_foreign.clone());
+            let foreign = none.map(|why| plans::Step {
                 step: "ensure",
                 changes: Vec::new(),
                 reason: "the Service has no load balancer of its own".to_owned(),
@@ -77,9 +78,6 @@ fn adoption(state: &State) -> Option<plans::Step> {
 /// Why a call that has failed is not made now.
 fn why_held(failed: &Failed) -> String {
     let Failed { error, times, retry_at, .. } = failed;
-    if failed.is_final() {
-        return format!("the cloud refuses it until the Service changes: {error}");
-    }
     let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
     format!("failed {often}, retry at {retry_at}: {error}")
 }

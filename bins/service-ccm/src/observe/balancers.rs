@@ -23,6 +23,7 @@ use crate::{
     plan::{
         CallKind, Known, List, REPLACEMENT_APPROVED, State,
         eligible::{self, NodeSet},
+        hangs::Slow,
         members::{Departures, Membership},
         status::ingress,
     },
@@ -86,10 +87,14 @@ pub(crate) struct Entry {
     pub(crate) is_release_held: bool,
     /// True if the load balancer is gone or has failed, and no other one may be made yet.
     pub(crate) is_replacement_held: bool,
+    /// True if the Service waits because its namespace has as many load balancers as it may have.
+    pub(crate) waits: bool,
+    /// True if there was room in the namespace for the load balancer of the Service.
+    pub(crate) is_admitted: bool,
     /// Whether the Service has a mistake, so that its load balancer is not configured.
     pub(crate) is_wrong: bool,
-    /// Whether the last call did not return in time: the next one is made on a slower lane.
-    pub(crate) is_slow: bool,
+    /// The last call, if it did not return in time: the next one is made on a slower lane.
+    pub(crate) slow: Option<Slow>,
     /// Whether the poll has queued it, and no call has been made since.
     pub(crate) is_queued: bool,
     /// True if the start of a creation or change was reported, but not its end yet.
@@ -148,6 +153,11 @@ impl Balancers {
     /// Records which nodes load balancers are to have from now on.
     pub(crate) fn publish(&self, members: &Arc<[Member]>) {
         *self.nodes.lock() = (Arc::clone(members), Some(eligible::digest(members)));
+    }
+
+    /// The digest of the nodes that load balancers are to have now.
+    pub(crate) fn published(&self) -> Option<Digest> {
+        self.nodes.lock().1
     }
 
     /// The digest of these nodes, if they are those that load balancers are to have now.
@@ -289,6 +299,11 @@ impl Balancers {
         self.entries.lock().values().filter(|entry| entry.is_replacement_held).count()
     }
 
+    /// The number of Services that wait for room in their namespaces.
+    pub(crate) fn waiting(&self) -> usize {
+        self.entries.lock().values().filter(|entry| entry.waits).count()
+    }
+
     /// The number of members that are held.
     pub(crate) fn held(&self) -> usize {
         self.entries.lock().values().map(|entry| entry.held).sum()
@@ -373,7 +388,8 @@ impl Entry {
         let has_failed = matches!(&self.state.known, Known::There(balancer)
             if matches!(balancer.phase, Phase::Failed { cure: Cure::Person, .. }));
         let is_elsewhere = matches!(self.state.known, Known::Elsewhere(_));
-        if !self.state.failed.is_empty() || has_failed || self.is_wrong && !is_elsewhere {
+        let fails = self.state.failed.iter().any(|failed| !failed.error.unsent);
+        if fails || has_failed || self.is_wrong && !is_elsewhere {
             return State::Failing;
         }
         if let Some(pending) = &self.state.pending {

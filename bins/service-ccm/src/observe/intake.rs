@@ -43,6 +43,7 @@ impl Intake {
         let work = async {
             while settings.changed().await.is_ok() {
                 let classes = settings.borrow_and_update().classes();
+                self.handles.revised();
                 let mut services = self.handles.services.list();
                 services.retain(|service| {
                     classes.cover(service) || service.is_load_balancer && service.has_finalizer
@@ -55,24 +56,38 @@ impl Intake {
         token.run_until_cancelled(work).await;
     }
 
+    /// Queues a Service that its user has changed. One that changes all the time waits, but its
+    /// deletion does not.
+    fn add(&self, service: &Service, priority: Priority) {
+        let name = Name::clone(&service.key);
+        if service.is_load_balancer && !service.deleting {
+            self.handles.queue.add_paced(name, priority);
+        } else {
+            self.handles.queue.add(name, priority);
+        }
+    }
+
     /// Queues a changed Service. The informer calls it on every replica; never blocks.
     pub(crate) fn changed(&self, change: &Change<Service>) {
-        if !self.leads.load(Ordering::SeqCst) {
+        let leads = self.leads.load(Ordering::SeqCst);
+        self.handles.room_changed(change, leads);
+        if !leads {
             return;
         }
         let queue = &self.handles.queue;
         match change {
-            Change::Added(new) if new.details.is_some() => {
-                queue.add(Name::clone(&new.key), priority(new));
-            }
+            Change::Added(new) if new.details.is_some() => self.add(new, priority(new)),
             Change::Updated { old, new } if old.details.is_some() || new.details.is_some() => {
                 // Our own write of status and conditions changes no wish.
                 let same = old.is_load_balancer == new.is_load_balancer
                     && old.deleting == new.deleting
                     && old.uid == new.uid
                     && configuration(old) == configuration(new);
-                let urgency = if same { Priority::Routine } else { Priority::Urgent };
-                queue.add(Name::clone(&new.key), urgency);
+                if same {
+                    queue.add(Name::clone(&new.key), Priority::Routine);
+                } else {
+                    self.add(new, Priority::Urgent);
+                }
             }
             Change::Deleted(gone) if gone.details.is_some() => {
                 // A Service that is created again waits for nothing of its predecessor.

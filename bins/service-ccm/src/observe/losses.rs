@@ -9,7 +9,7 @@ use ccm_objects::{Node, Service};
 
 use super::Handles;
 use crate::plan::{
-    Known, REPLACEMENT_APPROVED,
+    Classes, Known, REPLACEMENT_APPROVED,
     losses::{self, Now, Verdict},
 };
 
@@ -18,7 +18,16 @@ const INSTANCES: usize = 3;
 
 impl Handles {
     /// Returns what follows if the load balancer of this Service is gone or has failed.
-    pub(super) fn loss(&self, service: &Service, traits: &LoadBalancerTraits, at: At) -> Verdict {
+    pub(super) fn loss(
+        &self,
+        service: &Service,
+        classes: &Classes,
+        traits: &LoadBalancerTraits,
+        at: At,
+    ) -> Verdict {
+        if service.deleting || !classes.cover(service) {
+            return Verdict::Kept;
+        }
         let now = Now {
             at,
             approved: self.is_approved(service, REPLACEMENT_APPROVED),

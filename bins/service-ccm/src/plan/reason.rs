@@ -1,7 +1,7 @@
 //! The conditions of a Service, and the reasons in them: one table, which also makes the
 //! documentation.
 
-use ccm_cloud::ErrorKind;
+use ccm_cloud::{CloudError, ErrorKind};
 use strum::VariantArray;
 
 /// The condition that says why a load balancer is not as its Service asks for.
@@ -46,8 +46,12 @@ reasons! {
     /// because of another one. The message says more.
     WaitingForCloud: PROVISIONING "True";
     /// A field or an annotation of the Service is wrong: the message names it and says what is right. The
-    /// configuration stays as it is until the Service changes; members follow the nodes.
+    /// configuration stays as it is until then; members follow the nodes. What the cloud has refused is tried again
+    /// every 5 minutes, and soon when the Service, the nodes, the settings or the provider's configuration change.
     InvalidConfiguration: PROVISIONING "True";
+    /// The namespace has as many load balancers as --max-load-balancers-per-namespace allows. The Service gets its
+    /// own as soon as one of the others goes.
+    LimitReached: PROVISIONING "True";
     /// A quota of the cloud project is used up: the message names it.
     QuotaExceeded: PROVISIONING "True";
     /// The cloud asks for a lower call rate.
@@ -117,8 +121,9 @@ impl Reason {
     }
 
     /// The reason for an error of the cloud.
-    pub fn of(kind: ErrorKind) -> Self {
-        match kind {
+    pub fn of(error: &CloudError) -> Self {
+        match error.kind {
+            _ if error.unsent => Self::WaitingForCloud,
             ErrorKind::Throttled => Self::Throttled,
             ErrorKind::Unauthorized | ErrorKind::Forbidden => Self::CloudAccessDenied,
             ErrorKind::QuotaExceeded => Self::QuotaExceeded,

@@ -34,7 +34,7 @@ pub enum Known {
 }
 
 /// A call to the cloud about one Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallKind {
     /// Create or update.
     Ensure,
@@ -80,21 +80,33 @@ pub struct Failed {
     pub error: CloudError,
     /// How often it has failed in a row.
     pub times: u32,
-    /// When it is made again.
+    /// When it is made again although nothing has changed.
     pub retry_at: At,
+    /// When it is made again at the earliest if something that it was about has changed.
+    pub soonest: At,
+    /// What it was about besides the Service.
+    pub inputs: Inputs,
+}
+
+/// What a call depends on besides its Service. An error of a user may be right with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inputs {
+    /// The digest of the nodes.
+    pub nodes: Option<Digest>,
+    /// How often the settings of the program and the provider's configuration have changed.
+    pub revision: u64,
 }
 
 impl Failed {
-    /// Whether another client's change in passing is the reason, which is no failure. One that does
-    /// not pass within a minute is.
+    /// Whether another client's change in passing is the reason, or a call without enough time for
+    /// all its items, which is no failure. One that does not pass within a minute is.
     pub fn may_pass(&self) -> bool {
-        self.error.kind == ErrorKind::Busy && self.times < PASSES
+        (self.error.kind == ErrorKind::Busy || self.error.unsent) && self.times < PASSES
     }
 
-    /// Whether it is not made again until the Service changes.
-    pub fn is_final(&self) -> bool {
-        self.call == CallKind::Ensure
-            && matches!(self.error.kind, ErrorKind::Invalid | ErrorKind::Unsupported)
+    /// When it is made again.
+    pub fn due(&self, inputs: Inputs) -> At {
+        if self.inputs == inputs { self.retry_at } else { self.soonest.min(self.retry_at) }
     }
 }
 
@@ -186,18 +198,17 @@ impl State {
     }
 
     /// Whether this call has failed and is not to be made yet.
-    pub(super) fn waits_after_failure(&self, call: CallKind, now: At) -> bool {
-        self.failure(call).is_some_and(|failed| now < failed.retry_at)
+    pub(super) fn waits_after_failure(&self, call: CallKind, view: View<'_>) -> bool {
+        self.failure(call).is_some_and(|failed| view.now < failed.due(view.inputs))
     }
 
-    /// The same for this configuration: another one is tried at once. What the cloud refuses as
-    /// invalid is not tried again until it changes.
+    /// The same for this configuration: another one is tried at once.
     pub(super) fn waits_to_ensure(&self, view: View<'_>, front_end: &FrontEnd) -> bool {
         let failed = self.failure(CallKind::Ensure).filter(|failed| {
             failed.digest == Some(front_end.digest)
                 && failed.named.iter().map(Option::as_deref).eq(named(view.service, view.traits))
         });
-        failed.is_some_and(|failed| failed.is_final() || view.now < failed.retry_at)
+        failed.is_some_and(|failed| view.now < failed.due(view.inputs))
     }
 
     /// Returns true if the last call to create, update or delete has failed or still runs: the load
@@ -220,8 +231,8 @@ impl State {
 
     /// When the plan may change although no object changes: a failed call or a call about a gap is
     /// due, or a condition or another write may be repeated.
-    pub fn next_look(&self, now: At) -> Option<At> {
-        let retries = self.failed.iter().map(|failed| failed.retry_at);
+    pub fn next_look(&self, inputs: Inputs, now: At) -> Option<At> {
+        let retries = self.failed.iter().map(|failed| failed.due(inputs));
         let written = self.condition_written.into_iter();
         let rewrites = written.flat_map(|one| [true, false].map(|moves| one.next(moves)));
         let gap = self.gap.iter().filter_map(Gap::next);
@@ -331,6 +342,8 @@ mod tests {
             error: CloudError::new(ErrorKind::Conflict, "load balancer lb-1 is another's"),
             times: 1,
             retry_at: At::default(),
+            soonest: At::default(),
+            inputs: Inputs::default(),
         });
         assert_eq!(id(&state, CallKind::Delete), None, "the cloud says that it is another's");
         state.failed.clear();

@@ -93,7 +93,9 @@ pub(super) fn pending(call: CallKind, check_at: u64) -> Pending {
 /// A call that failed and is made again at 200 s.
 pub(super) fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
     let error = CloudError::new(kind, "no");
-    vec![Failed { call, digest, named: Default::default(), error, times: 1, retry_at: at(200) }]
+    let (named, inputs) = (Default::default(), Inputs::default());
+    let (retry_at, soonest) = (at(200), at(150));
+    vec![Failed { call, digest, named, error, times: 1, retry_at, soonest, inputs }]
 }
 
 /// The plan at this time, with members as they are to be, and with changes of the view.
@@ -134,7 +136,9 @@ pub(super) fn planned_with(
         traits: &traits,
         may_release: false,
         loss: super::losses::Verdict::Kept,
+        full: None,
         list: List::Compared,
+        inputs: Inputs::default(),
         now: at(now),
     };
     change(&mut view);
@@ -282,7 +286,7 @@ fn another_configuration_is_ensured_and_an_equal_one_is_not() {
 }
 
 #[test]
-fn what_the_cloud_refuses_as_invalid_is_not_tried_again_until_it_changes() {
+fn what_the_cloud_refuses_is_tried_again_rarely_and_soon_when_something_changes() {
     let service = service();
     let after = |digest, kind| State {
         failed: failed(CallKind::Ensure, Some(digest), kind),
@@ -290,10 +294,22 @@ fn what_the_cloud_refuses_as_invalid_is_not_tried_again_until_it_changes() {
         ..State::default()
     };
     let (own, other) = (digest_of(&service), Digest { version: 1, hash: 7 });
-    for now in [100, 300] {
-        let plan = planned(&service, &after(own, ErrorKind::Invalid), now, |_| {});
-        assert_eq!(reason(&plan), Some(Reason::InvalidConfiguration));
+    let invalid = after(own, ErrorKind::Invalid);
+    let nodes = Inputs { nodes: Some(other), ..Inputs::default() };
+    let settings = Inputs { revision: 1, ..Inputs::default() };
+    for (inputs, now, is_due) in [
+        (Inputs::default(), 199, false),
+        (Inputs::default(), 200, true),
+        (nodes, 149, false),
+        (nodes, 150, true),
+        (settings, 149, false),
+        (settings, 150, true),
+    ] {
+        let plan = planned(&service, &invalid, now, |view| view.inputs = inputs);
+        assert_eq!(is_ensure(&plan), is_due, "{inputs:?} at {now}: {plan:?}");
+        assert!(is_due || reason(&plan) == Some(Reason::InvalidConfiguration));
     }
+    assert_eq!(invalid.next_look(nodes, at(1)), Some(at(150)));
     assert!(is_ensure(&step(&service, &after(other, ErrorKind::Invalid))));
     // Others are tried again when it is time, or when the configuration changes.
     let plan = step(&service, &after(own, ErrorKind::QuotaExceeded));

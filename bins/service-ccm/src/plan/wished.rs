@@ -118,6 +118,9 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
         );
         return Some((Reason::ReplacementHeld, text));
     }
+    if let Some(why) = view.full {
+        return Some((Reason::LimitReached, why.to_owned()));
+    }
     if let Known::There(balancer) = &view.state.known
         && let Phase::Failed { why, cure: Cure::Person } = &balancer.phase
     {
@@ -140,7 +143,7 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
         .find_map(|call| view.state.failure(call))
         .filter(|failed| !failed.may_pass())
     {
-        return Some((Reason::of(failed.error.kind), failed.error.to_string()));
+        return Some((Reason::of(&failed.error), failed.error.to_string()));
     }
     if let Some(pending) = &view.state.pending {
         let text = || format!("waiting for the cloud: {}", pending.what);
@@ -262,7 +265,7 @@ mod tests {
     use ccm_objects::Service;
 
     use super::super::{
-        CallKind, Failed, Known, Plan, State, Step,
+        CallKind, Failed, Inputs, Known, Plan, State, Step,
         members::{Decision, Held},
         reason::{PROVISIONING, Reason, SERVING},
         status::{ID, shows},
@@ -302,6 +305,8 @@ mod tests {
                 error: CloudError::new(ErrorKind::Busy, "it is immutable"),
                 times,
                 retry_at: At(std::time::Duration::MAX),
+                soonest: At(std::time::Duration::MAX),
+                inputs: Inputs::default(),
             };
             let state = State { failed: vec![failed], configured: None, ..there };
             let Plan::Next(Step::Write(change)) = step(&service, &state) else {
@@ -379,6 +384,8 @@ mod tests {
             error: CloudError::new(ErrorKind::QuotaExceeded, "no floating address"),
             times: 1,
             retry_at: At(std::time::Duration::MAX),
+            soonest: At(std::time::Duration::MAX),
+            inputs: Inputs::default(),
         };
         let state = State { failed: vec![failed], configured: None, ..there(&bare) };
         let Plan::Next(Step::Write(change)) = step(&bare, &state) else { panic!("a write") };

@@ -22,6 +22,7 @@ fn defaults_are_the_documented_ones() {
         orphaned_load_balancers: Policy::Report,
         orphan_confirmation_period: Duration::from_mins(15),
         adopt_load_balancers: false,
+        max_load_balancers_per_namespace: 0,
         cloud_call_timeout: Duration::from_secs(30),
         cluster_uid: String::new(),
     };
@@ -41,6 +42,7 @@ fn values_that_would_do_nothing_or_harm_are_refused() {
         ("--load-balancer-look-period=59m", ["load-balancer-look-period", "0s, or at least 1h"]),
         ("--orphaned-load-balancers=keep", ["orphaned-load-balancers", "report or delete"]),
         ("--orphan-confirmation-period=0s", ["orphan-confirmation-period", "at least 1s"]),
+        ("--max-load-balancers-per-namespace=-1", ["max-load-balancers-per-namespace", "from 0"]),
         ("--cluster-uid=a,b", ["cluster-uid", "letters, digits"]),
         ("--cluster-uid=a b", ["cluster-uid", "letters, digits"]),
         ("--cluster-name=a,b", ["cluster-name", "comma"]),

@@ -215,7 +215,8 @@ async fn a_new_service_with_a_wrong_request_gets_no_other_load_balancer() {
     sleep(Duration::from_hours(1)).await;
     assert_eq!(world.provisioning(0).0, "InvalidConfiguration");
     assert!(world.ours().is_empty());
-    assert_eq!(world.cloud.calls().load_balancers.ensure, 1, "it is not tried again");
+    let calls = world.cloud.calls().load_balancers.ensure;
+    assert!((11..=13).contains(&calls), "{calls} calls: it is tried again every 5 minutes");
     world.patch(0, json!({"metadata": {"annotations": null}}));
     sleep(SOON).await;
     assert!(world.has_address(0));

@@ -14,7 +14,6 @@ use rand::{Rng as _, seq::IndexedRandom as _};
 use tokio::time::Instant;
 
 use crate::{
-    mends::{Mend, awaits},
     rules::Rules,
     world::{SERVICES, World},
 };
@@ -32,10 +31,14 @@ pub(crate) fn fault(world: &mut World) {
     let key = World::service_key(world.dice.random_range(0..SERVICES));
     let one = |trouble| Effect::LoadBalancers(vec![key.clone()], trouble);
     let error = |kind| CloudError::new(kind, "the cloud says no");
-    let kinds: &[ErrorKind] = match awaits(Mend::FinalErrors) {
-        true => &[ErrorKind::QuotaExceeded, ErrorKind::Busy, ErrorKind::Forbidden],
-        false => &[ErrorKind::Invalid, ErrorKind::Unsupported, ErrorKind::Conflict],
-    };
+    let kinds = [
+        ErrorKind::QuotaExceeded,
+        ErrorKind::Busy,
+        ErrorKind::Forbidden,
+        ErrorKind::Invalid,
+        ErrorKind::Unsupported,
+        ErrorKind::Conflict,
+    ];
     let kind = *kinds.choose(&mut world.dice).unwrap();
     let effect = match world.dice.random_range(0..11) {
         0 => Effect::Unavailable,

@@ -4,15 +4,13 @@
 /// A mend that does not exist yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mend {
-    /// The program tries again after a refusal that may pass.
-    FinalErrors,
     /// The program removes what it wrote to a Service at once when the class changes to another
     /// controller, even after a restart. Now it does that when the Service or its type goes.
     AfterRestart,
 }
 
 /// The mends that do not exist yet.
-const AWAITED: &[Mend] = &[Mend::FinalErrors, Mend::AfterRestart];
+const AWAITED: &[Mend] = &[Mend::AfterRestart];
 
 /// Returns true if this mend does not exist yet. `QUARTET_MENDS=all`: always false.
 pub(crate) fn awaits(mend: Mend) -> bool {

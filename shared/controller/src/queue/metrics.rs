@@ -45,6 +45,8 @@ computed! {
         [BETA] Counter workqueue_adds = |queue| queue.adds;
         /// Adds with a delay, after a failure or by plan
         [BETA] Counter workqueue_retries = |queue| queue.retries;
+        /// Adds that had to wait, because their object changes all the time
+        [ALPHA] Counter ccm_workqueue_paced_adds = |queue| queue.paced;
     }
 }
 

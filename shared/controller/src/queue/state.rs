@@ -10,7 +10,11 @@ use tokio::time::Instant;
 
 use ccm_base::{FairOrder, later};
 
-use super::{Priority, QueueConfig, backoff};
+use super::{
+    Priority, QueueConfig, backoff,
+    line::{Group, Line},
+    paces::Paces,
+};
 use crate::turns::RateLimiter;
 
 /// A due time, and a sequence number that orders items due at the same time.
@@ -69,6 +73,8 @@ struct Hold {
 struct Delayed {
     due: Due,
     priority: Priority,
+    /// Whether it waits for the rate of its key.
+    paced: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +99,7 @@ pub(super) struct Snapshot {
     pub(super) depth: usize,
     pub(super) adds: u64,
     pub(super) retries: u64,
+    pub(super) paced: u64,
     /// The longest time that a key has been waiting.
     pub(super) oldest: Duration,
     /// The times that all keys have been in work, summed up.
@@ -105,8 +112,9 @@ pub(super) struct Snapshot {
 pub(super) struct Core<K> {
     config: QueueConfig,
     entries: HashMap<K, Entry>,
-    urgent: BTreeMap<u64, K>,
-    routine: BTreeMap<u64, K>,
+    urgent: Line<K>,
+    routine: Line<K>,
+    paces: Paces<K>,
     timers: BTreeMap<Due, (K, Timer)>,
     turns: FairOrder,
     retry_limiter: RateLimiter,
@@ -115,23 +123,26 @@ pub(super) struct Core<K> {
     processing: usize,
     adds: u64,
     retries: u64,
+    paced: u64,
     shut_down: bool,
 }
 
 impl<K: Clone + Eq + Hash> Core<K> {
-    pub(super) fn new(config: QueueConfig) -> Self {
+    pub(super) fn new(config: QueueConfig, group: Group<K>) -> Self {
         Self {
             turns: FairOrder::new(config.urgent_streak),
             retry_limiter: RateLimiter::new(config.retry_rate, config.retry_burst),
+            paces: Paces::new(config.key_rate),
             config,
             entries: HashMap::new(),
-            urgent: BTreeMap::new(),
-            routine: BTreeMap::new(),
+            urgent: Line::new(group),
+            routine: Line::new(group),
             timers: BTreeMap::new(),
             seq: 0,
             processing: 0,
             adds: 0,
             retries: 0,
+            paced: 0,
             shut_down: false,
         }
     }
@@ -151,17 +162,48 @@ impl<K: Clone + Eq + Hash> Core<K> {
         if after.is_zero() {
             return self.add(key, priority, now);
         }
+        self.delay(key, after, priority, false, now);
+    }
+
+    /// Adds the key, or delays it if it was added so too often. A key that waits or is delayed so
+    /// already is the same add.
+    pub(super) fn add_paced(&mut self, key: K, priority: Priority, now: Instant) {
+        if self.shut_down {
+            return;
+        }
+        self.advance(now);
+        let entry = self.entries.get(&key);
+        let waits = entry.is_some_and(|entry| entry.wanted.is_some() || entry.hold.is_some());
+        let delayed = entry.and_then(|entry| entry.delayed).filter(|delayed| delayed.paced);
+        if waits {
+            return self.add(key, priority, now);
+        }
+        if let Some(delayed) = delayed {
+            let rest = delayed.due.0.saturating_duration_since(now);
+            return self.delay(key, rest, priority, true, now);
+        }
+        let wait = self.paces.reserve(&key, now);
+        if wait.is_zero() {
+            return self.add(key, priority, now);
+        }
+        self.paced += 1;
+        self.delay(key, wait, priority, true, now);
+    }
+
+    fn delay(&mut self, key: K, after: Duration, priority: Priority, paced: bool, now: Instant) {
         self.advance(now);
         let due = (later(now, after), self.next_seq());
         let entry = self.entries.entry(key.clone()).or_default();
-        let priority = entry.delayed.map_or(priority, |old| old.priority.min(priority));
+        let old = entry.delayed;
+        let priority = old.map_or(priority, |old| old.priority.min(priority));
+        let paced = paced || old.is_some_and(|old| old.paced);
         match &mut entry.delayed {
-            Some(old) if old.due <= due => old.priority = priority,
+            Some(old) if old.due <= due => (old.priority, old.paced) = (priority, paced),
             old => {
                 if let Some(old) = old {
                     self.timers.remove(&old.due);
                 }
-                *old = Some(Delayed { due, priority });
+                *old = Some(Delayed { due, priority, paced });
                 self.timers.insert(due, (key, Timer::Delayed));
             }
         }
@@ -212,7 +254,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
         if let Some(Wanted { priority, seq, .. }) = wanted {
             // A key in work is in neither line.
-            self.ready(priority).remove(&seq);
+            self.ready(priority).remove(seq);
         }
         self.prune(key);
     }
@@ -281,8 +323,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
     pub(super) fn oldest(&self) -> Option<Instant> {
         [&self.urgent, &self.routine]
             .into_iter()
-            .filter_map(|ready| ready.first_key_value())
-            .filter_map(|(_, key)| Some(self.entries.get(key)?.wanted?.since))
+            .filter_map(|ready| ready.by_age().next())
+            .filter_map(|key| Some(self.entries.get(key)?.wanted?.since))
             .min()
     }
 
@@ -293,7 +335,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             Priority::Urgent => &self.urgent,
             Priority::Routine => &self.routine,
         };
-        let mut waiting = ready.values().filter_map(|key| self.entries.get(key));
+        let mut waiting = ready.by_age().filter_map(|key| self.entries.get(key));
         let new = waiting.find(|entry| !entry.is_again())?;
         Some(new.wanted?.since)
     }
@@ -312,6 +354,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
             depth,
             adds: self.adds,
             retries: self.retries,
+            paced: self.paced,
             oldest: self.oldest().map(age).unwrap_or_default(),
             unfinished: work().fold(Duration::ZERO, Duration::saturating_add),
             longest: work().max().unwrap_or_default(),
@@ -323,7 +366,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.seq
     }
 
-    fn ready(&mut self, priority: Priority) -> &mut BTreeMap<u64, K> {
+    fn ready(&mut self, priority: Priority) -> &mut Line<K> {
         match priority {
             Priority::Urgent => &mut self.urgent,
             Priority::Routine => &mut self.routine,
@@ -358,7 +401,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
                 let (old, seq) = (wanted.priority, wanted.seq);
                 wanted.priority = priority;
                 if free {
-                    self.ready(old).remove(&seq);
+                    self.ready(old).remove(seq);
                     self.ready(priority).insert(seq, key);
                 }
             }
@@ -399,7 +442,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         let free = entry.work.is_none();
         entry.hold = Some(hold);
         if let Some(wanted) = wanted.filter(|_| free) {
-            self.ready(wanted.priority).remove(&wanted.seq);
+            self.ready(wanted.priority).remove(wanted.seq);
         }
         self.timers.insert(hold.due, (key, Timer::Hold));
     }
@@ -422,7 +465,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
     fn pop(&mut self, now: Instant) -> Option<Taken<K>> {
         let urgent = self.turns.urgent_next(!self.urgent.is_empty(), !self.routine.is_empty());
         let priority = if urgent { Priority::Urgent } else { Priority::Routine };
-        let (_, key) = self.ready(priority).pop_first()?;
+        let key = self.ready(priority).pop()?;
         self.turns.took(urgent, !self.routine.is_empty());
         let entry = self.entries.get_mut(&key)?;
         let is_new = !entry.is_again();

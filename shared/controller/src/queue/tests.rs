@@ -1,3 +1,4 @@
 mod batches;
+mod fairness;
 mod model;
 mod waiting;

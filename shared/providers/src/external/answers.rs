@@ -47,7 +47,8 @@ pub(super) fn error_of_all(results: &[Option<CloudError>]) -> Option<CloudError>
         let all: Option<Vec<&CloudError>> = results.iter().map(Option::as_ref).collect();
         let (first, others) = all.as_deref()?.split_first()?;
         let is_same = others.iter().all(|other| other.kind == first.kind);
-        (is_same && concerns_all(first.kind, !others.is_empty())).then(|| CloudError::clone(first))
+        (is_same && !first.unsent && concerns_all(first.kind, !others.is_empty()))
+            .then(|| CloudError::clone(first))
     })
 }
 

@@ -112,4 +112,8 @@ impl Cloud for ExternalCloud {
         });
         answer.await.map(|proto::HealthResponse {}| ())
     }
+
+    async fn changed(&self) {
+        self.shared.changed.notified().await;
+    }
 }

@@ -9,6 +9,7 @@ use tonic::{Response, Status, Streaming, transport::Channel};
 use super::{
     answers::next,
     convert::malformed,
+    halves::Halves,
     rpc::{Terms, Wire},
 };
 
@@ -54,28 +55,36 @@ impl<I: Item> Part<I> {
 }
 
 /// Sends some items and forwards each answer as it arrives. What has no answer at the end gets
-/// the error of the call.
+/// the error of the call; items of a request that is refused as a whole are sent again in halves.
+/// `send` gets the places of the items in `part`.
 pub(super) async fn exchange<I, F>(
     wire: &Wire,
     part: Part<I>,
     class: CallClass,
     call: Call,
-    send: impl FnOnce(Channel, Terms) -> F,
+    send: impl Fn(Vec<usize>, Channel, Terms) -> F,
 ) where
     I: Item,
     F: Future<Output = Result<Response<Streaming<I>>, Status>>,
 {
-    let mut left: BTreeSet<usize> = (0..part.asked.len()).collect();
-    let failed = answers(wire, &part, &mut left, class, call, send).await;
-    for place in left {
-        part.send(place, Err(failed.clone()));
+    let mut halves = Halves::of(part.asked.len());
+    while let Some(places) = halves.next() {
+        let mut left: BTreeSet<usize> = (0..places.len()).collect();
+        let request = |channel, terms| send(places.clone(), channel, terms);
+        let failed = answers(wire, &part, &places, &mut left, class, call, request).await;
+        let left = left.into_iter().filter_map(|at| places.get(at).copied()).collect();
+        for (place, error) in halves.failed(left, failed) {
+            part.send(place, Err(error));
+        }
     }
 }
 
-/// Forwards answers and removes their indexes from `left`. Returns the error for the rest.
+/// Forwards answers about these items of the part and removes their indexes in the request from
+/// `left`. Returns the error for the rest.
 async fn answers<I, F>(
     wire: &Wire,
     part: &Part<I>,
+    places: &[usize],
     left: &mut BTreeSet<usize>,
     class: CallClass,
     call: Call,
@@ -105,10 +114,11 @@ where
             Err(error) => break error,
         };
         let (place, answered) = item.about();
-        let place = match next(place, part.asked.len(), left) {
+        let place = match next(place, places.len(), left) {
             Ok(place) => place,
             Err(error) => break left_open(class, error),
         };
+        let Some(place) = places.get(place).copied() else { continue };
         let Some((asked, context)) = part.asked.get(place) else { continue };
         let answer = match answered {
             answered if answered == *asked => item.answer(context),

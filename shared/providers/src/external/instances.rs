@@ -17,6 +17,7 @@ use super::{
     answers::{error_of_all, flowing, next},
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
     exchange::{PARTS_AT_ONCE, split_by_size},
+    halves::Halves,
     pages::{Pages, lines},
     proto::{self, lookup_answer::Answer},
     rpc::{instances_client, question, read},
@@ -64,8 +65,8 @@ impl Instances for ExternalInstances {
         let all = flowing(move |sender| async move {
             let parts = parts(nodes, size).into_iter().filter_map(|range| {
                 let first = range.start;
-                let part = Part { nodes: nodes.get(range)?, first, detail, sender: sender.clone() };
-                Some(self.lookup_part(part, call))
+                let nodes = nodes.get(range)?;
+                Some(self.lookup_all(nodes, first, detail, sender.clone(), call))
             });
             let parts: Vec<_> = parts.collect();
             stream::iter(parts).buffer_unordered(PARTS_AT_ONCE).collect::<()>().await;
@@ -90,19 +91,21 @@ fn parts(nodes: &[NodeIdentity], most: usize) -> Vec<Range<usize>> {
     split_by_size(nodes.iter().map(|node| proto::NodeIdentity::from(node).encoded_len()), most)
 }
 
+/// The channel for answers.
+type Sender = UnboundedSender<(usize, LookupResult)>;
+
 /// Some of the nodes of a lookup, and the channel for their answers.
 struct Part<'a> {
-    nodes: &'a [NodeIdentity],
-    /// The index of the first node in the whole lookup.
-    first: usize,
+    /// The nodes, with their indexes in the whole lookup.
+    nodes: Vec<(usize, &'a NodeIdentity)>,
     detail: Detail,
-    sender: UnboundedSender<(usize, LookupResult)>,
+    sender: &'a Sender,
 }
 
 impl Part<'_> {
     fn request(&self, call: Call) -> proto::LookupInstancesRequest {
         proto::LookupInstancesRequest {
-            nodes: self.nodes.iter().map(Into::into).collect(),
+            nodes: self.nodes.iter().map(|(_, node)| (*node).into()).collect(),
             priority: Some(priority_to_wire(call.priority)),
             detail: Some(detail_to_wire(self.detail)),
         }
@@ -110,7 +113,7 @@ impl Part<'_> {
 
     /// Forwards the answer about a node. Returns the error in it, or why it is unusable.
     fn answer(&self, place: usize, wire: proto::LookupAnswer) -> Option<CloudError> {
-        let node = self.nodes.get(place)?;
+        let (_, node) = self.nodes.get(place)?;
         let said = error_in(&wire);
         let answer = answer_from_wire(node, wire);
         let error = said.or_else(|| answer.as_ref().err().cloned());
@@ -119,29 +122,52 @@ impl Part<'_> {
     }
 
     fn send(&self, place: usize, answer: LookupResult) {
-        // The receiver is gone and needs no answer.
-        self.sender.unbounded_send((self.first + place, answer)).ok();
+        if let Some((place, _)) = self.nodes.get(place) {
+            // The receiver is gone and needs no answer.
+            self.sender.unbounded_send((*place, answer)).ok();
+        }
     }
 }
 
 impl ExternalInstances {
-    /// Looks up some nodes, with one answer per node if the provider supports it.
-    async fn lookup_part(&self, part: Part<'_>, call: Call) {
+    /// Looks up some nodes by one call. If the provider refuses it as a whole, they are looked up in
+    /// halves.
+    async fn lookup_all(
+        &self,
+        nodes: &[NodeIdentity],
+        first: usize,
+        detail: Detail,
+        sender: Sender,
+        call: Call,
+    ) {
+        let mut halves = Halves::of(nodes.len());
+        while let Some(places) = halves.next() {
+            let some = places.iter().filter_map(|at| Some((first + at, nodes.get(*at)?)));
+            let part = Part { nodes: some.collect(), detail, sender: &sender };
+            let (left, failed) = self.lookup_part(&part, call).await;
+            let left = left.into_iter().filter_map(|at| places.get(at).copied()).collect();
+            for (place, error) in halves.failed(left, failed) {
+                sender.unbounded_send((first + place, Err(error))).ok();
+            }
+        }
+    }
+
+    /// Looks up some nodes, with one answer per node if the provider supports it. Returns those that
+    /// have no answer, and why.
+    async fn lookup_part(&self, part: &Part<'_>, call: Call) -> (BTreeSet<usize>, CloudError) {
         let mut left: BTreeSet<usize> = (0..part.nodes.len()).collect();
         let streams = self.shared.description().is_some_and(|description| description.streams());
         let mut failed = match streams {
-            true => self.lookup_as_they_come(&part, &mut left, call).await,
+            true => self.lookup_as_they_come(part, &mut left, call).await,
             false => CloudError::new(ErrorKind::Unsupported, "a provider of an older revision"),
         };
         if failed.kind == ErrorKind::Unsupported && left.len() == part.nodes.len() {
-            match self.lookup_at_once(&part, call).await {
-                Ok(()) => return,
+            match self.lookup_at_once(part, call).await {
+                Ok(()) => left.clear(),
                 Err(error) => failed = error,
             }
         }
-        for place in left {
-            part.send(place, Err(failed.clone()));
-        }
+        (left, failed)
     }
 
     /// Forwards each answer as it arrives and removes its index from `left`. Returns the

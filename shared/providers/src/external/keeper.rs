@@ -43,7 +43,8 @@ pub(super) async fn run(shared: Arc<Shared>, mut files: Files) {
         tokio::select! {
             () = sleep_until(again) => {}
             () = files.changed() => reload(&shared, &mut files).await,
-            Ok(()) = made.changed(), if outcome.is_ok() => {}
+            // It may be another process with another configuration.
+            Ok(()) = made.changed(), if outcome.is_ok() => shared.changed.notify_waiters(),
             () = connections.suspect.notified(), if outcome.is_ok() => {}
         }
         sleep_until(asked + PAUSE).await;
@@ -54,6 +55,7 @@ async fn reload(shared: &Shared, files: &mut Files) {
     let connection = &shared.wire.connection;
     match connection.reload(files).await {
         Ok(()) => {
+            shared.changed.notify_waiters();
             tracing::info!(endpoint = connection.endpoint(), "provider configuration changed");
         }
         Err(error) => {

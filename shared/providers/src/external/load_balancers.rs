@@ -180,9 +180,13 @@ macro_rules! batched {
                 let part = Part { places, asked: asked.collect(), sender: sender.clone() };
                 let wire = &$self.shared.wire;
                 // A message may be large: it is made when its turn has come.
-                let send = move |channel, terms| async move {
-                    let message = $request(&items, Some(priority_to_wire($call.priority)));
-                    client(channel).$method(question(message, terms)).await
+                let send = move |places: Vec<usize>, channel, terms| {
+                    let some = places.iter().filter_map(|place| items.get(*place).copied());
+                    let some: Vec<_> = some.collect();
+                    async move {
+                        let message = $request(&some, Some(priority_to_wire($call.priority)));
+                        client(channel).$method(question(message, terms)).await
+                    }
                 };
                 exchange::<$item, _>(wire, part, $class, $call, send)
             });

@@ -7,7 +7,8 @@ use ccm_cloud::{
     Answers, AppliedChange, Call, CloudError, ClusterId, ErrorKind, Route, RouteChange, RouteTable,
     RouteTarget, RouteTraits, Routes, TargetState, repeated_destinations,
 };
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, channel::mpsc::UnboundedSender, stream};
+use parking_lot::Mutex;
 use prost::Message as _;
 use tonic::transport::Channel;
 
@@ -44,9 +45,16 @@ fn client(channel: Channel) -> RoutesClient<Channel> {
     RoutesClient::new(channel).max_decoding_message_size(super::MAX_ANSWER)
 }
 
+/// What an answer about a change is read with.
+pub(super) struct Applying {
+    change: RouteChange,
+    /// The version of the table that the next message is compared with.
+    base: Arc<Mutex<Option<String>>>,
+}
+
 impl Item for proto::ApplyRoutesItem {
     type Answer = AppliedChange;
-    type Context = ();
+    type Context = Applying;
 
     const WHAT: &str = "route";
 
@@ -54,11 +62,17 @@ impl Item for proto::ApplyRoutesItem {
         (self.place, answered_destination(self.destination()))
     }
 
-    fn answer(self, (): &()) -> Result<AppliedChange, CloudError> {
+    fn answer(self, asked: &Applying) -> Result<AppliedChange, CloudError> {
         match self.answer {
             // What makes no sense may be done nevertheless.
             Some(applied::Answer::Applied(wire)) => {
-                applied_from_wire(wire).map_err(CloudError::that_may_be_done)
+                let applied = applied_from_wire(wire);
+                let applied = applied.and_then(|applied| fits(&asked.change, applied));
+                let applied = applied.map_err(CloudError::that_may_be_done)?;
+                if let (Some(version), Some(base)) = (&applied.version, &mut *asked.base.lock()) {
+                    base.clone_from(version);
+                }
+                Ok(applied)
             }
             Some(applied::Answer::Error(error)) => Err(error.into()),
             None => {
@@ -94,41 +108,32 @@ type Changes<'a> = [(usize, &'a RouteChange)];
 
 impl ExternalRoutes {
     /// Sends changes in one message.
-    fn apply_part<'a>(
-        &'a self,
+    async fn apply_part(
+        &self,
         cluster: &ClusterId,
-        changes: &'a Changes<'a>,
-        base: Option<String>,
+        changes: &Changes<'_>,
+        base: &Arc<Mutex<Option<String>>>,
         call: Call,
-    ) -> Answers<'a, AppliedChange> {
-        let message = proto::ApplyRoutesRequest {
-            cluster: Some(cluster_to_wire(cluster)),
-            changes: changes.iter().map(|(_, change)| change_to_wire(change)).collect(),
-            base,
-            priority: Some(priority_to_wire(call.priority)),
-        };
-        let all = flowing(move |sender| {
-            let part = Part {
-                places: changes.iter().map(|(place, _)| *place).collect(),
-                asked: changes
-                    .iter()
-                    .map(|(_, change)| (change.destination().to_string(), ()))
-                    .collect(),
-                sender,
-            };
-            let wire = &self.shared.wire;
-            let class = write("apply_routes");
-            exchange::<proto::ApplyRoutesItem, _>(
-                wire,
-                part,
-                class,
-                call,
-                |channel, terms| async move {
-                    client(channel).apply_routes(question(message, terms)).await
-                },
-            )
+        sender: UnboundedSender<(usize, Result<AppliedChange, CloudError>)>,
+    ) {
+        let asked = changes.iter().map(|(_, change)| {
+            let context = Applying { change: (*change).clone(), base: Arc::clone(base) };
+            (change.destination().to_string(), context)
         });
-        all.boxed()
+        let places = changes.iter().map(|(place, _)| *place).collect();
+        let part = Part { places, asked: asked.collect(), sender };
+        let send = |places: Vec<usize>, channel, terms| {
+            let some = places.iter().filter_map(|place| changes.get(*place));
+            let message = proto::ApplyRoutesRequest {
+                cluster: Some(cluster_to_wire(cluster)),
+                changes: some.map(|(_, change)| change_to_wire(change)).collect(),
+                base: base.lock().clone(),
+                priority: Some(priority_to_wire(call.priority)),
+            };
+            async move { client(channel).apply_routes(question(message, terms)).await }
+        };
+        let (wire, class) = (&self.shared.wire, write("apply_routes"));
+        exchange::<proto::ApplyRoutesItem, _>(wire, part, class, call, send).await;
     }
 
     /// Asks about targets in one message. Their places begin with `first`.
@@ -138,10 +143,6 @@ impl ExternalRoutes {
         targets: &'a [RouteTarget],
         call: Call,
     ) -> Answers<'a, Option<proto::Absence>> {
-        let message = proto::FindRouteTargetsRequest {
-            targets: targets.iter().map(target_to_wire).collect(),
-            priority: Some(priority_to_wire(call.priority)),
-        };
         let all = flowing(move |sender| {
             let part = Part {
                 places: (first..first + targets.len()).collect(),
@@ -155,8 +156,13 @@ impl ExternalRoutes {
                 part,
                 class,
                 call,
-                |channel, terms| async move {
-                    client(channel).find_route_targets(question(message, terms)).await
+                move |places: Vec<usize>, channel, terms| {
+                    let some = places.iter().filter_map(|place| targets.get(*place));
+                    let message = proto::FindRouteTargetsRequest {
+                        targets: some.map(target_to_wire).collect(),
+                        priority: Some(priority_to_wire(call.priority)),
+                    };
+                    async move { client(channel).find_route_targets(question(message, terms)).await }
                 },
             )
         });
@@ -228,20 +234,10 @@ impl Routes for ExternalRoutes {
                 send(place, Err(error));
             }
             let sizes = taken.iter().map(|(_, change)| change_to_wire(change).encoded_len());
-            let mut base = base.map(str::to_owned);
+            let base = Arc::new(Mutex::new(base.map(str::to_owned)));
             for range in split_by_size(sizes, most) {
                 let part = taken.get(range).unwrap_or_default();
-                let mut answers = self.apply_part(cluster, part, base.clone(), call);
-                while let Some((place, answer)) = answers.next().await {
-                    let answer = answer.and_then(|applied| match changes.get(place) {
-                        Some(change) => fits(change, applied).map_err(CloudError::that_may_be_done),
-                        None => Ok(applied),
-                    });
-                    if let Ok(AppliedChange { version: Some(version), .. }) = &answer {
-                        base = base.map(|_| version.clone());
-                    }
-                    send(place, answer);
-                }
+                self.apply_part(cluster, part, &base, call, sender.clone()).await;
             }
         });
         all.boxed()

@@ -87,7 +87,8 @@ impl Wire {
         class: CallClass,
         call: Call,
     ) -> Result<OpenCall<'_>, CloudError> {
-        let no_time = || timeout(class.operation, "no time was left to send it");
+        let no_time =
+            || timeout(class.operation, "no time was left to send it").that_was_not_sent();
         let permit =
             timeout_at(call.end, self.gate.admit(class, call)).await.map_err(|_| no_time())??;
         let terms = Terms { timeout: call.left(), term: permit.term };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ccm_cloud::{Call, CloudError, ErrorKind};
 use parking_lot::RwLock;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     MAX_BATCH,
@@ -17,6 +17,8 @@ use super::{
 pub(super) struct Shared {
     pub(super) wire: Wire,
     known: RwLock<Known>,
+    /// Wakes those who wait for a change of the provider.
+    pub(super) changed: Notify,
 }
 
 /// The known description of the provider.
@@ -32,7 +34,7 @@ struct Known {
 
 impl Shared {
     pub(super) fn new(wire: Wire) -> Self {
-        Self { wire, known: RwLock::default() }
+        Self { wire, known: RwLock::default(), changed: Notify::new() }
     }
 
     pub(super) fn description(&self) -> Option<Arc<Description>> {
@@ -100,6 +102,7 @@ impl Shared {
         let recovered = known.last_error.take().is_some();
         match known.description.replace(Arc::clone(&new)) {
             Some(old) if old != new => {
+                self.changed.notify_waiters();
                 tracing::warn!(endpoint, old = %old, new = %new, "the provider describes itself differently");
             }
             Some(_) if !recovered => {}

@@ -44,7 +44,7 @@ struct RequestInfo {
 
 impl From<&CloudError> for proto::Error {
     fn from(error: &CloudError) -> Self {
-        let CloudError { kind, message, subject, request_id, retry_after, maybe_done } = error;
+        let CloudError { kind, message, subject, request_id, retry_after, .. } = error;
         Self {
             kind: Some(kind_to_wire(*kind).into()),
             message: Some(one_line(message, LONGEST_LINE)),
@@ -52,14 +52,16 @@ impl From<&CloudError> for proto::Error {
             request_id: request_id.as_deref().map(|id| one_line(id, LONGEST_LINE)),
             retry_after: retry_after
                 .and_then(|after| prost_types::Duration::try_from(after.min(MAX_RETRY_AFTER)).ok()),
-            maybe_done: maybe_done.then_some(true),
+            maybe_done: error.maybe_done.then_some(true),
+            unsent: error.unsent.then_some(true),
         }
     }
 }
 
 impl From<proto::Error> for CloudError {
     fn from(error: proto::Error) -> Self {
-        let proto::Error { kind, message, subject, request_id, retry_after, maybe_done } = error;
+        let proto::Error { kind, message, subject, request_id, retry_after, maybe_done, unsent } =
+            error;
         let message = one_line(&message.unwrap_or_default(), LONGEST_LINE);
         let kind = kind.unwrap_or_default();
         let known = proto::ErrorKind::try_from(kind).ok().and_then(kind_from_wire);
@@ -72,8 +74,9 @@ impl From<proto::Error> for CloudError {
             text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
         };
         let (subject, request_id) = (line(subject), line(request_id));
-        let (retry_after, maybe_done) = (retry_after.and_then(wait), maybe_done == Some(true));
-        CloudError { kind, message, subject, request_id, retry_after, maybe_done }
+        let (maybe_done, unsent) = (maybe_done == Some(true), unsent == Some(true));
+        let retry_after = retry_after.and_then(wait);
+        CloudError { kind, message, subject, request_id, retry_after, maybe_done, unsent }
     }
 }
 

@@ -12,7 +12,10 @@ use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instances, LoadBalancers, Routes};
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
 use url::Url;
 
 use super::{
@@ -42,6 +45,8 @@ pub(super) struct OpenStackCloud {
     unknown: Mutex<Option<CloudError>>,
     /// The settings that have changed and need a restart.
     outdated: watch::Sender<Option<String>>,
+    /// Wakes those who wait for changed settings that are in use.
+    changed: Notify,
     /// Background tasks; they end with the cloud.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -106,6 +111,7 @@ impl OpenStackCloud {
                 "no request to OpenStack has been made yet",
             ))),
             outdated: watch::Sender::new(None),
+            changed: Notify::new(),
             tasks: Mutex::default(),
         })
     }
@@ -130,6 +136,7 @@ impl OpenStackCloud {
         if let Some(nova) = nova {
             self.learn(nova.err());
         }
+        self.changed.notify_waiters();
         Ok(Adopted::InUse)
     }
 
@@ -331,6 +338,10 @@ impl Cloud for OpenStackCloud {
             Some(what) => what,
             None => std::future::pending().await,
         }
+    }
+
+    async fn changed(&self) {
+        self.changed.notified().await;
     }
 }
 

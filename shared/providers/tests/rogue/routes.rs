@@ -134,7 +134,7 @@ fn cluster() -> ClusterId {
     ClusterId { name: "c".to_owned(), uid: "c".to_owned() }
 }
 
-fn create(number: u8) -> RouteChange {
+pub(super) fn create(number: u8) -> RouteChange {
     let name = format!("n{number}");
     RouteChange::Create(Arc::new(WantedRoute {
         owner: Owner {
@@ -162,7 +162,7 @@ fn node_target(name: &str) -> proto::RouteTarget {
     target(Target::Node(name.to_owned()))
 }
 
-fn route(destination: &str) -> proto::Route {
+pub(super) fn route(destination: &str) -> proto::Route {
     proto::Route {
         destination: Some(destination.to_owned()),
         target: Some(node_target("x")),

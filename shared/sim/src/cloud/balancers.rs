@@ -41,7 +41,7 @@ use ccm_cloud::{
 };
 use ipnet::IpNet;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use self::store::Store;
 
@@ -315,12 +315,18 @@ pub enum WriteKind {
 
 /// The load balancers of a cloud.
 #[derive(Default)]
-pub struct Balancers(Mutex<Store>);
+pub struct Balancers(Mutex<Store>, Notify);
 
 impl Balancers {
     /// Changes the properties of these load balancers.
     pub fn configure(&self, change: impl FnOnce(&mut BalancerSettings)) {
         change(&mut self.0.lock().settings);
+        self.1.notify_waiters();
+    }
+
+    /// Waits until the properties change.
+    pub(super) async fn configured(&self) {
+        self.1.notified().await;
     }
 
     /// The properties of these load balancers.

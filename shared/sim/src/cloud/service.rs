@@ -45,6 +45,10 @@ impl Cloud for SimCloud {
     async fn health(&self, call: Call) -> Result<(), CloudError> {
         self.call(Operation::Health, 0, call).await.map(|_| ())
     }
+
+    async fn changed(&self) {
+        self.balancers().configured().await;
+    }
 }
 
 #[async_trait]

@@ -128,6 +128,8 @@ fn the_line_names_how_many_fail_and_why() {
             error: ccm_cloud::CloudError::new(ccm_cloud::ErrorKind::Unauthorized, "no"),
             times: 1,
             retry_at: At::default(),
+            soonest: At::default(),
+            inputs: crate::plan::Inputs::default(),
         }];
     });
     balancers.with_name("default/api", |entry| entry.is_wrong = true);

@@ -129,6 +129,6 @@ fn a_finalizer_that_a_policy_takes_back_waits() {
     assert_eq!(plan(&state, 0), Plan::Next(Step::Protect));
     assert_eq!(written(&mut state.repeats, at(0), &Step::Protect, &service).len(), 1);
     assert_ne!(plan(&state, 1), Plan::Next(Step::Protect));
-    assert_eq!(state.next_look(at(1)), Some(at(60)));
+    assert_eq!(state.next_look(crate::plan::Inputs::default(), at(1)), Some(at(60)));
     assert_eq!(plan(&state, 60), Plan::Next(Step::Protect));
 }

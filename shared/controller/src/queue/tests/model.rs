@@ -78,9 +78,17 @@ struct Model {
     delayed: Vec<(Key, u64, Priority)>,
     failures: HashMap<Key, u32>,
     urgent_in_a_row: u32,
+    /// Whether the keys have groups.
+    grouped: bool,
+    /// How often the second group was served while the first one waited.
+    passed: HashMap<(Priority, u8, u8), u32>,
     adds: u64,
     retries: u64,
     shut_down: bool,
+}
+
+fn group(grouped: bool, key: Key) -> u8 {
+    if grouped { key % 2 } else { 0 }
 }
 
 fn remove<T>(list: &mut Vec<T>, matches: impl Fn(&T) -> bool) -> Option<T> {
@@ -161,9 +169,20 @@ impl Model {
             *ready.iter().find(|wish| wish.key == key).expect("a key that is wanted and free");
         let urgent = urgent_waits && !(routine_waits && self.urgent_in_a_row >= STREAK);
         assert_eq!(wish.priority == Priority::Urgent, urgent, "whose turn it is");
-        let oldest = ready
-            .iter()
-            .filter(|other| other.priority == wish.priority)
+        let grouped = self.grouped;
+        let group = |key| group(grouped, key);
+        let of_priority = || ready.iter().filter(|other| other.priority == wish.priority);
+        for other in [0, 1].into_iter().filter(|other| *other != group(key)) {
+            if of_priority().any(|one| group(one.key) == other) {
+                let passed = self.passed.entry((wish.priority, other, group(key))).or_default();
+                *passed += 1;
+                assert_eq!(*passed, 1, "groups take turns");
+            }
+        }
+        self.passed
+            .retain(|(priority, waits, _), _| *priority != wish.priority || *waits != group(key));
+        let oldest = of_priority()
+            .filter(|other| group(other.key) == group(key))
             .map(|other| other.since)
             .min();
         assert_eq!(Some(wish.since), oldest, "first come, first served");
@@ -201,6 +220,7 @@ impl Model {
                     adds: self.adds,
                     retries: self.retries,
                     shut_down: true,
+                    grouped: self.grouped,
                     ..Self::default()
                 };
             }
@@ -235,7 +255,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
+    fn new(grouped: bool) -> Self {
         let config = QueueConfig {
             waits: Backoff {
                 first: Duration::from_millis(BASE),
@@ -247,8 +267,11 @@ impl Pair {
             retry_rate: 0.0,
             retry_burst: 1,
             urgent_streak: STREAK,
+            ..QueueConfig::default()
         };
-        Self { start: Instant::now(), core: Core::new(config), model: Model::default() }
+        let group = if grouped { |key: &Key| u64::from(key % 2) } else { |_: &Key| 0 };
+        let core = Core::new(config, group);
+        Self { start: Instant::now(), core, model: Model { grouped, ..Model::default() } }
     }
 
     fn now(&self) -> Instant {
@@ -292,6 +315,12 @@ impl Pair {
             Op::TakeBatch(max) => self.take_batch(max),
             _ => {}
         }
+        let ready = self.model.ready();
+        let grouped = self.model.grouped;
+        self.model.passed.retain(|(priority, waits, _), _| {
+            let waits = |one: &Wish| one.priority == *priority && group(grouped, one.key) == *waits;
+            ready.iter().any(waits)
+        });
         self.compare();
     }
 
@@ -335,8 +364,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_queue_behaves_like_its_model(ops in prop::collection::vec(op(), 1..120)) {
-        let mut pair = Pair::new();
+    fn the_queue_behaves_like_its_model(ops in prop::collection::vec(op(), 1..120), grouped: bool) {
+        let mut pair = Pair::new(grouped);
         for op in ops {
             pair.step(op);
         }

@@ -48,7 +48,8 @@ fn large_nodes_go_in_smaller_parts() {
 fn an_unusable_answer_is_an_error_of_the_provider() {
     let (sender, _answers) = futures::channel::mpsc::unbounded();
     let nodes = [NodeIdentity::named("a")];
-    let part = Part { nodes: &nodes, first: 0, detail: Detail::Everything, sender };
+    let nodes = vec![(0, &nodes[0])];
+    let part = Part { nodes, detail: Detail::Everything, sender: &sender };
     let answer = |name: &str, answer| {
         let wire = proto::LookupAnswer { node: Some(name.to_owned()), answer: Some(answer) };
         part.answer(0, wire).map(|error| error.kind)

@@ -10,7 +10,12 @@ fn error(kind: ErrorKind) -> CloudError {
 #[test]
 fn every_kind_survives_the_wire_whole() {
     for kind in ErrorKind::ALL.iter().copied() {
-        for sent in [error(kind), CloudError::new(kind, "bare"), error(kind).that_may_be_done()] {
+        for sent in [
+            error(kind),
+            CloudError::new(kind, "bare"),
+            error(kind).that_may_be_done(),
+            error(kind).that_was_not_sent(),
+        ] {
             assert_eq!(from_status(&to_status(&sent)), sent, "as the status of a call");
             assert_eq!(CloudError::from(proto::Error::from(&sent)), sent, "as an answer");
         }
@@ -82,6 +87,7 @@ fn unknown_kinds_and_absurd_waits_are_tamed() {
         request_id: Some(String::new()),
         retry_after: Some(prost_types::Duration { seconds, nanos: 0 }),
         maybe_done: None,
+        unsent: None,
         subject: None,
     };
     for (kind, seconds, expect_kind, expect_wait) in [

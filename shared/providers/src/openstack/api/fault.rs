@@ -101,6 +101,7 @@ pub(crate) fn of(
         request_id,
         retry_after: retry_after(headers, now),
         maybe_done: false,
+        unsent: false,
     })
 }
 

@@ -108,7 +108,8 @@ impl Wire {
             Err(_elapsed) => {
                 let why =
                     format!("not sent within the {} s of the call", call.timeout.as_secs_f64());
-                return Err(about(class, CloudError::new(ErrorKind::Timeout, why)).into());
+                let error = CloudError::new(ErrorKind::Timeout, why).that_was_not_sent();
+                return Err(about(class, error).into());
             }
         };
         let sent = Sent { wire: self, class, at: Instant::now(), reported: false };

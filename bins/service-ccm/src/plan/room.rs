@@ -1,0 +1,114 @@
+//! Which Services of a namespace wait, if `--max-load-balancers-per-namespace` allows no more load
+//! balancers.
+
+use ccm_objects::Service;
+
+use super::{Known, List, State, status::ID};
+
+/// The turn of a Service in its namespace: one with a recorded ID comes first, then the oldest one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    is_new: bool,
+    /// In seconds.
+    created: Option<i64>,
+    key: ccm_objects::Shared,
+}
+
+impl Turn {
+    /// The turn of this Service.
+    pub fn of(service: &Service) -> Self {
+        Self {
+            is_new: service.annotation(ID).is_none(),
+            created: service.details.as_ref().and_then(|it| Some(it.created?.as_second())),
+            key: service.key.clone(),
+        }
+    }
+}
+
+/// Whether the Service has a load balancer, or may have one: it is never held. A user can write the
+/// recorded ID of any load balancer, so that counts until the cloud has been compared.
+pub fn stands(service: &Service, state: &State, list: List) -> bool {
+    match state.known {
+        Known::There(_) | Known::Recorded { .. } => true,
+        Known::Nothing if list != List::Compared => service.annotation(ID).is_some(),
+        _ => state.pending.is_some(),
+    }
+}
+
+/// Another Service of the namespace.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    /// Whether it has a load balancer, or was admitted to get one.
+    pub stands: bool,
+    /// Its turn, if it asks for one.
+    pub turn: Option<Turn>,
+}
+
+/// Returns why a Service without a load balancer waits; None if there is room for another one.
+pub fn full(
+    most: usize,
+    turn: &Turn,
+    neighbours: impl Iterator<Item = Neighbour>,
+) -> Option<String> {
+    let is_before = |one: &Neighbour| one.stands || one.turn.as_ref().is_some_and(|it| it < turn);
+    let before = neighbours.filter(is_before).count();
+    (before >= most).then(|| {
+        format!(
+            "the namespace may have {most} load balancers (--max-load-balancers-per-namespace), and that many Services have one or come first; it gets its own as soon as one of them goes"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_objects::ServiceDetails;
+
+    use super::*;
+
+    fn service(key: &str, created: u32, id: Option<&str>) -> Service {
+        let annotations = id.map(|id| (ID.into(), id.into())).into_iter().collect();
+        let created = format!("2026-01-01T00:00:0{created}Z").parse().ok();
+        let details = ServiceDetails { created, annotations, ..ServiceDetails::default() };
+        Service { key: key.into(), details: Some(Box::new(details)), ..Service::default() }
+    }
+
+    #[test]
+    fn the_oldest_services_come_first() {
+        let all = [
+            service("a/new", 9, None),
+            service("a/z-old", 1, None),
+            service("a/b-old", 1, None),
+            service("a/recorded", 8, Some("lb-1")),
+        ];
+        let mut turns: Vec<Turn> = all.iter().map(Turn::of).collect();
+        turns.sort();
+        let keys: Vec<&str> = turns.iter().map(|turn| &*turn.key).collect();
+        assert_eq!(keys, ["a/recorded", "a/b-old", "a/z-old", "a/new"]);
+        // Exactly as many as there is room for have their turn.
+        for most in 1..5 {
+            let is_full = |service: &Service| {
+                let others = all.iter().filter(|one| one.key != service.key);
+                let others =
+                    others.map(|one| Neighbour { stands: false, turn: Some(Turn::of(one)) });
+                full(most, &Turn::of(service), others).is_some()
+            };
+            assert_eq!(all.iter().filter(|one| !is_full(one)).count(), most);
+        }
+        let stands = || Neighbour { stands: true, turn: None };
+        let turn = Turn::of(&all[3]);
+        assert!(full(2, &turn, [stands()].into_iter()).is_none());
+        assert!(full(2, &turn, [stands(), stands()].into_iter()).is_some(), "what stands stays");
+    }
+
+    #[test]
+    fn a_recorded_id_is_no_proof_once_the_cloud_is_known() {
+        let recorded = service("a/b", 1, Some("lb-1"));
+        let state = State::default();
+        assert!(stands(&recorded, &state, List::Awaited));
+        assert!(stands(&recorded, &state, List::Failing));
+        assert!(!stands(&recorded, &state, List::Compared));
+        assert!(!stands(&service("a/b", 1, None), &state, List::Awaited));
+        let known = Known::Recorded { id: "lb-1".to_owned() };
+        assert!(stands(&recorded, &State { known, ..state }, List::Compared));
+    }
+}
