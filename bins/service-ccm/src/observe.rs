@@ -12,7 +12,7 @@ pub(crate) mod unclaimed;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::{Backoff, clock::Timeline};
-use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
+use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers, NodeSelector};
 use ccm_controller::{
     brake::approval::{SetApproval, is_marked},
     passes::Passes,
@@ -42,9 +42,11 @@ use crate::{
         APPROVED, CallKind, Classes, Failed, Known, List, Plan, RELEASE_APPROVED, Step, View,
         eligible::NodeSet,
         evidence,
-        front_end::{Problem, desired},
+        front_end::{Problem, desired, settings},
         held_calls,
-        members::Decision,
+        labels::LabelKeys,
+        marks::Marks,
+        members::{Decision, Rules},
         orphans::Orphans,
         plan,
         reason::SERVING,
@@ -92,6 +94,10 @@ pub(crate) struct Handles {
     pub(crate) balancers: Arc<Balancers>,
     /// The set of nodes that load balancers are to have now.
     pub(crate) node_set: watch::Sender<Arc<NodeSet>>,
+    /// The labels that the nodes of that set have. Who changes the set holds the lock.
+    pub(crate) label_keys: Arc<Mutex<LabelKeys>>,
+    /// The marks of nodes that went since the last comparison.
+    pub(crate) went: Arc<Mutex<Marks>>,
     /// Wakes the comparison of the nodes with that set.
     pub(crate) nodes_changed: Arc<Notify>,
     /// When that set went out.
@@ -133,6 +139,8 @@ impl Handles {
             slow: WorkQueue::new(SLOW_QUEUE, queue_config(), &queues),
             balancers: Arc::default(),
             node_set: watch::Sender::new(Arc::default()),
+            label_keys: Arc::default(),
+            went: Arc::default(),
             nodes_changed: Arc::default(),
             published: Arc::new(Mutex::new(Instant::now())),
             audit: Passes::default(),
@@ -239,16 +247,42 @@ impl Handles {
         }
     }
 
+    /// The nodes that may be members of the load balancer of this Service. The set of nodes has the
+    /// labels by which it selects from now on.
+    fn selector(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> NodeSelector {
+        let selector = selector(service, load_balancers);
+        let mut keys = self.label_keys.lock();
+        if keys.lack(&selector) {
+            let before = keys.clone();
+            keys.add(&selector);
+            let nodes: BTreeMap<Name, Arc<Node>> =
+                self.nodes.list().into_iter().map(|node| (Name::clone(&node.name), node)).collect();
+            let labels_of = |name: &str| nodes.get(name).map(|node| &node.labels);
+            let set = self.node_set.borrow().with_labels(labels_of, (&before, &keys));
+            self.balancers.relabel(&set.members);
+            self.node_set.send_replace(Arc::new(set));
+        }
+        selector
+    }
+
     /// The plan for a Service as it is now.
     pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
         let desired = desired(service, &self.cluster, &traits);
+        let selector = self.selector(service, load_balancers);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
         let approved = self.is_approved(service);
         let classes = self.classes();
         let agreed = self.balancers.digest_of(&nodes.members);
         self.balancers.with(service, |entry| {
-            let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
+            let rules = Rules {
+                budget: settings.budget(),
+                approved,
+                selector: &selector,
+                families: &entry.families(&traits),
+                in_cloud: entry.members_in_cloud(),
+            };
+            let members = entry.membership.decide(now, &nodes, rules);
             if members.changes {
                 self.balancers.set_departures();
             } else if entry.membership.is_known() {
@@ -304,6 +338,13 @@ impl Handles {
             }
         })
     }
+}
+
+/// The nodes that may be members of the load balancer of this Service.
+pub(crate) fn selector(service: &Service, load_balancers: &dyn LoadBalancers) -> NodeSelector {
+    let traits = load_balancers.traits();
+    let details = service.details.as_deref().filter(|_| traits.member_labels);
+    details.map(|details| load_balancers.selector(&settings(details, &traits))).unwrap_or_default()
 }
 
 /// The name of a program with this Lease on Services. The default Lease has no name: most Services

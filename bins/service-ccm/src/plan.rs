@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`front_end`] | which load balancer a Service asks for, and what is wrong with the Service |
 //! | [`eligible`] | which nodes are members of load balancers |
+//! | [`labels`], [`marks`] | which labels of nodes count; what a node said about its end |
 //! | [`members`] | which members one load balancer is to have, and which may not leave it yet |
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
 //! | [`evidence`] | which controller the finalizer of a Service belongs to |
@@ -22,7 +23,9 @@ pub mod debounce;
 pub mod eligible;
 pub mod evidence;
 pub mod front_end;
+pub mod labels;
 pub mod looks;
+pub mod marks;
 pub mod members;
 mod named;
 pub mod orphans;

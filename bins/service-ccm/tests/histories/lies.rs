@@ -1,13 +1,13 @@
 //! Wraps the cloud of the world: on demand it leaves pools without members, or does not see the
 //! members.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet, Pool, Progress, Scope,
-    Unwanted, Wanted,
+    LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet, NodeSelector, Pool,
+    Progress, Scope, Unwanted, Wanted,
 };
 use futures::StreamExt as _;
 use parking_lot::Mutex;
@@ -45,6 +45,10 @@ impl Lying {
 impl LoadBalancers for Lying {
     fn traits(&self) -> LoadBalancerTraits {
         self.of.traits()
+    }
+
+    fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
+        self.of.selector(settings)
     }
 
     async fn list(
