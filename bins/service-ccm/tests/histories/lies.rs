@@ -22,6 +22,8 @@ pub(crate) struct Lies {
     pub(crate) why_empty: Option<String>,
     /// True if a change of members does not see the members.
     pub(crate) not_seen: bool,
+    /// True if the provider alone knows by which labels it selects members.
+    pub(crate) is_opaque: bool,
     /// How long the answer to a list is under way.
     pub(crate) late_lists: Duration,
 }
@@ -48,7 +50,10 @@ impl LoadBalancers for Lying {
     }
 
     fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
-        self.of.selector(settings)
+        match self.lies.lock().is_opaque {
+            true => NodeSelector::opaque(),
+            false => self.of.selector(settings),
+        }
     }
 
     async fn list(
