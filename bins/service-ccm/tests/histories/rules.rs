@@ -74,6 +74,8 @@ pub(crate) struct Rules {
     vanished: BTreeMap<String, BTreeMap<String, Instant>>,
     /// The load balancers that a person has changed: the program counts members that may be gone.
     touched: BTreeSet<String>,
+    /// The nodes as they were seen last.
+    nodes: BTreeMap<String, Value>,
     /// Nodes that have been marked at some time.
     marked: BTreeSet<String>,
     /// Nodes that have been cordoned at some time.
@@ -94,6 +96,7 @@ impl Rules {
             lost: BTreeMap::new(),
             vanished: BTreeMap::new(),
             touched: BTreeSet::new(),
+            nodes: BTreeMap::new(),
             marked: BTreeSet::new(),
             cordoned: BTreeSet::new(),
             claims: Claims::default(),
@@ -173,6 +176,10 @@ impl Rules {
 
     fn look_at_members(&mut self, world: &World) {
         let now = Instant::now();
+        for node in world.list("nodes").iter() {
+            let name = node["metadata"]["name"].as_str().unwrap_or_default();
+            self.nodes.insert(name.to_owned(), node.clone());
+        }
         let mut seen = BTreeMap::new();
         for balancer in world.ours() {
             let members: BTreeSet<String> =
@@ -183,7 +190,9 @@ impl Rules {
                     self.broken.add(Rule::LastMember, how);
                 }
                 let is_meant = |one: &&String| {
-                    self.marked.contains(*one) || is_not_selected(world, &balancer, one)
+                    let node = self.nodes.get(*one);
+                    let is_selected = node.is_none_or(|node| is_selected(world, &balancer, node));
+                    self.marked.contains(*one) || !is_selected
                 };
                 let (meant, gone): (Vec<_>, Vec<_>) =
                     before.difference(&members).partition(is_meant);
@@ -211,12 +220,6 @@ impl Rules {
         }
         self.members = seen;
     }
-}
-
-/// Returns true if the load balancer does not select this node by its labels.
-fn is_not_selected(world: &World, balancer: &SimBalancer, name: &str) -> bool {
-    let node = world.api.get("nodes", name);
-    node.is_some_and(|node| !is_selected(world, balancer, &node))
 }
 
 /// Returns the load balancers without a Service that the controller does not report.
