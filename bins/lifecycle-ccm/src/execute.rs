@@ -237,9 +237,7 @@ impl Executor {
     ) -> impl Stream<Item = (Action, Result<(), Stopped>)> + Send + 'a {
         let writes = actions.into_iter().map(move |action| async move {
             let result = match &action.write {
-                Write::Delete(decision) => {
-                    self.delete(&action.node, decision, decided_by).await
-                }
+                Write::Delete(decision) => self.delete(&action.node, decision, decided_by).await,
                 Write::Marks(marks) => self.mark(&action.node, *marks).await,
             };
             (action, result)
