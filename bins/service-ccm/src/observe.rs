@@ -11,7 +11,7 @@ pub(crate) mod unclaimed;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_base::{Backoff, clock::Timeline};
+use ccm_base::{At, Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers, NodeSelector};
 use ccm_controller::{
     brake::approval::{SetApproval, is_marked},
@@ -265,14 +265,25 @@ impl Handles {
         selector
     }
 
+    /// What the members are to be.
+    fn members(&self, entry: &mut Entry, now: At, nodes: &NodeSet, rules: Rules<'_>) -> Decision {
+        let members = entry.membership.decide(now, nodes, rules);
+        if members.changes {
+            self.balancers.set_departures();
+        } else if entry.membership.is_known() {
+            // The nodes are again as they were: nothing is left to be repeated.
+            entry.state.failed.retain(|failed| failed.call != CallKind::Members);
+        }
+        members
+    }
+
     /// The plan for a Service as it is now.
     pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
         let desired = desired(service, &self.cluster, &traits);
         let selector = self.selector(service, load_balancers);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
-        let approved = self.is_approved(service);
-        let classes = self.classes();
+        let (approved, classes) = (self.is_approved(service), self.classes());
         let agreed = self.balancers.digest_of(&nodes.members);
         self.balancers.with(service, |entry| {
             let rules = Rules {
@@ -282,13 +293,7 @@ impl Handles {
                 families: &entry.families(&traits),
                 in_cloud: entry.members_in_cloud(),
             };
-            let members = entry.membership.decide(now, &nodes, rules);
-            if members.changes {
-                self.balancers.set_departures();
-            } else if entry.membership.is_known() {
-                // The nodes are again as they were: nothing is left to be repeated.
-                entry.state.failed.retain(|failed| failed.call != CallKind::Members);
-            }
+            let members = self.members(entry, now, &nodes, rules);
             let may_release = Self::may_release(service, &classes, entry);
             entry.state.was_marked |= Classes::is_marked(service);
             let view = View {

@@ -81,10 +81,9 @@ impl Marks {
     /// The marks of the nodes that are gone, and were seen after this time.
     #[must_use]
     pub fn of_gone(&self, is_there: impl Fn(&str) -> bool, since: At) -> Self {
-        let is_gone = |(node, (mark, seen)): &(&Box<str>, &(Option<Mark>, At))| {
-            mark.is_some() && *seen > since && !is_there(node)
-        };
-        Self(self.0.iter().filter(is_gone).map(|(node, seen)| (node.clone(), *seen)).collect())
+        let mut gone = self.0.clone();
+        gone.retain(|node, (mark, seen)| mark.is_some() && *seen > since && !is_there(node));
+        Self(gone)
     }
 
     /// Forgets the earlier half: without its mark a node counts for the brake. Returns true if it
