@@ -286,13 +286,9 @@ impl Handles {
         let (approved, classes) = (self.is_approved(service), self.classes());
         let agreed = self.balancers.digest_of(&nodes.members);
         self.balancers.with(service, |entry| {
-            let rules = Rules {
-                budget: settings.budget(),
-                approved,
-                selector: &selector,
-                families: &entry.families(&traits),
-                in_cloud: entry.members_in_cloud(),
-            };
+            let (budget, families) = (settings.budget(), &*entry.families(&traits));
+            let in_cloud = entry.members_in_cloud();
+            let rules = Rules { budget, approved, selector: &selector, families, in_cloud };
             let members = self.members(entry, now, &nodes, rules);
             let may_release = Self::may_release(service, &classes, entry);
             entry.state.was_marked |= Classes::is_marked(service);
