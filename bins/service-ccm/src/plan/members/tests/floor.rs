@@ -21,9 +21,9 @@ fn half_of_the_members_stay_also_of_few() {
         // At once, one by one, and after a change of leader.
         let mut membership = with(count);
         let mut slowly = with(count);
-        for turn in 0..50 {
+        for (turn, gone) in (0..50).zip(0..) {
             step(&mut membership, at(turn), &nodes([]));
-            let left = count.saturating_sub(turn as usize);
+            let left = count.saturating_sub(gone);
             step(&mut slowly, at(turn * 10), &nodes(0..left));
             if turn % 7 == 0 {
                 slowly = handed_over(&slowly, at(turn * 10));

@@ -2,10 +2,14 @@
 
 use super::*;
 
+fn number_of(one: &Member) -> usize {
+    one.node.trim_start_matches('n').parse().unwrap()
+}
+
 fn labelled(set: NodeSet, labels: impl Fn(usize) -> &'static str) -> NodeSet {
     let mut members = set.members.to_vec();
     for one in &mut members {
-        let number: usize = one.node[1..].parse().unwrap();
+        let number = number_of(one);
         let terms = labels(number).split(',').filter_map(|term| term.split_once('='));
         one.labels =
             Arc::new(terms.map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
@@ -87,7 +91,7 @@ fn nodes_that_are_no_members_do_not_count() {
     let rules = Rules { selector: &edge, ..RULES };
     let short = |gone: std::ops::Range<usize>| {
         let set = edges(40, 4);
-        let is_there = |one: &&Member| !gone.contains(&one.node[1..].parse().unwrap());
+        let is_there = |one: &&Member| !gone.contains(&number_of(one));
         NodeSet { members: set.members.iter().filter(is_there).cloned().collect(), ..set }
     };
     for is_told in [false, true] {
