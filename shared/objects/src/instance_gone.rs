@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_mark_counts_for_ten_minutes() {
-        let at = |seconds| At::default() + Duration::from_secs(10_000 + seconds);
+        let at = |seconds: u64| At::default() + Duration::from_secs(10_000 + seconds);
         let mark = value("by_id", at(600));
         for (now, fresh, valid) in
             [(0, false, true), (300, true, true), (900, true, true), (901, false, true)]
