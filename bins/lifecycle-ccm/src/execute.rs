@@ -11,11 +11,12 @@ use ccm_controller::{
     brake::Window,
     handover,
     repeat_reports::Written,
+    repeats::Content,
     reports::{Report, Reports, When},
     writer::{self, Stopped, Writer},
 };
 use ccm_kube::{ApiError, store::Store, write::Patch};
-use ccm_objects::{Node, NodeChange};
+use ccm_objects::{Node, NodeChange, instance_gone};
 use ccm_runtime::{
     leadership::LeaseAnnotations,
     plans::{Plans, Step},
@@ -66,10 +67,13 @@ fn outcome(stopped: &Stopped) -> Deletion {
 
 /// A change of marks in `/plan`.
 fn published(action: &Action) -> Step {
-    let changes = match action.write {
-        Write::Marks(Marks { end_approval: true, .. }) => vec![format!("{APPROVED} removed")],
-        _ => Vec::new(),
+    let marks = match action.write {
+        Write::Marks(marks) => marks,
+        Write::Delete(_) => Marks::default(),
     };
+    let removed = [(marks.end_approval, APPROVED), (marks.end_proof, instance_gone::KEY)];
+    let removed = removed.into_iter().filter(|(is_removed, _)| *is_removed);
+    let changes = removed.map(|(_, key)| format!("{key} removed")).collect();
     let Words { kind: step, reason, .. } = action.write.words();
     Step { step, changes, reason: reason.to_owned(), held: None }
 }
@@ -84,6 +88,8 @@ fn deletion(decision: &Decision) -> Option<Step> {
 
 /// The name of writes of marks in the metric and the event of repeated writes.
 const MARKS: &str = "marks";
+/// The same of the write that precedes a deletion.
+const PROOF: &str = "proof";
 
 /// Writes nodes, and reports the results.
 pub(crate) struct Executor {
@@ -231,7 +237,7 @@ impl Executor {
     ) -> impl Stream<Item = (Action, Result<(), Stopped>)> + Send + 'a {
         let writes = actions.into_iter().map(move |action| async move {
             let result = match &action.write {
-                Write::Delete(_) => self.delete(&action.node, decided_by).await,
+                Write::Delete(decision) => self.delete(&action.node, decision, decided_by).await,
                 Write::Marks(marks) => self.mark(&action.node, *marks).await,
             };
             (action, result)
@@ -284,25 +290,61 @@ impl Executor {
 
     /// Queued deletions are dropped if the settings change (the budget may be lower) or the
     /// program shuts down.
-    async fn delete(&self, node: &Node, by: &Arc<LifecycleSettings>) -> Result<(), Stopped> {
+    async fn delete(
+        &self,
+        node: &Arc<Node>,
+        decision: &Decision,
+        by: &Arc<LifecycleSettings>,
+    ) -> Result<(), Stopped> {
         if self.closing.is_cancelled() {
             return Err(Stopped::Superseded("the program is shutting down"));
         }
         if !Arc::ptr_eq(by, &self.settings.borrow()) {
             return Err(Stopped::Superseded("the settings have changed since the decision"));
         }
-        self.writer.delete(node).await
+        let marked = self.prove(node, decision).await?;
+        self.writer.delete(&marked).await
+    }
+
+    /// Leaves the proof on the node, right before its deletion: other controllers learn from it that
+    /// the node was meant to go. Returns the node as it is then. If the API server refuses the mark,
+    /// the deletion goes on without it; if the node has changed, it does not.
+    async fn prove(&self, node: &Arc<Node>, decision: &Decision) -> Result<Arc<Node>, Stopped> {
+        let content = Content::of(instance_gone::KEY);
+        let may = || self.written.check(&node.name, PROOF, content).is_ok();
+        let proof = action::proof(node, decision, self.timeline.now()).filter(|_| may());
+        let Some(proof) = proof else { return Ok(Arc::clone(node)) };
+        let annotations = [(instance_gone::KEY.to_owned(), Some(proof))].into();
+        match self.writer.patch(node, &Patch { annotations, ..Patch::default() }).await {
+            Ok(marked) => {
+                let is_shown = action::has_proof(&marked);
+                let write = (PROOF, content);
+                self.written.answered(&self.reports, &node.reference(), write, is_shown);
+                Ok(marked)
+            }
+            Err(stopped) if matches!(stopped.refusal(), None | Some(ApiError::Conflict)) => {
+                Err(stopped)
+            }
+            Err(error) => {
+                let name = &node.name;
+                tracing::warn!(node = &**name, "node {name}: deleted without a mark: {error}");
+                Ok(Arc::clone(node))
+            }
+        }
     }
 
     async fn mark(&self, node: &Node, marks: Marks) -> Result<(), Stopped> {
         let taints = marks.taint.map(|(step, _)| shutdown::apply(&node.taints, step));
         let patch = Patch::from(&NodeChange { taints, ..NodeChange::default() });
         let patch = if marks.end_approval { patch.without_mark(APPROVED) } else { patch };
+        let patch = if marks.end_proof { patch.without_mark(instance_gone::KEY) } else { patch };
         let answer = self.writer.patch(node, &patch).await?;
         let has_taint = answer.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
         let is_tainted =
             marks.taint.is_none_or(|(step, _)| has_taint == (step == shutdown::Step::Add));
-        let is_shown = is_tainted && !(marks.end_approval && action::has_approval(&answer));
+        let is_shown = is_tainted
+            && !(marks.end_approval && action::has_approval(&answer))
+            && !(marks.end_proof && action::has_proof(&answer));
         let (write, about) = ((MARKS, marks.content()), node.reference());
         self.written.answered(&self.reports, &about, write, is_shown);
         Ok(())

@@ -167,7 +167,7 @@ impl Program for ServiceCcm {
         let watches = Watches::new(context);
         let (of_services, of_nodes) = tokio::join!(
             watches.watch(&handles.services, move |change| services.changed(&change)),
-            watches.watch(&handles.nodes, move |_| node_changes.changed()),
+            watches.watch(&handles.nodes, move |change| node_changes.changed(&change)),
         );
         own_node::check(context, &handles.nodes);
         let stores = Stores::new(context, [of_services, of_nodes]);

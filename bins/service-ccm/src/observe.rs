@@ -22,7 +22,9 @@ use std::{
 };
 
 use ccm_base::{At, Backoff, clock::Timeline};
-use ccm_cloud::{Call, Cloud, CloudError, ClusterId, Digest, ErrorKind, LoadBalancers};
+use ccm_cloud::{
+    Call, Cloud, CloudError, ClusterId, Digest, ErrorKind, LoadBalancers, NodeSelector,
+};
 use ccm_controller::{
     brake::approval::{SetApproval, is_marked_at},
     passes::Passes,
@@ -56,10 +58,12 @@ use crate::{
         View,
         eligible::NodeSet,
         evidence,
-        front_end::{Problem, desired},
+        front_end::{Problem, desired, settings},
         held_calls,
+        labels::LabelKeys,
         losses::{Losses, Verdict, recorded},
-        members::Decision,
+        marks::Marks,
+        members::{Decision, Rules},
         orphans::Orphans,
         plan,
         reason::SERVING,
@@ -117,6 +121,10 @@ pub(crate) struct Handles {
     pub(crate) balancers: Arc<Balancers>,
     /// The set of nodes that load balancers are to have now.
     pub(crate) node_set: watch::Sender<Arc<NodeSet>>,
+    /// The labels that the nodes of that set have. Who changes the set holds the lock.
+    pub(crate) label_keys: Arc<Mutex<LabelKeys>>,
+    /// The marks of nodes that went since the last comparison.
+    pub(crate) went: Arc<Mutex<Marks>>,
     /// Wakes the comparison of the nodes with that set.
     pub(crate) nodes_changed: Arc<Notify>,
     /// When that set went out.
@@ -165,6 +173,8 @@ impl Handles {
             slow: WorkQueue::grouped(SLOW_QUEUE, queue_config(), &queues, namespace),
             balancers: Arc::default(),
             node_set: watch::Sender::new(Arc::default()),
+            label_keys: Arc::default(),
+            went: Arc::default(),
             nodes_changed: Arc::default(),
             published: Arc::new(Mutex::new(Instant::now())),
             audit: Passes::default(),
@@ -302,6 +312,24 @@ impl Handles {
         Inputs { nodes: self.balancers.published(), revision }
     }
 
+    /// The nodes that may be members of the load balancer of this Service. The set of nodes has the
+    /// labels by which it selects from now on.
+    fn selector(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> NodeSelector {
+        let selector = selector(service, load_balancers);
+        let mut keys = self.label_keys.lock();
+        if keys.lack(&selector) {
+            let before = keys.clone();
+            keys.add(&selector);
+            let nodes: BTreeMap<Name, Arc<Node>> =
+                self.nodes.list().into_iter().map(|node| (Name::clone(&node.name), node)).collect();
+            let labels_of = |name: &str| nodes.get(name).map(|node| &node.labels);
+            let set = self.node_set.borrow().with_labels(labels_of, (&before, &keys));
+            self.balancers.relabel(&set.members);
+            self.node_set.send_replace(Arc::new(set));
+        }
+        selector
+    }
+
     /// Records which members are held, and whether the load balancer has the nodes of this digest.
     fn see_members(&self, entry: &mut Entry, members: &Decision, nodes: Option<Digest>) {
         if members.changes {
@@ -331,16 +359,18 @@ impl Handles {
     pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
         let desired = desired(service, &self.cluster, &traits);
+        let selector = self.selector(service, load_balancers);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
-        let approved = self.is_approved(service, APPROVED);
-        let classes = self.classes();
+        let (approved, classes) = (self.is_approved(service, APPROVED), self.classes());
         let loss = self.loss(service, &classes, &traits, now);
-        let agreed = self.balancers.digest_of(&nodes.members);
-        let inputs = self.inputs();
+        let (agreed, inputs) = (self.balancers.digest_of(&nodes.members), self.inputs());
         let list = if traits.lists { self.balancers.list() } else { List::Compared };
         let full = self.full(service, &classes, desired.front_end.is_some(), list);
         self.balancers.with(service, |entry| {
-            let members = entry.membership.decide(now, &nodes, settings.budget(), approved);
+            let (budget, families) = (settings.budget(), &*entry.families(&traits));
+            let in_cloud = entry.members_in_cloud();
+            let rules = Rules { budget, approved, selector: &selector, families, in_cloud };
+            let members = entry.membership.decide(now, &nodes, rules);
             self.see_members(entry, &members, agreed);
             let may_release = Self::may_release(service, &classes, entry, now);
             entry.state.was_marked |= Classes::is_marked(service);
@@ -370,16 +400,15 @@ impl Handles {
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
             let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
-            let held = held_calls(view).into_iter().filter(|_| stays.is_none());
-            let held_calls = held.map(|(step, failed)| (step, failed.clone())).collect();
+            let held_calls = if stays.is_some() { Vec::new() } else { failed_calls(view) };
             self.see(service, entry, is_served);
             Planned {
                 plan,
                 members,
                 problems: if held_release.is_some() { Vec::new() } else { desired.problems },
                 waits_for_adoption,
-                stays_on_foreign: stays,
                 held_calls,
+                stays_on_foreign: stays,
                 unclaimed,
                 full: full.clone(),
                 held_release,
@@ -389,6 +418,18 @@ impl Handles {
             }
         })
     }
+}
+
+/// The nodes that may be members of the load balancer of this Service.
+pub(crate) fn selector(service: &Service, load_balancers: &dyn LoadBalancers) -> NodeSelector {
+    let traits = load_balancers.traits();
+    let details = service.details.as_deref().filter(|_| traits.member_labels);
+    details.map(|details| load_balancers.selector(&settings(details, &traits))).unwrap_or_default()
+}
+
+/// Returns the calls that wait because they have failed.
+fn failed_calls(view: View<'_>) -> Vec<(Step, Failed)> {
+    held_calls(view).into_iter().map(|(step, failed)| (step, failed.clone())).collect()
 }
 
 /// The name of a program with this Lease on Services. The default Lease has no name: most Services

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`front_end`] | which load balancer a Service asks for, and what is wrong with the Service |
 //! | [`eligible`] | which nodes are members of load balancers |
+//! | [`labels`], [`marks`] | which labels of nodes count; what a node said about its end |
 //! | [`members`] | which members one load balancer is to have, and which may not leave it yet |
 //! | [`losses`] | which load balancers that are gone or have failed are replaced, and when |
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
@@ -26,8 +27,10 @@ pub mod eligible;
 pub mod evidence;
 pub mod front_end;
 pub mod hangs;
+pub mod labels;
 pub mod looks;
 pub mod losses;
+pub mod marks;
 pub mod members;
 mod named;
 pub mod orphans;

@@ -40,8 +40,10 @@ ccm_settings::settings! {
         #[serde(serialize_with = "duration::serialize")]
         pub member_update_interval: Duration = live(Duration, "member-update-interval", "10s"), at_least("1s");
         /// Maximum number of members that leave one load balancer, or are replaced, within
-        /// --load-balancer-member-loss-window, unless their nodes are marked for scale-down: a number, or a percentage
-        /// rounded up and at least 3. The others are held and reported. The last member never leaves.
+        /// --load-balancer-member-loss-window, unless their nodes were marked for scale-down, were cordoned, or went with a
+        /// proof of lifecycle-ccm: a number, or a percentage rounded up and at least 3. The others are held and reported. At
+        /// least half of the members stay, unless their nodes were marked for scale-down or went with a proof. The last
+        /// member never leaves.
         pub load_balancer_member_loss: Limit = live(Limit, "load-balancer-member-loss", "10%"), parsed;
         /// Sliding window of --load-balancer-member-loss. At least 1s.
         #[serde(serialize_with = "duration::serialize")]

@@ -35,10 +35,14 @@ mod finalizers;
 mod fleet;
 #[path = "histories/going_back.rs"]
 mod going_back;
+#[path = "histories/labelled.rs"]
+mod labelled;
 #[path = "histories/lies.rs"]
 mod lies;
 #[path = "histories/losses.rs"]
 mod losses;
+#[path = "histories/meant.rs"]
+mod meant;
 #[path = "histories/mends.rs"]
 mod mends;
 #[path = "histories/neighbours.rs"]

@@ -202,6 +202,7 @@ pub fn are_shown_as<'a>(
 pub struct Members {
     /// The members that are there after the change: all that the controller knows. One that
     /// lacks what members need ([`LoadBalancerTraits`](crate::LoadBalancerTraits)) stays as it is.
+    /// One whose labels the provider does not select leaves.
     pub present: Arc<[Member]>,
     /// The members that are not. A provider never removes the last member of a load balancer.
     pub absent: Arc<[Member]>,

@@ -87,6 +87,19 @@ pub enum ProofMethod {
     ProvidersWord,
 }
 
+impl ProofMethod {
+    /// A short, stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ById => "by_id",
+            Self::BySystemUuid => "by_system_uuid",
+            Self::ByName => "by_name",
+            Self::ByOwner => "by_owner",
+            Self::ProvidersWord => "providers_word",
+        }
+    }
+}
+
 /// The cloud's own statement that an instance does not exist.
 ///
 /// Only an authoritative answer about the object is a proof; an error, an empty list, a cache

@@ -22,6 +22,7 @@ mod front_end;
 mod identity;
 mod instances;
 mod load_balancers;
+mod node_selector;
 mod owner;
 mod pools;
 mod provider;
@@ -47,6 +48,7 @@ pub use load_balancers::{
     LoadBalancers, Loss, MemberChange, Note, Phase, Progress, Scope, Title, Unwanted, Waiting,
     Wanted, repeated,
 };
+pub use node_selector::NodeSelector;
 pub use owner::{ClusterId, Digest, DigestError, Owner};
 pub use pools::{MembersSet, Pool};
 pub use provider::{Capability, Cloud};

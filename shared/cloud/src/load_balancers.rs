@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Digest, ErrorKind, FrontEnd,
-    LoadBalancerTraits, Member, Members, MembersSet, Owner, Pool, Protocol,
+    LoadBalancerTraits, Member, Members, MembersSet, NodeSelector, Owner, Pool, Protocol,
 };
 
 /// Whose a load balancer is, as its record in the cloud says.
@@ -376,6 +376,17 @@ pub trait LoadBalancers: Send + Sync {
     /// The specifics of these load balancers. Cheap, makes no request, and may change with the
     /// provider's configuration.
     fn traits(&self) -> LoadBalancerTraits;
+
+    /// Which nodes may be members of a load balancer with these settings
+    /// ([`FrontEnd::settings`]). Cheap, makes no request. The controller sends a node's change of a
+    /// label only if a selector asks for that label. Without this function each label counts, if
+    /// [`LoadBalancerTraits::member_labels`] is set.
+    fn selector(&self, _settings: &BTreeMap<String, String>) -> NodeSelector {
+        match self.traits().member_labels {
+            true => NodeSelector::opaque(),
+            false => NodeSelector::default(),
+        }
+    }
 
     /// Reads load balancers, page by page as the cloud requires. Called only if
     /// [`LoadBalancerTraits::lists`] is set.

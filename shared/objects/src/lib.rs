@@ -1,6 +1,7 @@
 //! Kubernetes objects as plain values, for plans and policies. This crate has no client;
 //! `ccm-kube` reads these objects from the API server and writes them.
 
+pub mod instance_gone;
 mod ip;
 pub mod label_rules;
 mod labels;

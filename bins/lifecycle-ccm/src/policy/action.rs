@@ -5,10 +5,10 @@ use std::sync::Arc;
 use ccm_cloud::PowerState;
 use ccm_controller::brake::approval::is_marked;
 use ccm_controller::repeats::Content;
-use ccm_objects::Node;
+use ccm_objects::{Node, instance_gone};
 
 use super::{
-    Decision, NodeView, Verdict,
+    At, Decision, NodeView, Verdict,
     shutdown::{self, Removal},
 };
 
@@ -44,13 +44,15 @@ pub(crate) struct Marks {
     pub(crate) taint: Option<(shutdown::Step, Option<PowerState>)>,
     /// The approval of the deletion is removed, since the node is Ready.
     pub(crate) end_approval: bool,
+    /// The proof that its instance is gone is removed, since the node is Ready.
+    pub(crate) end_proof: bool,
 }
 
 impl Marks {
     /// The digest of what this action writes to the node.
     pub(crate) fn content(self) -> Content {
         let step = self.taint.map(|(step, _)| <&str>::from(step));
-        Content::of(&(step, self.end_approval))
+        Content::of(&(step, self.end_approval, self.end_proof))
     }
 }
 
@@ -68,8 +70,11 @@ impl Write {
     pub(crate) const fn words(&self) -> Words {
         let (kind, reason, what) = match self {
             Self::Delete(_) => ("delete", GONE, "deletion"),
-            Self::Marks(Marks { taint: None, .. }) => {
+            Self::Marks(Marks { taint: None, end_approval: true, .. }) => {
                 ("end-approval", "the node is Ready", "removal of the approval")
+            }
+            Self::Marks(Marks { taint: None, .. }) => {
+                ("end-proof", "the node is Ready", "removal of the proof")
             }
             Self::Marks(Marks { taint: Some((step, power)), .. }) => {
                 let (kind, reason) = match (step, power) {
@@ -96,6 +101,20 @@ pub(crate) fn has_approval(node: &Node) -> bool {
     node.annotations.contains_key(APPROVED) || node.labels.contains_key(APPROVED)
 }
 
+/// Returns true if the node has the mark that its instance is gone.
+pub(crate) fn has_proof(node: &Node) -> bool {
+    node.annotations.contains_key(instance_gone::KEY)
+}
+
+/// The mark for a node that is deleted by this decision: other controllers learn that it was meant.
+/// None if there is no proof, or the node has a fresh mark.
+pub(crate) fn proof(node: &Node, decision: &Decision, now: At) -> Option<String> {
+    let proof = decision.evidence.latest.as_ref()?;
+    let mark = node.annotation(instance_gone::KEY);
+    let is_fresh = mark.is_some_and(|mark| instance_gone::is_fresh(mark, now));
+    (!is_fresh).then(|| instance_gone::value(proof.method.as_str(), proof.answered))
+}
+
 /// The deletion of this node, if it was decided.
 pub(crate) fn deletion(node: Option<&Arc<Node>>, decision: Decision) -> Option<Action> {
     let node = node.filter(|_| decision.verdict == Verdict::Delete)?;
@@ -114,6 +133,7 @@ pub(crate) fn marks(
     let marks = Marks {
         taint: step.map(|step| (step, power)),
         end_approval: view.is_well() && has_approval(node),
+        end_proof: view.is_well() && has_proof(node),
     };
     let changes = view.in_reach() && marks != Marks::default();
     changes.then(|| Action { node: Arc::clone(node), write: Write::Marks(marks) })

@@ -18,6 +18,7 @@ use ccm_tests::nodes;
 use ccm_tests::scenarios::{Env, LIFECYCLE_AGENT, SOON, lease, past_grace, with_short_terms};
 
 const APPROVED: &str = "quartet.dev/deletion-approved";
+const PROOF: &str = "quartet.dev/instance-gone";
 const SUSPECTED: &str = "NodeGoneSuspected";
 
 /// Waits for the first word against the node.
@@ -140,8 +141,41 @@ pub(super) async fn a_deletion_in_flight_spares_the_successor(env: Env) -> Resul
     env.cloud().add(machine);
     nodes::register(&env.client, &successor("node-1")).await?;
     nodes::stay(&env.client, &["node-0", "node-1"], DELETION).await?;
-    let refused = env.node_writes(LIFECYCLE_AGENT).await?;
+    let mut refused = env.node_writes(LIFECYCLE_AGENT).await?;
+    refused.retain(|write| write.verb == "delete");
     ensure!(refused.iter().map(|write| write.code).eq([409]), "the server refused it: {refused:?}");
+    Ok(())
+}
+
+pub(super) async fn the_proof_is_left_on_a_node_that_is_deleted(env: Env) -> Result<()> {
+    let program = env.start(&quick(&env)).await?;
+    env.add_initialised(&["node-0", "node-1", "node-2"]).await?;
+    past_grace().await;
+    // The finalizer keeps what was written last.
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    nodes::patch(&env.client, "node-1", hold).await?;
+    env.lose("node-1").await?;
+    nodes::wait_for(&env.client, "node-1", "being deleted, with the proof", 2 * SOON, |node| {
+        let proof = node.metadata.annotations.as_ref().and_then(|all| all.get(PROOF));
+        let is_marked = proof.is_some_and(|proof| proof.starts_with("by_id 2"));
+        node.metadata.deletion_timestamp.is_some() && is_marked
+    })
+    .await?;
+    // An admission policy that refuses the mark does not delay a deletion.
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    let forbidden = Fault::new(Action::Status { code: 403, retry_after: None });
+    faults.add(forbidden.user_agent(LIFECYCLE_AGENT).verb(Verb::Patch).resource("nodes"));
+    env.lose("node-2").await?;
+    nodes::gone(&env.client, "node-2", SOON).await?;
+    counts(&program, DELETIONS, 2).await?;
+    // A node that stays although it was marked is not meant to go.
+    faults.clear();
+    let mark = json!({"metadata": {"annotations": {PROOF: "by_id 2026-01-01T00:00:00.000Z"}}});
+    nodes::patch(&env.client, "node-0", mark).await?;
+    nodes::wait_for(&env.client, "node-0", "without the mark", SOON, |node| {
+        node.metadata.annotations.as_ref().is_none_or(|all| !all.contains_key(PROOF))
+    })
+    .await?;
     Ok(())
 }
 

@@ -45,6 +45,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 lifecycle_cases::evidence_of_a_stopped_leader_is_dropped,
                 lifecycle_cases::the_rules_change_without_a_restart,
                 lifecycle_cases::a_deletion_in_flight_spares_the_successor,
+                lifecycle_cases::the_proof_is_left_on_a_node_that_is_deleted,
                 lifecycle_cases::a_refused_deletion_is_reported_and_retried,
                 lifecycle_edges::a_node_whose_kubelet_lives_is_kept,
                 lifecycle_edges::a_lease_that_cannot_be_read_keeps_its_node,

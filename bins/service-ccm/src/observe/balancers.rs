@@ -11,7 +11,10 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::{Cure, Digest, LoadBalancer, Member, Members, Phase};
+use ccm_cloud::{
+    Cure, Digest, Ingress, IngressAddress, IpFamily, LoadBalancer, LoadBalancerTraits, Member,
+    Members, Phase,
+};
 use ccm_controller::repeats::Repeats;
 use ccm_objects::{Service, ServiceIngress, Shared as Name};
 use ccm_runtime::health::Verdict;
@@ -135,8 +138,12 @@ impl Balancers {
 
     /// Returns the record of a new Service: the departures that the last leader has recorded.
     fn resumed(&self, service: &Service) -> Kept {
+        let nodes = self.nodes.lock().1;
         let (since, left) = &*self.inherited.lock();
-        let membership = Membership::resume(*since, &left.departures);
+        let mut membership = Membership::resume(*since, &left.departures);
+        if left.settled.is_none() || left.settled != nodes {
+            membership.relabelled();
+        }
         Kept { uid: service.uid.clone(), repeats: Repeats::default(), membership }
     }
 
@@ -158,6 +165,18 @@ impl Balancers {
     /// The digest of the nodes that load balancers are to have now.
     pub(crate) fn published(&self) -> Option<Digest> {
         self.nodes.lock().1
+    }
+
+    /// Records that the nodes have further labels, by which no load balancer selected before.
+    pub(crate) fn relabel(&self, members: &Arc<[Member]>) {
+        let before = self.nodes.lock().1;
+        self.publish(members);
+        let now = self.nodes.lock().1;
+        self.each(|_, entry| {
+            if entry.agrees == before {
+                entry.agrees = now.filter(|_| before.is_some());
+            }
+        });
     }
 
     /// The digest of these nodes, if they are those that load balancers are to have now.
@@ -340,8 +359,11 @@ impl Entry {
         let wants = asked.map_or(&nodes.members, |asked| &asked.present);
         self.state.saw_pools(balancer.pools.take(), !wants.is_empty(), true, now);
         match (balancer.members.take(), asked) {
-            (Some(members), _) => {
+            (Some(members), asked) => {
                 self.membership.shown(&members, nodes, now);
+                if let Some(asked) = asked {
+                    self.membership.selected(asked, nodes);
+                }
                 self.read = Some(now);
             }
             (None, Some(members)) => self.membership.applied(members, now),
@@ -361,6 +383,22 @@ impl Entry {
     pub(crate) fn forget_members(&mut self) {
         self.membership.forget();
         (self.state.pools, self.state.gap) = (None, None);
+    }
+
+    /// The families of its addresses, if a member needs an address of one of them.
+    pub(crate) fn families(&self, traits: &LoadBalancerTraits) -> Vec<IpFamily> {
+        let Known::There(balancer) = &self.state.known else { return Vec::new() };
+        let family = |one: &Ingress| match &one.address {
+            IngressAddress::Ip(ip) => Some(IpFamily::of(*ip)),
+            IngressAddress::Hostname(_) => None,
+        };
+        let families: Option<Vec<_>> = balancer.ingress.iter().map(family).collect();
+        families.filter(|_| traits.member_addresses).unwrap_or_default()
+    }
+
+    /// The number of members that the cloud has shown last.
+    pub(crate) fn members_in_cloud(&self) -> Option<usize> {
+        self.state.pools.iter().flatten().map(|pool| pool.members).max()
     }
 
     /// Whether its members are to be read at the next opportunity.

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Handles, balancers::Inherited};
 use crate::plan::{
     losses::{self, Losses},
+    marks::Marks,
     members::Departures,
     orphans::{BUDGET, Orphans},
 };
@@ -29,12 +30,18 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// How long departures are collected. The sooner the next renewal has them, the fewer a leader
 /// that is killed conceals.
 const TOGETHER: Duration = Duration::from_millis(100);
+/// For how long after its end a node's mark is left to the next leader, at least: members may
+/// be held, or the cloud may fail.
+const MARKED: Duration = Duration::from_hours(1);
 
 /// What a leader leaves to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Left {
     #[serde(flatten)]
     members: Departures,
+    /// The marks of nodes that are gone, and may still be members.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    marks: Marks,
     /// The load balancers without a Service that were deleted.
     #[serde(default)]
     orphans: Window,
@@ -49,7 +56,10 @@ struct Left {
 
 impl handover::Shorten for Left {
     fn shorten(&mut self) -> bool {
-        self.members.sum_up() || self.orphans.sum_up() || self.replaced.sum_up()
+        self.marks.shorten()
+            || self.members.sum_up()
+            || self.orphans.sum_up()
+            || self.replaced.sum_up()
     }
 }
 
@@ -63,6 +73,7 @@ pub(crate) fn take_over(handles: &Handles, lease: &LeaseAnnotations) {
     let (now, left) = (handles.timeline.now(), handover::found::<Left>(lease));
     let inherited = Inherited { departures: left.members, settled: left.settled };
     handles.balancers.inherit(now, inherited);
+    handles.went.lock().add_earlier(left.marks);
     *handles.orphans.lock() = Orphans::resume(now, left.orphans);
     *handles.losses.lock() = Losses::resume(now, left.replaced);
     // What is still in the window is to be left to the leader after this one as well.
@@ -113,7 +124,9 @@ fn leave(handles: &Handles, lease: &LeaseAnnotations, settled: Option<Digest>) {
     let Some(members) = handles.balancers.departures(now - window) else { return };
     let orphans = handles.orphans.lock().window(now - BUDGET.window);
     let replaced = handles.losses.lock().window(now - losses::BUDGET.window);
-    let left = Left { members, orphans, replaced, settled: None };
+    let is_there = |node: &str| handles.nodes.get(node).is_some();
+    let marks = handles.node_set.borrow().marks.of_gone(is_there, now - window.max(MARKED));
+    let left = Left { members, marks, orphans, replaced, settled: None };
     if left != Left::default() {
         // They leave the window in time.
         handles.balancers.keep_departures();

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use ccm_base::At;
 use ccm_controller::queue::Priority;
-use ccm_objects::Shared as Name;
+use ccm_kube::store::Change;
+use ccm_objects::{Node, Shared as Name};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::Handles;
+use super::{Handles, selector};
 use crate::plan::{
     debounce::Debounce,
     eligible::{NodeSet, Rules, node_set},
+    labels::LabelKeys,
+    marks::mark,
 };
 
 /// Collects changes of nodes and passes them on to all load balancers.
@@ -33,14 +36,23 @@ impl Nodes {
         Self { handles: handles.clone(), pending: Mutex::default() }
     }
 
-    /// Records that a node has changed. The informer calls it on every replica; never blocks.
-    pub(crate) fn changed(&self) {
+    /// Records a change of a node. The informer calls it on every replica; never blocks. A node
+    /// may be marked and go before the nodes are compared: what it said is recorded at once.
+    pub(crate) fn changed(&self, change: &Change<Node>) {
+        if let Change::Deleted(node) = change {
+            let (settings, now) = (self.handles.settings.borrow(), self.handles.timeline.now());
+            let mut went = self.handles.went.lock();
+            went.expire(now);
+            went.went(&node.name, mark(node, &settings.scale_down_taints, now), now);
+        }
         self.handles.nodes_changed.notify_one();
     }
 
     /// Takes the nodes as they are, when this replica begins to lead.
     pub(crate) fn start_leading(&self) {
-        self.publish(self.current(self.handles.timeline.now()));
+        let mut keys = self.handles.label_keys.lock();
+        *keys = self.label_keys();
+        self.publish(self.current(&keys, self.handles.timeline.now()));
     }
 
     /// Passes changes on until the token is cancelled.
@@ -66,18 +78,37 @@ impl Nodes {
         }
     }
 
-    fn current(&self, now: At) -> NodeSet {
+    /// The labels by which the load balancers of all Services select their members.
+    fn label_keys(&self) -> LabelKeys {
+        let mut keys = LabelKeys::default();
+        let Ok(load_balancers) = self.handles.load_balancers() else { return keys };
+        if load_balancers.traits().member_labels {
+            for service in self.handles.services.list().iter().filter(|one| one.is_load_balancer) {
+                keys.add(&selector(service, &*load_balancers));
+            }
+        }
+        keys
+    }
+
+    fn current(&self, labels: &LabelKeys, now: At) -> NodeSet {
         let settings = self.handles.settings.borrow().clone();
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
-        let rules = Rules { scale_down_taints: &settings.scale_down_taints, traits: &traits };
-        let (nodes, before) = (self.handles.nodes.list(), self.handles.node_set.borrow().clone());
+        let scale_down_taints = &settings.scale_down_taints;
+        let rules = Rules { scale_down_taints, traits: &traits, labels };
+        let mut before = NodeSet::clone(&self.handles.node_set.borrow());
+        let went = std::mem::take(&mut *self.handles.went.lock());
+        if before.marks.update(went) {
+            self.handles.balancers.set_departures();
+        }
+        let nodes = self.handles.nodes.list();
         node_set(nodes.iter().map(|node| &**node), rules, &before, now)
     }
 
     /// Compares the nodes with the set that has gone out.
     fn compare(&self) {
         let now = self.handles.timeline.now();
-        let (set, before) = (self.current(now), self.handles.node_set.borrow().clone());
+        let keys = self.handles.label_keys.lock();
+        let (set, before) = (self.current(&keys, now), self.handles.node_set.borrow().clone());
         let interval = self.handles.settings.borrow().member_update_interval;
         let mut pending = self.pending.lock();
         if Arc::ptr_eq(&set.members, &before.members) {
@@ -93,7 +124,7 @@ impl Nodes {
             pending.joins.changed(now, interval);
         }
         // The marks are remembered at once: the node may be gone when its change goes out.
-        let marked = NodeSet { marked: set.marked, ..NodeSet::clone(&before) };
+        let marked = NodeSet { marks: set.marks, ..NodeSet::clone(&before) };
         drop(pending);
         self.handles.node_set.send_replace(Arc::new(marked));
     }
@@ -101,13 +132,16 @@ impl Nodes {
     /// Sends the current set out.
     fn send(&self) {
         let now = self.handles.timeline.now();
-        let set = self.current(now);
         {
             let mut pending = self.pending.lock();
             pending.joins.sent(now);
             pending.leaves.sent(now);
         }
-        self.publish(set);
+        {
+            let mut keys = self.handles.label_keys.lock();
+            *keys = self.label_keys();
+            self.publish(self.current(&keys, now));
+        }
         let mut unknown = false;
         for service in self.handles.services.list() {
             if service.is_load_balancer && service.has_finalizer {

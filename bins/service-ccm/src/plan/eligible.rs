@@ -3,12 +3,17 @@
 //! As upstream since KEP-3458: whether a node is Ready plays no role, because the load
 //! balancer's health check sees sooner and better which node can take connections.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ccm_base::At;
 use ccm_cloud::{AddressKind, Digest, LoadBalancerTraits, Member, NodeAddress, ProviderId};
-use ccm_objects::{Node, service_keys};
+use ccm_objects::{Labels, Node, service_keys};
 use sha2::{Digest as _, Sha256};
+
+use super::{
+    labels::LabelKeys,
+    marks::{Marks, mark},
+};
 
 /// Why a node is not eligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,21 +53,35 @@ pub struct NodeSet {
     pub members: Arc<[Member]>,
     /// The others, and why.
     pub excluded: BTreeMap<Arc<str>, Excluded>,
-    /// The nodes that were marked for scale-down when they were last seen, and when that was: a
-    /// node that goes keeps its mark.
-    pub marked: BTreeMap<Arc<str>, At>,
+    /// What the nodes said about their end when they were last seen: a node that goes keeps its
+    /// mark.
+    pub marks: Marks,
 }
 
 /// The version of the rules by which members are written down for their digest.
 const DIGEST_VERSION: u32 = 1;
 
-/// How long the mark of a node that is gone is remembered.
-const MARK: Duration = Duration::from_hours(24);
-
 impl NodeSet {
     /// The eligible node of this name.
     pub fn get(&self, name: &str) -> Option<&Member> {
         find(&self.members, name)
+    }
+
+    /// The same nodes with further labels: those that count now and did not count before. What else
+    /// has changed of the nodes is left out.
+    #[must_use]
+    pub fn with_labels<'a>(
+        &self,
+        labels_of: impl Fn(&str) -> Option<&'a Labels>,
+        (before, now): (&LabelKeys, &LabelKeys),
+    ) -> Self {
+        let with_more = |member: &Member| {
+            let mut labels = (*member.labels).clone();
+            let all = labels_of(&member.node).map(|all| now.of(all)).unwrap_or_default();
+            labels.extend(all.into_iter().filter(|(key, _)| !before.has(key)));
+            Member { labels: Arc::new(labels), ..member.clone() }
+        };
+        Self { members: self.members.iter().map(with_more).collect(), ..self.clone() }
     }
 
     /// Returns why no node is a member, as text; `None` if a node is a member.
@@ -126,6 +145,8 @@ pub struct Rules<'a> {
     pub scale_down_taints: &'a [String],
     /// The traits of the provider.
     pub traits: &'a LoadBalancerTraits,
+    /// The labels by which load balancers select their members.
+    pub labels: &'a LabelKeys,
 }
 
 /// Sorts nodes into members and others. `before` is the last result.
@@ -137,21 +158,16 @@ pub fn node_set<'a>(
 ) -> NodeSet {
     let mut set = NodeSet::default();
     let mut members = Vec::with_capacity(before.members.len());
-    let mut marked = before.marked.clone();
+    let mut marks = before.marks.clone();
     for node in nodes {
-        marked.remove(&node.name);
+        marks.see(&node.name, mark(node, rules.scale_down_taints, now), now);
         match member(node, rules) {
             Ok(member) => members.push(member),
-            Err(why) => {
-                set.excluded.insert(Arc::clone(&node.name), why);
-                if why == Excluded::ScaleDown {
-                    marked.insert(Arc::clone(&node.name), now);
-                }
-            }
+            Err(why) => drop(set.excluded.insert(Arc::clone(&node.name), why)),
         }
     }
-    marked.retain(|_, seen| *seen + MARK > now);
-    set.marked = marked;
+    marks.expire(now);
+    set.marks = marks;
     members.sort_unstable_by(|one, other| one.node.cmp(&other.node));
     set.members =
         if *members == *before.members { Arc::clone(&before.members) } else { members.into() };
@@ -182,12 +198,8 @@ fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
     if rules.traits.member_addresses && addresses.is_empty() {
         return Err(Excluded::NoAddress);
     }
-    let labels = if rules.traits.member_labels {
-        node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
-    } else {
-        BTreeMap::new()
-    };
-    Ok(Member { node: node.name.to_string(), provider_id, addresses, labels: Arc::new(labels) })
+    let labels = Arc::new(rules.labels.of(&node.labels));
+    Ok(Member { node: node.name.to_string(), provider_id, addresses, labels })
 }
 
 /// The addresses to which a load balancer can send.
@@ -205,6 +217,8 @@ fn excludes(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use ccm_objects::{Address, Condition, Taint, node_keys};
+
+    use std::time::Duration;
 
     use super::*;
 
@@ -225,7 +239,14 @@ mod tests {
 
     fn sorted(node: &Node) -> Result<Member, Excluded> {
         let scale_down_taints = ["ToBeDeletedByClusterAutoscaler".to_owned()];
-        member(node, Rules { scale_down_taints: &scale_down_taints, traits: &traits() })
+        member(
+            node,
+            Rules {
+                scale_down_taints: &scale_down_taints,
+                traits: &traits(),
+                labels: &LabelKeys::default(),
+            },
+        )
     }
 
     fn taint(key: &str) -> Taint {
@@ -288,7 +309,8 @@ mod tests {
 
     #[test]
     fn why_no_node_is_a_member() {
-        let rules = Rules { scale_down_taints: &[], traits: &traits() };
+        let rules =
+            Rules { scale_down_taints: &[], traits: &traits(), labels: &LabelKeys::default() };
         let why = |nodes: &[Node]| {
             node_set(nodes.iter(), rules, &NodeSet::default(), At::default()).why_none()
         };
@@ -316,7 +338,11 @@ mod tests {
     /// Whether the change of this node changes the members of load balancers.
     fn passes_on(before: &Node, after: &Node) -> bool {
         let scale_down_taints = ["ToBeDeletedByClusterAutoscaler".to_owned()];
-        let rules = Rules { scale_down_taints: &scale_down_taints, traits: &traits() };
+        let rules = Rules {
+            scale_down_taints: &scale_down_taints,
+            traits: &traits(),
+            labels: &LabelKeys::default(),
+        };
         let now = At::default();
         let set = |node: &Node, last: &NodeSet| node_set(std::iter::once(node), rules, last, now);
         let last = set(before, &NodeSet::default());
@@ -377,7 +403,8 @@ mod tests {
 
     #[test]
     fn members_are_sorted_whatever_the_order_of_the_nodes() {
-        let rules = Rules { scale_down_taints: &[], traits: &traits() };
+        let rules =
+            Rules { scale_down_taints: &[], traits: &traits(), labels: &LabelKeys::default() };
         let named = |name: &str| Node { name: name.into(), ..node() };
         let set = |nodes: [Node; 2]| {
             node_set(nodes.iter(), rules, &NodeSet::default(), At::default()).members
@@ -391,13 +418,17 @@ mod tests {
     fn a_node_that_goes_keeps_its_mark_for_a_day() {
         let traits = traits();
         let scale_down_taints = ["ToBeDeletedByClusterAutoscaler".to_owned()];
-        let rules = Rules { scale_down_taints: &scale_down_taints, traits: &traits };
+        let rules = Rules {
+            scale_down_taints: &scale_down_taints,
+            traits: &traits,
+            labels: &LabelKeys::default(),
+        };
         let marked = Node { taints: vec![taint("ToBeDeletedByClusterAutoscaler")], ..node() };
         let at = |hours| At::default() + Duration::from_hours(hours);
         let seen = node_set([&marked].into_iter(), rules, &NodeSet::default(), at(0));
         for (hours, is_marked) in [(1, true), (23, true), (25, false)] {
             let set = node_set([].into_iter(), rules, &seen, at(hours));
-            assert_eq!(set.marked.contains_key("n"), is_marked, "{hours}");
+            assert_eq!(set.marks.get("n").is_some(), is_marked, "{hours}");
         }
     }
 

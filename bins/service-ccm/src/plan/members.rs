@@ -1,19 +1,24 @@
 //! Which members a load balancer is to have: how its members follow the nodes, and when they
 //! do not.
 //!
-//! A node that joins becomes a member at once. A member whose node is gone, or is not eligible
-//! any more, leaves
+//! A node that joins, or gets the labels that the load balancer selects by, becomes a member at once.
+//! A member whose node is gone, or is not eligible any more, leaves
 //!
-//! * at once, if that was **meant**: the node was marked for scale-down before it went, or a
-//!   user approved it;
-//! * at once, if its node has the exclusion label, as long as fewer than half of the members
-//!   got it within the window: more look like a mistake, and are held;
-//! * otherwise as the kit's **brake** allows: a list of nodes that is short by mistake empties no
-//!   load balancer.
+//! * at once, if that was **meant** ([`Mark::Meant`]), or a user approved it;
+//! * at once, if its node has the exclusion label, or lost a label that the load balancer selects
+//!   by, as long as at least half of the members stay: more within the window look like a mistake;
+//! * otherwise as the kit's **brake** allows, unless its node was cordoned ([`Mark::Drained`]), and
+//!   as long as at least half of the members stay: a list of nodes that is short by mistake empties
+//!   no load balancer.
+//!
+//! What is counted are the members that this load balancer has in the cloud, and not the nodes.
 //!
 //! A member is replaced if its provider ID changes, or the address of a family that load balancers
-//! use; the brake counts that as well. An added address of another family is sent at once. The last
+//! use; the budget counts that as well. An added address of another family is sent at once. The last
 //! member never leaves.
+
+mod departures;
+mod floor;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,15 +26,54 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::{Member, Members, are_shown_as};
-use ccm_controller::brake::{Brake, Budget, Hold, is_sum, split, summed_up};
-use serde::{Deserialize, Serialize};
+use ccm_cloud::{IpFamily, Member, Members, NodeSelector, are_shown_as};
+use ccm_controller::brake::{Brake, Budget, Hold};
 
-use super::eligible::{Excluded, NodeSet, find};
+pub use self::departures::Departures;
+use self::{departures::add, floor::Floor};
+use super::{
+    eligible::{Excluded, NodeSet, find},
+    marks::Mark,
+};
 
 /// Members have no breaker: each is decided by the budget alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoBreaker {}
+
+/// Which nodes are members of one load balancer, and how many members may leave it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// How many members may leave within the window.
+    pub budget: Budget,
+    /// Whether a user has approved that any member leaves.
+    pub approved: bool,
+    /// The labels that a node needs.
+    pub selector: &'a NodeSelector,
+    /// A node needs an address of one of these families. Empty: it needs none.
+    pub families: &'a [IpFamily],
+    /// The number of members that the cloud has shown last, if it is known.
+    pub in_cloud: Option<usize>,
+}
+
+impl Rules<'_> {
+    /// Whether this node is to be a member.
+    fn select(&self, node: &Member) -> bool {
+        let has_address = |family: &IpFamily| node.address(*family).is_some();
+        self.selector.matches(&node.labels)
+            && (self.families.is_empty() || self.families.iter().any(has_address))
+    }
+
+    /// The member as the provider is told to keep it, whatever its node's labels are now.
+    fn kept(&self, member: &Member) -> Member {
+        match self.selector.matches(&member.labels) {
+            true => member.clone(),
+            false => Member {
+                labels: Arc::new(self.selector.fulfilled(&member.labels)),
+                ..member.clone()
+            },
+        }
+    }
+}
 
 /// The members of one load balancer as far as they are known, and what has left it lately.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +84,12 @@ pub struct Membership {
     /// True if these are the members that service-ccm has sent, with all addresses of their nodes.
     /// A cloud may not show the addresses of a family that the load balancer does not have.
     is_told: bool,
+    /// True if these are nodes from which the provider has selected the members. False if the cloud
+    /// has shown each of them as a member.
+    is_picked: bool,
+    /// True if the provider may have selected by other labels than the nodes have now. Counts only
+    /// if the provider alone knows which labels it asks for.
+    is_relabelled: bool,
     brake: Brake<NoBreaker>,
     /// The members that may leave or be replaced, as long as that has not been done.
     charged: BTreeSet<Arc<str>>,
@@ -47,43 +97,26 @@ pub struct Membership {
     is_sent: bool,
     /// The members that have left, until they are back.
     away: BTreeSet<Arc<str>>,
-    /// The members that left because of the exclusion label, and when.
-    labelled: BTreeMap<Arc<str>, At>,
+    /// The members whose nodes went without a mark that says that it was meant.
+    vanished: Floor,
+    /// The members that left because of a label.
+    labelled: Floor,
 }
 
-/// The members that have left load balancers lately, by node, with the time: what a leader leaves to
-/// the next one, so that a change of leader gives no new budget. It does not tell which load
-/// balancers they have left: the next leader counts them for each.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Departures {
-    /// Charged to the budget.
-    charged: BTreeMap<String, At>,
-    /// Left because of the exclusion label.
-    labelled: BTreeMap<String, At>,
+/// The members of one load balancer while a decision about them is made.
+struct Pool<'a> {
+    /// Sorted by node.
+    members: Vec<&'a Member>,
+    /// How many there are in the cloud.
+    count: usize,
+    /// The number of nodes that join.
+    joins: usize,
 }
 
-impl Departures {
-    /// Keeps those since this time.
-    pub fn retain(&mut self, since: At) {
-        self.charged.retain(|_, at| *at > since);
-        self.labelled.retain(|_, at| *at > since);
-    }
-
-    /// Replaces the older half of the longer map by one entry. Returns true if it could.
-    pub fn sum_up(&mut self) -> bool {
-        let part = match self.charged.len() > self.labelled.len() {
-            true => &mut self.charged,
-            false => &mut self.labelled,
-        };
-        let entries: Vec<_> = part.iter().map(|(node, at)| (*at, &**node)).collect();
-        let Some((at, sum, older)) = summed_up(&entries) else { return false };
-        let older: Vec<String> = older.into_iter().map(str::to_owned).collect();
-        for node in older {
-            part.remove(&node);
-        }
-        part.insert(sum.into(), at);
-        true
+impl Pool<'_> {
+    /// Whether this node is a member.
+    fn has(&self, node: &str) -> bool {
+        self.members.binary_search_by(|one| one.node.as_str().cmp(node)).is_ok()
     }
 }
 
@@ -92,7 +125,9 @@ impl Departures {
 pub enum Held {
     /// Too many have left within the window.
     Budget(Hold),
-    /// Half of the members have got the exclusion label within the window.
+    /// Half of the members have vanished within the window.
+    Floor,
+    /// Half of the members have left because of a label within the window.
     Label,
     /// It is the last member.
     Last,
@@ -122,30 +157,32 @@ impl Membership {
     /// Members that are not known, of which these have left under the last leader.
     pub fn resume(now: At, left: &Departures) -> Self {
         let charged = left.charged.iter().map(|(node, at)| (*at, node.as_str().into())).collect();
-        let labelled = left.labelled.iter().flat_map(|(node, at)| {
-            split(node).map(|node| (Arc::<str>::from(node), (*at).min(now)))
-        });
-        let (brake, labelled) = (Brake::resume(now, charged), labelled.collect());
-        // Those that are members of this load balancer have not left it.
-        let away = left.charged.keys().map(|node| node.as_str().into()).collect();
-        Self { brake, away, labelled, ..Self::default() }
+        let vanished = || left.charged.iter().chain(&left.drained);
+        Self {
+            brake: Brake::resume(now, charged),
+            // Those that are members of this load balancer have not left it.
+            away: vanished().map(|(node, _)| node.as_str().into()).collect(),
+            vanished: Floor::resume(now, vanished()),
+            labelled: Floor::resume(now, &left.labelled),
+            ..Self::default()
+        }
     }
 
     /// Adds the members that have left since this time, except unnamed ones: `to` has these already.
     pub fn add_departures(&self, since: At, to: &mut Departures) {
-        for (at, node) in self.brake.window().after(since).filter(|(_, node)| !is_sum(node)) {
-            later(&mut to.charged, node, at);
-        }
-        let labelled = self.labelled.iter().filter(|(node, at)| **at > since && !is_sum(node));
-        for (node, at) in labelled {
-            later(&mut to.labelled, node, *at);
-        }
+        let charged: BTreeMap<&str, At> =
+            self.brake.window().after(since).map(|(at, node)| (node, at)).collect();
+        let drained = self.vanished.entries().filter(|(node, _)| !charged.contains_key(node));
+        add(&mut to.drained, since, drained);
+        add(&mut to.charged, since, charged.iter().map(|(node, at)| (*node, *at)));
+        add(&mut to.labelled, since, self.labelled.entries());
     }
 
     /// Returns true if members have left since this time, or may leave.
     pub fn has_departures(&self, since: At) -> bool {
         let charged = self.brake.window().after(At::default()).map(|(at, _)| at);
-        charged.chain(self.labelled.values().copied()).any(|at| at >= since)
+        let others = self.vanished.entries().chain(self.labelled.entries()).map(|(_, at)| at);
+        charged.chain(others).any(|at| at >= since)
     }
 
     /// Whether the members are known.
@@ -167,8 +204,9 @@ impl Membership {
     /// have made them.
     pub fn shown(&mut self, members: &Arc<[Member]>, nodes: &NodeSet, now: At) {
         let before = self.known.clone().unwrap_or_default();
+        self.is_relabelled |= self.is_told && have_other_labels(&before, &nodes.members);
         if Arc::ptr_eq(members, &nodes.members) {
-            self.has_all_of(nodes);
+            self.has_all_of(nodes, false);
             return self.settle(&before, now);
         }
         let mut named: Vec<&Member> = members.iter().filter(|one| !one.node.is_empty()).collect();
@@ -177,18 +215,30 @@ impl Membership {
         let is_same = named.len() == members.len()
             && named.iter().zip(&**members).all(|(one, other)| std::ptr::eq(*one, other));
         if are_shown_as(&nodes.members, named.iter().copied()) {
-            self.has_all_of(nodes);
+            self.has_all_of(nodes, false);
         } else {
             let copied = || named.into_iter().cloned().collect();
             self.known = Some(if is_same { Arc::clone(members) } else { copied() });
-            self.is_told = false;
+            (self.is_told, self.is_picked) = (false, false);
         }
         self.settle(&before, now);
     }
 
-    /// Records that the load balancer has exactly these nodes.
-    fn has_all_of(&mut self, nodes: &NodeSet) {
+    /// Records that the load balancer has exactly these nodes, or with `is_picked` those of them
+    /// that it is to have.
+    fn has_all_of(&mut self, nodes: &NodeSet, is_picked: bool) {
         (self.known, self.is_told) = (Some(Arc::clone(&nodes.members)), true);
+        self.is_picked = is_picked;
+    }
+
+    /// Records that the provider has selected the members by the labels of these nodes.
+    pub fn selected(&mut self, members: &Members, nodes: &NodeSet) {
+        self.is_relabelled = have_other_labels(&members.present, &nodes.members);
+    }
+
+    /// Records that the provider may have selected by other labels than the nodes have now.
+    pub fn relabelled(&mut self) {
+        self.is_relabelled = true;
     }
 
     /// Applies a change that the cloud has made.
@@ -200,7 +250,7 @@ impl Membership {
         let before = self.known.clone().unwrap_or_default();
         let others: Vec<&Member> = before.iter().filter(|one| !is_named(one)).collect();
         self.known = Some(merge(&members.present, &others));
-        self.is_told = true;
+        (self.is_told, self.is_picked, self.is_relabelled) = (true, true, false);
         self.away.extend(members.absent.iter().map(|gone| gone.node.as_str().into()));
         self.settle(&before, now);
     }
@@ -215,7 +265,7 @@ impl Membership {
         self.charged = open;
         for node in made {
             // The cloud may take long: the window begins when the member has left.
-            self.brake.renew(now, &node);
+            self.renew(now, &node);
             if find(&known, &node).is_none() {
                 self.away.insert(node);
             }
@@ -226,8 +276,18 @@ impl Membership {
         self.away = away;
         // When one of them leaves again, that counts as well.
         for node in back {
-            self.brake.release(&node);
+            self.release(&node);
         }
+    }
+
+    fn renew(&mut self, now: At, node: &str) {
+        self.brake.renew(now, node);
+        self.vanished.renew(now, node);
+    }
+
+    fn release(&mut self, node: &str) {
+        self.brake.release(node);
+        self.vanished.release(node);
     }
 
     /// Records that service-ccm has sent a change and does not know the result.
@@ -240,75 +300,104 @@ impl Membership {
         self.known = None;
     }
 
-    /// What the members are to be. `approved` says that a user has approved that any of them
-    /// leaves. Of members that are not known, all that are eligible are to be there.
+    /// What the members are to be. Of members that are not known, all that are eligible are to be
+    /// there.
     ///
     /// A member that may leave is charged once, no matter how often this is asked before the
     /// change is made. Its window begins with the last time: it has not left before.
-    pub fn decide(&mut self, now: At, nodes: &NodeSet, budget: Budget, approved: bool) -> Decision {
+    pub fn decide(&mut self, now: At, nodes: &NodeSet, rules: Rules<'_>) -> Decision {
         let Some(known) = self.known.clone() else { return Decision::of_all(nodes, false) };
-        self.labelled.retain(|_, at| *at + budget.window > now);
-        if self.charged.is_empty() && Arc::ptr_eq(&known, &nodes.members) {
+        self.labelled.expire(now, rules.budget.window);
+        self.vanished.expire(now, rules.budget.window);
+        let is_relabelled = self.is_relabelled && rules.selector.is_opaque();
+        let is_all = self.is_picked && self.charged.is_empty() && !is_relabelled;
+        if is_all && Arc::ptr_eq(&known, &nodes.members) {
             return Decision::of_all(nodes, false);
         }
-        let joins = nodes.members.iter().any(|one| find(&known, &one.node).is_none());
-        let mut decision =
-            Decision { changes: joins, why_none: nodes.why_none(), ..Decision::default() };
-        let (mut kept, mut absent) = (Vec::new(), Vec::new());
-        for member in &*known {
-            let wanted = nodes.get(&member.node);
+        let pool = self.pool(&known, nodes, rules);
+        let changes = pool.joins > 0 || is_relabelled;
+        let mut decision = Decision { changes, why_none: nodes.why_none(), ..Decision::default() };
+        let (mut kept, mut leaving) = (Vec::new(), Vec::new());
+        for member in &pool.members {
+            let wanted = nodes.get(&member.node).filter(|node| rules.select(node));
             if let Some(wanted) = wanted.filter(|wanted| wanted.is_shown_as(member)) {
-                decision.changes |= self.is_told && wanted.has_more_families_than(member);
+                decision.changes |= self.is_told && tells_more(wanted, member, rules);
                 // It was to leave or to be replaced, and is again as it was.
                 if !self.is_sent && self.charged.remove(&*member.node) {
-                    self.brake.release(&member.node);
+                    self.release(&member.node);
                 }
                 continue;
             }
-            match self.leaves(now, nodes, &member.node, &known, budget, approved) {
+            match self.leaves(now, nodes, (member, wanted.is_none()), &pool, rules) {
                 Ok(()) => {
                     decision.changes = true;
-                    absent.extend(wanted.is_none().then_some(member));
+                    leaving.extend(wanted.is_none().then_some(*member));
                 }
                 Err(why) => {
-                    kept.push(member);
+                    kept.push(rules.kept(member));
                     decision.held.insert(member.node.as_str().into(), why);
                 }
             }
         }
-        if nodes.members.is_empty() && kept.is_empty() && !absent.is_empty() {
-            let last = absent.remove(0);
+        let is_none_wanted = !nodes.members.iter().any(|node| rules.select(node));
+        if is_none_wanted && kept.is_empty() && !leaving.is_empty() {
+            let last = leaving.remove(0);
             decision.held.insert(last.node.as_str().into(), Held::Last);
-            kept.push(last);
-            decision.changes = !absent.is_empty();
+            kept.push(rules.kept(last));
+            decision.changes = !leaving.is_empty();
         }
         if !decision.changes && kept.is_empty() {
-            self.has_all_of(nodes);
+            self.has_all_of(nodes, true);
         }
+        // A node that has lost a label is not named as absent: the provider sees its labels.
+        leaving.retain(|member| nodes.get(&member.node).is_none());
         decision.members = Members {
-            present: merge(&nodes.members, &kept),
-            absent: absent.into_iter().cloned().collect(),
+            present: merge(&nodes.members, &kept.iter().collect::<Vec<_>>()),
+            absent: leaving.into_iter().cloned().collect(),
         };
         decision
     }
 
-    /// Whether the member of this node may leave, or be replaced.
+    /// The members that the load balancer has.
+    fn pool<'a>(&self, known: &'a [Member], nodes: &NodeSet, rules: Rules<'_>) -> Pool<'a> {
+        let is_member = |one: &&Member| !self.is_picked || rules.select(one);
+        let members: Vec<&Member> = known.iter().filter(is_member).collect();
+        let shown = rules.in_cloud.filter(|count| *count > 0).unwrap_or(usize::MAX);
+        let mut pool = Pool { count: members.len().min(shown), members, joins: 0 };
+        let is_new = |node: &&Member| rules.select(node) && !pool.has(&node.node);
+        pool.joins = nodes.members.iter().filter(is_new).count();
+        pool
+    }
+
+    /// Whether this member may leave, or be replaced.
     fn leaves(
         &mut self,
         now: At,
         nodes: &NodeSet,
-        node: &str,
-        known: &[Member],
-        budget: Budget,
-        approved: bool,
+        (member, is_gone): (&Member, bool),
+        pool: &Pool<'_>,
+        rules: Rules<'_>,
     ) -> Result<(), Held> {
-        if approved || nodes.marked.contains_key(node) {
+        let node = member.node.as_str();
+        let mark = nodes.marks.get(node);
+        if rules.approved || mark == Some(Mark::Meant) {
             return Ok(());
         }
-        if nodes.excluded.get(node) == Some(&Excluded::Label) {
-            return self.leaves_by_label(now, node, known);
+        let is_unselected =
+            || nodes.get(node).is_some_and(|node| !rules.selector.matches(&node.labels));
+        if nodes.excluded.get(node) == Some(&Excluded::Label) || is_unselected() {
+            return self.leaves_by_label(now, node, pool);
         }
-        self.brake.request(now, node, known.len(), budget).map_err(Held::Budget)?;
+        if is_gone && !self.vanished.may_leave(node, pool) {
+            return Err(Held::Floor);
+        }
+        if !is_gone || mark.is_none() {
+            let request = self.brake.request(now, node, pool.count, rules.budget);
+            request.map_err(Held::Budget)?;
+        }
+        if is_gone {
+            self.vanished.add(now, node);
+        }
         // It leaves now, although it may have been charged before: it was the last member, it was
         // replaced, or the cloud refused the change.
         self.brake.renew(now, node);
@@ -316,31 +405,32 @@ impl Membership {
         Ok(())
     }
 
-    /// Lets a member with the exclusion label leave, if fewer than half have it.
-    fn leaves_by_label(&mut self, now: At, node: &str, known: &[Member]) -> Result<(), Held> {
-        if self.labelled.contains_key(node) {
-            return Ok(());
-        }
-        let gone = self.labelled.keys().filter(|name| find(known, name).is_none()).count();
-        if (self.labelled.len() + 1) * 2 > known.len() + gone {
+    /// Lets a member leave because of a label, if at least half of the members stay.
+    fn leaves_by_label(&mut self, now: At, node: &str, pool: &Pool<'_>) -> Result<(), Held> {
+        if !self.labelled.may_leave(node, pool) {
             return Err(Held::Label);
         }
-        self.labelled.insert(node.into(), now);
+        self.labelled.add(now, node);
         Ok(())
     }
+}
+
+/// Whether these have other labels than the nodes of the same names.
+fn have_other_labels(members: &[Member], nodes: &[Member]) -> bool {
+    let differs = |one: &Member| find(nodes, &one.node).is_some_and(|it| it.labels != one.labels);
+    !std::ptr::eq(members, nodes) && members.iter().any(differs)
+}
+
+/// Whether the provider is to learn of this node what it was not told with the member.
+fn tells_more(node: &Member, member: &Member, rules: Rules<'_>) -> bool {
+    let has_other_labels = rules.selector.is_opaque() && node.labels != member.labels;
+    node.has_more_families_than(member) || has_other_labels
 }
 
 /// Returns true if the load balancer certainly still has the member that it had before.
 fn is_same(before: Option<&Member>, now: Option<&Member>) -> bool {
     let pair = before.zip(now);
     pair.is_some_and(|(before, now)| before.is_shown_as(now) && now.is_shown_as(before))
-}
-
-fn later(times: &mut BTreeMap<String, At>, node: &str, at: At) {
-    match times.get_mut(node) {
-        Some(known) => *known = (*known).max(at),
-        None => drop(times.insert(node.to_owned(), at)),
-    }
 }
 
 /// `members`, and of the nodes in `others` those instead. Both are sorted by node.

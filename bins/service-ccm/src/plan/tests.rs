@@ -5,7 +5,7 @@ use ccm_cloud::{
 };
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
-use super::{eligible::NodeSet, front_end::desired, members::Membership, reason::Reason, *};
+use super::{eligible::NodeSet, front_end::desired, reason::Reason, *};
 
 fn at(seconds: u64) -> At {
     At::default() + Duration::from_secs(seconds)
@@ -105,11 +105,7 @@ pub(super) fn planned(
     now: u64,
     change: impl FnOnce(&mut View<'_>),
 ) -> Plan {
-    let budget = ccm_controller::brake::Budget {
-        limit: ccm_controller::brake::Limit::Count(1),
-        window: Duration::from_secs(1),
-    };
-    let members = Membership::default().decide(at(now), &NodeSet::default(), budget, false);
+    let members = Decision { why_none: NodeSet::default().why_none(), ..Decision::default() };
     planned_with(service, state, &members, now, change)
 }
 

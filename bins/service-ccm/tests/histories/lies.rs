@@ -1,13 +1,13 @@
 //! Wraps the cloud of the world: on demand it leaves pools without members, or does not see the
 //! members.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet, Pool, Progress, Scope,
-    Unwanted, Wanted,
+    LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet, NodeSelector, Pool,
+    Progress, Scope, Unwanted, Wanted,
 };
 use futures::StreamExt as _;
 use parking_lot::Mutex;
@@ -22,6 +22,8 @@ pub(crate) struct Lies {
     pub(crate) why_empty: Option<String>,
     /// True if a change of members does not see the members.
     pub(crate) not_seen: bool,
+    /// True if the provider alone knows by which labels it selects members.
+    pub(crate) is_opaque: bool,
     /// How long the answer to a list is under way.
     pub(crate) late_lists: Duration,
 }
@@ -45,6 +47,13 @@ impl Lying {
 impl LoadBalancers for Lying {
     fn traits(&self) -> LoadBalancerTraits {
         self.of.traits()
+    }
+
+    fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
+        match self.lies.lock().is_opaque {
+            true => NodeSelector::opaque(),
+            false => self.of.selector(settings),
+        }
     }
 
     async fn list(

@@ -1,6 +1,7 @@
 //! Random changes of nodes.
 
-use ccm_objects::service_keys::EXCLUDE_NODE;
+use ccm_base::clock;
+use ccm_objects::{instance_gone, service_keys::EXCLUDE_NODE};
 use ccm_sim::apiserver::PatchKind;
 use rand::Rng as _;
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ pub(crate) fn next(world: &mut World, rules: &mut Rules) {
     if !node["metadata"]["deletionTimestamp"].is_null() {
         return patch(json!({"metadata": {"finalizers": null}}));
     }
-    match world.dice.clone().random_range(0..14) {
+    match world.dice.clone().random_range(0..18) {
         0..4 => world.api.delete("nodes", &name).unwrap_or_default(),
         4 | 5 => {
             patch(json!({"spec": {"taints": [
@@ -38,6 +39,22 @@ pub(crate) fn next(world: &mut World, rules: &mut Rules) {
         }
         9 => patch(json!({"metadata": {"labels": {EXCLUDE_NODE: null}}})),
         10 => patch(json!({"metadata": {"labels": {"pool": "blue"}}})),
+        14 => patch(json!({"metadata": {"labels": {"pool": null}}})),
+        15 => {
+            patch(json!({"spec": {"unschedulable": true}}));
+            rules.cordoned(&name);
+        }
+        16 => {
+            patch(json!({"spec": {"unschedulable": true}}));
+            rules.cordoned(&name);
+            world.api.delete("nodes", &name).unwrap_or_default();
+        }
+        17 => {
+            let proof = instance_gone::value("by_id", clock::wall().into());
+            patch(json!({"metadata": {"annotations": {instance_gone::KEY: proof}}}));
+            rules.marked(&name);
+            world.api.delete("nodes", &name).unwrap_or_default();
+        }
         11 => move_to(world, number),
         12 => again(world, number),
         _ => {
@@ -83,5 +100,7 @@ pub(crate) fn all_are_back(world: &World) {
             }
         }
         world.add_node(number);
+        let blue = json!({"metadata": {"labels": {"pool": "blue"}}});
+        world.api.patch("nodes", &name, "", PatchKind::Merge, blue).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use ccm_sim::cloud::balancers::SimBalancer;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{claims::Claims, watched::is_protected, world::World};
+use crate::{claims::Claims, wanted::is_selected, watched::is_protected, world::World};
 
 /// The window of the brake.
 const WINDOW: Duration = Duration::from_mins(10);
@@ -29,6 +29,8 @@ pub(crate) enum Rule {
     LastMember,
     /// No load balancer loses more members in a window than the brake allows.
     Loss,
+    /// No load balancer loses more than half of its members in a window because nodes vanish.
+    Floor,
     /// A load balancer is made only for a Service with the finalizer.
     Protected,
     /// The finalizer stays while there is a load balancer.
@@ -68,8 +70,16 @@ pub(crate) struct Rules {
     members: BTreeMap<String, BTreeSet<String>>,
     /// Members that are away and left without a mark, by load balancer, and when they left.
     lost: BTreeMap<String, BTreeMap<String, Instant>>,
+    /// The same with those whose nodes were cordoned.
+    vanished: BTreeMap<String, BTreeMap<String, Instant>>,
+    /// The load balancers that a person has changed: the program counts members that may be gone.
+    touched: BTreeSet<String>,
+    /// The nodes as they were seen last.
+    nodes: BTreeMap<String, Value>,
     /// Nodes that have been marked at some time.
     marked: BTreeSet<String>,
+    /// Nodes that have been cordoned at some time.
+    cordoned: BTreeSet<String>,
     claims: Claims,
     /// The end of the time in which two processes may have led at once, each with its own budget.
     two_lead: Option<Instant>,
@@ -84,7 +94,11 @@ impl Rules {
             protected: BTreeSet::new(),
             members: BTreeMap::new(),
             lost: BTreeMap::new(),
+            vanished: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            nodes: BTreeMap::new(),
             marked: BTreeSet::new(),
+            cordoned: BTreeSet::new(),
             claims: Claims::default(),
             two_lead: None,
             broken: world.broken.clone(),
@@ -94,6 +108,14 @@ impl Rules {
     /// A node was marked for scale-down: it may leave at once, also if it has just come back.
     pub(crate) fn marked(&mut self, node: &str) {
         self.marked.insert(node.to_owned());
+        for lost in self.lost.values_mut().chain(self.vanished.values_mut()) {
+            lost.remove(node);
+        }
+    }
+
+    /// A node was cordoned: it may leave without a budget, also if it has just come back.
+    pub(crate) fn cordoned(&mut self, node: &str) {
+        self.cordoned.insert(node.to_owned());
         for lost in self.lost.values_mut() {
             lost.remove(node);
         }
@@ -102,12 +124,13 @@ impl Rules {
     /// A person changed this load balancer.
     pub(crate) fn touched(&mut self, id: &str) {
         self.members.remove(id);
+        self.touched.insert(id.to_owned());
     }
 
     /// Another process leads. Of what happened at last it knows nothing.
     pub(crate) fn restarted(&mut self) {
         let now = Instant::now();
-        for lost in self.lost.values_mut() {
+        for lost in self.lost.values_mut().chain(self.vanished.values_mut()) {
             lost.retain(|_, at| *at + HANDOVER <= now);
         }
     }
@@ -153,6 +176,10 @@ impl Rules {
 
     fn look_at_members(&mut self, world: &World) {
         let now = Instant::now();
+        for node in world.list("nodes").iter() {
+            let name = node["metadata"]["name"].as_str().unwrap_or_default();
+            self.nodes.insert(name.to_owned(), node.clone());
+        }
         let mut seen = BTreeMap::new();
         for balancer in world.ours() {
             let members: BTreeSet<String> =
@@ -162,14 +189,31 @@ impl Rules {
                     let how = format!("{} has lost its last member", balancer.id);
                     self.broken.add(Rule::LastMember, how);
                 }
-                let gone = before.difference(&members).filter(|one| !self.marked.contains(*one));
+                let is_meant = |one: &&String| {
+                    let node = self.nodes.get(*one);
+                    let is_selected = node.is_none_or(|node| is_selected(world, &balancer, node));
+                    self.marked.contains(*one) || !is_selected
+                };
+                let (meant, gone): (Vec<_>, Vec<_>) =
+                    before.difference(&members).partition(is_meant);
+                let (is_new, stay) = (!gone.is_empty(), members.len() + meant.len());
                 let lost = self.lost.entry(balancer.id.clone()).or_default();
-                lost.extend(gone.map(|one| (one.clone(), now)));
-                lost.retain(|one, at| !members.contains(one) && *at + WINDOW > now);
+                let vanished = self.vanished.entry(balancer.id.clone()).or_default();
+                let charged = gone.iter().filter(|one| !self.cordoned.contains(**one));
+                lost.extend(charged.map(|one| ((*one).clone(), now)));
+                vanished.extend(gone.into_iter().map(|one| (one.clone(), now)));
+                for gone in [&mut *lost, &mut *vanished] {
+                    gone.retain(|one, at| !members.contains(one) && *at + WINDOW > now);
+                }
                 let may_be_more = self.two_lead.is_some_and(|until| now < until);
                 if lost.len() > LOSS && !may_be_more {
                     let how = format!("{} lost {} members in a window", balancer.id, lost.len());
                     self.broken.add(Rule::Loss, how);
+                }
+                let is_certain = !may_be_more && !self.touched.contains(&balancer.id);
+                if is_new && vanished.len() > stay && is_certain {
+                    let how = format!("{}: {} vanished, {stay} stay", balancer.id, vanished.len());
+                    self.broken.add(Rule::Floor, how);
                 }
             }
             seen.insert(balancer.id, members);

@@ -10,12 +10,15 @@ use crate::{
     world::{OURS, SERVICES, World},
 };
 
+/// The labels of the nodes that may be members, if the provider needs labels.
+pub(crate) const SELECTOR: &str = "sim/node-selector";
+
 /// One random change of a Service.
 pub(crate) fn next(world: &mut World) {
     let number = world.dice.random_range(0..SERVICES);
     let Some(service) = world.service(number) else { return create(world, number) };
     let is_external = service["spec"]["type"] == "LoadBalancer";
-    match world.dice.random_range(0..22) {
+    match world.dice.random_range(0..24) {
         0..3 => world.api.delete("services", &World::service_key(number)).unwrap_or_default(),
         3 | 4 => become_internal(world, number),
         5 | 6 => become_external(world, number, &service),
@@ -32,6 +35,8 @@ pub(crate) fn next(world: &mut World) {
         18 => class(world, number),
         19 => elsewhere(world, number, &service),
         20 => take_all_away(world, number, &service),
+        21 => annotate(world, number, json!({SELECTOR: "pool=blue"})),
+        22 => annotate(world, number, json!({SELECTOR: null})),
         _ => annotate(world, number, json!({"sim/note": "of a user"})),
     }
 }

@@ -1,12 +1,15 @@
 //! The cloud as the program reaches it: each call is checked before the cloud gets it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet, Owner, Progress, Scope,
-    Unwanted, Wanted,
+    LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet, NodeSelector, Owner,
+    Progress, Scope, Unwanted, Wanted,
 };
 use ccm_objects::service_keys::CLEANUP;
 use ccm_sim::{apiserver::ApiServer, cloud::SimCloud};
@@ -100,6 +103,10 @@ pub(crate) fn is_protected(service: &Value) -> bool {
 impl LoadBalancers for Watched {
     fn traits(&self) -> LoadBalancerTraits {
         LoadBalancers::traits(&self.cloud)
+    }
+
+    fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
+        LoadBalancers::selector(&self.cloud, settings)
     }
 
     async fn list(

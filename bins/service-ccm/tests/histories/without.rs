@@ -2,7 +2,7 @@
 //! or what it learns from it, as if the protection were not there.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, Digest, ErrorKind, LoadBalancer,
     LoadBalancerList, LoadBalancerTraits, LoadBalancers, Member, MemberChange, Members, MembersSet,
-    Owner, Progress, ProofMethod, Scope, Title, Unwanted, Waiting, Wanted,
+    NodeSelector, Owner, Progress, ProofMethod, Scope, Title, Unwanted, Waiting, Wanted,
 };
 use ccm_sim::apiserver::PatchKind;
 use ccm_tests::variants::together;
@@ -241,6 +241,10 @@ impl LoadBalancers for Missing {
     fn traits(&self) -> LoadBalancerTraits {
         let traits = LoadBalancers::traits(&self.to);
         LoadBalancerTraits { lists: self.without != Without::Lists, ..traits }
+    }
+
+    fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
+        LoadBalancers::selector(&self.to, settings)
     }
 
     async fn list(

@@ -163,13 +163,14 @@ impl World {
         let mut some = |share| self.dice.random_bool(share);
         let (lists, stores_digest) = (!some(0.12), !some(0.2));
         let (dual_stack, member_ids, nested) = (some(0.3), some(0.3), !some(0.3));
-        let (fences, hostnames) = (some(0.2), some(0.15));
+        let (fences, hostnames, member_labels) = (some(0.2), some(0.15), some(0.5));
         let is_variant = self.variant.without.is_some();
         self.cloud.balancers().configure(|settings| {
             settings.traits.lists = lists || is_variant;
             settings.traits.stores_digest = stores_digest || is_variant;
             settings.traits.dual_stack = dual_stack;
             settings.traits.member_ids = member_ids;
+            settings.traits.member_labels = member_labels;
             settings.nested = nested;
             // Without lists no program finds a duplicate.
             settings.fences = !settings.traits.lists || fences && !is_variant;

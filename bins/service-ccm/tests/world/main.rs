@@ -26,6 +26,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 members::a_thin_view_empties_no_load_balancer,
                 neighbours::each_controller_touches_its_own;
             SIMULATED:
+                members::members_follow_the_labels_of_nodes,
                 members::a_node_that_joins_between_two_leaders_becomes_a_member,
                 life::a_class_that_is_not_served_is_left_alone,
                 life::a_wrong_service_is_reported_and_its_members_follow,

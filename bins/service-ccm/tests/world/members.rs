@@ -39,6 +39,29 @@ pub(crate) async fn members_follow_the_nodes(env: Env) -> Result<()> {
     has_members(&env, "web", &["node-0"], SOON).await
 }
 
+/// Over the protocol of `external`: only the provider knows by which labels it selects.
+pub(crate) async fn members_follow_the_labels_of_nodes(env: Env) -> Result<()> {
+    env.cloud().balancers().configure(|settings| settings.traits.member_labels = true);
+    for node in ["node-0", "node-1", "node-2"] {
+        add_node(&env, node).await?;
+    }
+    let label = async |node: &str, value: serde_json::Value| {
+        let pool = json!({"metadata": {"labels": {"pool": value}}});
+        nodes::patch(&env.client, node, pool).await
+    };
+    label("node-0", json!("edge")).await?;
+    let _leader = env.start(&quick(&env)).await?;
+    let mut web = service("web");
+    web["metadata"]["annotations"] = json!({"sim/node-selector": "pool=edge"});
+    services::create(&env.client, &web).await?;
+    services::address(&env.client, "web", SOON).await?;
+    has_members(&env, "web", &["node-0"], SOON).await?;
+    label("node-1", json!("edge")).await?;
+    has_members(&env, "web", &["node-0", "node-1"], SOON).await?;
+    label("node-0", json!(null)).await?;
+    has_members(&env, "web", &["node-1"], SOON).await
+}
+
 /// The next leader knows which nodes the load balancers have, so it reads their members at once if
 /// those are others now, and only in their turn of 30 minutes if not.
 pub(crate) async fn a_node_that_joins_between_two_leaders_becomes_a_member(env: Env) -> Result<()> {

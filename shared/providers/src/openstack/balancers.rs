@@ -59,8 +59,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, Progress, Scope,
-    Unwanted, Wanted, repeated,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, NodeSelector,
+    Progress, Scope, Unwanted, Wanted, repeated,
 };
 use futures::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -188,6 +188,10 @@ impl LoadBalancers for OctaviaBalancers {
     fn traits(&self) -> LoadBalancerTraits {
         let version = self.version.lock().as_ref().ok().copied().flatten();
         Features::of(version.unwrap_or(TAGS), &self.options.balancer.provider).traits()
+    }
+
+    fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
+        annotations::selector(settings, &self.options)
     }
 
     async fn list(

@@ -15,6 +15,7 @@
 //! | `sim/floating` | `true`: clients reach the load balancer at a floating address |
 //! | `sim/keep-address` | `true`: the floating address stays after a deletion; only a Service of its name may ask for it |
 //! | `sim/elsewhere` | not empty: another controller is responsible, for this reason |
+//! | `sim/node-selector` | with `member_labels`: the labels of the nodes that may be members, as `pool=edge,zone` |
 //! | `sim/note` | a remark |
 //! | others with `sim/` | stored |
 //!
@@ -51,6 +52,7 @@ const FLOATING: &str = "sim/floating";
 const KEEP_ADDRESS: &str = "sim/keep-address";
 const ELSEWHERE: &str = "sim/elsewhere";
 const NOTE: &str = "sim/note";
+const SELECTOR: &str = "sim/node-selector";
 /// Written to the Service, and not read.
 const OWN_ID: &str = "sim/load-balancer-id";
 

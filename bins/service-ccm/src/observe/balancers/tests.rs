@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Digest, LoadBalancer};
+use ccm_cloud::{Digest, LoadBalancer, NodeSelector};
 use ccm_controller::brake::{Budget, Limit};
 
 use super::*;
+use crate::plan::members::Rules;
 
 fn shown(change: impl FnOnce(&mut Entry)) -> metrics::State {
     let mut balancer = LoadBalancer::new("lb-1", "", None);
@@ -100,7 +101,14 @@ fn what_has_left_is_known_while_the_service_is_not_served() {
     balancers.with_name(&name, |entry| {
         let set = NodeSet { members: nodes[1..].into(), ..NodeSet::default() };
         entry.membership.shown(&nodes, &set, now);
-        entry.membership.decide(now, &set, Budget { limit, window }, false);
+        let rules = Rules {
+            budget: Budget { limit, window },
+            approved: false,
+            selector: &NodeSelector::every(),
+            families: &[],
+            in_cloud: None,
+        };
+        entry.membership.decide(now, &set, rules);
     });
     balancers.keep_departures();
     let told = balancers.departures(At::default());

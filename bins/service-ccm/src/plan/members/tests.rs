@@ -8,8 +8,16 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod floor;
+mod selected;
+
 const WINDOW: Duration = Duration::from_mins(10);
 const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: WINDOW };
+static EVERY: NodeSelector = NodeSelector::every();
+/// Every node may be a member, and no approval was given.
+pub(super) const RULES: Rules<'static> =
+    Rules { budget: BUDGET, approved: false, selector: &EVERY, families: &[], in_cloud: None };
+const APPROVED: Rules<'static> = Rules { approved: true, ..RULES };
 
 fn at(seconds: u64) -> At {
     At::default() + Duration::from_hours(1) + Duration::from_secs(seconds)
@@ -36,7 +44,7 @@ fn and(mut set: NodeSet, numbers: impl IntoIterator<Item = usize>, why: Excluded
     for number in numbers {
         let name: Arc<str> = member(number).node.as_str().into();
         if why == Excluded::ScaleDown {
-            set.marked.insert(Arc::clone(&name), At::default());
+            set.marks.see(&name, Some(Mark::Meant), At::default());
         }
         set.excluded.insert(name, why);
     }
@@ -52,7 +60,7 @@ fn with(count: usize) -> Membership {
 
 /// Decides and makes the change. Returns how many left, and how many are held.
 fn step(membership: &mut Membership, now: At, nodes: &NodeSet) -> (usize, usize) {
-    let decision = membership.decide(now, nodes, BUDGET, false);
+    let decision = membership.decide(now, nodes, RULES);
     membership.applied(&decision.members, now);
     (decision.members.absent.len(), decision.held.len())
 }
@@ -60,11 +68,11 @@ fn step(membership: &mut Membership, now: At, nodes: &NodeSet) -> (usize, usize)
 #[test]
 fn a_node_that_joins_is_a_member_at_once() {
     let mut membership = with(3);
-    let decision = membership.decide(at(0), &nodes(0..5), BUDGET, false);
+    let decision = membership.decide(at(0), &nodes(0..5), RULES);
     assert!(decision.changes && decision.held.is_empty());
     assert_eq!((decision.members.present.len(), decision.members.absent.len()), (5, 0));
     membership.applied(&decision.members, at(0));
-    assert!(!membership.decide(at(1), &nodes(0..5), BUDGET, false).changes);
+    assert!(!membership.decide(at(1), &nodes(0..5), RULES).changes);
 }
 
 /// Returns nodes with these addresses each; `{}` stands for the number of the node.
@@ -90,19 +98,19 @@ fn members_with_two_addresses_of_a_family_are_as_they_were_told() {
         let mut membership = with(0);
         assert_eq!(step(&mut membership, at(0), &nodes_with(0..13, ips)), (0, 0));
         let joined = nodes_with(0..14, ips);
-        assert!(membership.decide(at(1), &joined, BUDGET, false).changes);
+        assert!(membership.decide(at(1), &joined, RULES).changes);
         assert_eq!(step(&mut membership, at(1), &joined), (0, 0));
-        assert!(!membership.decide(at(2), &joined, BUDGET, false).changes);
+        assert!(!membership.decide(at(2), &joined, RULES).changes);
         // Other labels do not change a member either.
         let mut labelled = joined.members.to_vec();
         for one in &mut labelled {
             one.labels = Arc::new([("zone".to_owned(), "a".to_owned())].into());
         }
         let labelled = NodeSet { members: labelled.into(), ..NodeSet::default() };
-        let decision = membership.decide(at(3), &labelled, BUDGET, false);
+        let decision = membership.decide(at(3), &labelled, RULES);
         assert!(!decision.changes && decision.held.is_empty());
         assert_eq!(step(&mut membership, at(4), &nodes_with(0..13, ips)), (1, 0), "{ips:?}");
-        assert!(!membership.decide(at(5), &nodes_with(0..13, ips), BUDGET, false).changes);
+        assert!(!membership.decide(at(5), &nodes_with(0..13, ips), RULES).changes);
     }
 }
 
@@ -121,10 +129,10 @@ fn a_member_whose_address_in_use_changes_is_another_one() {
         let mut membership = with(0);
         step(&mut membership, at(0), &nodes_with(0..3, &before));
         let view = nodes_with(0..3, after);
-        let decision = membership.decide(at(1), &view, BUDGET, false);
+        let decision = membership.decide(at(1), &view, RULES);
         assert_eq!((decision.changes, decision.held.len()), (changes, 0), "{after:?}");
         membership.applied(&decision.members, at(1));
-        assert!(!membership.decide(at(2), &view, BUDGET, false).changes, "{after:?}");
+        assert!(!membership.decide(at(2), &view, RULES).changes, "{after:?}");
     }
 }
 
@@ -132,7 +140,7 @@ fn a_member_whose_address_in_use_changes_is_another_one() {
 fn a_node_that_is_replaced_is_another_member() {
     // Another name.
     let mut membership = with(3);
-    let decision = membership.decide(at(0), &nodes(1..4), BUDGET, false);
+    let decision = membership.decide(at(0), &nodes(1..4), RULES);
     let named = |members: &[Member]| members.iter().map(|one| one.node.clone()).collect::<Vec<_>>();
     assert_eq!(named(&decision.members.present), ["n001", "n002", "n003"]);
     assert_eq!(named(&decision.members.absent), ["n000"]);
@@ -142,7 +150,7 @@ fn a_node_that_is_replaced_is_another_member() {
     members[0].provider_id = ProviderId::parse("sim://other").ok();
     view.members = members.into();
     let mut membership = with(3);
-    let decision = membership.decide(at(0), &view, BUDGET, false);
+    let decision = membership.decide(at(0), &view, RULES);
     assert!(decision.changes && decision.held.is_empty());
     assert_eq!((&decision.members.present, decision.members.absent.len()), (&view.members, 0));
 }
@@ -154,7 +162,7 @@ fn a_thin_view_empties_no_load_balancer() {
         let left: usize = (0..60).map(|turn| step(&mut membership, at(turn * 10), &view).0).sum();
         assert_eq!(left, out, "within ten minutes");
         // All are back: nothing is held, and those that left are members again.
-        let decision = membership.decide(at(601), &nodes(0..200), BUDGET, false);
+        let decision = membership.decide(at(601), &nodes(0..200), RULES);
         assert!(decision.held.is_empty() && decision.members.present.len() == 200);
     }
 }
@@ -167,9 +175,9 @@ fn the_rest_leaves_window_by_window_and_the_last_one_never() {
         step(&mut membership, at(turn * 600), &nodes([]));
         known.push(membership.len());
     }
-    assert_eq!(known, [7, 4, 1, 1, 1, 1]);
-    let decision = membership.decide(at(9999), &nodes([]), BUDGET, false);
-    assert_eq!(decision.held.values().collect::<Vec<_>>(), [&Held::Last]);
+    assert_eq!(known, [7, 4, 2, 1, 1, 1]);
+    let decision = membership.decide(at(9999), &nodes([]), RULES);
+    assert_eq!(decision.held.values().collect::<Vec<_>>(), [&Held::Floor]);
     assert!(!decision.changes);
     // A new node takes its place.
     assert_eq!(step(&mut membership, at(9999), &nodes([42])), (1, 0));
@@ -183,7 +191,7 @@ fn marked_nodes_leave_without_approval() {
     // They are gone, and had the mark when they were last seen.
     let mut membership = with(50);
     assert_eq!(
-        step(&mut membership, at(1), &NodeSet { marked: view.marked, ..nodes(0..10) }),
+        step(&mut membership, at(1), &NodeSet { marks: view.marks, ..nodes(0..10) }),
         (40, 0)
     );
     // A node that was unmarked again before it went was not meant.
@@ -219,7 +227,7 @@ fn a_change_of_all_addresses_is_braked() {
         NodeSet { members: members.into(), ..NodeSet::default() }
     };
     let mut membership = with(100);
-    let decision = membership.decide(at(0), &moved(100), BUDGET, false);
+    let decision = membership.decide(at(0), &moved(100), RULES);
     assert_eq!((decision.held.len(), decision.members.absent.len()), (90, 0));
     let new = decision.members.present.iter().filter(|one| one.addresses[0].address.ends_with('9'));
     assert_eq!((new.count(), decision.members.present.len()), (19, 100));
@@ -227,16 +235,16 @@ fn a_change_of_all_addresses_is_braked() {
     for turn in 0..60 {
         step(&mut membership, at(turn * 10), &moved(100));
     }
-    let decision = membership.decide(at(599), &moved(100), BUDGET, false);
+    let decision = membership.decide(at(599), &moved(100), RULES);
     assert_eq!(decision.held.len(), 90, "within one window");
     let mut membership = with(2);
-    assert!(membership.decide(at(0), &moved(2), BUDGET, false).held.is_empty());
+    assert!(membership.decide(at(0), &moved(2), RULES).held.is_empty());
 }
 
 #[test]
 fn an_approval_overrides_the_brake_but_not_the_last_member() {
     let mut membership = with(100);
-    let decision = membership.decide(at(0), &nodes([]), BUDGET, true);
+    let decision = membership.decide(at(0), &nodes([]), APPROVED);
     assert_eq!((decision.members.absent.len(), decision.held.len()), (99, 1));
 }
 
@@ -244,10 +252,10 @@ fn an_approval_overrides_the_brake_but_not_the_last_member() {
 fn asking_twice_charges_once_and_a_node_that_returns_is_not_charged() {
     let mut membership = with(10);
     for turn in 0..5 {
-        let decision = membership.decide(at(turn), &nodes(3..10), BUDGET, false);
+        let decision = membership.decide(at(turn), &nodes(3..10), RULES);
         assert_eq!((decision.members.absent.len(), decision.held.len()), (3, 0));
     }
-    membership.decide(at(6), &nodes(0..10), BUDGET, false);
+    membership.decide(at(6), &nodes(0..10), RULES);
     assert_eq!(step(&mut membership, at(7), &nodes(0..7)), (3, 0));
 }
 
@@ -259,7 +267,7 @@ fn shows(membership: &mut Membership, now: At, numbers: impl IntoIterator<Item =
 #[test]
 fn a_member_that_left_by_a_full_call_is_not_charged_when_it_is_back() {
     let mut membership = with(10);
-    membership.decide(at(0), &nodes(1..10), BUDGET, false);
+    membership.decide(at(0), &nodes(1..10), RULES);
     shows(&mut membership, at(1), 1..10);
     shows(&mut membership, at(60), 0..10);
     assert_eq!(step(&mut membership, at(61), &nodes([0, 4, 5, 6, 7, 8, 9])), (3, 0));
@@ -268,9 +276,9 @@ fn a_member_that_left_by_a_full_call_is_not_charged_when_it_is_back() {
 #[test]
 fn a_member_that_the_cloud_still_shows_may_leave_and_is_not_charged_if_it_stays() {
     let mut membership = with(10);
-    membership.decide(at(0), &nodes(3..10), BUDGET, false);
+    membership.decide(at(0), &nodes(3..10), RULES);
     shows(&mut membership, at(1), 0..10);
-    membership.decide(at(2), &nodes(0..10), BUDGET, false);
+    membership.decide(at(2), &nodes(0..10), RULES);
     assert_eq!(step(&mut membership, at(3), &nodes(0..7)), (3, 0));
 }
 
@@ -279,16 +287,16 @@ fn a_member_that_the_cloud_still_shows_may_leave_and_is_not_charged_if_it_stays(
 fn a_member_that_may_have_left_stays_charged_when_its_node_is_back() {
     for is_sent in [false, true] {
         let mut membership = with(10);
-        membership.decide(at(0), &nodes(3..10), BUDGET, false);
+        membership.decide(at(0), &nodes(3..10), RULES);
         if is_sent {
             membership.sent();
         }
-        membership.decide(at(10), &nodes(0..10), BUDGET, false);
-        let left = membership.decide(at(20), &nodes((0..3).chain(6..10)), BUDGET, false);
+        membership.decide(at(10), &nodes(0..10), RULES);
+        let left = membership.decide(at(20), &nodes((0..3).chain(6..10)), RULES);
         assert_eq!(left.members.absent.len(), if is_sent { 0 } else { 3 });
         // The cloud shows that they are there.
         shows(&mut membership, at(30), 0..10);
-        membership.decide(at(31), &nodes(0..10), BUDGET, false);
+        membership.decide(at(31), &nodes(0..10), RULES);
         assert_eq!(step(&mut membership, at(32), &nodes(0..7)), (3, 0));
     }
 }
@@ -297,12 +305,12 @@ fn a_member_that_may_have_left_stays_charged_when_its_node_is_back() {
 fn the_window_begins_when_the_member_has_left() {
     // The cloud is slow.
     let mut slow = with(10);
-    let decision = slow.decide(at(0), &nodes(3..10), BUDGET, false);
+    let decision = slow.decide(at(0), &nodes(3..10), RULES);
     slow.applied(&decision.members, at(500));
     // The cloud refuses it at first, and the leader ends before the answer to the second call.
     let mut refused = with(10);
-    refused.decide(at(0), &nodes(3..10), BUDGET, false);
-    refused.decide(at(500), &nodes(3..10), BUDGET, false);
+    refused.decide(at(0), &nodes(3..10), RULES);
+    refused.decide(at(500), &nodes(3..10), RULES);
     let mut refused = resumed(&refused, at(500));
     // They were charged when they were replaced.
     let mut replaced = with(10);
@@ -373,7 +381,7 @@ proptest! {
             if is_new_leader {
                 membership = handed_over(&membership, at(now));
             }
-            let decision = membership.decide(at(now), &nodes(view), BUDGET, false);
+            let decision = membership.decide(at(now), &nodes(view), RULES);
             match answer {
                 // The cloud refuses it, or shows that it has not done it.
                 0 => continue,

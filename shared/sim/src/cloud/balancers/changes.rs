@@ -1,13 +1,13 @@
 //! The changes that lead from what is to what is wanted. Pure.
 
-use std::{fmt, net::IpAddr};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use ccm_cloud::{
     AddressKind, Cure, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Member, Members,
-    NodeAddress, Protocol, Wanted,
+    NodeAddress, NodeSelector, Protocol, Wanted,
 };
 
-use super::{BalancerSettings, Configuration, FLOATING, SimBalancer, State};
+use super::{BalancerSettings, Configuration, FLOATING, SELECTOR, SimBalancer, State};
 
 /// One change of one load balancer: one write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,9 @@ pub(super) fn created(
     balancer.configuration = configuration(front_end);
     if settings.nested {
         let families = balancer.families();
-        if let Some((add, _)) = members(&[], &wanted.members, &families, &settings.traits) {
+        let selector = selector(&front_end.settings, &settings.traits);
+        let needs = Needs { families: &families, traits: &settings.traits, selector: &selector };
+        if let Some((add, _)) = members(&[], &wanted.members, needs) {
             balancer.members = add;
         }
     } else {
@@ -158,9 +160,10 @@ pub(super) fn changes(
     if changes.len() == before && stores && front_end.digest.differs_from(applied) {
         changes.push(Change::Digest);
     }
-    let traits = &settings.traits;
-    if let Some((add, remove)) = members(&now.members, &wanted.members, &front_end.families, traits)
-    {
+    let selector = selector(&front_end.settings, &settings.traits);
+    let (families, traits) = (&front_end.families, &settings.traits);
+    let needs = Needs { families, traits, selector: &selector };
+    if let Some((add, remove)) = members(&now.members, &wanted.members, needs) {
         changes.push(Change::Members { add, remove });
     }
     changes
@@ -212,6 +215,23 @@ fn float(now: Option<IpAddr>, front_end: &FrontEnd, changes: &mut Vec<Change>) {
     }
 }
 
+/// What a node needs to be a member.
+#[derive(Clone, Copy)]
+pub(super) struct Needs<'a> {
+    pub(super) families: &'a [IpFamily],
+    pub(super) traits: &'a LoadBalancerTraits,
+    pub(super) selector: &'a NodeSelector,
+}
+
+/// The nodes that may be members of a load balancer with these settings.
+pub(super) fn selector(
+    settings: &BTreeMap<String, String>,
+    traits: &LoadBalancerTraits,
+) -> NodeSelector {
+    let text = settings.get(SELECTOR).filter(|_| traits.member_labels);
+    text.map(|text| NodeSelector::parse(text)).unwrap_or_default()
+}
+
 /// The members to add or to replace, and those to remove; none if nothing is to do.
 ///
 /// What is in neither list stays. A member that lacks what a member needs is left out, and
@@ -219,22 +239,23 @@ fn float(now: Option<IpAddr>, front_end: &FrontEnd, changes: &mut Vec<Change>) {
 pub(super) fn members(
     now: &[Member],
     wanted: &Members,
-    families: &[IpFamily],
-    traits: &LoadBalancerTraits,
+    needs: Needs<'_>,
 ) -> Option<(Vec<Member>, Vec<Member>)> {
     let is_there = |member: &Member| {
         now.iter()
             .any(|it| it == member || (it.node.is_empty() && it.addresses == member.addresses))
     };
     let mut add: Vec<Member> =
-        wanted.present.iter().filter_map(|member| as_stored(member, families, traits)).collect();
+        wanted.present.iter().filter_map(|member| as_stored(member, needs)).collect();
     add.retain(|member| !is_there(member));
     let any = |list: &[Member], one: &Member| list.iter().any(|member| same(member, one));
-    let mut remove: Vec<Member> = now
-        .iter()
-        .filter(|member| any(&wanted.absent, member) && !any(&wanted.present, member))
-        .cloned()
-        .collect();
+    let is_not_selected = |one: &Member| {
+        let mut its = wanted.present.iter().filter(|member| same(member, one));
+        its.any(|member| !needs.selector.matches(&member.labels))
+    };
+    let is_absent = |one: &Member| any(&wanted.absent, one) && !any(&wanted.present, one);
+    let leaves = |one: &&Member| is_absent(one) || is_not_selected(one);
+    let mut remove: Vec<Member> = now.iter().filter(leaves).cloned().collect();
     if remove.len() == now.len() && add.is_empty() {
         remove.pop();
     }
@@ -242,14 +263,14 @@ pub(super) fn members(
 }
 
 /// Explains why none of the wanted members can be a member. `None` if one can, or if none is wanted.
-pub(super) fn why_none(
-    wanted: &Members,
-    families: &[IpFamily],
-    traits: &LoadBalancerTraits,
-) -> Option<String> {
-    let can = |member: &Member| as_stored(member, families, traits).is_some();
+pub(super) fn why_none(wanted: &Members, needs: Needs<'_>) -> Option<String> {
+    let Needs { families, traits, selector } = needs;
+    let can = |member: &Member| as_stored(member, needs).is_some();
     if wanted.present.is_empty() || wanted.present.iter().any(can) {
         return None;
+    }
+    if !wanted.present.iter().any(|member| selector.matches(&member.labels)) {
+        return Some(format!("none of {} nodes has the labels {selector}", wanted.present.len()));
     }
     let families: Vec<_> = families.iter().map(ToString::to_string).collect();
     let mut needs = Vec::new();
@@ -268,17 +289,15 @@ pub(super) fn same(one: &Member, other: &Member) -> bool {
 }
 
 /// What the cloud stores of a member. None if it lacks what the cloud needs.
-fn as_stored(
-    member: &Member,
-    families: &[IpFamily],
-    traits: &LoadBalancerTraits,
-) -> Option<Member> {
+fn as_stored(member: &Member, needs: Needs<'_>) -> Option<Member> {
+    let Needs { families, traits, selector } = needs;
     let addresses: Vec<_> = families
         .iter()
         .filter_map(|family| member.address(*family))
         .map(|ip| NodeAddress::new(AddressKind::InternalIp, ip.to_string()))
         .collect();
-    if (traits.member_addresses && addresses.is_empty())
+    if !selector.matches(&member.labels)
+        || (traits.member_addresses && addresses.is_empty())
         || (traits.member_ids && member.provider_id.is_none())
     {
         return None;

@@ -9,7 +9,7 @@ use ccm_cloud::{
 
 use super::{
     ELSEWHERE, SimBalancer, State,
-    changes::{Change, changes, created, members, why_none},
+    changes::{Change, Needs, changes, created, members, selector, why_none},
     check::check,
     describe::{about, missing},
     store::{Context, Store},
@@ -87,7 +87,7 @@ impl Store {
         change: &MemberChange,
         context: &Context,
     ) -> Result<Progress<MembersSet>, CloudError> {
-        let MemberChange { owner, id, members: wanted, front_end, settings: _ } = change;
+        let MemberChange { owner, id, members: wanted, front_end, settings } = change;
         self.fence(owner, context.term)?;
         let traits = &self.settings.traits;
         if traits.wants_service && front_end.as_ref().is_none_or(|it| it.service.is_none()) {
@@ -110,7 +110,9 @@ impl Store {
             }
         }
         let families = balancer.families();
-        let Some((add, remove)) = members(&balancer.members, wanted, &families, traits) else {
+        let selector = selector(settings, traits);
+        let needs = Needs { families: &families, traits, selector: &selector };
+        let Some((add, remove)) = members(&balancer.members, wanted, needs) else {
             return Ok(Progress::Done(self.members_set(id, wanted, false)));
         };
         if balancer.members.is_empty() && !self.settings.shows_empty {
@@ -134,7 +136,10 @@ impl Store {
     fn pools(&self, id: &str, wanted: &Members) -> Option<Vec<Pool>> {
         let balancer = self.balancers.get(id)?;
         let mut pools = balancer.pools();
-        let why = why_none(wanted, &balancer.families(), &self.settings.traits);
+        let (families, traits) = (balancer.families(), &self.settings.traits);
+        let selector = selector(&balancer.configuration.settings, traits);
+        let needs = Needs { families: &families, traits, selector: &selector };
+        let why = why_none(wanted, needs);
         for pool in pools.iter_mut().filter(|pool| pool.members == 0) {
             pool.why_empty.clone_from(&why);
         }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
-    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, Owner, Progress,
-    Scope, Unwanted, Wanted, repeated,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, NodeSelector,
+    Owner, Progress, Scope, Unwanted, Wanted, repeated,
 };
 use tokio::time::Instant;
 
+use super::changes::selector;
 use super::store::{Context, Late, Store};
 use crate::{
     cloud::{
@@ -33,6 +34,10 @@ type Act<T, A> = fn(&mut Store, &T, &Context) -> Result<A, CloudError>;
 impl LoadBalancers for SimCloud {
     fn traits(&self) -> LoadBalancerTraits {
         self.balancers().0.lock().settings.traits.clone()
+    }
+
+    fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
+        selector(settings, &LoadBalancers::traits(self))
     }
 
     async fn list(

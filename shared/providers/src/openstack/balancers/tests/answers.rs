@@ -1,6 +1,8 @@
 //! Answers: members by port, whether the call changed something, and what it could not see.
 
-use ccm_cloud::{Depth, Members, MembersSet, Pool, Progress, Protocol, Scope, Traffic, Wanted};
+use ccm_cloud::{
+    Depth, LoadBalancers, Members, MembersSet, Pool, Progress, Protocol, Scope, Traffic, Wanted,
+};
 use serde_json::json;
 
 use super::rig::{Rig, annotated, changed, member, members, port, wanted};
@@ -308,4 +310,44 @@ async fn a_filled_pool_is_checked_at_the_health_port() {
     let rows = rig.rows("members");
     assert_eq!(rows.len(), 4);
     assert!(rows.iter().all(|row| row["monitor_port"] == 31_999), "{rows:?}");
+}
+
+/// The controller learns which labels decide, and each change of one reaches Octavia.
+#[tokio::test]
+async fn a_node_joins_and_leaves_by_its_label() {
+    let labelled = |edges: &[u8]| {
+        let mut all = members(&[1, 2, 3], &[]);
+        let mut present = all.present.to_vec();
+        for (one, number) in present.iter_mut().zip(1..) {
+            let pool = if edges.contains(&number) { "edge" } else { "core" };
+            one.labels = std::sync::Arc::new([("pool".to_owned(), pool.to_owned())].into());
+        }
+        all.present = present.into();
+        all
+    };
+    for of_service in [false, true] {
+        let rig = Rig::with(|options| {
+            options.networks.subnet_id = Some(crate::openstack::scripted::uuid(1));
+            options.balancer.node_selector =
+                Some(if of_service { "pool=core" } else { "pool=edge" }.to_owned());
+        });
+        let web = wanted("web");
+        let mut web = if of_service { annotated(&web, "node-selector", "pool=edge") } else { web };
+        web.members = labelled(&[1]);
+        let id = rig.settle(&web).await.id;
+        assert_eq!(rig.nodes(), [1]);
+        let selector = LoadBalancers::selector(&rig.balancers, &web.front_end.settings);
+        assert_eq!(selector.terms().collect::<Vec<_>>(), [("pool", Some("edge"))]);
+        for edges in [&[1, 2][..], &[2], &[2, 3]] {
+            rig.set(&web, &id, labelled(edges)).await;
+            assert_eq!(rig.nodes(), edges);
+        }
+        // Held although its label is gone: the controller names it with the label.
+        let mut held = labelled(&[2]);
+        let mut present = held.present.to_vec();
+        present[2].labels = std::sync::Arc::new(selector.fulfilled(&present[2].labels));
+        held.present = present.into();
+        rig.set(&web, &id, held).await;
+        assert_eq!(rig.nodes(), [2, 3]);
+    }
 }

@@ -1,0 +1,80 @@
+//! Which labels of nodes count: those by which load balancers select their members.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_cloud::NodeSelector;
+use ccm_objects::Labels;
+
+/// The maximum number of keys that are told apart. Tenants choose the keys.
+const MOST: usize = 100;
+
+/// The keys of the labels for which any selector asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabelKeys {
+    /// These.
+    These(BTreeSet<String>),
+    /// Any key may be one: too many are, or only the provider knows.
+    All,
+}
+
+impl Default for LabelKeys {
+    fn default() -> Self {
+        Self::These(BTreeSet::new())
+    }
+}
+
+impl LabelKeys {
+    /// Whether a key for which this selector asks is not among them.
+    pub fn lack(&self, selector: &NodeSelector) -> bool {
+        let is_new = selector.terms().any(|(key, _)| !self.has(key));
+        is_new || selector.is_opaque() && *self != Self::All
+    }
+
+    /// Adds the keys of this selector.
+    pub fn add(&mut self, selector: &NodeSelector) {
+        let Self::These(keys) = self else { return };
+        keys.extend(selector.terms().map(|(key, _)| key.to_owned()));
+        if selector.is_opaque() || keys.len() > MOST {
+            *self = Self::All;
+        }
+    }
+
+    /// Whether a label with this key counts.
+    pub fn has(&self, key: &str) -> bool {
+        match self {
+            Self::These(keys) => keys.contains(key),
+            Self::All => true,
+        }
+    }
+
+    /// Those labels that count.
+    pub fn of(&self, labels: &Labels) -> BTreeMap<String, String> {
+        let counting = labels.iter().filter(|(key, _)| self.has(key));
+        counting.map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_labels_of_selectors_count() {
+        let labels: Labels = [("a".into(), "1".into()), ("b".into(), "2".into())].into();
+        let mut keys = LabelKeys::default();
+        assert!(keys.of(&labels).is_empty() && !keys.lack(&NodeSelector::default()));
+        assert!(keys.lack(&NodeSelector::parse("a=1")));
+        keys.add(&NodeSelector::parse("a=1"));
+        assert!(!keys.lack(&NodeSelector::parse("a=2")));
+        assert_eq!(keys.of(&labels).keys().collect::<Vec<_>>(), ["a"]);
+        for number in 0..MOST {
+            keys.add(&NodeSelector::parse(&format!("key-{number}")));
+        }
+        assert_eq!(keys, LabelKeys::All);
+        let mut keys = LabelKeys::default();
+        assert!(keys.lack(&NodeSelector::opaque()));
+        keys.add(&NodeSelector::opaque());
+        assert!(!keys.lack(&NodeSelector::opaque()) && !keys.lack(&NodeSelector::parse("a")));
+        assert_eq!(keys.of(&labels).len(), 2);
+    }
+}

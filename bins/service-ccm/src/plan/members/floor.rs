@@ -1,0 +1,59 @@
+//! At least half of the members stay, whatever the nodes seem to be.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_controller::brake::split;
+
+use super::Pool;
+
+/// The members that left for one cause within the window, or may leave: at least half, rounded up,
+/// of the members with those stay.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Floor(BTreeMap<Arc<str>, At>);
+
+impl Floor {
+    /// Those that left under the last leader.
+    pub(super) fn resume<'a>(
+        now: At,
+        left: impl IntoIterator<Item = (&'a String, &'a At)>,
+    ) -> Self {
+        let each = |(node, at): (&'a String, &'a At)| {
+            split(node).map(|node| (Arc::<str>::from(node), (*at).min(now)))
+        };
+        Self(left.into_iter().flat_map(each).collect())
+    }
+
+    /// Forgets those that left before the window.
+    pub(super) fn expire(&mut self, now: At, window: Duration) {
+        self.0.retain(|_, at| *at + window > now);
+    }
+
+    /// Lets this member leave, unless fewer than half would stay.
+    pub(super) fn may_leave(&self, node: &str, pool: &Pool<'_>) -> bool {
+        let gone = self.0.keys().filter(|node| !pool.has(node)).count();
+        self.0.contains_key(node) || (self.0.len() + 1) * 2 <= pool.count + pool.joins + gone
+    }
+
+    /// Records that this member may leave now.
+    pub(super) fn add(&mut self, now: At, node: &str) {
+        self.0.insert(node.into(), now);
+    }
+
+    /// It left at this time, and not when it was recorded.
+    pub(super) fn renew(&mut self, now: At, node: &str) {
+        if let Some(at) = self.0.get_mut(node) {
+            *at = now;
+        }
+    }
+
+    /// It has not left, or it is back.
+    pub(super) fn release(&mut self, node: &str) {
+        self.0.remove(node);
+    }
+
+    /// The members that left, and when.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&str, At)> {
+        self.0.iter().map(|(node, at)| (&**node, *at))
+    }
+}

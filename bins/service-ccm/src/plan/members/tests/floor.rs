@@ -1,0 +1,111 @@
+//! At least half of the members stay on a view that lies, and nodes that were meant to go are not held.
+
+use super::*;
+
+/// These nodes; those of `gone` went with this mark.
+fn marked(
+    numbers: impl IntoIterator<Item = usize>,
+    gone: impl IntoIterator<Item = usize>,
+    mark: Mark,
+) -> NodeSet {
+    let mut set = nodes(numbers);
+    for number in gone {
+        set.marks.see(&member(number).node, Some(mark), at(0));
+    }
+    set
+}
+
+#[test]
+fn half_of_the_members_stay_also_of_few() {
+    for (count, stay) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (6, 3), (7, 4), (30, 27)] {
+        // At once, one by one, and after a change of leader.
+        let mut membership = with(count);
+        let mut slowly = with(count);
+        for (turn, gone) in (0..50).zip(0..) {
+            step(&mut membership, at(turn), &nodes([]));
+            let left = count.saturating_sub(gone);
+            step(&mut slowly, at(turn * 10), &nodes(0..left));
+            if turn % 7 == 0 {
+                slowly = handed_over(&slowly, at(turn * 10));
+            }
+        }
+        assert_eq!((membership.len(), slowly.len()), (stay, stay), "of {count}");
+    }
+}
+
+#[test]
+fn a_list_that_is_short_by_half_takes_no_more_than_half() {
+    for (count, stay) in [(4, 2), (8, 5), (50, 45)] {
+        let mut membership = with(count);
+        for turn in 0..50 {
+            step(&mut membership, at(turn * 10), &nodes(0..count / 2));
+        }
+        assert_eq!(membership.len(), stay, "of {count}");
+    }
+}
+
+#[test]
+fn cordoned_nodes_count_for_the_floor_alone() {
+    let mut membership = with(12);
+    for number in 0..6 {
+        // They went 20 s apart.
+        let view = marked(number + 1..12, 0..=number, Mark::Drained);
+        let now = at(20 * number as u64);
+        assert_eq!(step(&mut membership, now, &view), (1, 0), "{number}");
+    }
+    // The seventh is one too many, until the first leave the window.
+    let view = marked(7..12, 0..7, Mark::Drained);
+    let decision = membership.decide(at(120), &view, RULES);
+    assert_eq!(decision.held.values().collect::<Vec<_>>(), [&Held::Floor]);
+    let mut next = handed_over(&membership, at(130));
+    assert_eq!(step(&mut next, at(130), &view), (0, 1), "nor for the next leader");
+    assert_eq!(step(&mut membership, at(599), &view), (0, 1));
+    assert_eq!(step(&mut membership, at(620), &view), (1, 0));
+    // A list that lies about cordoned nodes.
+    let mut membership = with(12);
+    assert_eq!(step(&mut membership, at(0), &marked([], 0..12, Mark::Drained)), (6, 6));
+}
+
+#[test]
+fn cordoned_and_vanished_nodes_count_together_for_the_floor() {
+    let mut membership = with(8);
+    assert_eq!(step(&mut membership, at(0), &marked(2..8, 0..2, Mark::Drained)), (2, 0));
+    assert_eq!(step(&mut membership, at(60), &marked([], 0..2, Mark::Drained)), (2, 4));
+    // The three of the budget are not used up by cordoned nodes.
+    let mut membership = with(20);
+    assert_eq!(step(&mut membership, at(0), &marked(4..20, 0..4, Mark::Drained)), (4, 0));
+    assert_eq!(step(&mut membership, at(60), &marked(8..20, 0..4, Mark::Drained)), (3, 1));
+}
+
+#[test]
+fn what_an_autoscaler_or_a_proof_takes_counts_for_nothing() {
+    let mut membership = with(50);
+    assert_eq!(step(&mut membership, at(0), &marked(40..50, 0..40, Mark::Meant)), (40, 0));
+    assert_eq!(step(&mut membership, at(10), &marked(43..50, [], Mark::Meant)), (3, 0));
+    assert_eq!(step(&mut membership, at(20), &marked(44..50, [], Mark::Meant)), (0, 1));
+}
+
+#[test]
+fn a_cordoned_node_that_returns_is_not_counted() {
+    let mut membership = with(4);
+    assert_eq!(step(&mut membership, at(0), &marked(2..4, 0..2, Mark::Drained)), (2, 0));
+    assert_eq!(step(&mut membership, at(10), &nodes(0..4)), (0, 0));
+    assert_eq!(step(&mut membership, at(20), &marked(0..2, 2..4, Mark::Drained)), (2, 0));
+    // It returns before the cloud was asked.
+    let mut membership = with(4);
+    membership.decide(at(0), &marked(2..4, 0..2, Mark::Drained), RULES);
+    membership.decide(at(1), &nodes(0..4), RULES);
+    assert_eq!(step(&mut membership, at(2), &marked(0..2, 2..4, Mark::Drained)), (2, 0));
+}
+
+/// A cluster whose nodes are replaced one after another.
+#[test]
+fn nodes_that_join_in_the_same_pass_count() {
+    let mut membership = with(1);
+    assert_eq!(step(&mut membership, at(0), &nodes([1])), (1, 0));
+    let mut membership = with(3);
+    for number in 0..3 {
+        let view = nodes(number + 1..number + 4);
+        assert_eq!(step(&mut membership, at(number as u64 * 60), &view), (1, 0), "{number}");
+    }
+}

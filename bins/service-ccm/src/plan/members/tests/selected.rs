@@ -1,0 +1,160 @@
+//! Load balancers that select their members by the labels of nodes.
+
+use super::*;
+
+fn number_of(one: &Member) -> usize {
+    one.node.trim_start_matches('n').parse().unwrap()
+}
+
+fn labelled(set: NodeSet, labels: impl Fn(usize) -> &'static str) -> NodeSet {
+    let mut members = set.members.to_vec();
+    for one in &mut members {
+        let number = number_of(one);
+        let terms = labels(number).split(',').filter_map(|term| term.split_once('='));
+        one.labels =
+            Arc::new(terms.map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
+    }
+    NodeSet { members: members.into(), ..set }
+}
+
+fn names(members: &[Member]) -> Vec<&str> {
+    members.iter().map(|one| one.node.as_str()).collect()
+}
+
+/// Those of the members that the provider makes or keeps.
+fn made<'a>(decision: &'a Decision, selector: &NodeSelector) -> Vec<&'a str> {
+    let present = decision.members.present.iter();
+    present.filter(|one| selector.matches(&one.labels)).map(|one| one.node.as_str()).collect()
+}
+
+/// Nodes of which those below `edge` have the label.
+fn edges(count: usize, edge: usize) -> NodeSet {
+    labelled(nodes(0..count), |number| if number < edge { "pool=edge" } else { "pool=core" })
+}
+
+#[test]
+fn a_node_that_gets_or_loses_the_label_joins_or_leaves() {
+    let edge = NodeSelector::parse("pool=edge");
+    let rules = Rules { selector: &edge, ..RULES };
+    for is_read in [false, true] {
+        // The cloud shows its members without their labels.
+        let mut membership = with(4);
+        let mut now = 0;
+        for (view, changes, wanted) in [
+            (edges(8, 4), false, 4),
+            (edges(8, 5), true, 5),
+            (edges(8, 6), true, 6),
+            (edges(8, 4), true, 4),
+        ] {
+            now += 1;
+            let decision = membership.decide(at(now), &view, rules);
+            assert_eq!(decision.changes, changes, "{is_read} {wanted}");
+            assert_eq!(made(&decision, &edge).len(), wanted);
+            assert!(decision.held.is_empty() && decision.members.absent.is_empty());
+            if is_read {
+                membership.shown(&(0..wanted).map(member).collect(), &view, at(now));
+            } else if changes {
+                membership.applied(&decision.members, at(now));
+            }
+            assert!(!membership.decide(at(now), &view, rules).changes, "{is_read} {wanted}");
+            // A label that this load balancer does not ask for.
+            let other = labelled(view, |number| match number < wanted {
+                true => "pool=edge,zone=a",
+                false => "pool=core,zone=a",
+            });
+            assert!(!membership.decide(at(now), &other, rules).changes, "{is_read} {wanted}");
+        }
+    }
+}
+
+#[test]
+fn a_label_that_many_lose_takes_half_at_most_and_the_others_are_kept() {
+    let edge = NodeSelector::parse("pool=edge");
+    let rules = Rules { selector: &edge, ..RULES };
+    for is_told in [false, true] {
+        let mut membership = with(6);
+        if is_told {
+            membership.decide(at(0), &edges(8, 6), rules);
+        }
+        let decision = membership.decide(at(1), &edges(8, 0), rules);
+        assert_eq!(decision.held.values().filter(|why| **why == Held::Label).count(), 3);
+        assert_eq!(made(&decision, &edge), ["n003", "n004", "n005"], "with the label, if need be");
+        membership.applied(&decision.members, at(1));
+        let decision = membership.decide(at(2), &edges(8, 0), rules);
+        assert_eq!((decision.changes, decision.held.len()), (false, 3));
+    }
+}
+
+#[test]
+fn nodes_that_are_no_members_do_not_count() {
+    let edge = NodeSelector::parse("pool=edge");
+    let rules = Rules { selector: &edge, ..RULES };
+    let short = |gone: std::ops::Range<usize>| {
+        let set = edges(40, 4);
+        let is_there = |one: &&Member| !gone.contains(&number_of(one));
+        NodeSet { members: set.members.iter().filter(is_there).cloned().collect(), ..set }
+    };
+    for is_told in [false, true] {
+        // Four of forty nodes are members: the list lacks all of these, or only others.
+        let mut membership = with(4);
+        if is_told {
+            membership.decide(at(0), &edges(40, 4), rules);
+            membership
+                .applied(&Members { present: edges(40, 4).members, ..Members::default() }, at(0));
+        }
+        let decision = membership.decide(at(1), &short(4..40), rules);
+        assert!(!decision.changes && decision.held.is_empty(), "{is_told}");
+        let decision = membership.decide(at(2), &short(0..4), rules);
+        assert_eq!(
+            (names(&decision.members.absent).len(), decision.held.len()),
+            (2, 2),
+            "{is_told}"
+        );
+        assert_eq!(made(&decision, &edge), ["n002", "n003"], "{is_told}");
+    }
+}
+
+#[test]
+fn nodes_without_an_address_of_the_family_do_not_count() {
+    let rules = Rules { families: &[IpFamily::V6], ..RULES };
+    let view = nodes(0..4);
+    let mut membership = with(0);
+    membership.shown(&Arc::default(), &view, at(0));
+    let decision = membership.decide(at(1), &view, rules);
+    assert!(!decision.changes, "an IPv4 node is no member of an IPv6 load balancer");
+    let decision = membership.decide(at(2), &nodes(0..1), rules);
+    assert!(!decision.changes && decision.held.is_empty());
+}
+
+#[test]
+fn what_the_cloud_has_shown_last_counts() {
+    // Only the provider knows which of the 20 nodes it has selected: 4.
+    let opaque = NodeSelector::opaque();
+    let rules = Rules { selector: &opaque, in_cloud: Some(4), ..RULES };
+    let mut membership = with(20);
+    let decision = membership.decide(at(0), &nodes(0..10), rules);
+    assert_eq!((decision.members.absent.len(), decision.held.len()), (2, 8));
+}
+
+#[test]
+fn each_label_counts_if_only_the_provider_knows_which() {
+    let opaque = NodeSelector::opaque();
+    let rules = Rules { selector: &opaque, ..RULES };
+    let mut membership = with(4);
+    let (before, after) = (edges(4, 2), edges(4, 3));
+    membership.shown(&before.members, &before, at(0));
+    assert!(!membership.decide(at(0), &before, rules).changes);
+    let decision = membership.decide(at(1), &after, rules);
+    assert!(decision.changes && decision.held.is_empty() && decision.members.absent.is_empty());
+    // The cloud shows all of them, before it has heard of the label.
+    membership.shown(&after.members, &after, at(2));
+    let decision = membership.decide(at(2), &after, rules);
+    assert!(decision.changes, "it is to be told");
+    membership.applied(&decision.members, at(3));
+    assert!(!membership.decide(at(3), &after, rules).changes);
+    // The last leader told it of other labels, or nobody knows.
+    membership.relabelled();
+    assert!(membership.decide(at(4), &after, rules).changes);
+    membership.selected(&Members { present: after.members.clone(), ..Members::default() }, &after);
+    assert!(!membership.decide(at(5), &after, rules).changes);
+}
