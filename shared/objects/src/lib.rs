@@ -12,6 +12,7 @@ mod node_lease;
 mod reference;
 mod service;
 pub mod service_keys;
+mod service_reading;
 
 pub use ip::parse_ip;
 pub use labels::{Labels, Shared};
@@ -22,3 +23,4 @@ pub use reference::ObjectRef;
 pub use service::{
     IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,
 };
+pub use service_reading::{LARGEST_SERVICE, ServiceReading, TooLarge, serves_class};

@@ -298,7 +298,7 @@ impl World {
             Step::Recreate | Step::Delete => {
                 if let Some(mut node) = self.now.take() {
                     self.version += 1;
-                    node.set_resource_version(&self.version.to_string());
+                    node.resource_version = self.version.to_string().into();
                     self.lag.push((node, true));
                     self.uid += 1;
                 }

@@ -157,7 +157,7 @@ async fn a_write_of_our_own_is_read_at_once_and_not_reported() {
     let server = Server::new();
     server.put(node("a", "x"));
     let running = Running::synced(&server).await;
-    let api = ObjectApi::<Node>::new(server.client(), Duration::from_secs(5));
+    let api = ObjectApi::<Node>::new(server.client(), Duration::from_secs(5), &running.store);
     let held = running.store.get("a").unwrap();
     let patch = Patch {
         labels: [("label".to_owned(), Some("mine".to_owned()))].into(),
