@@ -36,6 +36,9 @@ impl Default for PageSize {
 impl PageSize {
     /// A page of so many objects and bytes was read.
     pub(super) fn was_read(&mut self, objects: usize, bytes: usize) {
+        if objects == 0 {
+            return;
+        }
         let fitting = WANTED.saturating_mul(objects) / bytes.max(1);
         let fitting = u32::try_from(fitting).unwrap_or(MOST).clamp(1, MOST);
         // A short page, as the last one of a list, says little about the next.
@@ -80,24 +83,28 @@ pub(super) async fn read(
         params.limit = Some(size.0);
         let request = Request::new(path).list(&params).map_err(kube::Error::BuildRequest)?;
         let response = client.send(request.map(Body::from)).await?;
-        if !response.status().is_success() {
-            let status = Status::failure("not a list", "").with_code(response.status().as_u16());
-            return Err(kube::Error::Api(status.boxed()));
-        }
-        let (mut body, mut bytes) = (response.into_body(), Vec::new());
-        let mut is_whole = true;
-        while let Some(frame) = body.frame().await {
-            let frame = frame?;
-            bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-            if bytes.len() > LARGEST && size.was_too_large() {
-                is_whole = false;
-                break;
-            }
-        }
-        if is_whole {
+        let code = response.status();
+        let Some(bytes) = whole(response.into_body(), size).await? else { continue };
+        if code.is_success() {
             return Ok(bytes);
         }
+        // The clients of programs refuse these themselves.
+        let status = serde_json::from_slice(&bytes);
+        let status: Status = status.unwrap_or_else(|_| Status::failure("not a list", ""));
+        return Err(kube::Error::Api(status.with_code(code.as_u16()).boxed()));
     }
+}
+
+/// A body as a whole, unless it is too large and a smaller page can be asked for.
+async fn whole(mut body: Body, size: &mut PageSize) -> Result<Option<Vec<u8>>, kube::Error> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        bytes.extend_from_slice(frame?.data_ref().map_or(&[], |data| data));
+        if bytes.len() > LARGEST && size.was_too_large() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]
