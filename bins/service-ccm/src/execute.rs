@@ -44,6 +44,8 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 const STEPS: usize = 8;
 /// The pause before service-ccm plans a Service again whose old load balancer it deletes as an orphan.
 const AFTER_ORPHAN: Duration = Duration::from_secs(1);
+/// The pause before a Service is planned that the informer is reading again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 /// How often members that are held are looked at again.
 const HELD: Duration = Duration::from_secs(30);
 
@@ -146,6 +148,10 @@ impl Lanes {
                     return None;
                 }
             };
+            if !self.handles.is_read(&service, &balancers.traits()) {
+                self.queue(lane).add_after(Name::clone(name), READ_AGAIN, Priority::Routine);
+                return None;
+            }
             let planned = self.handles.plan(&service, &*balancers);
             self.publish(&service, &planned);
             let Planned { plan, members, problems, unclaimed, held_release, .. } = planned;

@@ -14,6 +14,7 @@
 //! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
 //! | `observe::balancers` | per Service: what is known of its load balancer |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
+//! | `observe::reading` | what is kept of Services |
 //! | `observe::unclaimed` | Services whose finalizer no known controller removes |
 //! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
 //! | `observe::audit` | compares the cluster's load balancers with the Services |
@@ -150,8 +151,13 @@ impl Program for ServiceCcm {
                 )),
             }
         });
+        let shown = handles.clone();
+        context.health.add("members", Scope::Information, move || {
+            Verdict::Passed(shown.node_set.borrow().summary())
+        });
         let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
         let (services, node_changes) = (Arc::clone(&intake), Arc::clone(&nodes));
+        handles.begin_to_read();
         let watches = Watches::new(context);
         let (of_services, of_nodes) = tokio::join!(
             watches.watch(&handles.services, move |change| services.changed(&change)),

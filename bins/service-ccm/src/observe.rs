@@ -7,9 +7,14 @@ pub(crate) mod intake;
 pub(crate) mod lease;
 pub(crate) mod nodes;
 pub(crate) mod poll;
+mod reading;
 pub(crate) mod unclaimed;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_base::{Backoff, clock::Timeline};
 use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
@@ -86,6 +91,8 @@ pub(crate) struct Handles {
     /// The name of this program in the annotation [`evidence::INSTANCE`]; None with the default Lease.
     instance: Option<String>,
     pub(crate) services: Store<Service>,
+    /// The annotations that the provider has written although its traits do not name them.
+    written: Arc<Mutex<BTreeSet<String>>>,
     pub(crate) nodes: Store<Node>,
     pub(crate) queue: WorkQueue<Name>,
     pub(crate) slow: WorkQueue<Name>,
@@ -128,6 +135,7 @@ impl Handles {
             cluster,
             instance: instance::<P>(&context.common.borrow().election),
             services: Store::new(),
+            written: Arc::default(),
             nodes: Store::new(),
             queue: WorkQueue::new(QUEUE, queue_config(), &queues),
             slow: WorkQueue::new(SLOW_QUEUE, queue_config(), &queues),

@@ -29,6 +29,8 @@ mod events;
 mod finalizers;
 #[path = "histories/going_back.rs"]
 mod going_back;
+#[path = "histories/kept.rs"]
+mod kept;
 #[path = "histories/lies.rs"]
 mod lies;
 #[path = "histories/losses.rs"]
@@ -69,6 +71,8 @@ mod variants;
 mod wanted;
 #[path = "histories/watched.rs"]
 mod watched;
+#[path = "histories/whose.rs"]
+mod whose;
 #[path = "histories/without.rs"]
 mod without;
 #[path = "histories/world.rs"]

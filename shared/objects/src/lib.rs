@@ -13,6 +13,7 @@ mod reference;
 mod service;
 pub mod service_keys;
 mod service_reading;
+mod whose_node;
 
 pub use ip::parse_ip;
 pub use labels::{Labels, Shared};
@@ -24,3 +25,4 @@ pub use service::{
     IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,
 };
 pub use service_reading::{LARGEST_SERVICE, ServiceReading, TooLarge, serves_class};
+pub use whose_node::{WhoseNode, whose_node};

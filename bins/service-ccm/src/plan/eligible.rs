@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{AddressKind, Digest, LoadBalancerTraits, Member, NodeAddress, ProviderId};
-use ccm_objects::{Node, service_keys};
+use ccm_objects::{Node, WhoseNode, service_keys, whose_node};
 use sha2::{Digest as _, Sha256};
 
 /// Why a node is not eligible.
@@ -19,6 +19,8 @@ pub enum Excluded {
     Label,
     /// It is being deleted.
     Deleting,
+    /// Its provider ID is another provider's.
+    Foreign,
     /// It still has the taint of a node that is not initialised.
     Uninitialised,
     /// It has no provider ID, and the provider needs the IDs of members.
@@ -34,6 +36,7 @@ impl Excluded {
             Self::ScaleDown => "marked for scale-down".to_owned(),
             Self::Label => format!("with the label {}", service_keys::EXCLUDE_NODE),
             Self::Deleting => "being deleted".to_owned(),
+            Self::Foreign => "of another provider".to_owned(),
             Self::Uninitialised => "not initialised".to_owned(),
             Self::NoProviderId => "without a provider ID".to_owned(),
             Self::NoAddress => "without an address".to_owned(),
@@ -70,16 +73,26 @@ impl NodeSet {
         if !self.members.is_empty() {
             return None;
         }
+        Some(match self.excluded.len() {
+            0 => "the cluster has no node".to_owned(),
+            nodes => format!("none of {nodes} nodes can be a member: {}", self.causes()),
+        })
+    }
+
+    /// How many nodes can be members, and why others cannot.
+    pub fn summary(&self) -> String {
+        let (members, others) = (self.members.len(), self.excluded.len());
+        let causes = if others == 0 { String::new() } else { format!(": {}", self.causes()) };
+        format!("{members} of {} nodes can be members of load balancers{causes}", members + others)
+    }
+
+    fn causes(&self) -> String {
         let mut counts: BTreeMap<Excluded, usize> = BTreeMap::new();
         for why in self.excluded.values() {
             *counts.entry(*why).or_default() += 1;
         }
-        let causes: Vec<String> =
-            counts.into_iter().map(|(why, count)| format!("{count} {}", why.in_words())).collect();
-        Some(match self.excluded.len() {
-            0 => "the cluster has no node".to_owned(),
-            nodes => format!("none of {nodes} nodes can be a member: {}", causes.join(", ")),
-        })
+        let causes = counts.into_iter().map(|(why, count)| format!("{count} {}", why.in_words()));
+        causes.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -124,6 +137,10 @@ pub fn find<'a>(members: &'a [Member], node: &str) -> Option<&'a Member> {
 pub struct Rules<'a> {
     /// `--scale-down-taints`: the keys of taints that mark a node for scale-down.
     pub scale_down_taints: &'a [String],
+    /// The schemes of the provider's own IDs.
+    pub schemes: &'a [String],
+    /// `--load-balancer-foreign-nodes`: whether nodes of other providers are members.
+    pub foreign_nodes: bool,
     /// The traits of the provider.
     pub traits: &'a LoadBalancerTraits,
 }
@@ -131,10 +148,13 @@ pub struct Rules<'a> {
 /// Sorts nodes into members and others. `before` is the last result.
 pub fn node_set<'a>(
     nodes: impl Iterator<Item = &'a Node>,
-    rules: Rules<'_>,
+    mut rules: Rules<'_>,
     before: &NodeSet,
     now: At,
 ) -> NodeSet {
+    let nodes: Vec<&Node> = nodes.collect();
+    // Where no node has a scheme of the provider, it has others than those it names: IDs say nothing.
+    rules.foreign_nodes |= !nodes.iter().any(|node| whose(node, rules) == WhoseNode::Ours);
     let mut set = NodeSet::default();
     let mut members = Vec::with_capacity(before.members.len());
     let mut marked = before.marked.clone();
@@ -170,6 +190,9 @@ fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
     if node.deleting {
         return Err(Excluded::Deleting);
     }
+    if !rules.foreign_nodes && matches!(whose(node, rules), WhoseNode::Anothers(_)) {
+        return Err(Excluded::Foreign);
+    }
     let provider_id = node.provider_id.as_deref().and_then(|text| ProviderId::parse(text).ok());
     let addresses: Vec<NodeAddress> = node.addresses.iter().filter_map(address).collect();
     let lacks_id = rules.traits.member_ids && provider_id.is_none();
@@ -188,6 +211,10 @@ fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
         BTreeMap::new()
     };
     Ok(Member { node: node.name.to_string(), provider_id, addresses, labels: Arc::new(labels) })
+}
+
+fn whose<'a>(node: &'a Node, rules: Rules<'_>) -> WhoseNode<'a> {
+    whose_node(node.provider_id.as_deref(), rules.schemes)
 }
 
 /// The addresses to which a load balancer can send.
@@ -223,9 +250,48 @@ mod tests {
         LoadBalancerTraits { member_ids: true, ..LoadBalancerTraits::default() }
     }
 
+    fn rules<'a>(taints: &'a [String], traits: &'a LoadBalancerTraits) -> Rules<'a> {
+        Rules { scale_down_taints: taints, schemes: &[], foreign_nodes: false, traits }
+    }
+
+    #[test]
+    fn nodes_of_other_providers_are_no_members_unless_a_setting_says_so() {
+        let schemes = ["sim".to_owned()];
+        let named = |name: &str, id: Option<&str>| Node {
+            name: name.into(),
+            provider_id: id.map(Into::into),
+            ..node()
+        };
+        let traits = LoadBalancerTraits::default();
+        let set = |foreign_nodes, nodes: &[Node]| {
+            let rules = Rules { schemes: &schemes, foreign_nodes, ..rules(&[], &traits) };
+            node_set(nodes.iter(), rules, &NodeSet::default(), At::default())
+        };
+        let names = |set: &NodeSet| -> Vec<String> {
+            set.members.iter().map(|member| member.node.clone()).collect()
+        };
+        let nodes = [
+            named("bare", None),
+            named("edge", Some("kubeedge://e")),
+            named("odd", Some("odd")),
+            named("own", Some("sim://i-1")),
+        ];
+        let without = set(false, &nodes);
+        assert_eq!(names(&without), ["bare", "odd", "own"]);
+        assert_eq!(
+            without.summary(),
+            "3 of 4 nodes can be members of load balancers: 1 of another provider"
+        );
+        let with = set(true, &nodes);
+        assert_eq!(names(&with), ["bare", "edge", "odd", "own"]);
+        assert_eq!(with.summary(), "4 of 4 nodes can be members of load balancers");
+        // Where no node is the provider's, none is known to be another's.
+        assert_eq!(names(&set(false, &nodes[..3])), ["bare", "edge", "odd"]);
+    }
+
     fn sorted(node: &Node) -> Result<Member, Excluded> {
         let scale_down_taints = ["ToBeDeletedByClusterAutoscaler".to_owned()];
-        member(node, Rules { scale_down_taints: &scale_down_taints, traits: &traits() })
+        member(node, rules(&scale_down_taints, &traits()))
     }
 
     fn taint(key: &str) -> Taint {
@@ -288,7 +354,8 @@ mod tests {
 
     #[test]
     fn why_no_node_is_a_member() {
-        let rules = Rules { scale_down_taints: &[], traits: &traits() };
+        let traits = traits();
+        let rules = rules(&[], &traits);
         let why = |nodes: &[Node]| {
             node_set(nodes.iter(), rules, &NodeSet::default(), At::default()).why_none()
         };
@@ -316,7 +383,8 @@ mod tests {
     /// Whether the change of this node changes the members of load balancers.
     fn passes_on(before: &Node, after: &Node) -> bool {
         let scale_down_taints = ["ToBeDeletedByClusterAutoscaler".to_owned()];
-        let rules = Rules { scale_down_taints: &scale_down_taints, traits: &traits() };
+        let traits = traits();
+        let rules = rules(&scale_down_taints, &traits);
         let now = At::default();
         let set = |node: &Node, last: &NodeSet| node_set(std::iter::once(node), rules, last, now);
         let last = set(before, &NodeSet::default());
@@ -377,7 +445,8 @@ mod tests {
 
     #[test]
     fn members_are_sorted_whatever_the_order_of_the_nodes() {
-        let rules = Rules { scale_down_taints: &[], traits: &traits() };
+        let traits = traits();
+        let rules = rules(&[], &traits);
         let named = |name: &str| Node { name: name.into(), ..node() };
         let set = |nodes: [Node; 2]| {
             node_set(nodes.iter(), rules, &NodeSet::default(), At::default()).members
@@ -391,7 +460,7 @@ mod tests {
     fn a_node_that_goes_keeps_its_mark_for_a_day() {
         let traits = traits();
         let scale_down_taints = ["ToBeDeletedByClusterAutoscaler".to_owned()];
-        let rules = Rules { scale_down_taints: &scale_down_taints, traits: &traits };
+        let rules = rules(&scale_down_taints, &traits);
         let marked = Node { taints: vec![taint("ToBeDeletedByClusterAutoscaler")], ..node() };
         let at = |hours| At::default() + Duration::from_hours(hours);
         let seen = node_set([&marked].into_iter(), rules, &NodeSet::default(), at(0));
