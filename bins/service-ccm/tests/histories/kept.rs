@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl World {
-    async fn serving(served: Served) -> Self {
+    async fn that_serves(served: Served) -> Self {
         let mut world = Self::start(1, Variant::default()).await;
         world.classes = Some(served);
         world.restart().await;
@@ -41,7 +41,7 @@ impl World {
 /// Of a Service that is not served little is known, and nothing is done with that.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_becomes_served_is_read_again_first() {
-    let world = World::serving(Served { ours: false, classless: false }).await;
+    let world = World::that_serves(Served { ours: false, classless: false }).await;
     world.create_large(0, OURS);
     world.create_large(1, OURS);
     sleep(SOON).await;
