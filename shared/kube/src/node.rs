@@ -27,12 +27,7 @@ impl Kind for Node {
     const PLURAL: &'static str = "nodes";
     type Kept = ();
 
-    fn from_fields(
-        name: &str,
-        metadata: &Fields<'_>,
-        object: &Fields<'_>,
-        _: &Rule<()>,
-    ) -> Self {
+    fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>, _: &Rule<()>) -> Self {
         let (spec, status) = (object.object("spec"), object.object("status"));
         Self {
             name: intern(name),

@@ -17,12 +17,7 @@ impl Kind for NodeLease {
     const GROUP: &'static str = "coordination.k8s.io";
     type Kept = ();
 
-    fn from_fields(
-        name: &str,
-        metadata: &Fields<'_>,
-        object: &Fields<'_>,
-        _: &Rule<()>,
-    ) -> Self {
+    fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>, _: &Rule<()>) -> Self {
         let namespace = metadata.text("namespace").unwrap_or_default();
         Self {
             key: format!("{namespace}/{name}").into(),

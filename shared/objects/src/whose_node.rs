@@ -32,9 +32,8 @@ pub fn whose_node<'a>(provider_id: Option<&'a str>, schemes: &[String]) -> Whose
 
 /// Whether a text can be the scheme of a provider ID.
 fn is_scheme(text: &str) -> bool {
-    let is_legal = |c: char| {
-        c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.')
-    };
+    let is_legal =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.');
     text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_legal)
 }
 

@@ -142,7 +142,8 @@ impl Nodes {
     fn replace(&self, set: NodeSet) {
         let before = self.handles.node_set.send_replace(Arc::new(set));
         let now = self.handles.node_set.borrow().clone();
-        let is_foreign = |set: &NodeSet, name: &str| set.excluded.get(name) == Some(&Excluded::Foreign);
+        let is_foreign =
+            |set: &NodeSet, name: &str| set.excluded.get(name) == Some(&Excluded::Foreign);
         let names = now.excluded.keys();
         for name in names.filter(|name| is_foreign(&now, name) && !is_foreign(&before, name)) {
             let node = self.handles.nodes.get(name);

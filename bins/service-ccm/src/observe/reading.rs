@@ -88,7 +88,14 @@ mod tests {
             ..LoadBalancerTraits::default()
         };
         let keys = [
-            "a/x", "b/x", "c/id", "d/seen-x", "e/id", "quartet.dev/x", "f/id", service_keys::SOURCE_RANGES,
+            "a/x",
+            "b/x",
+            "c/id",
+            "d/seen-x",
+            "e/id",
+            "quartet.dev/x",
+            "f/id",
+            service_keys::SOURCE_RANGES,
         ]
         .map(str::to_owned);
         let mut written = BTreeSet::new();

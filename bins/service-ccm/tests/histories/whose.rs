@@ -81,7 +81,10 @@ async fn a_change_of_the_providers_scheme_is_braked() {
     for number in 1..NODES {
         let name = World::node_name(number);
         // Only a node without an ID can get one.
-        world.api.patch("nodes", &name, "", PatchKind::Merge, json!({"spec": {"taints": null}})).unwrap();
+        world
+            .api
+            .patch("nodes", &name, "", PatchKind::Merge, json!({"spec": {"taints": null}}))
+            .unwrap();
         world.api.delete("nodes", &name).unwrap();
         world.add_edge(&name, json!(format!("kubeedge://{name}")));
     }

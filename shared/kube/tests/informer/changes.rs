@@ -30,7 +30,8 @@ async fn everything_is_listed_in_pages_and_then_watched() {
         requests[..3]
             .iter()
             .zip([20, 100, 500])
-            .all(|(request, limit)| request.starts_with("list") && request.contains(&format!("limit={limit}")))
+            .all(|(request, limit)| request.starts_with("list")
+                && request.contains(&format!("limit={limit}")))
     );
     assert!(requests.iter().all(|request| !request.contains("sendInitialEvents")));
     // Without a version the server returns the newest state, in pages.
