@@ -322,8 +322,8 @@ fn members_step(view: View<'_>, id: &str) -> Option<Step> {
     let is_cut = view.service.details.as_ref().is_some_and(|details| details.too_large.is_some());
     let changes = view.members_known
         && view.members.changes
-        && !is_cut
         && !is_blind
+        && !is_cut
         && !state.waits_after_failure(CallKind::Members, view.now);
     if changes { due(view, Step::SetMembers(id.to_owned())) } else { None }
 }

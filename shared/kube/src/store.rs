@@ -10,6 +10,8 @@ use tokio::sync::watch;
 
 use ccm_objects::Shared;
 
+pub use crate::rule::Rule;
+
 /// An object that an informer keeps.
 ///
 /// Equality must ignore the resource version: two equal objects differ in nothing that a
@@ -46,15 +48,6 @@ pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
 
     /// Converts the wire format; the error says in one line why that failed.
     fn read(wire: Self::Wire, rule: &Rule<Self::Kept>) -> Result<Self, String>;
-}
-
-/// A rule for what is kept of the objects of a store.
-#[derive(Debug, Default)]
-pub struct Rule<T> {
-    /// Its number: the store's rules are counted.
-    pub number: u32,
-    /// What is kept.
-    pub kept: T,
 }
 
 /// Implements [`Stored`] for a plain object that is read by its fields

@@ -18,7 +18,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use crate::{intern::intern, store::Rule};
+use crate::{intern::intern, rule::Rule};
 
 /// A kind of object that is read field by field.
 pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
