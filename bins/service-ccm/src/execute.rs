@@ -15,7 +15,7 @@ mod writes;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind, LoadBalancers};
 use ccm_controller::{
     queue::{BatchWindow, BatchWindowConfig, Priority, WorkQueue},
     workers,
@@ -141,17 +141,7 @@ impl Lanes {
             if self.is_on_wrong_lane(lane, name) || self.waits_for_deletion(lane, &service) {
                 return None;
             }
-            let balancers = match self.handles.load_balancers() {
-                Ok(balancers) => balancers,
-                Err(error) => {
-                    Box::pin(self.without_load_balancers(lane, &service, &error)).await;
-                    return None;
-                }
-            };
-            if !self.handles.is_read(&service, &balancers.traits()) {
-                self.queue(lane).add_after(Name::clone(name), READ_AGAIN, Priority::Routine);
-                return None;
-            }
+            let balancers = self.balancers_for(lane, &service).await?;
             let planned = self.handles.plan(&service, &*balancers);
             self.publish(&service, &planned);
             let Planned { plan, members, problems, unclaimed, held_release, .. } = planned;
@@ -197,6 +187,23 @@ impl Lanes {
         // Others change this Service as fast as this program does.
         self.queue(lane).retry(Name::clone(name));
         None
+    }
+
+    /// The provider's load balancers, if this Service can be planned now.
+    async fn balancers_for(&self, lane: Lane, service: &Service) -> Option<Arc<dyn LoadBalancers>> {
+        let balancers = match self.handles.load_balancers() {
+            Ok(balancers) => balancers,
+            Err(error) => {
+                Box::pin(self.without_load_balancers(lane, service, &error)).await;
+                return None;
+            }
+        };
+        let is_read = self.handles.is_read(service, &balancers.traits());
+        if !is_read {
+            let name = Name::clone(&service.key);
+            self.queue(lane).add_after(name, READ_AGAIN, Priority::Routine);
+        }
+        is_read.then_some(balancers)
     }
 
     /// The provider offers no load balancers, or it is not known whether it does. The Service is
