@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn nodes_of_other_providers_are_no_members_unless_a_setting_says_so() {
         let schemes = ["sim".to_owned()];
-        let named = |name: &str, id: Option<&str>| Node {
+        let of_id = |name: &str, id: Option<&str>| Node {
             name: name.into(),
             provider_id: id.map(Into::into),
             ..node()
@@ -271,10 +271,10 @@ mod tests {
             set.members.iter().map(|member| member.node.clone()).collect()
         };
         let nodes = [
-            named("bare", None),
-            named("edge", Some("kubeedge://e")),
-            named("odd", Some("odd")),
-            named("own", Some("sim://i-1")),
+            of_id("bare", None),
+            of_id("edge", Some("kubeedge://e")),
+            of_id("odd", Some("odd")),
+            of_id("own", Some("sim://i-1")),
         ];
         let without = set(false, &nodes);
         assert_eq!(names(&without), ["bare", "odd", "own"]);
