@@ -104,15 +104,20 @@ enum What {
     Openstack,
 }
 
+/// Prints the figures that a debug build shows as well: times of the protocol, and what objects cost.
+async fn of_any_build(arguments: &Arguments) -> Option<Result<()>> {
+    match arguments.what {
+        What::Blind | What::BlindBoth => Some(blind::measure(arguments.what == What::Blind).await),
+        What::LargeServices => Some(large::measure(arguments.large).await),
+        _ => None,
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    // The times of the protocol, not of the program.
-    if matches!(arguments.what, What::Blind | What::BlindBoth) {
-        return blind::measure(arguments.what == What::Blind).await;
-    }
-    if arguments.what == What::LargeServices {
-        return large::measure(arguments.large).await;
+    if let Some(measured) = of_any_build(&arguments).await {
+        return measured;
     }
     if cfg!(debug_assertions) {
         bail!("figures of a debug build mean nothing: use `make bench`");
