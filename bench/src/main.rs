@@ -11,6 +11,7 @@ mod blind;
 mod burst;
 mod corrections;
 mod histories;
+mod large;
 mod lifecycle;
 mod openstack;
 mod plain;
@@ -32,6 +33,9 @@ struct Arguments {
     /// How many nodes the large measurements have.
     #[arg(long, default_value_t = 5000)]
     nodes: usize,
+    /// How many Services with large annotations there are.
+    #[arg(long, default_value_t = 5000)]
+    large: usize,
     /// How many rounds the race has.
     #[arg(long, default_value_t = 1000)]
     rounds: usize,
@@ -91,18 +95,29 @@ enum What {
     Pressure,
     /// service-ccm: nodes that join, restarts, many Services at once, faults, memory.
     Services,
+    /// service-ccm: memory beside Services with large annotations, on the simulated API server; only by
+    /// name.
+    LargeServices,
     /// route-ccm: routes from nothing, a node that joins, a quiet cluster, pod CIDRs, memory.
     Routes,
     /// Calls to the real services of OpenStack; as root on Debian 12, and only by name.
     Openstack,
 }
 
+/// Prints the figures that a debug build shows as well: times of the protocol, and what objects cost.
+async fn of_any_build(arguments: &Arguments) -> Option<Result<()>> {
+    match arguments.what {
+        What::Blind | What::BlindBoth => Some(blind::measure(arguments.what == What::Blind).await),
+        What::LargeServices => Some(large::measure(arguments.large).await),
+        _ => None,
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    // The times of the protocol, not of the program.
-    if matches!(arguments.what, What::Blind | What::BlindBoth) {
-        return blind::measure(arguments.what == What::Blind).await;
+    if let Some(measured) = of_any_build(&arguments).await {
+        return measured;
     }
     if cfg!(debug_assertions) {
         bail!("figures of a debug build mean nothing: use `make bench`");

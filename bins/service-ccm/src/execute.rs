@@ -17,7 +17,7 @@ mod writes;
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind, LoadBalancers};
 use ccm_controller::{
     queue::{BatchWindow, BatchWindowConfig, Priority, WorkQueue},
     workers,
@@ -50,6 +50,8 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 const STEPS: usize = 8;
 /// The pause before service-ccm plans a Service again whose old load balancer it deletes as an orphan.
 const AFTER_ORPHAN: Duration = Duration::from_secs(1);
+/// The pause before a Service is planned that the informer is reading again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 /// How often members that are held are looked at again.
 const HELD: Duration = Duration::from_secs(30);
 
@@ -163,13 +165,7 @@ impl Lanes {
             if self.is_on_wrong_lane(lane, name) || self.waits_for_deletion(lane, &service) {
                 return None;
             }
-            let balancers = match self.handles.load_balancers() {
-                Ok(balancers) => balancers,
-                Err(error) => {
-                    Box::pin(self.without_load_balancers(lane, &service, &error)).await;
-                    return None;
-                }
-            };
+            let balancers = self.balancers_for(lane, &service).await?;
             let planned = self.handles.plan(&service, &*balancers);
             self.publish(&service, &planned);
             self.report(&service, &planned);
@@ -222,6 +218,23 @@ impl Lanes {
         if service.is_load_balancer && planned.plan != Plan::NotOurs {
             reports.problems(service, &planned.problems);
         }
+    }
+
+    /// The provider's load balancers, if this Service can be planned now.
+    async fn balancers_for(&self, lane: Lane, service: &Service) -> Option<Arc<dyn LoadBalancers>> {
+        let balancers = match self.handles.load_balancers() {
+            Ok(balancers) => balancers,
+            Err(error) => {
+                Box::pin(self.without_load_balancers(lane, service, &error)).await;
+                return None;
+            }
+        };
+        let is_read = self.handles.is_read(service, &balancers.traits());
+        if !is_read {
+            let name = Name::clone(&service.key);
+            self.queue(lane).add_after(name, READ_AGAIN, Priority::Routine);
+        }
+        is_read.then_some(balancers)
     }
 
     /// The provider offers no load balancers, or it is not known whether it does. The Service is

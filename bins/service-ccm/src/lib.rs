@@ -14,6 +14,7 @@
 //! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
 //! | `observe::balancers` | per Service: what is known of its load balancer |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
+//! | `observe::reading` | what is kept of Services |
 //! | `observe::rooms` | the Services of each namespace, and which one comes next if it has a limit |
 //! | `observe::unclaimed` | Services whose finalizer no known controller removes |
 //! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
@@ -127,24 +128,7 @@ impl Program for ServiceCcm {
         let handles = Handles::new(context, cluster::identify(context, &given).await?);
         let shown = Arc::clone(&handles.balancers);
         context.health.add("provisioning", Scope::Information, move || shown.verdict());
-        let (counted, held) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
-        let (unclaimed, timeline) = (Arc::clone(&handles.unclaimed), handles.timeline);
-        metrics::collect(
-            &context.metrics,
-            move || counted.count(),
-            move || held.held(),
-            move || unclaimed.count(timeline.now()),
-        );
-        let (releases, lost) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
-        let replacements = Arc::clone(&handles.balancers);
-        metrics::collect_held(
-            &context.metrics,
-            move || releases.releases_held(),
-            move || replacements.replacements_held(),
-        );
-        context.health.add("replacements", Scope::Information, move || lost.replacements());
-        let waiting = Arc::clone(&handles.balancers);
-        metrics::collect_waiting(&context.metrics, move || waiting.waiting());
+        collect_counts(context, &handles);
         let (counts, shown) = (handles.clone(), handles.clone());
         metrics::collect_not_served(&context.metrics, move || counts.not_served());
         context.health.add("classes", Scope::Information, move || {
@@ -162,8 +146,13 @@ impl Program for ServiceCcm {
                 )),
             }
         });
+        let shown = handles.clone();
+        context.health.add("members", Scope::Information, move || {
+            Verdict::Passed(shown.node_set.borrow().summary())
+        });
         let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
         let (services, node_changes) = (Arc::clone(&intake), Arc::clone(&nodes));
+        handles.begin_to_read();
         let watches = Watches::new(context);
         let (of_services, of_nodes) = tokio::join!(
             watches.watch(&handles.services, move |change| services.changed(&change)),
@@ -204,6 +193,28 @@ impl Program for ServiceCcm {
         slow.drained().await;
         deletions.drain().await;
     }
+}
+
+/// Computes what is held and what waits on each scrape and each look at the health.
+fn collect_counts(context: &Context<ServiceCcm>, handles: &Handles) {
+    let (counted, held) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
+    let (unclaimed, timeline) = (Arc::clone(&handles.unclaimed), handles.timeline);
+    metrics::collect(
+        &context.metrics,
+        move || counted.count(),
+        move || held.held(),
+        move || unclaimed.count(timeline.now()),
+    );
+    let (releases, lost) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
+    let replacements = Arc::clone(&handles.balancers);
+    metrics::collect_held(
+        &context.metrics,
+        move || releases.releases_held(),
+        move || replacements.replacements_held(),
+    );
+    context.health.add("replacements", Scope::Information, move || lost.replacements());
+    let waiting = Arc::clone(&handles.balancers);
+    metrics::collect_waiting(&context.metrics, move || waiting.waiting());
 }
 
 /// The inputs of the tasks that run while this replica leads.

@@ -8,11 +8,12 @@ pub(crate) mod lease;
 mod losses;
 pub(crate) mod nodes;
 pub(crate) mod poll;
+mod reading;
 mod rooms;
 pub(crate) mod unclaimed;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc,
@@ -115,6 +116,8 @@ pub(crate) struct Handles {
     /// The name of this program in the annotation [`evidence::INSTANCE`]; None with the default Lease.
     instance: Option<String>,
     pub(crate) services: Store<Service>,
+    /// The annotations that the provider has written although its traits do not name them.
+    written: Arc<Mutex<BTreeSet<String>>>,
     pub(crate) nodes: Store<Node>,
     pub(crate) queue: WorkQueue<Name>,
     pub(crate) slow: WorkQueue<Name>,
@@ -168,6 +171,7 @@ impl Handles {
             cluster,
             instance: instance::<P>(&context.common.borrow().election),
             services: Store::new(),
+            written: Arc::default(),
             nodes: Store::new(),
             queue: WorkQueue::grouped(QUEUE, queue_config(), &queues, namespace),
             slow: WorkQueue::grouped(SLOW_QUEUE, queue_config(), &queues, namespace),

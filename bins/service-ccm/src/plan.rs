@@ -46,7 +46,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{Cure, Digest, FrontEnd, LoadBalancerTraits, Phase};
-use ccm_objects::Service;
+use ccm_objects::{Service, serves_class};
 
 use self::{
     evidence::{Part, Whose},
@@ -73,10 +73,7 @@ pub struct Classes {
 impl Classes {
     /// Whether a Service of this class is served.
     pub fn serves(&self, class: Option<&str>) -> bool {
-        match class {
-            None => self.classless,
-            Some(class) => self.served.iter().any(|served| served == class),
-        }
+        serves_class(&self.served, self.classless, class)
     }
 }
 
@@ -345,9 +342,12 @@ fn next_call(view: View<'_>) -> Option<Step> {
 fn members_step(view: View<'_>, id: &str) -> Option<Step> {
     let state = view.state;
     let is_blind = state.gap.as_ref().is_some_and(|gap| gap.is_blind(view.now));
+    // The provider may read more of the Service than is known here.
+    let is_cut = view.service.details.as_ref().is_some_and(|details| details.too_large.is_some());
     let changes = view.members_known
         && view.members.changes
         && !is_blind
+        && !is_cut
         && !state.waits_after_failure(CallKind::Members, view);
     if changes { due(view, Step::SetMembers(id.to_owned())) } else { None }
 }

@@ -53,6 +53,9 @@ ccm_settings::settings! {
         /// at once, and counts for no limit.
         pub scale_down_taints: Vec<String> = live(
             List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
+        /// Whether nodes whose provider ID has the scheme of another provider, such as edge nodes, are members of load
+        /// balancers. Nodes without a provider ID are members in any case.
+        pub load_balancer_foreign_nodes: bool = live(Switch, "load-balancer-foreign-nodes", "false");
         /// Interval between two lists of the cluster's load balancers, which find what was changed or deleted in the
         /// cloud, and load balancers without a Service. At least 10s.
         #[serde(serialize_with = "duration::serialize")]

@@ -35,6 +35,8 @@ mod finalizers;
 mod fleet;
 #[path = "histories/going_back.rs"]
 mod going_back;
+#[path = "histories/kept.rs"]
+mod kept;
 #[path = "histories/labelled.rs"]
 mod labelled;
 #[path = "histories/lies.rs"]
@@ -85,6 +87,8 @@ mod variants;
 mod wanted;
 #[path = "histories/watched.rs"]
 mod watched;
+#[path = "histories/whose.rs"]
+mod whose;
 #[path = "histories/without.rs"]
 mod without;
 #[path = "histories/world.rs"]

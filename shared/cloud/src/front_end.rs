@@ -128,7 +128,8 @@ pub struct FrontEnd {
     /// value differs from an absent one.
     pub settings: BTreeMap<String, String>,
     /// The Service as JSON, metadata and spec, if
-    /// [`LoadBalancerTraits::wants_service`](crate::LoadBalancerTraits::wants_service) is set.
+    /// [`LoadBalancerTraits::wants_service`](crate::LoadBalancerTraits::wants_service) is set. Of its
+    /// annotations it has those that the provider reads or writes, and Quartet's own.
     pub service: Option<Arc<str>>,
 }
 

@@ -3,7 +3,10 @@
 
 use std::{marker::PhantomData, time::Duration};
 
-use ccm_kube::{ApiError, store::Stored};
+use ccm_kube::{
+    ApiError,
+    store::{Rule, Stored},
+};
 use ccm_runtime::{
     program::{Context, Program},
     rights::Right,
@@ -36,7 +39,7 @@ impl<K: Stored> Reader<K> {
         Self { client: context.clients.main.clone(), timeout, kind: PhantomData }
     }
 
-    /// The object with this key, the newest that the API server has; `None` if it says itself
+    /// The whole object with this key, the newest that the API server has; `None` if it says itself
     /// that there is none.
     ///
     /// # Errors
@@ -57,7 +60,7 @@ impl<K: Stored> Reader<K> {
         let call = self.client.request::<K::Wire>(request);
         match timeout(self.timeout, call).await.map_err(|_| ApiError::Timeout)? {
             Ok(object) => {
-                let object = K::read(object).map_err(ApiError::Decode)?;
+                let object = K::read(object, &Rule::default()).map_err(ApiError::Decode)?;
                 if object.uid().is_empty() || **object.key() != *key {
                     return Err(ApiError::Decode(format!("the answer is not about {key}")));
                 }

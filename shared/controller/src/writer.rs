@@ -52,7 +52,7 @@ pub enum Stopped {
 
 /// Writes objects of one kind while this replica leads. When a call returns, the store
 /// holds the result.
-pub struct Writer<K> {
+pub struct Writer<K: Stored> {
     api: ObjectApi<K>,
     leadership: Leadership,
     store: Store<K>,
@@ -108,7 +108,7 @@ impl<K: Stored> Writer<K> {
         let longest = context.common.borrow().kube.timeout;
         let timeout = context.leadership.write_timeout().min(longest);
         Self {
-            api: ObjectApi::new(context.clients.main.clone(), timeout),
+            api: ObjectApi::new(context.clients.main.clone(), timeout, store),
             leadership: context.leadership.clone(),
             store: store.clone(),
         }

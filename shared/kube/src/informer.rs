@@ -2,8 +2,8 @@
 //!
 //! A list, in pages or streamed, then watches, each from the version that the last one
 //! reached. A watch that ends or fails is restarted where it stopped; one that cannot continue
-//! ([`RELIST_AFTER`]) is dropped and everything is listed again. A new list also shows objects
-//! deleted meanwhile.
+//! ([`RELIST_AFTER`]) is dropped and everything is listed again, as it is when the store is to keep
+//! something else of its objects. A new list also shows objects deleted meanwhile.
 //!
 //! A watch that is silent without a cause is noticed: `health` has the rules, `comparison`
 //! the requests for them, and [`WatchState`] is what others see of it.
@@ -13,6 +13,7 @@ mod failure;
 mod freshness;
 mod health;
 mod metrics;
+mod pages;
 mod state;
 
 use std::{convert::Infallible, ops::Range, pin::pin, sync::Arc, time::Duration};
@@ -20,19 +21,26 @@ use std::{convert::Infallible, ops::Range, pin::pin, sync::Arc, time::Duration};
 use futures::StreamExt as _;
 use kube::{
     Api, Client,
-    api::{ListParams, WatchParams},
+    api::WatchParams,
     core::WatchEvent,
     runtime::{utils::Backoff as _, watcher::DefaultBackoff},
 };
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 pub use freshness::Freshness;
 pub use metrics::InformerMetrics;
 pub use state::{FailedWatch, WatchState};
 
-use self::{failure::Failure, metrics::Meter};
-use crate::store::{Change, Store, Stored};
+use self::{
+    failure::Failure,
+    metrics::Meter,
+    pages::{Page, PageSize},
+};
+use crate::store::{Change, Rule, Store, Stored};
 
 /// After this many consecutive errors that may make a watch unable to continue (server error,
 /// unreadable events), or one expired version, everything is listed again.
@@ -44,10 +52,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
 /// The longest wait before a list because of an expired version.
 const LONGEST_WAIT_TO_LIST: Duration = Duration::from_secs(30);
-
-/// Objects per page of a list. Small, because a page is held twice while it is parsed: 100
-/// nodes of 16 KB are 3 MB, 500 would be 16 MB.
-const PAGE_SIZE: u32 = 100;
 
 /// How long a streamed list may take, in seconds.
 const LIST_SECONDS: u32 = 120;
@@ -89,6 +93,10 @@ pub struct Informer<K: Stored> {
     next_watch: Instant,
     /// Whether lists are streamed.
     streams: bool,
+    /// The size of pages outlives a list.
+    pages: PageSize,
+    /// The rule by which objects are read; a new one needs a list.
+    rule: watch::Receiver<Arc<Rule<K::Kept>>>,
 }
 
 /// A list that has begun.
@@ -109,6 +117,7 @@ impl<K: Stored> Informer<K> {
         metrics: &InformerMetrics,
     ) -> Self {
         let meter = metrics.of::<K>();
+        let rule = store.rules();
         Self {
             api: Api::all(client.clone()),
             client,
@@ -121,6 +130,8 @@ impl<K: Stored> Informer<K> {
             failures: 0,
             next_watch: Instant::now(),
             streams: false,
+            pages: PageSize::default(),
+            rule,
         }
     }
 
@@ -173,6 +184,7 @@ impl<K: Stored> Informer<K> {
     /// Lists everything. Returns the version to watch from.
     async fn list(&mut self) -> Result<String, Failure> {
         self.meter.list();
+        self.rule.mark_unchanged();
         self.store.begin_list();
         let doubted_after = self.state.doubted_after();
         let mut list = Listing { begun: Instant::now(), doubted_after, has_news: false };
@@ -190,14 +202,19 @@ impl<K: Stored> Informer<K> {
     }
 
     async fn list_paged(&mut self, list: &mut Listing) -> Result<String, Failure> {
-        let mut params = ListParams::default().limit(PAGE_SIZE);
+        let (path, mut token) = (self.api.resource_url().to_owned(), None);
         loop {
-            let page = self.api.list(&params).await.map_err(Failure::List)?;
-            for wire in page.items {
+            let page = pages::read(&self.client, &path, token, &mut self.pages);
+            let body = page.await.map_err(Failure::List)?;
+            let unreadable = |error| Failure::List(kube::Error::SerdeError(error));
+            let page: Page<'_> = serde_json::from_slice(&body).map_err(unreadable)?;
+            self.pages.was_read(page.items.len(), body.len());
+            for item in page.items {
+                let wire = serde_json::from_str(item.get()).map_err(unreadable)?;
                 self.take_listed(list, wire);
             }
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if params.continue_token.is_none() {
+            token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if token.is_none() {
                 let version = page.metadata.resource_version;
                 return version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion);
             }
@@ -237,11 +254,17 @@ impl<K: Stored> Informer<K> {
     /// Watches until everything must be listed again.
     async fn watch_from(&mut self, mut version: String) {
         self.failures = 0;
-        while self.failures < RELIST_AFTER && !self.state.must_list() {
+        while self.failures < RELIST_AFTER && !self.state.must_list() && !self.has_new_rule() {
             sleep_until(self.next_watch).await;
             self.next_watch = Instant::now() + BETWEEN_WATCHES;
             self.watch(&mut version).await;
         }
+    }
+
+    /// Whether the objects in the store were read by an earlier rule.
+    fn has_new_rule(&self) -> bool {
+        // The store has the sender.
+        self.rule.has_changed().unwrap_or_default()
     }
 
     /// One watch, to its end.
@@ -263,6 +286,10 @@ impl<K: Stored> Informer<K> {
             let next = tokio::select! {
                 biased;
                 () = state.list_needed() => return,
+                Ok(()) = self.rule.changed() => {
+                    self.rule.mark_changed();
+                    return;
+                }
                 next = timeout_at(end, events.next()) => next,
             };
             let taken = match next {
@@ -342,7 +369,7 @@ impl<K: Stored> Informer<K> {
         I: IntoIterator<Item = Change<K>>,
     {
         let name = kube::Resource::meta(&wire).name.clone();
-        match K::read(wire) {
+        match K::read(wire, &self.store.rule()) {
             Ok(object) => {
                 let changes = take(&self.store, object);
                 self.report(changes);

@@ -23,6 +23,7 @@ mod intern;
 pub mod metrics;
 mod node;
 mod node_lease;
+mod rule;
 pub mod selector;
 mod service;
 pub mod store;

@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 
 use crate::{
     intern::intern,
-    store::stored,
+    store::{Rule, stored},
     wire::{Fields, Kind},
 };
 
@@ -25,8 +25,9 @@ impl Kind for Node {
     type Scope = ClusterResourceScope;
     const KIND: &'static str = "Node";
     const PLURAL: &'static str = "nodes";
+    type Kept = ();
 
-    fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>) -> Self {
+    fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>, _: &Rule<()>) -> Self {
         let (spec, status) = (object.object("spec"), object.object("status"));
         Self {
             name: intern(name),

@@ -4,7 +4,7 @@ use ccm_objects::NodeLease;
 use kube::core::NamespaceResourceScope;
 
 use crate::{
-    store::stored,
+    store::{Rule, stored},
     wire::{Fields, Kind},
 };
 
@@ -15,8 +15,9 @@ impl Kind for NodeLease {
     const KIND: &'static str = "Lease";
     const PLURAL: &'static str = "leases";
     const GROUP: &'static str = "coordination.k8s.io";
+    type Kept = ();
 
-    fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>) -> Self {
+    fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>, _: &Rule<()>) -> Self {
         let namespace = metadata.text("namespace").unwrap_or_default();
         Self {
             key: format!("{namespace}/{name}").into(),
@@ -44,7 +45,7 @@ mod tests {
             "spec": {"renewTime": "2026-01-02T15:04:05.000000Z", "leaseDurationSeconds": 40}
         });
         let wire: Received<NodeLease> = serde_json::from_str(&text.to_string()).unwrap();
-        let lease = NodeLease::read(wire).unwrap();
+        let lease = NodeLease::read(wire, &Rule::default()).unwrap();
         assert_eq!(&*lease.key, "kube-node-lease/node-1");
         assert_eq!((&*lease.uid, &*lease.resource_version), ("u", "7"));
         assert_eq!(&*lease.renewed, "2026-01-02T15:04:05.000000Z");

@@ -1,32 +1,48 @@
 //! How Services are read.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod parts;
 
 use ccm_objects::{
     IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,
-    service_keys,
+    ServiceReading, service_keys,
 };
 use kube::core::NamespaceResourceScope;
 use serde::de::IgnoredAny;
-use serde_json::value::to_raw_value;
 
+use self::parts::Parts;
 use crate::{
     intern::intern,
-    store::stored,
+    store::{Rule, stored},
     wire::{Fields, Kind},
 };
 
 /// The affinity time-out of the API server.
 const DEFAULT_AFFINITY: u32 = 10_800;
 
-stored!(Service, key);
+/// The conditions that are kept.
+const CONDITIONS: [&str; 2] = [service_keys::PROVISIONING, service_keys::SERVING];
+
+stored!(
+    Service,
+    key,
+    fn rule(&self) -> u32 {
+        self.rule
+    }
+);
 
 impl Kind for Service {
     type Scope = NamespaceResourceScope;
     const KIND: &'static str = "Service";
     const PLURAL: &'static str = "services";
+    /// Without a value everything is kept.
+    type Kept = Option<ServiceReading>;
 
-    fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>) -> Self {
+    fn from_fields(
+        name: &str,
+        metadata: &Fields<'_>,
+        object: &Fields<'_>,
+        rule: &Rule<Self::Kept>,
+    ) -> Self {
         let namespace = metadata.text("namespace").unwrap_or_default();
         let spec = object.object("spec");
         let finalizers = metadata.list("finalizers", |name: String| Some(name));
@@ -40,10 +56,19 @@ impl Kind for Service {
             is_load_balancer: spec.text("type").as_deref() == Some("LoadBalancer"),
             details: None,
             json: None,
+            rule: rule.number,
         };
-        if service.concerns_load_balancers() || shows_traces(metadata, object) {
-            service.details = Some(Box::new(details(metadata, &spec, &object.object("status"))));
-            service.json = json(metadata, object);
+        let (class, reading) = (spec.optional("loadBalancerClass"), rule.kept.as_ref());
+        let is_served = reading.is_none_or(|reading| reading.serves(class.as_deref()));
+        let is_marked = service.has_finalizer || shows_traces(metadata, object);
+        if is_marked || service.is_load_balancer && is_served {
+            let parts = Parts::of(metadata, object, reading);
+            service.json = parts.json();
+            let details = details(parts, metadata, &object.object("status"));
+            service.details = Some(Box::new(ServiceDetails { class, ..details }));
+        } else if service.is_load_balancer {
+            let details = ServiceDetails { class, ..ServiceDetails::default() };
+            service.details = Some(Box::new(details));
         }
         service
     }
@@ -58,36 +83,19 @@ fn shows_traces(metadata: &Fields<'_>, object: &Fields<'_>) -> bool {
     id.is_some() || !object.object("status").list("conditions", is_ours).is_empty()
 }
 
-/// Metadata and spec, without what is large and describes nothing.
-fn json(metadata: &Fields<'_>, object: &Fields<'_>) -> Option<Arc<str>> {
-    let annotations = metadata.object("annotations");
-    let annotations = to_raw_value(&annotations.without(&[service_keys::LAST_APPLIED])).ok()?;
-    let mut metadata = metadata.without(&["managedFields", "resourceVersion", "annotations"]);
-    metadata.insert("annotations", &annotations);
-    let metadata = to_raw_value(&metadata).ok()?;
-    let (kind, version) = (to_raw_value("Service").ok()?, to_raw_value("v1").ok()?);
-    let whole = BTreeMap::from([
-        ("apiVersion", &*version),
-        ("kind", &kind),
-        ("metadata", &metadata),
-        ("spec", object.raw("spec")?),
-    ]);
-    serde_json::to_string(&whole).ok().map(Into::into)
-}
-
-fn details(metadata: &Fields<'_>, spec: &Fields<'_>, status: &Fields<'_>) -> ServiceDetails {
-    let annotations = metadata.texts("annotations");
-    let annotations = annotations.filter(|(key, _)| key != service_keys::LAST_APPLIED);
+fn details(parts: Parts<'_>, metadata: &Fields<'_>, status: &Fields<'_>) -> ServiceDetails {
+    let Parts { annotations, labels, spec, too_large, .. } = parts;
     let client_ip = spec.text("sessionAffinity").as_deref() == Some("ClientIP");
     let affinity = spec.object("sessionAffinityConfig").object("clientIP").get("timeoutSeconds");
+    let interned = |(key, value): (String, String)| (intern(&key), intern(&value));
     ServiceDetails {
         created: metadata.get("creationTimestamp"),
-        annotations: annotations.map(|(key, value)| (intern(&key), value.into())).collect(),
-        labels: metadata
-            .texts("labels")
-            .map(|(key, value)| (intern(&key), intern(&value)))
+        annotations: annotations
+            .into_texts()
+            .map(|(key, value)| (intern(&key), value.into()))
             .collect(),
-        class: spec.optional("loadBalancerClass"),
+        labels: labels.into_texts().map(interned).collect(),
+        class: None,
         ports: spec.list("ports", |fields| port(&fields)),
         allocates_node_ports: spec.get("allocateLoadBalancerNodePorts").unwrap_or(true),
         load_balancer_ip: spec.text("loadBalancerIP").map(Into::into),
@@ -99,6 +107,7 @@ fn details(metadata: &Fields<'_>, spec: &Fields<'_>, status: &Fields<'_>) -> Ser
         ip_family_policy: spec.text("ipFamilyPolicy").map(|policy| intern(&policy)),
         ingress: status.object("loadBalancer").list("ingress", |fields| Some(ingress(&fields))),
         conditions: status.list("conditions", |fields| condition(&fields)),
+        too_large,
     }
 }
 
@@ -127,9 +136,11 @@ fn ingress(fields: &Fields<'_>) -> ServiceIngress {
     }
 }
 
+/// A condition, if it is kept.
 fn condition(fields: &Fields<'_>) -> Option<ServiceCondition> {
+    let kind = fields.text("type").filter(|kind| CONDITIONS.contains(&kind.as_str()))?;
     Some(ServiceCondition {
-        kind: intern(&fields.text("type")?),
+        kind: intern(&kind),
         status: fields.shared("status"),
         reason: fields.shared("reason"),
         message: fields.text("message").unwrap_or_default().into(),

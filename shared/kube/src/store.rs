@@ -10,6 +10,8 @@ use tokio::sync::watch;
 
 use ccm_objects::Shared;
 
+pub use crate::rule::Rule;
+
 /// An object that an informer keeps.
 ///
 /// Equality must ignore the resource version: two equal objects differ in nothing that a
@@ -24,6 +26,9 @@ pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
         + Sync
         + 'static;
 
+    /// What of an object is kept, as far as that changes while the process runs.
+    type Kept: Default + PartialEq + Send + Sync + 'static;
+
     /// Its name, prefixed with namespace and slash if it has a namespace.
     fn key(&self) -> &Shared;
 
@@ -33,14 +38,16 @@ pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
     /// Its version.
     fn resource_version(&self) -> &str;
 
-    /// Applies a version that came without any other change.
-    fn set_resource_version(&mut self, version: &str);
+    /// The number of the rule by which it was read; see [`Store::keep`].
+    fn rule(&self) -> u32 {
+        0
+    }
 
     /// Takes over the parts that an earlier version of the object has as well, to save memory.
     fn share(&mut self, _earlier: &Self) {}
 
     /// Converts the wire format; the error says in one line why that failed.
-    fn read(wire: Self::Wire) -> Result<Self, String>;
+    fn read(wire: Self::Wire, rule: &Rule<Self::Kept>) -> Result<Self, String>;
 }
 
 /// Implements [`Stored`] for a plain object that is read by its fields
@@ -49,6 +56,7 @@ macro_rules! stored {
     ($object:ty, $key:ident $(, $more:item)*) => {
         impl $crate::store::Stored for $object {
             type Wire = $crate::wire::Received<Self>;
+            type Kept = <Self as $crate::wire::Kind>::Kept;
 
             fn key(&self) -> &ccm_objects::Shared {
                 &self.$key
@@ -62,12 +70,11 @@ macro_rules! stored {
                 &self.resource_version
             }
 
-            fn set_resource_version(&mut self, version: &str) {
-                self.resource_version = version.into();
-            }
-
-            fn read(wire: $crate::wire::Received<Self>) -> Result<Self, String> {
-                wire.into_object()
+            fn read(
+                wire: $crate::wire::Received<Self>,
+                rule: &$crate::store::Rule<Self::Kept>,
+            ) -> Result<Self, String> {
+                wire.into_object(rule)
             }
 
             $($more)*
@@ -94,13 +101,14 @@ pub enum Change<K> {
 }
 
 /// The objects of one kind. Clones share them.
-pub struct Store<K> {
+pub struct Store<K: Stored> {
     inner: Arc<Inner<K>>,
 }
 
-struct Inner<K> {
+struct Inner<K: Stored> {
     objects: RwLock<Objects<K>>,
     synced: watch::Sender<bool>,
+    rule: watch::Sender<Arc<Rule<K::Kept>>>,
 }
 
 struct Objects<K> {
@@ -118,7 +126,7 @@ struct Held<K> {
     written: u32,
 }
 
-impl<K> Clone for Store<K> {
+impl<K: Stored> Clone for Store<K> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
     }
@@ -134,7 +142,31 @@ impl<K: Stored> Store<K> {
     /// An empty store that is not synced.
     pub fn new() -> Self {
         let objects = RwLock::new(Objects { by_key: HashMap::default(), list: 0 });
-        Self { inner: Arc::new(Inner { objects, synced: watch::Sender::new(false) }) }
+        let (synced, rule) = (watch::Sender::new(false), watch::Sender::default());
+        Self { inner: Arc::new(Inner { objects, synced, rule }) }
+    }
+
+    /// Sets what is kept of each object, and returns the number of this rule. If the last rule is
+    /// another one, the informer lists all objects again.
+    pub fn keep(&self, kept: K::Kept) -> u32 {
+        self.inner.rule.send_if_modified(|rule| {
+            let is_new = rule.kept != kept;
+            if is_new {
+                *rule = Arc::new(Rule { number: rule.number.wrapping_add(1), kept });
+            }
+            is_new
+        });
+        self.rule().number
+    }
+
+    /// The rule by which objects are read now.
+    pub fn rule(&self) -> Arc<Rule<K::Kept>> {
+        Arc::clone(&self.inner.rule.borrow())
+    }
+
+    /// Follows that rule.
+    pub(crate) fn rules(&self) -> watch::Receiver<Arc<Rule<K::Kept>>> {
+        self.inner.rule.subscribe()
     }
 
     /// The object with this key.
@@ -253,8 +285,11 @@ impl<K: Stored> Held<K> {
     fn replace(&mut self, mut object: K) -> Vec<Change<K>> {
         self.written = 0;
         if *self.object == object {
-            if self.object.resource_version() != object.resource_version() {
-                Arc::make_mut(&mut self.object).set_resource_version(object.resource_version());
+            let is_newer = self.object.resource_version() != object.resource_version();
+            if is_newer || self.object.rule() != object.rule() {
+                object.share(&self.object);
+                // Not a change, but not all of it counts for equality.
+                self.object = Arc::new(object);
             }
             return Vec::new();
         }

@@ -13,9 +13,12 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use serde_json::{Value, value::RawValue};
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 
-use crate::intern::intern;
+use crate::{intern::intern, rule::Rule};
 
 /// A kind of object that is read field by field.
 pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
@@ -28,8 +31,16 @@ pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// Its API group; empty for the core.
     const GROUP: &'static str = "";
 
+    /// What is kept of an object; see [`Stored::Kept`](crate::store::Stored::Kept).
+    type Kept: Default + PartialEq + Send + Sync + 'static;
+
     /// Reads an object that has a name.
-    fn from_fields(name: &str, metadata: &Fields<'_>, object: &Fields<'_>) -> Self;
+    fn from_fields(
+        name: &str,
+        metadata: &Fields<'_>,
+        object: &Fields<'_>,
+        rule: &Rule<Self::Kept>,
+    ) -> Self;
 }
 
 /// One object of a list or a watch.
@@ -37,27 +48,28 @@ pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
 pub struct Received<K> {
     // kube's watcher reads name, namespace and resource version.
     meta: ObjectMeta,
-    object: Result<Box<K>, String>,
+    text: Box<RawValue>,
+    kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Kind> Received<K> {
-    /// The object, or why it is unreadable.
-    pub fn into_object(self) -> Result<K, String> {
-        self.object.map(|object| *object)
+    /// The object as this rule keeps it, or why it is unreadable.
+    pub fn into_object(self, rule: &Rule<K::Kept>) -> Result<K, String> {
+        let name = self.meta.name.as_deref().ok_or("it has no valid name")?;
+        let fields: Fields<'_> = serde_json::from_str(self.text.get()).unwrap_or_default();
+        Ok(K::from_fields(name, &fields.object("metadata"), &fields, rule))
     }
 
-    fn parse(text: &str) -> Self {
-        let fields: Fields<'_> = serde_json::from_str(text).unwrap_or_default();
+    fn new(text: Box<RawValue>) -> Self {
+        let fields: Fields<'_> = serde_json::from_str(text.get()).unwrap_or_default();
         let metadata = fields.object("metadata");
-        let name = metadata.text("name");
-        let object = match &name {
-            Some(name) => Ok(Box::new(K::from_fields(name, &metadata, &fields))),
-            None => Err("it has no valid name".to_owned()),
+        let meta = ObjectMeta {
+            name: metadata.text("name"),
+            namespace: metadata.text("namespace"),
+            resource_version: metadata.text("resourceVersion"),
+            ..ObjectMeta::default()
         };
-        let namespace = metadata.text("namespace");
-        let resource_version = metadata.text("resourceVersion");
-        let meta = ObjectMeta { name, namespace, resource_version, ..ObjectMeta::default() };
-        Self { meta, object }
+        Self { meta, text, kind: PhantomData }
     }
 }
 
@@ -82,8 +94,7 @@ impl<'de, K: Kind> Visitor<'de> for WholeObject<K> {
 
     /// The raw text from the response.
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Received<K>, A::Error> {
-        let text = Box::<RawValue>::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(Received::parse(text.get()))
+        Box::<RawValue>::deserialize(MapAccessDeserializer::new(map)).map(Received::new)
     }
 
     /// A value that is already parsed. This happens to a watch event whose `object` comes before
@@ -92,7 +103,8 @@ impl<'de, K: Kind> Visitor<'de> for WholeObject<K> {
         self,
         parsed: D,
     ) -> Result<Received<K>, D::Error> {
-        Ok(Received::parse(&Value::deserialize(parsed)?.to_string()))
+        let text = to_raw_value(&Value::deserialize(parsed)?);
+        text.map(Received::new).map_err(serde::de::Error::custom)
     }
 }
 
@@ -126,7 +138,7 @@ impl<K: Kind> Resource for Received<K> {
 }
 
 /// The fields of an object, each cut out as text.
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Fields<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
 
@@ -136,15 +148,21 @@ impl<'a> Fields<'a> {
         value(self.0.get(key)?)
     }
 
-    /// A field as it was sent, without parsing it.
-    pub fn raw(&self, key: &str) -> Option<&'a RawValue> {
-        self.0.get(key).copied()
+    /// The fields with such names.
+    #[must_use]
+    pub fn only(mut self, is_such: impl Fn(&str) -> bool) -> Self {
+        self.0.retain(|key, _| is_such(key));
+        self
     }
 
-    /// All fields but these as JSON.
-    pub fn without(&self, keys: &[&str]) -> BTreeMap<&str, &'a RawValue> {
-        let others = self.0.iter().filter(|(key, _)| !keys.contains(&key.as_str()));
-        others.map(|(key, value)| (key.as_str(), *value)).collect()
+    /// All fields as they were sent.
+    pub fn raws(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), *value))
+    }
+
+    /// Removes a field.
+    pub fn remove(&mut self, key: &str) {
+        self.0.remove(key);
     }
 
     /// A text. Absent and empty are the same in Kubernetes.
@@ -177,7 +195,12 @@ impl<'a> Fields<'a> {
 
     /// A map of texts, without entries of another type.
     pub fn texts(&self, key: &str) -> impl Iterator<Item = (String, String)> {
-        self.object(key).0.into_iter().filter_map(|(key, text)| Some((key, value(text)?)))
+        self.object(key).into_texts()
+    }
+
+    /// The fields that are texts.
+    pub fn into_texts(self) -> impl Iterator<Item = (String, String)> {
+        self.0.into_iter().filter_map(|(key, text)| Some((key, value(text)?)))
     }
 }
 

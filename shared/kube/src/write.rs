@@ -5,7 +5,7 @@
 
 mod patch;
 
-use std::{marker::PhantomData, time::Duration};
+use std::time::Duration;
 
 use kube::{
     Client, Resource as _,
@@ -15,27 +15,25 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 pub use self::patch::{ConditionChange, Patch, StatusPatch};
-use crate::{error::ApiError, store::Stored};
+use crate::{
+    error::ApiError,
+    store::{Store, Stored},
+};
 
 /// Writes objects of one kind. Each call ends within its timeout, whatever the connection
 /// does.
-pub struct ObjectApi<K> {
+#[derive(Clone)]
+pub struct ObjectApi<K: Stored> {
     client: Client,
     timeout: Duration,
-    kind: PhantomData<fn() -> K>,
-}
-
-impl<K> Clone for ObjectApi<K> {
-    fn clone(&self) -> Self {
-        Self { client: self.client.clone(), ..*self }
-    }
+    store: Store<K>,
 }
 
 impl<K: Stored> ObjectApi<K> {
     /// Writes through this client; `timeout` bounds a call with all retries and the whole
-    /// response.
-    pub fn new(client: Client, timeout: Duration) -> Self {
-        Self { client, timeout, kind: PhantomData }
+    /// response. Answers are read by the rule of `store`, which is not changed.
+    pub fn new(client: Client, timeout: Duration, store: &Store<K>) -> Self {
+        Self { client, timeout, store: store.clone() }
     }
 
     /// The timeout of a call, which the term of leadership must cover before the call starts.
@@ -89,7 +87,7 @@ impl<K: Stored> ObjectApi<K> {
         };
         let call = self.client.request::<K::Wire>(request.map_err(kube::Error::BuildRequest)?);
         let answer = timeout(self.timeout, call).await.map_err(|_| ApiError::Timeout)?;
-        K::read(answer?).map_err(ApiError::Decode)
+        K::read(answer?, &self.store.rule()).map_err(ApiError::Decode)
     }
 }
 

@@ -13,6 +13,8 @@ mod node_lease;
 mod reference;
 mod service;
 pub mod service_keys;
+mod service_reading;
+mod whose_node;
 
 pub use ip::parse_ip;
 pub use labels::{Labels, Shared};
@@ -23,3 +25,5 @@ pub use reference::ObjectRef;
 pub use service::{
     IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,
 };
+pub use service_reading::{LARGEST_SERVICE, ServiceReading, TooLarge, serves_class};
+pub use whose_node::{WhoseNode, whose_node};

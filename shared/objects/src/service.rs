@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{ObjectRef, Shared};
+use crate::{ObjectRef, Shared, TooLarge};
 
-/// A Service. Equality ignores the resource version and the JSON: a write that changed nothing
-/// relevant here is not a change.
+/// A Service. Equality ignores the resource version, the JSON and the rule: a write that changed
+/// nothing relevant here is not a change.
 #[derive(Clone, Debug, Default)]
 pub struct Service {
     /// `<namespace>/<name>`.
@@ -24,11 +24,15 @@ pub struct Service {
     /// Whether `spec.type` is `LoadBalancer`.
     pub is_load_balancer: bool,
     /// Everything else. None for a Service that does not have this type or the finalizer, and that
-    /// does not show anything that service-ccm writes: clusters have thousands of them.
+    /// does not show anything that service-ccm writes: clusters have thousands of them. Of one that
+    /// has the type and none of the others, and whose class is not
+    /// [served](crate::ServiceReading), only the class.
     pub details: Option<Box<ServiceDetails>>,
-    /// Metadata and spec as JSON, without `managedFields` and what `kubectl apply` keeps, for
-    /// providers that want the whole Service. None if `details` is.
+    /// Metadata and spec as JSON, without `managedFields` and annotations that are not read, for
+    /// providers that [want](crate::ServiceReading) the whole Service.
     pub json: Option<Arc<str>>,
+    /// The number of the rule by which it was read.
+    pub rule: u32,
 }
 
 /// What describes the load balancer of a Service, and what is known about it.
@@ -36,7 +40,7 @@ pub struct Service {
 pub struct ServiceDetails {
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// `metadata.annotations`, without the configuration that `kubectl apply` keeps.
+    /// Those of `metadata.annotations` that are [read](crate::ServiceReading).
     pub annotations: BTreeMap<Shared, Box<str>>,
     /// `metadata.labels`.
     pub labels: BTreeMap<Shared, Shared>,
@@ -62,8 +66,10 @@ pub struct ServiceDetails {
     pub ip_family_policy: Option<Shared>,
     /// `status.loadBalancer.ingress`, in order.
     pub ingress: Vec<ServiceIngress>,
-    /// `status.conditions`.
+    /// Those of `status.conditions` that service-ccm writes.
     pub conditions: Vec<ServiceCondition>,
+    /// What is missing here because it is too large.
+    pub too_large: Option<TooLarge>,
 }
 
 /// A port of a Service.

@@ -10,6 +10,9 @@ pub const LOAD_BALANCER_ID: &str = "quartet.dev/load-balancer-id";
 /// The condition in which service-ccm says why a load balancer is not as its Service asks for.
 pub const PROVISIONING: &str = "LoadBalancerProvisioning";
 
+/// The condition that says whether clients reach the load balancer.
+pub const SERVING: &str = "LoadBalancerServing";
+
 /// The annotation with the networks that may connect. `spec.loadBalancerSourceRanges` goes before
 /// it.
 pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";

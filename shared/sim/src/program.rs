@@ -268,6 +268,11 @@ impl Program {
         self.status_bytes("VmRSS:")
     }
 
+    /// The most resident memory that it has had, in bytes.
+    pub fn peak_bytes(&self) -> Result<u64> {
+        self.status_bytes("VmHWM:")
+    }
+
     /// The part of its resident memory that is not its file, in bytes. The pages of the file are
     /// the kernel's cache, which all processes of one file share.
     pub fn private_bytes(&self) -> Result<u64> {

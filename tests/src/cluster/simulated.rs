@@ -6,8 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use ccm_sim::apiserver::{ApiServer, FaultPlan, ListenHandle, Options};
+use serde_json::Value;
 
 use super::Request;
 
@@ -22,8 +23,13 @@ pub struct SimulatedCluster {
 impl SimulatedCluster {
     /// Starts it on a free port.
     pub async fn start() -> Result<Self> {
+        Self::start_with(Options::default()).await
+    }
+
+    /// Starts it with these options on a free port.
+    pub async fn start_with(options: Options) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("quartet-sim-").tempdir()?;
-        let server = ApiServer::new(Options::default());
+        let server = ApiServer::new(options);
         let listener = server.listen((Ipv4Addr::LOCALHOST, 0).into()).await?;
         let kubeconfig = folder.path().join("kubeconfig");
         std::fs::write(&kubeconfig, server.kubeconfig(listener.addr))?;
@@ -33,6 +39,11 @@ impl SimulatedCluster {
     /// The kubeconfig for it.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// Creates an object, without a request.
+    pub fn create(&self, object: Value) -> Result<()> {
+        self.server.create(object).map(drop).map_err(|error| anyhow!("{error:?}"))
     }
 
     /// The faults in force, to add to and to clear.

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use ccm_controller::watch;
 use ccm_kube::{
     informer::Informer,
-    store::{Store, Stored},
+    store::{Rule, Store, Stored},
 };
 use ccm_objects::{Node, Shared};
 use ccm_runtime::metrics::Metrics;
@@ -30,6 +30,7 @@ struct LeanLease {
 
 impl Stored for LeanLease {
     type Wire = Lease;
+    type Kept = ();
 
     fn key(&self) -> &Shared {
         &self.key
@@ -43,11 +44,7 @@ impl Stored for LeanLease {
         &self.version
     }
 
-    fn set_resource_version(&mut self, version: &str) {
-        version.clone_into(&mut self.version);
-    }
-
-    fn read(wire: Lease) -> Result<Self, String> {
+    fn read(wire: Lease, _: &Rule<()>) -> Result<Self, String> {
         let meta = wire.metadata;
         let name = meta.name.ok_or("it has no name")?;
         Ok(Self {

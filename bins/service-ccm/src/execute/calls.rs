@@ -186,7 +186,9 @@ impl Lanes {
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
         // A Service with a mistake has no front end, but its annotations still count.
         let details = due.service.details.as_deref();
-        let settings = details.map(|details| settings(details, &traits));
+        // Of a Service that is too large they are not known, and the provider keeps what it may keep.
+        let known_settings = details.filter(|details| details.too_large.is_none());
+        let settings = known_settings.map(|details| settings(details, &traits));
         let address = details.and_then(|it| it.load_balancer_ip.as_deref()?.parse().ok());
         let owner = self.owner(&due.service);
         let service = traits.wants_service.then(|| due.service.json.clone()).flatten();

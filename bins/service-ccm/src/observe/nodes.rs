@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ccm_base::At;
+use ccm_base::{At, message::one_line};
 use ccm_controller::queue::Priority;
 use ccm_kube::store::Change;
 use ccm_objects::{Node, Shared as Name};
@@ -13,10 +13,13 @@ use tokio_util::sync::CancellationToken;
 use super::{Handles, selector};
 use crate::plan::{
     debounce::Debounce,
-    eligible::{NodeSet, Rules, node_set},
+    eligible::{Excluded, NodeSet, Rules, node_set},
     labels::LabelKeys,
     marks::mark,
 };
+
+/// How much of a provider ID is logged.
+const LONGEST_ID: usize = 256;
 
 /// Collects changes of nodes and passes them on to all load balancers.
 pub(crate) struct Nodes {
@@ -93,8 +96,13 @@ impl Nodes {
     fn current(&self, labels: &LabelKeys, now: At) -> NodeSet {
         let settings = self.handles.settings.borrow().clone();
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
-        let scale_down_taints = &settings.scale_down_taints;
-        let rules = Rules { scale_down_taints, traits: &traits, labels };
+        let rules = Rules {
+            scale_down_taints: &settings.scale_down_taints,
+            schemes: &self.handles.cloud.schemes(),
+            foreign_nodes: settings.load_balancer_foreign_nodes,
+            traits: &traits,
+            labels,
+        };
         let mut before = NodeSet::clone(&self.handles.node_set.borrow());
         let went = std::mem::take(&mut *self.handles.went.lock());
         if before.marks.update(went) {
@@ -114,7 +122,7 @@ impl Nodes {
         if Arc::ptr_eq(&set.members, &before.members) {
             // Marks matter at the time at which their node goes.
             drop(pending);
-            self.handles.node_set.send_replace(Arc::new(set));
+            self.replace(set);
             return;
         }
         let leaves = before.members.iter().any(|member| set.get(&member.node) != Some(member));
@@ -162,6 +170,24 @@ impl Nodes {
         self.handles.metrics.eligible(set.members.len());
         *self.handles.published.lock() = Instant::now();
         self.handles.balancers.publish(&set.members);
-        self.handles.node_set.send_replace(Arc::new(set));
+        self.replace(set);
+    }
+
+    fn replace(&self, set: NodeSet) {
+        let before = self.handles.node_set.send_replace(Arc::new(set));
+        let now = self.handles.node_set.borrow().clone();
+        let is_foreign =
+            |set: &NodeSet, name: &str| set.excluded.get(name) == Some(&Excluded::Foreign);
+        let names = now.excluded.keys();
+        for name in names.filter(|name| is_foreign(&now, name) && !is_foreign(&before, name)) {
+            let node = self.handles.nodes.get(name);
+            let id = node.and_then(|node| node.provider_id.clone()).unwrap_or_default();
+            let id = one_line(&id, LONGEST_ID);
+            tracing::info!(
+                node = &**name,
+                provider_id = id,
+                "is no member of load balancers: its provider ID is another provider's (--load-balancer-foreign-nodes)"
+            );
+        }
     }
 }

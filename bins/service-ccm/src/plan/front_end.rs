@@ -12,7 +12,7 @@ use ccm_cloud::{
     ClusterId, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Owner, Protocol,
     Traffic,
 };
-use ccm_objects::{Service, ServiceDetails, service_keys};
+use ccm_objects::{LARGEST_SERVICE, Service, ServiceDetails, TooLarge, service_keys};
 use ipnet::IpNet;
 use sha2::{Digest as _, Sha256};
 
@@ -109,6 +109,7 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
     front_end.digest = digest(&front_end, traits);
     reading.adoption();
     reading.sharing(service);
+    reading.size();
     let problems = reading.problems;
     let front_end = (!problems.iter().any(|problem| problem.fatal)).then(|| Arc::new(front_end));
     Desired { front_end, problems }
@@ -309,6 +310,19 @@ impl Reading<'_> {
             quoted(id)
         );
         self.problems.push(Problem::fatal(format!("annotation {key}"), what));
+    }
+
+    /// What was left out configures nothing, so neither does the rest.
+    fn size(&mut self) {
+        let Some(TooLarge { part, bytes, others }) = &self.details.too_large else { return };
+        let others = match others {
+            0 => String::new(),
+            others => format!(" ({others} more parts are too large as well)"),
+        };
+        let what = format!(
+            "has {bytes} bytes{others}: what service-ccm reads of one Service may have {LARGEST_SERVICE}. Until it is smaller, load balancer and members stay as they are"
+        );
+        self.problems.push(Problem::fatal(&**part, what));
     }
 
     fn traffic(&mut self) -> Traffic {

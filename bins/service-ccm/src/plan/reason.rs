@@ -7,7 +7,7 @@ use strum::VariantArray;
 /// The condition that says why a load balancer is not as its Service asks for.
 pub const PROVISIONING: &str = ccm_objects::service_keys::PROVISIONING;
 /// The condition that says whether a load balancer can serve traffic.
-pub const SERVING: &str = "LoadBalancerServing";
+pub const SERVING: &str = ccm_objects::service_keys::SERVING;
 
 macro_rules! reasons {
     ($($(#[doc = $text:literal])+ $name:ident: $condition:ident $status:literal;)+) => {

@@ -17,6 +17,7 @@ fn defaults_are_the_documented_ones() {
         scale_down_taints: ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"]
             .map(str::to_owned)
             .into(),
+        load_balancer_foreign_nodes: false,
         load_balancer_audit_period: Duration::from_mins(5),
         load_balancer_look_period: Duration::from_hours(24),
         orphaned_load_balancers: Policy::Report,

@@ -1,6 +1,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use bytes::Bytes;
+use ccm_kube::store::Rule;
 use ccm_objects::{Node, Shared};
 use http::{Request, Response};
 use http_body_util::Full;
@@ -19,6 +20,7 @@ struct LeanLease {
 
 impl Stored for LeanLease {
     type Wire = Lease;
+    type Kept = ();
 
     fn key(&self) -> &Shared {
         &self.key
@@ -32,9 +34,7 @@ impl Stored for LeanLease {
         "1"
     }
 
-    fn set_resource_version(&mut self, _: &str) {}
-
-    fn read(wire: Lease) -> Result<Self, String> {
+    fn read(wire: Lease, _: &Rule<()>) -> Result<Self, String> {
         let meta = wire.metadata;
         let name = meta.name.ok_or("it has no name")?;
         Ok(Self { key: format!("{}/{name}", meta.namespace.unwrap_or_default()).into() })

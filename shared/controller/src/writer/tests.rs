@@ -31,8 +31,9 @@ fn writer(leadership: Leadership, code: u16, answer: &Value) -> (Writer<Node>, S
             Ok::<_, BoxError>(answer)
         }
     });
-    let api = ObjectApi::new(kube::Client::new(service, "default"), TIMEOUT);
-    (Writer { api, leadership, store: Store::new() }, sent)
+    let store = Store::new();
+    let api = ObjectApi::new(kube::Client::new(service, "default"), TIMEOUT, &store);
+    (Writer { api, leadership, store }, sent)
 }
 
 fn node() -> Node {

@@ -8,7 +8,10 @@ use ccm_objects::{Node, Taint, node_keys};
 use jiff::Timestamp;
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::{store::Stored, wire::Received};
+use crate::{
+    store::{Rule, Stored},
+    wire::Received,
+};
 
 /// A node with every field that is read and many that are not.
 fn sound() -> Value {
@@ -51,7 +54,8 @@ fn sound() -> Value {
 }
 
 fn read(object: &Value) -> Result<Node, String> {
-    serde_json::from_str::<Received<Node>>(&object.to_string()).unwrap().into_object()
+    let received = serde_json::from_str::<Received<Node>>(&object.to_string()).unwrap();
+    received.into_object(&Rule::default())
 }
 
 /// The valid node with another value at one place.
@@ -176,7 +180,8 @@ fn only_the_key_of_the_taint_makes_a_node_uninitialised() {
 #[test]
 fn text_that_only_javascript_understands_spoils_one_field() {
     let text = r#"{"metadata":{"name":"n","uid":"\ud800","labels":{"a":"\udc00","b":"x"}},"spec":{"podCIDR":1e999}}"#;
-    let node = serde_json::from_str::<Received<Node>>(text).unwrap().into_object().unwrap();
+    let received = serde_json::from_str::<Received<Node>>(text).unwrap();
+    let node = received.into_object(&Rule::default()).unwrap();
     let labels = [("b".into(), "x".into())].into();
     assert_eq!(node, Node { name: "n".into(), labels, ..Node::default() });
 }
@@ -186,12 +191,12 @@ fn an_event_is_read_whichever_of_its_fields_comes_first() {
     let (object, check) = (sound(), |text: String| {
         let event: WatchEvent<Received<Node>> = serde_json::from_str(&text).unwrap();
         let WatchEvent::Modified(received) = event else { panic!("{event:?}") };
-        assert_eq!(received.into_object(), read(&sound()));
+        assert_eq!(received.into_object(&Rule::default()), read(&sound()));
     });
     check(format!(r#"{{"type":"MODIFIED","object":{object}}}"#));
     check(format!(r#"{{"object":{object},"type":"MODIFIED"}}"#));
     assert_eq!(
-        serde_json::from_value::<Received<Node>>(object).unwrap().into_object(),
+        serde_json::from_value::<Received<Node>>(object).unwrap().into_object(&Rule::default()),
         read(&sound())
     );
 }
@@ -204,7 +209,7 @@ fn the_version_makes_no_difference_and_everything_else_does() {
         change(&mut other);
         assert_eq!(sound == other, equal, "{other:?}");
     };
-    check(true, |node| node.set_resource_version("43"));
+    check(true, |node| node.resource_version = "43".into());
     check(false, |node| node.name = "x".into());
     check(false, |node| node.uid = "x".into());
     check(false, |node| node.created = None);
@@ -268,7 +273,7 @@ proptest! {
             "items": [sound(), broken, sound()],
         });
         let list: ObjectList<Received<Node>> = serde_json::from_str(&list.to_string()).unwrap();
-        let nodes: Vec<_> = list.items.into_iter().map(Received::into_object).collect();
+        let nodes: Vec<_> = list.items.into_iter().map(|one| one.into_object(&Rule::default())).collect();
         let sound = read(&sound());
         prop_assert_eq!(&nodes[0], &sound);
         prop_assert_eq!(&nodes[2], &sound);
@@ -283,7 +288,7 @@ proptest! {
 fn a_new_version_shares_what_the_last_one_has() {
     let read = |value: Value| {
         let wire: Received<Node> = serde_json::from_value(value).expect("JSON");
-        Node::read(wire).expect("a node")
+        Node::read(wire, &Rule::default()).expect("a node")
     };
     let (old, mut newer) = (read(sound()), sound());
     newer["metadata"]["resourceVersion"] = json!("43");

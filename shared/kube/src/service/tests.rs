@@ -1,12 +1,40 @@
 //! Parsing of Services.
 
+use ccm_objects::{LARGEST_SERVICE, TooLarge};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::wire::Received;
 
 fn read(object: &Value) -> Service {
-    serde_json::from_str::<Received<Service>>(&object.to_string()).unwrap().into_object().unwrap()
+    read_by(None, object)
+}
+
+fn read_by(reading: Option<ServiceReading>, object: &Value) -> Service {
+    let received: Received<Service> = serde_json::from_str(&object.to_string()).unwrap();
+    received.into_object(&Rule { number: 7, kept: reading }).unwrap()
+}
+
+/// A program that serves one class, whose provider wants the whole Service.
+fn reading() -> ServiceReading {
+    ServiceReading {
+        classes: vec!["example.com/lb".to_owned()],
+        classless: false,
+        annotations: ["quartet.dev/", "example.com/"].map(str::to_owned).into(),
+        json: true,
+    }
+}
+
+/// A Service that asks for a load balancer, and shows nothing of any controller.
+fn new(class: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": "web", "namespace": "shop", "uid": "u-1", "labels": {"app": "web"},
+            "annotations": {"example.com/a": "1", "other.dev/b": "2"},
+        },
+        "spec": {"type": "LoadBalancer", "loadBalancerClass": class, "ports": [{"port": 80}]},
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+    })
 }
 
 fn whole() -> Value {
@@ -149,4 +177,78 @@ fn what_configures_no_load_balancer_is_no_change() {
     object["metadata"]["finalizers"] = json!(null);
     assert!(!read(&object).has_finalizer);
     assert_ne!(read(&object), before);
+}
+
+#[test]
+fn a_service_that_is_not_served_costs_its_name_and_class() {
+    let served = read_by(Some(reading()), &new("example.com/lb"));
+    let details = served.details.as_deref().unwrap();
+    assert_eq!((details.ports.len(), details.ingress.len(), details.labels.len()), (1, 1, 1));
+    let other = read_by(Some(reading()), &new("other.dev/lb"));
+    let only_class =
+        ServiceDetails { class: Some("other.dev/lb".into()), ..ServiceDetails::default() };
+    assert_eq!((other.details.as_deref(), &other.json), (Some(&only_class), &None));
+    assert!(other.is_load_balancer && other.rule == 7);
+    // There may be a load balancer to delete or to keep.
+    for (key, value) in [
+        ("finalizers", json!([service_keys::CLEANUP])),
+        ("annotations", json!({service_keys::LOAD_BALANCER_ID: "lb-1"})),
+    ] {
+        let mut marked = new("other.dev/lb");
+        marked["metadata"][key] = value;
+        let marked = read_by(Some(reading()), &marked);
+        assert_eq!(marked.details.map(|details| details.ports.len()), Some(1), "{key}");
+    }
+}
+
+#[test]
+fn annotations_that_nobody_reads_are_not_kept() {
+    let service = read_by(Some(reading()), &new("example.com/lb"));
+    let details = service.details.unwrap();
+    assert_eq!(details.annotations.keys().map(|key| &**key).collect::<Vec<_>>(), ["example.com/a"]);
+    let json: Value = serde_json::from_str(service.json.as_deref().expect("JSON")).unwrap();
+    assert_eq!(json["metadata"]["annotations"], json!({"example.com/a": "1"}));
+    assert_eq!(json["metadata"]["labels"], json!({"app": "web"}));
+    let reading = ServiceReading { json: false, ..reading() };
+    assert_eq!(read_by(Some(reading), &new("example.com/lb")).json, None);
+}
+
+#[test]
+fn what_is_too_large_is_left_out_and_named() {
+    let filled = |place: &str, value: Value| {
+        let mut service = new("example.com/lb");
+        *service.pointer_mut(place).unwrap() = value;
+        read_by(Some(reading()), &service)
+    };
+    let large = "x".repeat(LARGEST_SERVICE);
+    let service = filled("/metadata/annotations/example.com~1a", json!(large));
+    let details = service.details.as_deref().unwrap();
+    let expect = TooLarge {
+        part: "annotation example.com/a".into(),
+        bytes: LARGEST_SERVICE + "example.com/a".len() + 2,
+        others: 0,
+    };
+    assert_eq!((&details.too_large, &service.json), (&Some(expect), &None));
+    assert_eq!((details.annotations.len(), details.ports.len()), (0, 1), "the rest is kept");
+    // What nobody reads may be as large as it likes.
+    let service = filled("/metadata/annotations/other.dev~1b", json!(large));
+    assert_eq!(service.details.unwrap().too_large, None);
+    let many: serde_json::Map<String, Value> =
+        (0..700).map(|number| (format!("example.com/{number}"), json!("x".repeat(200)))).collect();
+    let too_large = filled("/metadata/annotations", json!(many)).details.unwrap().too_large;
+    let others = too_large.map(|largest| largest.others);
+    assert!(others.is_some_and(|others| (300..500).contains(&others)), "{others:?}");
+    for (place, value, part) in [
+        ("/metadata/labels", json!({"app": large}), "metadata.labels"),
+        ("/spec/ports", json!([{"port": 80, "name": large}]), "spec"),
+        ("/metadata/uid", json!(large), "metadata"),
+    ] {
+        let details = filled(place, value).details.unwrap();
+        assert_eq!(details.too_large.as_ref().map(|one| &*one.part), Some(part));
+        assert_eq!(details.class.as_deref(), Some("example.com/lb"));
+    }
+    // Without a reading, as for one object that is asked for, everything is read.
+    let mut service = new("example.com/lb");
+    service["metadata"]["annotations"]["other.dev/b"] = json!(large);
+    assert_eq!(read(&service).annotation("other.dev/b").map(str::len), Some(LARGEST_SERVICE));
 }

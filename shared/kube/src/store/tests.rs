@@ -298,7 +298,7 @@ impl World {
             Step::Recreate | Step::Delete => {
                 if let Some(mut node) = self.now.take() {
                     self.version += 1;
-                    node.set_resource_version(&self.version.to_string());
+                    node.resource_version = self.version.to_string().into();
                     self.lag.push((node, true));
                     self.uid += 1;
                 }
@@ -308,6 +308,27 @@ impl World {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn rules_are_counted_and_an_equal_object_takes_the_new_one() {
+    use ccm_objects::{Service, ServiceReading};
+    let store: Store<Service> = Store::new();
+    let mut rules = store.rules();
+    assert_eq!((store.rule().number, store.keep(None)), (0, 0), "it keeps everything so far");
+    let reading = ServiceReading { classless: true, ..ServiceReading::default() };
+    assert_eq!((store.keep(Some(reading.clone())), store.keep(Some(reading))), (1, 1));
+    assert!(rules.has_changed().unwrap());
+    rules.mark_unchanged();
+    assert_eq!(store.keep(Some(ServiceReading::default())), 2);
+    assert!(rules.has_changed().unwrap());
+    let service = |rule| Service { key: "a/b".into(), rule, json: None, ..Service::default() };
+    for rule in [1, 2] {
+        store.begin_list();
+        let changes = store.apply_listed(service(rule));
+        assert_eq!(changes.len(), usize::from(rule == 1), "an equal object is no change");
+        assert_eq!(store.get("a/b").unwrap().rule, rule);
     }
 }
 

@@ -29,7 +29,9 @@ async fn everything_is_listed_in_pages_and_then_watched() {
     assert!(
         requests[..3]
             .iter()
-            .all(|request| request.starts_with("list") && request.contains("limit=100"))
+            .zip([20, 100, 500])
+            .all(|(request, limit)| request.starts_with("list")
+                && request.contains(&format!("limit={limit}")))
     );
     assert!(requests.iter().all(|request| !request.contains("sendInitialEvents")));
     // Without a version the server returns the newest state, in pages.
@@ -157,7 +159,7 @@ async fn a_write_of_our_own_is_read_at_once_and_not_reported() {
     let server = Server::new();
     server.put(node("a", "x"));
     let running = Running::synced(&server).await;
-    let api = ObjectApi::<Node>::new(server.client(), Duration::from_secs(5));
+    let api = ObjectApi::<Node>::new(server.client(), Duration::from_secs(5), &running.store);
     let held = running.store.get("a").unwrap();
     let patch = Patch {
         labels: [("label".to_owned(), Some("mine".to_owned()))].into(),
@@ -180,7 +182,7 @@ async fn lists_are_paged_and_watches_end() {
     running.store.wait_synced().await;
     running.a_moment().await;
     let requests = server.requests();
-    assert!(requests[0].contains("limit=100"), "{requests:?}");
+    assert!(requests[0].contains("limit=20"), "{requests:?}");
     let (_, rest) = requests[1].split_once("timeoutSeconds=").unwrap();
     let seconds: u32 = rest.split('&').next().unwrap().parse().unwrap();
     assert_eq!(seconds, 3, "the first shows soon that watches work: {requests:?}");
@@ -200,4 +202,29 @@ async fn it_stops_at_once_whatever_it_is_doing() {
         running.ended().await;
     }
     assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+/// The writers of objects decide how large they are.
+#[tokio::test(start_paused = true)]
+async fn pages_are_bounded_by_bytes() {
+    let server = Server::new();
+    let large = json!({"example.com/large": "x".repeat(200_000)});
+    for number in 0..250 {
+        let mut node = node(&format!("node-{number:03}"), "x");
+        if number >= 110 {
+            node["metadata"]["annotations"] = large.clone();
+        }
+        server.put(node);
+    }
+    let running = Running::start(&server);
+    running.store.wait_synced().await;
+    assert_eq!(running.store.len(), 250);
+    let limit = |request: &String| {
+        let (_, limit) = request.split_once("limit=")?;
+        limit.split('&').next()?.parse::<u32>().ok()
+    };
+    let lists = server.requests().into_iter().filter(|request| request.starts_with("list"));
+    let limits: Vec<u32> = lists.filter_map(|request| limit(&request)).collect();
+    // The second page has ten large objects. The third one is too large, and not read to its end.
+    assert_eq!(limits, [20, 100, 208, 41, 20, 20, 20, 20, 20], "41 objects are too large as well");
 }

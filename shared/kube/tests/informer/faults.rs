@@ -167,24 +167,24 @@ async fn a_watch_that_died_without_a_word_is_noticed() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_is_begun_anew_and_deletes_nothing() {
     let server = Server::new();
-    for number in 0..250 {
-        server.put(node(&format!("node-{number:03}"), "x"));
+    for number in 0..1250 {
+        server.put(node(&format!("node-{number:04}"), "x"));
     }
     let fault = |code| Some(Fault::Status(code));
     server.fail_lists([fault(503), None, fault(500), None, None, fault(410)]);
     let running = Running::start(&server);
     running.store.wait_synced().await;
-    assert_eq!(running.reported().len(), 250, "each is added once");
+    assert_eq!(running.reported().len(), 1250, "each is added once");
     assert_eq!(server.counts().0, 9);
     assert_eq!((running.errors("unavailable"), running.errors("expired")), (2.0, 1.0));
     // Once more, when there is something to lose.
     server.compact();
-    server.put(node("node-000", "y"));
+    server.put(node("node-0000", "y"));
     server.fail_lists([None, fault(500)]);
     server.fail_watches([Fault::Event(410)]);
     sleep(A_WATCH * 2).await;
-    assert_eq!(running.store.len(), 250);
-    assert_eq!(running.reported(), ["node-000:x>y"]);
+    assert_eq!(running.store.len(), 1250);
+    assert_eq!(running.reported(), ["node-0000:x>y"]);
 }
 
 #[tokio::test(start_paused = true)]

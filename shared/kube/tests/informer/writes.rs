@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_kube::{
     ApiError,
-    store::Stored,
+    store::{Rule, Store, Stored},
     write::{ObjectApi, Patch, StatusPatch},
 };
 use ccm_objects::{Address, Node, Shared, Taint};
@@ -43,7 +43,7 @@ impl Sent {
                 Ok::<_, BoxError>(answer().await)
             }
         });
-        ObjectApi::new(kube::Client::new(service, "default"), TIMEOUT)
+        ObjectApi::new(kube::Client::new(service, "default"), TIMEOUT, &Store::new())
     }
 
     fn one(&self) -> (String, String, Value) {
@@ -98,6 +98,7 @@ struct Slice {
 
 impl Stored for Slice {
     type Wire = k8s_openapi::api::discovery::v1::EndpointSlice;
+    type Kept = ();
 
     fn key(&self) -> &Shared {
         &self.key
@@ -111,9 +112,7 @@ impl Stored for Slice {
         "3"
     }
 
-    fn set_resource_version(&mut self, _: &str) {}
-
-    fn read(wire: Self::Wire) -> Result<Self, String> {
+    fn read(wire: Self::Wire, _: &Rule<()>) -> Result<Self, String> {
         let meta = wire.metadata;
         let (Some(namespace), Some(name)) = (meta.namespace, meta.name) else {
             return Err("no name".to_owned());

@@ -1,0 +1,10 @@
+//! Rules for what is kept of objects.
+
+/// A rule for what is kept of the objects of a store.
+#[derive(Debug, Default)]
+pub struct Rule<T> {
+    /// Its number: the store's rules are counted.
+    pub number: u32,
+    /// What is kept.
+    pub kept: T,
+}

@@ -1,0 +1,48 @@
+//! What a program keeps of Services: each one costs memory on every replica.
+
+/// The most bytes that are kept of one Service.
+pub const LARGEST_SERVICE: usize = 64 << 10;
+
+/// What a program reads of Services of type `LoadBalancer`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceReading {
+    /// The values of `spec.loadBalancerClass` that are served.
+    pub classes: Vec<String>,
+    /// Whether Services without a class are served.
+    pub classless: bool,
+    /// The beginnings of the annotations that are read.
+    pub annotations: Vec<String>,
+    /// Whether a provider wants the whole Service.
+    pub json: bool,
+}
+
+impl ServiceReading {
+    /// Whether Services of this class are read in full.
+    pub fn serves(&self, class: Option<&str>) -> bool {
+        serves_class(&self.classes, self.classless, class)
+    }
+
+    /// Whether annotations with this key are read.
+    pub fn reads(&self, key: &str) -> bool {
+        self.annotations.iter().any(|start| key.starts_with(start.as_str()))
+    }
+}
+
+/// Whether a Service of this class is served by who serves these classes.
+pub fn serves_class(classes: &[String], classless: bool, class: Option<&str>) -> bool {
+    match class {
+        None => classless,
+        Some(class) => classes.iter().any(|served| served == class),
+    }
+}
+
+/// What was left out of a Service because it is larger than [`LARGEST_SERVICE`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// The largest part: `annotation <key>`, `spec`, `metadata.labels` or `metadata`.
+    pub part: Box<str>,
+    /// The bytes of this part.
+    pub bytes: usize,
+    /// How many more parts were left out.
+    pub others: usize,
+}

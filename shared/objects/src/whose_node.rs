@@ -1,0 +1,67 @@
+//! Whose node it is, by its provider ID alone.
+
+/// Whose a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhoseNode<'a> {
+    /// Nobody's yet: it has no provider ID. It may get one, or never: a machine that no provider
+    /// knows.
+    Nobodys,
+    /// The provider's: the ID has one of its schemes.
+    Ours,
+    /// Another provider's, with this scheme.
+    Anothers(&'a str),
+    /// It cannot be told: the ID has no scheme, or the provider has not named its own ones.
+    Unreadable,
+}
+
+/// Whose the node with this `spec.providerID` is, for a provider with these schemes.
+pub fn whose_node<'a>(provider_id: Option<&'a str>, schemes: &[String]) -> WhoseNode<'a> {
+    let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
+        return WhoseNode::Nobodys;
+    };
+    match text.split_once("://") {
+        Some((scheme, rest)) if is_scheme(scheme) && !rest.is_empty() && !schemes.is_empty() => {
+            match schemes.iter().any(|ours| ours == scheme) {
+                true => WhoseNode::Ours,
+                false => WhoseNode::Anothers(scheme),
+            }
+        }
+        _ => WhoseNode::Unreadable,
+    }
+}
+
+/// Whether a text can be the scheme of a provider ID.
+fn is_scheme(text: &str) -> bool {
+    let is_legal =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.');
+    text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_legal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheme_tells_whose_a_node_is() {
+        let schemes = ["openstack".to_owned(), "os".to_owned()];
+        for (id, expect) in [
+            (None, WhoseNode::Nobodys),
+            (Some(""), WhoseNode::Nobodys),
+            (Some("openstack:///i-1"), WhoseNode::Ours),
+            (Some("openstack://RegionTwo/i-1"), WhoseNode::Ours),
+            (Some("os://i-1"), WhoseNode::Ours),
+            (Some("kubeedge://edge-1"), WhoseNode::Anothers("kubeedge")),
+            (Some("k3s://n"), WhoseNode::Anothers("k3s")),
+            (Some("openstack2://n"), WhoseNode::Anothers("openstack2")),
+            (Some("i-1"), WhoseNode::Unreadable),
+            (Some("openstack:i-1"), WhoseNode::Unreadable),
+            (Some("kubeedge://"), WhoseNode::Unreadable),
+            (Some("://n"), WhoseNode::Unreadable),
+            (Some("OpenStack:///i-1"), WhoseNode::Unreadable),
+        ] {
+            assert_eq!(whose_node(id, &schemes), expect, "{id:?}");
+        }
+        assert_eq!(whose_node(Some("k3s://n"), &[]), WhoseNode::Unreadable);
+        assert_eq!(whose_node(None, &[]), WhoseNode::Nobodys);
+    }
+}
