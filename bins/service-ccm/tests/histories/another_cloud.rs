@@ -25,7 +25,8 @@ async fn nothing_is_made_or_deleted_while_the_cloud_is_another_project() {
         sleep(Duration::from_hours(6)).await;
         assert_eq!((world.ours(), world.cloud.calls()), (before, calls), "{restarts}");
         assert_eq!(world.cloud.balancers().writes().len(), 0);
-        assert_eq!(world.events("CloudChanged").len(), 1, "once by each process");
+        let reported = world.events("CloudChanged").len();
+        assert!((1..=2).contains(&reported), "{reported} times: not with each retry");
         assert!(world.service(0).is_some(), "the finalizer of the deleted Service stays");
         (1..4).for_each(|number| assert!(world.has_address(number)));
         assert!(!world.has_address(4));

@@ -124,8 +124,8 @@ impl<P: Program> Parts<P> {
             Verdict::Passed(format!("{} tasks", work.running().len()))
         });
         if !needs.is_empty() {
-            let shown = watch.run(&self.health, &self.metrics, self.work.token().clone());
-            self.work.spawn("cloud-identity", shown);
+            let shown = watch.run(&self.health, &self.metrics, self.tasks.token().clone());
+            self.tasks.spawn("cloud-identity", shown);
         }
         program.lead(&context);
         let why = tokio::select! {
