@@ -115,7 +115,7 @@ func balancers() row {
 				alert:  "ServiceCCMAddressesChanged",
 				page:   services + "#events",
 			},
-			wide: 8,
+			wide: 4,
 			unit: units.Short,
 			lines: []line{
 				{times("", "[5m]", of("ccm_service_load_balancers_gone_total")), "gone"},

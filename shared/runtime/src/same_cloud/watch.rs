@@ -40,8 +40,7 @@ impl Where {
     }
 
     /// On this Lease.
-    #[cfg(test)]
-    pub(super) fn named(namespace: &str, name: &str) -> Self {
+    pub fn named(namespace: &str, name: &str) -> Self {
         Self { lease: Some((namespace.to_owned(), name.to_owned())) }
     }
 
