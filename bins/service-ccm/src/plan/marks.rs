@@ -9,25 +9,33 @@ use serde::{Deserialize, Serialize};
 /// How long the mark of a node that is gone is remembered.
 const KEPT: Duration = Duration::from_hours(24);
 
+/// The taints of autoscalers: an autoscaler sets them on the nodes that it is about to delete. A setting
+/// that names another taint may be a mistake, and concern all nodes.
+const AUTOSCALERS: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
+
 /// What says that a node goes on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
     /// An autoscaler's taint, or lifecycle-ccm's proof that its instance is gone.
     Meant,
-    /// It was cordoned. It may have been for another reason.
+    /// It was cordoned, or had another of the taints that the settings name. It may have been for another
+    /// reason.
     Drained,
 }
 
 /// The mark of this node. Users and the node itself may set it: it counts when the node is gone.
 pub fn mark(node: &Node, scale_down_taints: &[String], now: At) -> Option<Mark> {
     let proof = node.annotation(instance_gone::KEY);
-    if node.has_taint_of(scale_down_taints)
+    let mut keys = node.taints.iter().map(|taint| &*taint.key);
+    let is_named = |key: &str| scale_down_taints.iter().any(|named| named == key);
+    if keys.any(|key| AUTOSCALERS.contains(&key) && is_named(key))
         || proof.is_some_and(|proof| instance_gone::counts(proof, now))
     {
         return Some(Mark::Meant);
     }
-    node.unschedulable.then_some(Mark::Drained)
+    let is_drained = node.unschedulable || node.has_taint_of(scale_down_taints);
+    is_drained.then_some(Mark::Drained)
 }
 
 /// The marks of nodes when they were last seen, and when that was. None: the node had no mark.

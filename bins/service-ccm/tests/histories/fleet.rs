@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ccm_cloud::Cure;
 use ccm_sim::{
+    apiserver::PatchKind,
     cloud::{Operation, balancers::State},
     faults::{Effect, Fault, Trouble},
 };
@@ -13,7 +14,7 @@ use tokio::time::sleep;
 use crate::{
     cases::SOON,
     without::Without,
-    world::{Variant, World},
+    world::{NODES, Variant, World},
 };
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -200,4 +201,21 @@ async fn one_wrong_setting_changes_no_load_balancer() {
         }
         assert!(world.line("provisioning").starts_with("[+]"), "{}", world.line("provisioning"));
     }
+}
+
+/// A setting names a taint that all nodes have.
+#[tokio::test(start_paused = true)]
+async fn a_wrong_scale_down_taint_takes_no_more_than_half_of_the_members() {
+    let mut world = World::with_services(0..2).await;
+    let taint = json!({"key": "example.com/everywhere", "effect": "NoSchedule"});
+    for number in 0..NODES {
+        let patch = json!({"spec": {"taints": [taint]}});
+        let node = World::node_name(number);
+        world.api.patch("nodes", &node, "", PatchKind::Merge, patch).unwrap();
+    }
+    world.wrong = Some("--scale-down-taints=example.com/everywhere");
+    world.restart().await;
+    sleep(SOON).await;
+    assert_eq!([0, 1].map(|number| world.members(number)), [NODES.div_ceil(2); 2]);
+    assert!(world.metric::<f64>("ccm_service_members_held ") > 0.5);
 }

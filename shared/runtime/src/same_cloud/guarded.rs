@@ -1,14 +1,14 @@
 //! A cloud whose calls are made only while it is the one of before.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_cloud::{
     AbsenceProof, Answers, AppliedChange, Call, Claim, Cloud, CloudError, ClusterId, Depth, Detail,
     Fleet, InstanceTraits, Instances, LoadBalancer, LoadBalancerList, LoadBalancerTraits,
-    LoadBalancers, Lookup, LookupResult, MemberChange, MembersSet, NodeIdentity, Progress,
-    RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, Scope, TargetState, Unwanted,
-    Wanted,
+    LoadBalancers, Lookup, LookupResult, MemberChange, MembersSet, NodeIdentity, NodeSelector,
+    Progress, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, Scope, TargetState,
+    Unwanted, Wanted,
 };
 use futures::{StreamExt as _, stream};
 
@@ -112,6 +112,10 @@ impl Cloud for Guarded<dyn Cloud> {
     async fn outdated(&self) -> String {
         self.inner.outdated().await
     }
+
+    async fn changed(&self) {
+        self.inner.changed().await;
+    }
 }
 
 #[async_trait]
@@ -148,6 +152,10 @@ impl Instances for Guarded<dyn Instances> {
 impl LoadBalancers for Guarded<dyn LoadBalancers> {
     fn traits(&self) -> LoadBalancerTraits {
         self.inner.traits()
+    }
+
+    fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
+        self.inner.selector(settings)
     }
 
     async fn list(
