@@ -83,6 +83,7 @@ fn trait_and_protocol_have_the_same_methods() {
         // These work on texts alone, on our side.
         ("Cloud.claim", ""),
         ("Cloud.canonical_id", ""),
+        ("LoadBalancers.selector", ""),
         // About files of this process.
         ("Cloud.outdated", ""),
         ("Cloud.changed", ""),
