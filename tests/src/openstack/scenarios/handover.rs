@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use ccm_runtime::leadership::CLOUD_IDENTITY;
 use ccm_sim::{
     poll,
     program::{Launch, Program, free_port},
@@ -15,11 +16,16 @@ use kube::{
     api::{ListParams, WatchEvent, WatchParams},
 };
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::openstack::{
-    admin::{Account, REGION},
-    rig::{OTHER_REGION as OTHER, Rig, SOON},
+use crate::{
+    cluster::annotate_lease,
+    nodes,
+    openstack::{
+        admin::{Account, REGION},
+        rig::{OTHER_REGION as OTHER, Rig, SOON},
+    },
 };
 
 /// The programs, each with two replicas.
@@ -168,11 +174,17 @@ pub(super) async fn a_wrong_file_changes_nothing_and_a_right_one_hands_over(
         ended = ended => ended?,
         Some(failed) = tasks.join_next() => failed??,
     }
-    // The new leaders work, with settings that name the other region.
     tokio::time::sleep(Duration::from_secs(3)).await;
     report(start, &ends.lock(), &gaps.lock())?;
     let second = rig.fleet(1)?;
     rig.register(second).await?;
+    // Another region is another cloud until a person approves it.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let node = nodes::get(&rig.client, &second.name).await?;
+    ensure!(nodes::is_tainted(&node), "it was initialised from another region");
+    for name in PROGRAMS {
+        annotate_lease(&rig.client, name, json!({CLOUD_IDENTITY: null})).await?;
+    }
     rig.initialised(&second.name).await?;
     tasks.shutdown().await;
     operator.forget_region(OTHER).await
