@@ -21,7 +21,7 @@ use tokio::time::sleep;
 const BYTES: usize = 200_000;
 /// The limit of the manifests, in bytes.
 const LIMIT: u64 = 192 << 20;
-/// What Services may cost that are not served, in bytes.
+/// The memory that Services of other classes may take, in bytes.
 const NOT_SERVED: u64 = 64_000_000;
 /// The simulated API server answers slowly while it changes many large objects.
 const PATIENT: [&str; 3] = [

@@ -60,7 +60,7 @@ pub(crate) struct Due {
     service: Arc<Service>,
     step: Step,
     members: Decision,
-    /// Whether the call may make a new load balancer in the place of the one that the Service has.
+    /// True if the call may make a new load balancer in the place of the one that the Service has.
     may_replace: bool,
     inputs: Inputs,
 }

@@ -98,7 +98,7 @@ pub(crate) struct Planned {
     pub(crate) full: Option<String>,
     /// Why the load balancer stays, if service-ccm does not serve the Service any more.
     pub(crate) held_release: Option<String>,
-    /// Whether a call may make a new load balancer in the place of the one that the Service has.
+    /// True if a call may make a new load balancer in the place of the one that the Service has.
     pub(crate) may_replace: bool,
     /// Why no other load balancer is made, and when that is looked at again.
     pub(crate) held_replacement: Option<(String, At)>,
@@ -110,7 +110,7 @@ pub(crate) struct Planned {
 #[derive(Clone)]
 pub(crate) struct Handles {
     pub(crate) cloud: Arc<dyn Cloud>,
-    /// Whether it is the cloud in which the load balancers were made.
+    /// Tells if this is the cloud in which the load balancers were made.
     pub(crate) same_cloud: SameCloud,
     pub(crate) cluster: ClusterId,
     /// The name of this program in the annotation [`evidence::INSTANCE`]; None with the default Lease.

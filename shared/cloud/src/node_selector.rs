@@ -31,7 +31,7 @@ impl NodeSelector {
         Self { terms: Vec::new(), is_opaque: true }
     }
 
-    /// Whether only the provider can evaluate it.
+    /// Returns true if only the provider can evaluate it.
     pub const fn is_opaque(&self) -> bool {
         self.is_opaque
     }

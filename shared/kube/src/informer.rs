@@ -261,7 +261,7 @@ impl<K: Stored> Informer<K> {
         }
     }
 
-    /// Whether the objects in the store were read by an earlier rule.
+    /// Returns true if the objects in the store were read by an earlier rule.
     fn has_new_rule(&self) -> bool {
         // The store has the sender.
         self.rule.has_changed().unwrap_or_default()

@@ -26,7 +26,7 @@ pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
         + Sync
         + 'static;
 
-    /// What of an object is kept, as far as that changes while the process runs.
+    /// The parts of an object that the store keeps, if they change while the process runs.
     type Kept: Default + PartialEq + Send + Sync + 'static;
 
     /// Its name, prefixed with namespace and slash if it has a namespace.

@@ -20,7 +20,7 @@ pub fn is_fresh(value: &str, now: At) -> bool {
     is_within(value, now, VALID / 2)
 }
 
-/// Whether this value is a proof that counts.
+/// Returns true if this value is a proof that counts.
 pub fn counts(value: &str, now: At) -> bool {
     is_within(value, now, VALID)
 }

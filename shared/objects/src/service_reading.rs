@@ -8,27 +8,27 @@ pub const LARGEST_SERVICE: usize = 64 << 10;
 pub struct ServiceReading {
     /// The values of `spec.loadBalancerClass` that are served.
     pub classes: Vec<String>,
-    /// Whether Services without a class are served.
+    /// True if Services without a class are served.
     pub classless: bool,
     /// The beginnings of the annotations that are read.
     pub annotations: Vec<String>,
-    /// Whether a provider wants the whole Service.
+    /// True if a provider wants the whole Service.
     pub json: bool,
 }
 
 impl ServiceReading {
-    /// Whether Services of this class are read in full.
+    /// Returns true if Services of this class are read in full.
     pub fn serves(&self, class: Option<&str>) -> bool {
         serves_class(&self.classes, self.classless, class)
     }
 
-    /// Whether annotations with this key are read.
+    /// Returns true if annotations with this key are read.
     pub fn reads(&self, key: &str) -> bool {
         self.annotations.iter().any(|start| key.starts_with(start.as_str()))
     }
 }
 
-/// Whether a Service of this class is served by who serves these classes.
+/// Returns true if a Service of this class is served by who serves these classes.
 pub fn serves_class(classes: &[String], classless: bool, class: Option<&str>) -> bool {
     match class {
         None => classless,

@@ -30,7 +30,7 @@ pub fn whose_node<'a>(provider_id: Option<&'a str>, schemes: &[String]) -> Whose
     }
 }
 
-/// Whether a text can be the scheme of a provider ID.
+/// Returns true if a text can be the scheme of a provider ID.
 fn is_scheme(text: &str) -> bool {
     let is_legal =
         |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.');

@@ -106,8 +106,8 @@ pub struct Context<P: Program> {
     pub clients: Clients,
     /// The cloud, which has the capabilities that the program needs.
     pub cloud: Arc<dyn Cloud>,
-    /// Whether the cloud is the one that this program has worked with. While it is another one, calls
-    /// of `cloud` fail.
+    /// Tells if the cloud is the one that this program has worked with. While it is another one,
+    /// calls of `cloud` fail.
     pub same_cloud: SameCloud,
     /// Whether this replica leads: checked before each write.
     pub leadership: Leadership,

@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Time between two looks meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Whether the cloud is the one that the Lease names. Clones share it.
+/// Tells if the cloud is the one that the Lease names. Clones share it.
 #[derive(Clone)]
 pub struct SameCloud(Arc<Shared>);
 
@@ -61,7 +61,7 @@ struct Shared {
 }
 
 impl SameCloud {
-    /// Whether this cloud is the one that this program has worked with.
+    /// Returns true if this cloud is the one that this program has worked with.
     pub fn new(cloud: Arc<dyn Cloud>, leadership: &Leadership, place: &Where) -> Self {
         Self(Arc::new(Shared {
             cloud,

@@ -286,7 +286,7 @@ impl Lanes {
     }
 }
 
-/// How a call ended, for metrics: what was not sent is no error.
+/// How a call ended, for metrics. A call that the provider did not send is not an error.
 fn ended<T>(answer: &Result<Progress<T>, CloudError>) -> Result<Ended, &CloudError> {
     match answer {
         Ok(progress) => Ok(Ended::from(progress)),
@@ -295,7 +295,7 @@ fn ended<T>(answer: &Result<Progress<T>, CloudError>) -> Result<Ended, &CloudErr
     }
 }
 
-/// Whether the call took all its time. One that was given up did not.
+/// Returns true if the call took all its time. One that was given up did not.
 fn did_not_return(error: &CloudError) -> bool {
     error.kind == ErrorKind::Timeout && !error.unsent && error.retry_after.is_none()
 }

@@ -19,7 +19,7 @@ pub const SLOW_LANES: u32 = 4;
 pub struct Slow {
     /// Its kind.
     pub call: CallKind,
-    /// Whether the cloud has answered other calls of this kind meanwhile.
+    /// True if the cloud has answered other calls of this kind meanwhile.
     pub alone: bool,
 }
 

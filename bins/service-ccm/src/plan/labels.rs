@@ -24,7 +24,7 @@ impl Default for LabelKeys {
 }
 
 impl LabelKeys {
-    /// Whether a key for which this selector asks is not among them.
+    /// Returns true if a key for which this selector asks is not among them.
     pub fn lack(&self, selector: &NodeSelector) -> bool {
         let is_new = selector.terms().any(|(key, _)| !self.has(key));
         is_new || selector.is_opaque() && *self != Self::All
@@ -39,7 +39,7 @@ impl LabelKeys {
         }
     }
 
-    /// Whether a label with this key counts.
+    /// Returns true if a label with this key counts.
     pub fn has(&self, key: &str) -> bool {
         match self {
             Self::These(keys) => keys.contains(key),

@@ -123,7 +123,7 @@ pub enum Verdict {
 pub struct Sight {
     /// The number of Services that show a load balancer to clients.
     pub recorded: usize,
-    /// The UIDs of all Services that are to have a load balancer.
+    /// The UIDs of all Services that should have a load balancer.
     pub all: BTreeSet<Box<str>>,
     /// The UIDs of the Services whose load balancer the list lacks.
     pub missing: BTreeSet<Box<str>>,

@@ -49,7 +49,7 @@ impl Marks {
         self.0.get(node).and_then(|(mark, _)| *mark)
     }
 
-    /// Whether nothing is remembered.
+    /// Returns true if nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

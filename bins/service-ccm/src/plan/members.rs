@@ -45,7 +45,7 @@ pub enum NoBreaker {}
 pub struct Rules<'a> {
     /// How many members may leave within the window.
     pub budget: Budget,
-    /// Whether a user has approved that any member leaves.
+    /// True if a user has approved that any member leaves.
     pub approved: bool,
     /// The labels that a node needs.
     pub selector: &'a NodeSelector,
@@ -56,7 +56,7 @@ pub struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// Whether this node is to be a member.
+    /// Returns true if this node is to be a member.
     fn select(&self, node: &Member) -> bool {
         let has_address = |family: &IpFamily| node.address(*family).is_some();
         self.selector.matches(&node.labels)
@@ -114,7 +114,7 @@ struct Pool<'a> {
 }
 
 impl Pool<'_> {
-    /// Whether this node is a member.
+    /// Returns true if this node is a member.
     fn has(&self, node: &str) -> bool {
         self.members.binary_search_by(|one| one.node.as_str().cmp(node)).is_ok()
     }
@@ -369,7 +369,7 @@ impl Membership {
         pool
     }
 
-    /// Whether this member may leave, or be replaced.
+    /// Returns true if this member may leave, or be replaced.
     fn leaves(
         &mut self,
         now: At,
@@ -415,13 +415,13 @@ impl Membership {
     }
 }
 
-/// Whether these have other labels than the nodes of the same names.
+/// Returns true if these have other labels than the nodes of the same names.
 fn have_other_labels(members: &[Member], nodes: &[Member]) -> bool {
     let differs = |one: &Member| find(nodes, &one.node).is_some_and(|it| it.labels != one.labels);
     !std::ptr::eq(members, nodes) && members.iter().any(differs)
 }
 
-/// Whether the provider is to learn of this node what it was not told with the member.
+/// Returns true if the provider is to learn of this node what it was not told with the member.
 fn tells_more(node: &Member, member: &Member, rules: Rules<'_>) -> bool {
     let has_other_labels = rules.selector.is_opaque() && node.labels != member.labels;
     node.has_more_families_than(member) || has_other_labels

@@ -25,8 +25,8 @@ impl Turn {
     }
 }
 
-/// Whether the Service has a load balancer, or may have one: it is never held. A user can write the
-/// recorded ID of any load balancer, so that counts until the cloud has been compared.
+/// Returns true if the Service has a load balancer, or may have one: it is never held. A user can
+/// write the recorded ID of any load balancer, so that counts until the cloud has been compared.
 pub fn stands(service: &Service, state: &State, list: List) -> bool {
     match state.known {
         Known::There(_) | Known::Recorded { .. } => true,
@@ -38,7 +38,7 @@ pub fn stands(service: &Service, state: &State, list: List) -> bool {
 /// Another Service of the namespace.
 #[derive(Clone, Debug)]
 pub struct Neighbour {
-    /// Whether it has a load balancer, or was admitted to get one.
+    /// True if it has a load balancer, or was admitted to get one.
     pub stands: bool,
     /// Its turn, if it asks for one.
     pub turn: Option<Turn>,

@@ -98,8 +98,8 @@ pub struct Inputs {
 }
 
 impl Failed {
-    /// Whether another client's change in passing is the reason, or a call without enough time for
-    /// all its items, which is no failure. One that does not pass within a minute is.
+    /// Returns true if another client's change in passing is the reason, or a call without enough
+    /// time for all its items, which is no failure. One that does not pass within a minute is.
     pub fn may_pass(&self) -> bool {
         (self.error.kind == ErrorKind::Busy || self.error.unsent) && self.times < PASSES
     }

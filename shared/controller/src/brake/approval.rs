@@ -56,8 +56,8 @@ pub fn is_marked(annotation: Option<&str>, label: Option<&Shared>) -> bool {
     annotation.or(label.map(|value| &**value)).is_some_and(is_yes)
 }
 
-/// Whether a mark on an object approves now: as [`is_marked`], or until the time that it names in
-/// RFC 3339. The value of a label cannot be a time.
+/// Returns true if a mark on an object approves now: as [`is_marked`], or until the time that it
+/// names in RFC 3339. The value of a label cannot be a time.
 pub fn is_marked_at(annotation: Option<&str>, label: Option<&Shared>, now: At) -> bool {
     let until = annotation.and_then(|text| text.trim().parse::<At>().ok());
     until.map_or_else(|| is_marked(annotation, label), |until| now < until)

@@ -73,7 +73,7 @@ struct Hold {
 struct Delayed {
     due: Due,
     priority: Priority,
-    /// Whether it waits for the rate of its key.
+    /// True if it waits for the rate of its key.
     paced: bool,
 }
 

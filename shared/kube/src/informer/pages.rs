@@ -23,7 +23,7 @@ const WANTED: usize = 4 << 20;
 /// The largest page in bytes that is read, unless it has one object.
 const LARGEST: usize = 8 << 20;
 
-/// How many objects the next page is to have.
+/// The number of objects to ask for in the next page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageSize(u32);
 

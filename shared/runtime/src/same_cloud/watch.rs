@@ -62,7 +62,7 @@ pub struct Watch {
     place: Where,
     /// The cloud that calls were made to last.
     last: Option<String>,
-    /// Whether anything was reported.
+    /// True if anything was reported.
     is_announced: bool,
     /// Why no call is made, as reported.
     reported: Option<String>,

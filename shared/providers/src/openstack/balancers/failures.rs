@@ -141,7 +141,7 @@ impl Failures {
         }
     }
 
-    /// Whether the next step is a fail-over, as far as this process knows.
+    /// Returns true if the next step is a fail-over, as far as this process knows.
     pub(super) fn may_fail_over(&self, id: &str, driver: &str) -> bool {
         self.0.lock().may_fail_over(id, driver)
     }
@@ -175,7 +175,7 @@ impl Failures {
         self.0.lock().by_id.entry(id.to_owned()).or_default().is_replaced = true;
     }
 
-    /// Whether this process has begun to replace it.
+    /// Returns true if this process has begun to replace it.
     pub(super) fn is_replaced(&self, id: &str) -> bool {
         self.0.lock().by_id.get(id).is_some_and(|failure| failure.is_replaced)
     }

@@ -124,7 +124,7 @@ impl OctaviaBalancers {
         }
     }
 
-    /// The changes that [`Self::repair`] is to make.
+    /// The changes that [`Self::repair`] should make.
     pub(super) async fn preview_repair(
         &self,
         row: &BalancerRow,
@@ -143,8 +143,8 @@ impl OctaviaBalancers {
         }
     }
 
-    /// Whether the load balancer of a Service may be made anew. Of one that the Service does not know,
-    /// nothing is lost; and what has begun is finished.
+    /// Returns true if the load balancer of a Service may be made anew. Of one that the Service
+    /// does not know, nothing is lost; and what has begun is finished.
     pub(super) fn may_replace(&self, wanted: &ccm_cloud::Wanted) -> bool {
         let is_begun = |id: &String| self.failures.is_replaced(id);
         wanted.may_replace || wanted.known.as_ref().is_none_or(is_begun)

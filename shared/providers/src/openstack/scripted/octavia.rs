@@ -49,9 +49,9 @@ pub(in crate::openstack) struct Octavia {
     pub(in crate::openstack) quotas: BTreeMap<&'static str, usize>,
     /// The load balancers that lists leave out; by ID.
     pub(in crate::openstack) unlisted: BTreeSet<String>,
-    /// Whether the policy lets this user fail load balancers over, which the default one does not.
+    /// True if the policy lets this user fail load balancers over, which the default one does not.
     pub(in crate::openstack) may_fail_over: bool,
-    /// Whether the policy hides the quotas.
+    /// True if the policy hides the quotas.
     pub(in crate::openstack) hides_quotas: bool,
     /// Whether what a creation has nested stays `PENDING_CREATE` for good, as in version 2.26 of
     /// the real one: members then change only after a write to their pool.
