@@ -145,14 +145,16 @@ pub async fn cluster_uid(client: &Client) -> Result<String> {
     namespace.metadata.uid.context("a namespace has a UID")
 }
 
-/// Deletes all Services of these tests, with their finalizers.
+/// Deletes the Services of all namespaces, with their finalizers.
 pub async fn clear(client: &Client) -> Result<()> {
-    let api = api(client);
-    for service in api.list_metadata(&ListParams::default()).await?.items {
+    let all = Api::<Service>::all(client.clone());
+    for service in all.list_metadata(&ListParams::default()).await?.items {
         let name = service.metadata.name.unwrap_or_default();
-        if name == "kubernetes" {
+        let namespace = service.metadata.namespace.unwrap_or_default();
+        if (namespace.as_str(), name.as_str()) == ("default", "kubernetes") {
             continue;
         }
+        let api = Api::<Service>::namespaced(client.clone(), &namespace);
         if service.metadata.finalizers.is_some() {
             let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
             api.patch_metadata(&name, &PatchParams::default(), &none).await?;
