@@ -364,6 +364,7 @@ impl Handles {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
         let desired = desired(service, &self.cluster, &traits);
         let selector = self.selector(service, load_balancers);
+        let is_default = selector == load_balancers.selector(&BTreeMap::new());
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
         let (approved, classes) = (self.is_approved(service, APPROVED), self.classes());
         let loss = self.loss(service, &classes, &traits, now);
@@ -373,7 +374,8 @@ impl Handles {
         self.balancers.with(service, |entry| {
             let (budget, families) = (settings.budget(), &*entry.families(&traits));
             let in_cloud = entry.members_in_cloud();
-            let rules = Rules { budget, approved, selector: &selector, families, in_cloud };
+            let rules =
+                Rules { budget, approved, selector: &selector, is_default, families, in_cloud };
             let members = entry.membership.decide(now, &nodes, rules);
             self.see_members(entry, &members, agreed);
             let may_release = Self::may_release(service, &classes, entry, now);

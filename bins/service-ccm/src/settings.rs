@@ -48,7 +48,7 @@ ccm_settings::settings! {
         /// Sliding window of --load-balancer-member-loss. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub load_balancer_member_loss_window: Duration =
-            live(Duration, "load-balancer-member-loss-window", "10m0s"), at_least("1s");
+            live(Duration, "load-balancer-member-loss-window", "6h0m0s"), at_least("1s");
         /// Keys of taints that mark a node for scale-down, separated by commas. A marked node leaves its load balancers
         /// at once, and counts for no limit.
         pub scale_down_taints: Vec<String> = live(

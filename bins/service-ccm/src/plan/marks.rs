@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 const KEPT: Duration = Duration::from_hours(24);
 
 /// The taints of autoscalers: an autoscaler sets them on the nodes that it is about to delete. A setting
-/// that names another taint may be a mistake, and concern all nodes.
+/// that names another taint may be a mistake, and concern all nodes: that taint takes nodes out of load
+/// balancers, and is no mark.
 const AUTOSCALERS: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
 
 /// What says that a node goes on purpose.
@@ -19,8 +20,7 @@ const AUTOSCALERS: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/
 pub enum Mark {
     /// An autoscaler's taint, or lifecycle-ccm's proof that its instance is gone.
     Meant,
-    /// It was cordoned, or had another of the taints that the settings name. It may have been for another
-    /// reason.
+    /// It was cordoned. It may have been for another reason.
     Drained,
 }
 
@@ -34,8 +34,7 @@ pub fn mark(node: &Node, scale_down_taints: &[String], now: At) -> Option<Mark> 
     {
         return Some(Mark::Meant);
     }
-    let is_drained = node.unschedulable || node.has_taint_of(scale_down_taints);
-    is_drained.then_some(Mark::Drained)
+    node.unschedulable.then_some(Mark::Drained)
 }
 
 /// The marks of nodes when they were last seen, and when that was. None: the node had no mark.

@@ -5,13 +5,14 @@
 //! A member whose node is gone, or is not eligible any more, leaves
 //!
 //! * at once, if that was **meant** ([`Mark::Meant`]), or a user approved it;
-//! * at once, if its node has the exclusion label, or lost a label that the load balancer selects
-//!   by, as long as at least half of the members stay: more within the window look like a mistake;
+//! * at once, if its node has the exclusion label, or lost a label that the Service selects by, as long
+//!   as at least half of the members stay: more within the window look like a mistake;
 //! * otherwise as the kit's **brake** allows, unless its node was cordoned ([`Mark::Drained`]), and
 //!   as long as at least half of the members stay: a list of nodes that is short by mistake empties
 //!   no load balancer.
 //!
-//! What is counted are the members that this load balancer has in the cloud, and not the nodes.
+//! What is counted are the members that this load balancer has in the cloud, and not the nodes; and of
+//! those that left within the window, the ones whose place no other node has taken.
 //!
 //! A member is replaced if its provider ID changes, or the address of a family that load balancers
 //! use; the budget counts that as well. An added address of another family is sent at once. The last
@@ -49,6 +50,9 @@ pub struct Rules<'a> {
     pub approved: bool,
     /// The labels that a node needs.
     pub selector: &'a NodeSelector,
+    /// True if the Service has not chosen these labels: another selector is a change of the provider's
+    /// configuration, and concerns all load balancers.
+    pub is_default: bool,
     /// A node needs an address of one of these families. Empty: it needs none.
     pub families: &'a [IpFamily],
     /// The number of members that the cloud has shown last, if it is known.
@@ -58,8 +62,13 @@ pub struct Rules<'a> {
 impl Rules<'_> {
     /// Returns true if this node is to be a member.
     fn select(&self, node: &Member) -> bool {
+        self.select_by(self.selector, node)
+    }
+
+    /// Returns true if this selector would make this node a member.
+    fn select_by(&self, selector: &NodeSelector, node: &Member) -> bool {
         let has_address = |family: &IpFamily| node.address(*family).is_some();
-        self.selector.matches(&node.labels)
+        selector.matches(&node.labels)
             && (self.families.is_empty() || self.families.iter().any(has_address))
     }
 
@@ -84,9 +93,11 @@ pub struct Membership {
     /// True if these are the members that service-ccm has sent, with all addresses of their nodes.
     /// A cloud may not show the addresses of a family that the load balancer does not have.
     is_told: bool,
-    /// True if these are nodes from which the provider has selected the members. False if the cloud
+    /// The selector by which the provider has selected the members from these nodes. None if the cloud
     /// has shown each of them as a member.
-    is_picked: bool,
+    picked: Option<NodeSelector>,
+    /// The selector of the last decision.
+    decided: NodeSelector,
     /// True if the provider may have selected by other labels than the nodes have now. Counts only
     /// if the provider alone knows which labels it asks for.
     is_relabelled: bool,
@@ -99,7 +110,7 @@ pub struct Membership {
     away: BTreeSet<Arc<str>>,
     /// The members whose nodes went without a mark that says that it was meant.
     vanished: Floor,
-    /// The members that left because of a label.
+    /// The members that left because of a label, until they are back.
     labelled: Floor,
 }
 
@@ -206,7 +217,7 @@ impl Membership {
         let before = self.known.clone().unwrap_or_default();
         self.is_relabelled |= self.is_told && have_other_labels(&before, &nodes.members);
         if Arc::ptr_eq(members, &nodes.members) {
-            self.has_all_of(nodes, false);
+            self.has_all_of(nodes, None);
             return self.settle(&before, now);
         }
         let mut named: Vec<&Member> = members.iter().filter(|one| !one.node.is_empty()).collect();
@@ -215,20 +226,19 @@ impl Membership {
         let is_same = named.len() == members.len()
             && named.iter().zip(&**members).all(|(one, other)| std::ptr::eq(*one, other));
         if are_shown_as(&nodes.members, named.iter().copied()) {
-            self.has_all_of(nodes, false);
+            self.has_all_of(nodes, None);
         } else {
             let copied = || named.into_iter().cloned().collect();
             self.known = Some(if is_same { Arc::clone(members) } else { copied() });
-            (self.is_told, self.is_picked) = (false, false);
+            (self.is_told, self.picked) = (false, None);
         }
         self.settle(&before, now);
     }
 
-    /// Records that the load balancer has exactly these nodes, or with `is_picked` those of them
-    /// that it is to have.
-    fn has_all_of(&mut self, nodes: &NodeSet, is_picked: bool) {
+    /// Records that the load balancer has exactly these nodes, or those that this selector has picked.
+    fn has_all_of(&mut self, nodes: &NodeSet, picked: Option<NodeSelector>) {
         (self.known, self.is_told) = (Some(Arc::clone(&nodes.members)), true);
-        self.is_picked = is_picked;
+        self.picked = picked;
     }
 
     /// Records that the provider has selected the members by the labels of these nodes.
@@ -250,7 +260,8 @@ impl Membership {
         let before = self.known.clone().unwrap_or_default();
         let others: Vec<&Member> = before.iter().filter(|one| !is_named(one)).collect();
         self.known = Some(merge(&members.present, &others));
-        (self.is_told, self.is_picked, self.is_relabelled) = (true, true, false);
+        (self.is_told, self.is_relabelled) = (true, false);
+        self.picked = Some(self.decided.clone());
         self.away.extend(members.absent.iter().map(|gone| gone.node.as_str().into()));
         self.settle(&before, now);
     }
@@ -292,7 +303,7 @@ impl Membership {
 
     /// Records that service-ccm has sent a change and does not know the result.
     pub fn sent(&mut self) {
-        self.is_sent = !self.charged.is_empty();
+        self.is_sent = !self.charged.is_empty() || !self.labelled.is_empty();
     }
 
     /// Forgets the members: the load balancer may have others.
@@ -310,11 +321,17 @@ impl Membership {
         self.labelled.expire(now, rules.budget.window);
         self.vanished.expire(now, rules.budget.window);
         let is_relabelled = self.is_relabelled && rules.selector.is_opaque();
-        let is_all = self.is_picked && self.charged.is_empty() && !is_relabelled;
+        let is_picked = match rules.is_default {
+            true => self.picked.as_ref() == Some(rules.selector),
+            false => self.picked.is_some(),
+        };
+        let is_all = is_picked && self.charged.is_empty() && !is_relabelled;
         if is_all && Arc::ptr_eq(&known, &nodes.members) {
             return Decision::of_all(nodes, false);
         }
         let pool = self.pool(&known, nodes, rules);
+        self.fill(&pool);
+        self.decided.clone_from(rules.selector);
         let changes = pool.joins > 0 || is_relabelled;
         let mut decision = Decision { changes, why_none: nodes.why_none(), ..Decision::default() };
         let (mut kept, mut leaving) = (Vec::new(), Vec::new());
@@ -322,10 +339,7 @@ impl Membership {
             let wanted = nodes.get(&member.node).filter(|node| rules.select(node));
             if let Some(wanted) = wanted.filter(|wanted| wanted.is_shown_as(member)) {
                 decision.changes |= self.is_told && tells_more(wanted, member, rules);
-                // It was to leave or to be replaced, and is again as it was.
-                if !self.is_sent && self.charged.remove(&*member.node) {
-                    self.release(&member.node);
-                }
+                self.stays(&member.node);
                 continue;
             }
             match self.leaves(now, nodes, (member, wanted.is_none()), &pool, rules) {
@@ -347,7 +361,7 @@ impl Membership {
             decision.changes = !leaving.is_empty();
         }
         if !decision.changes && kept.is_empty() {
-            self.has_all_of(nodes, true);
+            self.has_all_of(nodes, Some(rules.selector.clone()));
         }
         // A node that has lost a label is not named as absent: the provider sees its labels.
         leaving.retain(|member| nodes.get(&member.node).is_none());
@@ -358,15 +372,39 @@ impl Membership {
         decision
     }
 
+    /// Members that have joined make up for those that left: a cluster whose nodes are replaced loses none.
+    fn fill(&mut self, pool: &Pool<'_>) {
+        // Its node is there, and was not picked any more.
+        self.charged.retain(|node| pool.has(node));
+        self.labelled.fill(pool);
+        for node in self.vanished.fill(pool) {
+            self.brake.release(&node);
+        }
+    }
+
     /// The members that the load balancer has.
     fn pool<'a>(&self, known: &'a [Member], nodes: &NodeSet, rules: Rules<'_>) -> Pool<'a> {
-        let is_member = |one: &&Member| !self.is_picked || rules.select(one);
+        // A Service that chooses other labels means it; another default may be a mistake.
+        let picked = self.picked.as_ref();
+        let by = if rules.is_default { picked } else { picked.and(Some(rules.selector)) };
+        let is_member = |one: &&Member| by.is_none_or(|by| rules.select_by(by, one));
         let members: Vec<&Member> = known.iter().filter(is_member).collect();
         let shown = rules.in_cloud.filter(|count| *count > 0).unwrap_or(usize::MAX);
         let mut pool = Pool { count: members.len().min(shown), members, joins: 0 };
         let is_new = |node: &&Member| rules.select(node) && !pool.has(&node.node);
         pool.joins = nodes.members.iter().filter(is_new).count();
         pool
+    }
+
+    /// This member was to leave or to be replaced, or has left, and is again as it was.
+    fn stays(&mut self, node: &str) {
+        if self.is_sent {
+            return;
+        }
+        self.labelled.release(node);
+        if self.charged.remove(node) || self.vanished.has(node) {
+            self.release(node);
+        }
     }
 
     /// Returns true if this member may leave, or be replaced.
@@ -383,8 +421,10 @@ impl Membership {
         if rules.approved || mark == Some(Mark::Meant) {
             return Ok(());
         }
-        let is_unselected =
-            || nodes.get(node).is_some_and(|node| !rules.selector.matches(&node.labels));
+        let is_unselected = || {
+            let matches = |node: &Member| rules.selector.matches(&node.labels);
+            !rules.is_default && nodes.get(node).is_some_and(|node| !matches(node))
+        };
         if nodes.excluded.get(node) == Some(&Excluded::Label) || is_unselected() {
             return self.leaves_by_label(now, node, pool);
         }

@@ -13,7 +13,7 @@ fn defaults_are_the_documented_ones() {
         serve_classless_services: true,
         member_update_interval: Duration::from_secs(10),
         load_balancer_member_loss: Limit::Percent(10),
-        load_balancer_member_loss_window: Duration::from_mins(10),
+        load_balancer_member_loss_window: Duration::from_hours(6),
         scale_down_taints: ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"]
             .map(str::to_owned)
             .into(),

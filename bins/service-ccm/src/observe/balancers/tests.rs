@@ -105,6 +105,7 @@ fn what_has_left_is_known_while_the_service_is_not_served() {
             budget: Budget { limit, window },
             approved: false,
             selector: &NodeSelector::every(),
+            is_default: true,
             families: &[],
             in_cloud: None,
         };

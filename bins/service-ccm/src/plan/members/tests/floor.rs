@@ -109,3 +109,56 @@ fn nodes_that_join_in_the_same_pass_count() {
         assert_eq!(step(&mut membership, at(number as u64 * 60), &view), (1, 0), "{number}");
     }
 }
+
+/// A cluster whose nodes are replaced within one window, some of them without a mark.
+#[test]
+fn members_that_were_replaced_are_not_counted() {
+    for joins_first in [true, false] {
+        let mut membership = with(10);
+        for number in 0..20 {
+            let now = at(20 * number as u64);
+            let both = nodes(number..number + 11);
+            if joins_first {
+                assert_eq!(step(&mut membership, now, &both), (0, 0), "{number}");
+            }
+            let view = nodes(number + 1..number + if joins_first { 11 } else { 10 });
+            assert_eq!(step(&mut membership, now, &view), (1, 0), "{number}, {joins_first}");
+            step(&mut membership, now, &nodes(number + 1..number + 11));
+            if number == 10 {
+                membership = handed_over(&membership, now);
+            }
+        }
+        // Three in all may be missing of the most that there were.
+        let (view, most) = (nodes(25..30), if joins_first { 11 } else { 10 });
+        step(&mut membership, at(450), &view);
+        assert_eq!((membership.len(), step(&mut membership, at(460), &view).0), (most - 3, 0));
+    }
+}
+
+/// More nodes than before are no new budget for a view that lies later.
+#[test]
+fn nodes_that_joined_before_are_no_budget() {
+    let mut membership = with(10);
+    step(&mut membership, at(0), &nodes(0..20));
+    assert_eq!(step(&mut membership, at(1), &nodes(0..10)), (3, 7));
+    // One that joins takes the place of one.
+    assert_eq!(step(&mut membership, at(2), &nodes((0..10).chain([42]))), (0, 7));
+    assert_eq!(step(&mut membership, at(3), &nodes((0..10).chain([42]))), (1, 6));
+    assert_eq!(step(&mut membership, at(4), &nodes((0..10).chain([42]))), (0, 6));
+}
+
+/// A user excludes one node after another for a while.
+#[test]
+fn an_excluded_node_that_returns_is_not_counted() {
+    let mut membership = with(4);
+    for number in 0..4 {
+        let view = and(nodes((0..4).filter(|one| *one != number)), [number], Excluded::Label);
+        assert_eq!(step(&mut membership, at(number as u64), &view), (1, 0), "{number}");
+        assert_eq!(step(&mut membership, at(number as u64), &nodes(0..4)), (0, 0));
+        // The next change of any node finds it back.
+        step(&mut membership, at(number as u64), &nodes(0..5));
+        assert_eq!(step(&mut membership, at(number as u64), &nodes(0..4)), (1, 0));
+        membership.vanished = Floor::default();
+        membership.brake = Brake::default();
+    }
+}

@@ -158,3 +158,59 @@ fn each_label_counts_if_only_the_provider_knows_which() {
     membership.selected(&Members { present: after.members.clone(), ..Members::default() }, &after);
     assert!(!membership.decide(at(5), &after, rules).changes);
 }
+
+/// The provider's configuration names another label, or a value that no node has.
+#[test]
+fn another_default_selector_is_braked() {
+    let (edge, typo) = (NodeSelector::parse("pool=edge"), NodeSelector::parse("pool=egde"));
+    let view = edges(20, 10);
+    for is_read in [false, true] {
+        let mut membership = with(10);
+        let rules = |selector| Rules { selector, is_default: true, ..RULES };
+        let decision = membership.decide(at(0), &view, rules(&edge));
+        assert!(!decision.changes);
+        for turn in 1..60 {
+            let decision = membership.decide(at(turn * 10), &view, rules(&typo));
+            assert_eq!((made(&decision, &typo).len(), decision.held.len()), (7, 7), "{turn}");
+            assert_eq!(decision.changes, turn == 1, "{turn}");
+            if decision.changes && is_read {
+                let left = made(&decision, &typo).into_iter().map(str::to_owned);
+                let left: Vec<String> = left.collect();
+                let shown = (0..10).map(member).filter(|one| left.contains(&one.node)).collect();
+                membership.shown(&shown, &view, at(turn * 10));
+            } else if decision.changes {
+                membership.applied(&decision.members, at(turn * 10));
+            }
+            if turn == 30 {
+                membership = resumed(&membership, at(turn * 10));
+                membership.shown(&(3..10).map(member).collect(), &view, at(turn * 10));
+            }
+        }
+        // It is corrected.
+        let decision = membership.decide(at(601), &view, rules(&edge));
+        assert_eq!((made(&decision, &edge).len(), decision.held.len()), (10, 0));
+        // A Service that chooses other labels means it.
+        let core = NodeSelector::parse("pool=core");
+        membership.applied(&decision.members, at(602));
+        let decision = membership.decide(at(603), &view, Rules { selector: &core, ..RULES });
+        assert_eq!((made(&decision, &core).len(), decision.held.len()), (10, 0));
+    }
+}
+
+#[test]
+fn nodes_that_lose_the_label_of_the_default_selector_are_braked() {
+    let edge = NodeSelector::parse("pool=edge");
+    let rules = Rules { selector: &edge, is_default: true, ..RULES };
+    let mut membership = with(10);
+    assert!(!membership.decide(at(0), &edges(20, 10), rules).changes);
+    let decision = membership.decide(at(1), &edges(20, 5), rules);
+    assert_eq!((made(&decision, &edge).len(), decision.held.len()), (7, 2));
+    membership.applied(&decision.members, at(1));
+    assert!(!membership.decide(at(2), &edges(20, 5), rules).changes);
+    // They have it again.
+    let decision = membership.decide(at(3), &edges(20, 10), rules);
+    assert_eq!((made(&decision, &edge).len(), decision.held.len()), (10, 0));
+    membership.applied(&decision.members, at(3));
+    let decision = membership.decide(at(4), &edges(20, 7), rules);
+    assert_eq!((made(&decision, &edge).len(), decision.held.len()), (7, 0));
+}
