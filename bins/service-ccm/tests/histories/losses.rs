@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The window of the brake.
-const WINDOW: Duration = Duration::from_mins(10);
+const WINDOW: Duration = Duration::from_hours(6);
 
 impl World {
     fn lose_nodes(&self, numbers: std::ops::Range<usize>) {

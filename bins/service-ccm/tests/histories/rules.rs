@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{claims::Claims, wanted::is_selected, watched::is_protected, world::World};
 
 /// The window of the brake.
-const WINDOW: Duration = Duration::from_mins(10);
+const WINDOW: Duration = Duration::from_hours(6);
 /// How many members leave within it without a mark: at least 3.
 const LOSS: usize = 3;
 /// How late what a process does may be left to the next one.
@@ -203,7 +203,14 @@ impl Rules {
                 lost.extend(charged.map(|one| ((*one).clone(), now)));
                 vanished.extend(gone.into_iter().map(|one| (one.clone(), now)));
                 for gone in [&mut *lost, &mut *vanished] {
+                    let joined = |one: &&String| !gone.contains_key(*one);
+                    let joined = members.difference(&before).filter(joined).count();
                     gone.retain(|one, at| !members.contains(one) && *at + WINDOW > now);
+                    for _ in 0..joined {
+                        let first = gone.iter().min_by_key(|(_, at)| **at);
+                        let Some(first) = first.map(|(one, _)| one.clone()) else { break };
+                        gone.remove(&first);
+                    }
                 }
                 let may_be_more = self.two_lead.is_some_and(|until| now < until);
                 if lost.len() > LOSS && !may_be_more {
