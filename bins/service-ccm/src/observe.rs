@@ -237,12 +237,24 @@ impl Handles {
     /// Follows the changes of the provider until the token is cancelled.
     pub(crate) async fn follow_provider(self, token: CancellationToken) {
         let work = async {
+            let mut selector = self.default_selector();
             loop {
                 self.cloud.changed().await;
                 self.revised();
+                let current = self.default_selector();
+                if current != selector {
+                    selector = current;
+                    self.balancers
+                        .each(|name, _| self.queue.add(Name::clone(name), Priority::Routine));
+                }
             }
         };
         token.run_until_cancelled(work).await;
+    }
+
+    /// Which nodes may be members where the Service does not choose; None while that is not known.
+    fn default_selector(&self) -> Option<NodeSelector> {
+        Some(self.load_balancers().ok()?.selector(&BTreeMap::new()))
     }
 
     /// A call to the cloud with the time limit of the settings.
@@ -316,9 +328,13 @@ impl Handles {
         Inputs { nodes: self.balancers.published(), revision }
     }
 
-    /// The nodes that may be members of the load balancer of this Service. The set of nodes has the
-    /// labels by which it selects from now on.
-    fn selector(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> NodeSelector {
+    /// The nodes that may be members of the load balancer of this Service, and whether that is not its
+    /// own choice. The set of nodes has the labels by which it selects from now on.
+    fn selector(
+        &self,
+        service: &Service,
+        load_balancers: &dyn LoadBalancers,
+    ) -> (NodeSelector, bool) {
         let selector = selector(service, load_balancers);
         let mut keys = self.label_keys.lock();
         if keys.lack(&selector) {
@@ -331,7 +347,8 @@ impl Handles {
             self.balancers.relabel(&set.members);
             self.node_set.send_replace(Arc::new(set));
         }
-        selector
+        let is_default = selector == load_balancers.selector(&BTreeMap::new());
+        (selector, is_default)
     }
 
     /// Records which members are held, and whether the load balancer has the nodes of this digest.
@@ -363,8 +380,7 @@ impl Handles {
     pub(crate) fn plan(&self, service: &Service, load_balancers: &dyn LoadBalancers) -> Planned {
         let (traits, settings) = (load_balancers.traits(), self.settings.borrow().clone());
         let desired = desired(service, &self.cluster, &traits);
-        let selector = self.selector(service, load_balancers);
-        let is_default = selector == load_balancers.selector(&BTreeMap::new());
+        let (selector, is_default) = self.selector(service, load_balancers);
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
         let (approved, classes) = (self.is_approved(service, APPROVED), self.classes());
         let loss = self.loss(service, &classes, &traits, now);
@@ -372,10 +388,9 @@ impl Handles {
         let list = if traits.lists { self.balancers.list() } else { List::Compared };
         let full = self.full(service, &classes, desired.front_end.is_some(), list);
         self.balancers.with(service, |entry| {
-            let (budget, families) = (settings.budget(), &*entry.families(&traits));
-            let in_cloud = entry.members_in_cloud();
-            let rules =
-                Rules { budget, approved, selector: &selector, is_default, families, in_cloud };
+            let (families, in_cloud) = (&*entry.families(&traits), entry.members_in_cloud());
+            let (budget, selector) = (settings.budget(), &selector);
+            let rules = Rules { budget, approved, selector, is_default, families, in_cloud };
             let members = entry.membership.decide(now, &nodes, rules);
             self.see_members(entry, &members, agreed);
             let may_release = Self::may_release(service, &classes, entry, now);

@@ -40,17 +40,18 @@ ccm_settings::settings! {
         #[serde(serialize_with = "duration::serialize")]
         pub member_update_interval: Duration = live(Duration, "member-update-interval", "10s"), at_least("1s");
         /// Maximum number of members that leave one load balancer, or are replaced, within
-        /// --load-balancer-member-loss-window, unless their nodes were marked for scale-down, were cordoned, or went with a
-        /// proof of lifecycle-ccm: a number, or a percentage rounded up and at least 3. The others are held and reported. At
-        /// least half of the members stay, unless their nodes were marked for scale-down or went with a proof. The last
-        /// member never leaves.
+        /// --load-balancer-member-loss-window, unless an autoscaler marked their nodes, or their nodes were cordoned or went
+        /// with a proof of lifecycle-ccm: a number, or a percentage rounded up and at least 3. A node that joins makes up for
+        /// one that left. The others are held and reported. At least half of the members stay, unless their nodes were
+        /// marked or went with a proof. The last member never leaves.
         pub load_balancer_member_loss: Limit = live(Limit, "load-balancer-member-loss", "10%"), parsed;
         /// Sliding window of --load-balancer-member-loss. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub load_balancer_member_loss_window: Duration =
             live(Duration, "load-balancer-member-loss-window", "6h0m0s"), at_least("1s");
         /// Keys of taints that mark a node for scale-down, separated by commas. A marked node leaves its load balancers
-        /// at once, and counts for no limit.
+        /// at once. Those of Cluster Autoscaler and Karpenter count for no limit; another one counts for
+        /// --load-balancer-member-loss.
         pub scale_down_taints: Vec<String> = live(
             List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
         /// Whether nodes whose provider ID has the scheme of another provider, such as edge nodes, are members of load

@@ -30,8 +30,8 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// How long departures are collected. The sooner the next renewal has them, the fewer a leader
 /// that is killed conceals.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// For how long after its end a node's mark is left to the next leader, at least: members may
-/// be held, or the cloud may fail.
+/// For how long after its end a node's mark is left to the next leader: members may be held, or the
+/// cloud may fail.
 const MARKED: Duration = Duration::from_hours(1);
 
 /// What a leader leaves to the next one.
@@ -125,7 +125,7 @@ fn leave(handles: &Handles, lease: &LeaseAnnotations, settled: Option<Digest>) {
     let orphans = handles.orphans.lock().window(now - BUDGET.window);
     let replaced = handles.losses.lock().window(now - losses::BUDGET.window);
     let is_there = |node: &str| handles.nodes.get(node).is_some();
-    let marks = handles.node_set.borrow().marks.of_gone(is_there, now - window.max(MARKED));
+    let marks = handles.node_set.borrow().marks.of_gone(is_there, now - MARKED);
     let left = Left { members, marks, orphans, replaced, settled: None };
     if left != Left::default() {
         // They leave the window in time.

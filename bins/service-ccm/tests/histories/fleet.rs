@@ -203,6 +203,32 @@ async fn one_wrong_setting_changes_no_load_balancer() {
     }
 }
 
+/// The provider's configuration asks for a label that no node has: while the program runs, or before it starts.
+#[tokio::test(start_paused = true)]
+async fn another_default_selector_takes_no_more_than_the_brake_allows() {
+    for is_running in [true, false] {
+        let mut world = World::with_services(0..2).await;
+        world.cloud.balancers().configure(|settings| settings.traits.member_labels = true);
+        sleep(SOON).await;
+        if !is_running {
+            world.stop();
+        }
+        world.cloud.balancers().configure(|settings| settings.node_selector = "pool=egde".into());
+        match is_running {
+            true => sleep(MINUTE).await,
+            false => world.restart().await,
+        }
+        let members = || [0, 1].map(|number| world.members(number));
+        assert!(!is_running || members() == [NODES - 3; 2], "{:?}", members());
+        sleep(NIGHT - 2 * MINUTE).await;
+        assert_eq!(members(), [NODES - 3; 2], "{is_running}");
+        assert!(world.metric::<f64>("ccm_service_members_held ") > 0.5);
+        world.cloud.balancers().configure(|settings| settings.node_selector.clear());
+        sleep(NIGHT).await;
+        assert_eq!(members(), [NODES; 2], "{is_running}");
+    }
+}
+
 /// A setting names a taint that all nodes have.
 #[tokio::test(start_paused = true)]
 async fn a_wrong_scale_down_taint_takes_no_more_than_the_brake_allows() {
