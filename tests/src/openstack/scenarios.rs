@@ -32,6 +32,7 @@ mod route_limits;
 mod routes;
 mod spellings;
 mod through_proxy;
+mod wrong_settings;
 
 /// A scenario: its name and what it does.
 pub struct Scenario {
@@ -138,5 +139,6 @@ fn balancers() -> Vec<Scenario> {
         balancer_input::a_listener_of_others_on_a_port_is_named_and_stays,
         balancer_input::the_rules_of_the_page_are_enough,
         balancer_input::members_go_on_while_the_configuration_is_wrong,
+        wrong_settings::one_wrong_setting_changes_no_load_balancer,
     ]
 }
