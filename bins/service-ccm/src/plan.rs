@@ -206,7 +206,7 @@ pub fn plan(view: View<'_>) -> Plan {
     match view.part() {
         Part::Nothing if view.list == List::Awaited => Plan::Waits,
         Part::Nothing => Plan::NotOurs,
-        Part::All if view.holds_release() => keep(view),
+        _ if view.holds_release() => keep(view),
         part => clean_up(view, part),
     }
 }

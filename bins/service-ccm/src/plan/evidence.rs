@@ -128,7 +128,7 @@ impl View<'_> {
 /// the Service.
 pub fn held_release(view: View<'_>) -> Option<String> {
     let id = view.state.id()?;
-    if !view.holds_release() || !view.service.has_finalizer || view.part() != Part::All {
+    if !view.holds_release() || !view.service.has_finalizer || view.part() == Part::Nothing {
         return None;
     }
     let class = view.service.details.as_ref().and_then(|details| details.class.as_deref());

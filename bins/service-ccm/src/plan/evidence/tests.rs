@@ -137,7 +137,9 @@ fn a_setting_takes_no_load_balancer_from_a_service_that_asks_for_one() {
     // Another service-ccm serves it now with a load balancer of its own.
     let annotations = [(INSTANCE, "kube-system/a"), (ID, "lb-2")];
     let moved = of_class(OTHER, shows(true, &annotations));
-    assert_eq!(plan_of(&moved, &there(), None), Plan::Next(Step::Delete));
+    assert_eq!(plan_of(&moved, &there(), None), Plan::Waits);
+    assert!(why(&moved, &there(), false).is_some_and(|why| why.contains("lb-1")));
+    assert_eq!(why(&moved, &there(), true), None, "a user has released it");
 }
 
 #[test]
@@ -220,12 +222,16 @@ fn of_what_another_service_ccm_has_served_only_the_own_load_balancer_is_deleted(
         assert_eq!(plan_of(&service, &there(), None), Plan::Next(Step::Delete));
         assert_eq!(plan_of(&service, &absent(true), None), Plan::NotOurs, "it keeps the finalizer");
     }
-    // While the Service asks for one: service-ccm deletes only one that it does not name.
+    // While the Service asks for one: service-ccm deletes only one that it does not name, and only
+    // after an approval.
     let asks = of_class(OTHER, theirs.clone());
     let mut used = of_class(OTHER, theirs);
     used.details.as_mut().expect("details").annotations.insert(ID.into(), "lb-1".into());
     for (service, expect) in [(asks, Plan::Next(Step::Delete)), (used, Plan::NotOurs)] {
-        assert_eq!(plan_of(&service, &there(), None), expect, "{service:?}");
+        let approved = |view: &mut View<'_>| {
+            (view.classes, view.may_release) = (classes(None), true);
+        };
+        assert_eq!(planned(&service, &there(), 100, approved), expect, "{service:?}");
     }
     // The default Lease differs by the annotation of others, a named Lease by a missing annotation.
     let default = of_type_cluster_ip(shows(true, &[]));
