@@ -15,6 +15,8 @@
 mod adoption;
 #[path = "histories/another_cloud.rs"]
 mod another_cloud;
+#[path = "histories/breaks.rs"]
+mod breaks;
 #[path = "histories/cases.rs"]
 mod cases;
 #[path = "histories/claims.rs"]

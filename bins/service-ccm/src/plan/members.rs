@@ -20,6 +20,7 @@
 
 mod departures;
 mod floor;
+mod joins;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +32,7 @@ use ccm_cloud::{IpFamily, Member, Members, NodeSelector, are_shown_as};
 use ccm_controller::brake::{Brake, Budget, Hold};
 
 pub use self::departures::Departures;
-use self::{departures::add, floor::Floor};
+use self::{departures::add, floor::Floor, joins::Joins};
 use super::{
     eligible::{Excluded, NodeSet, find},
     marks::Mark,
@@ -90,6 +91,8 @@ pub struct Membership {
     /// Sorted by node. None while nothing is known. Shared with the set of nodes whenever the
     /// load balancer has exactly those.
     known: Option<Arc<[Member]>>,
+    /// Those that were known before another client changed the load balancer.
+    last: Option<Arc<[Member]>>,
     /// True if these are the members that service-ccm has sent, with all addresses of their nodes.
     /// A cloud may not show the addresses of a family that the load balancer does not have.
     is_told: bool,
@@ -112,6 +115,7 @@ pub struct Membership {
     vanished: Floor,
     /// The members that left because of a label, until they are back.
     labelled: Floor,
+    joins: Joins,
 }
 
 /// The members of one load balancer while a decision about them is made.
@@ -172,7 +176,7 @@ impl Membership {
         Self {
             brake: Brake::resume(now, charged),
             // Those that are members of this load balancer have not left it.
-            away: vanished().map(|(node, _)| node.as_str().into()).collect(),
+            away: vanished().chain(&left.labelled).map(|(node, _)| node.as_str().into()).collect(),
             vanished: Floor::resume(now, vanished()),
             labelled: Floor::resume(now, &left.labelled),
             ..Self::default()
@@ -268,7 +272,7 @@ impl Membership {
 
     /// The load balancer has the members that are known now, and had these before.
     fn settle(&mut self, before: &[Member], now: At) {
-        self.is_sent = false;
+        (self.is_sent, self.last) = (false, None);
         let known = self.known.clone().unwrap_or_default();
         let (open, made): (BTreeSet<Arc<str>>, _) = std::mem::take(&mut self.charged)
             .into_iter()
@@ -299,6 +303,7 @@ impl Membership {
     fn release(&mut self, node: &str) {
         self.brake.release(node);
         self.vanished.release(node);
+        self.labelled.release(node);
     }
 
     /// Records that service-ccm has sent a change and does not know the result.
@@ -306,19 +311,28 @@ impl Membership {
         self.is_sent = !self.charged.is_empty() || !self.labelled.is_empty();
     }
 
-    /// Forgets the members: the load balancer may have others.
+    /// Forgets the members: it is another load balancer, or may be one.
     pub fn forget(&mut self) {
-        self.known = None;
+        (self.known, self.last) = (None, None);
     }
 
-    /// What the members are to be. Of members that are not known, all that are eligible are to be
+    /// Another client may have changed the members. Until they are shown, those that were held stay.
+    pub fn doubt(&mut self) {
+        self.last = self.known.take().or(self.last.take());
+    }
+
+    /// What the members should be. Of members that were never known, all that are eligible should be
     /// there.
     ///
     /// A member that may leave is charged once, no matter how often this is asked before the
     /// change is made. Its window begins with the last time: it has not left before.
     pub fn decide(&mut self, now: At, nodes: &NodeSet, rules: Rules<'_>) -> Decision {
-        let Some(known) = self.known.clone() else { return Decision::of_all(nodes, false) };
+        let is_known = self.known.is_some();
+        let Some(known) = self.known.as_ref().or(self.last.as_ref()).map(Arc::clone) else {
+            return Decision::of_all(nodes, false);
+        };
         self.labelled.expire(now, rules.budget.window);
+        self.joins.expire(now, rules.budget.window);
         self.vanished.expire(now, rules.budget.window);
         let is_relabelled = self.is_relabelled && rules.selector.is_opaque();
         let is_picked = match rules.is_default {
@@ -330,7 +344,7 @@ impl Membership {
             return Decision::of_all(nodes, false);
         }
         let pool = self.pool(&known, nodes, rules);
-        self.fill(&pool);
+        self.joined(now, &pool, nodes, rules);
         self.decided.clone_from(rules.selector);
         let changes = pool.joins > 0 || is_relabelled;
         let mut decision = Decision { changes, why_none: nodes.why_none(), ..Decision::default() };
@@ -360,9 +374,10 @@ impl Membership {
             kept.push(rules.kept(last));
             decision.changes = !leaving.is_empty();
         }
-        if !decision.changes && kept.is_empty() {
+        if is_known && !decision.changes && kept.is_empty() {
             self.has_all_of(nodes, Some(rules.selector.clone()));
         }
+        decision.changes &= is_known;
         // A node that has lost a label is not named as absent: the provider sees its labels.
         leaving.retain(|member| nodes.get(&member.node).is_none());
         decision.members = Members {
@@ -370,16 +385,6 @@ impl Membership {
             absent: leaving.into_iter().cloned().collect(),
         };
         decision
-    }
-
-    /// Members that have joined make up for those that left: a cluster whose nodes are replaced loses none.
-    fn fill(&mut self, pool: &Pool<'_>) {
-        // Its node is there, and was not picked any more.
-        self.charged.retain(|node| pool.has(node));
-        self.labelled.fill(pool);
-        for node in self.vanished.fill(pool) {
-            self.brake.release(&node);
-        }
     }
 
     /// The members that the load balancer has.
@@ -402,6 +407,7 @@ impl Membership {
             return;
         }
         self.labelled.release(node);
+        self.joins.release(node);
         if self.charged.remove(node) || self.vanished.has(node) {
             self.release(node);
         }
@@ -419,6 +425,9 @@ impl Membership {
         let node = member.node.as_str();
         let mark = nodes.marks.get(node);
         if rules.approved || mark == Some(Mark::Meant) {
+            if !self.vanished.is_empty() {
+                self.joins.leave(now, node);
+            }
             return Ok(());
         }
         let is_unselected = || {
@@ -428,14 +437,15 @@ impl Membership {
         if nodes.excluded.get(node) == Some(&Excluded::Label) || is_unselected() {
             return self.leaves_by_label(now, node, pool);
         }
-        if is_gone && !self.vanished.may_leave(node, pool) {
+        let is_replaced = mark.is_some() && !self.joins.is_empty() && self.joins.leave(now, node);
+        if is_gone && !is_replaced && !self.vanished.may_leave(node, pool) {
             return Err(Held::Floor);
         }
-        if !is_gone || mark.is_none() {
+        if mark.is_none() {
             let request = self.brake.request(now, node, pool.count, rules.budget);
             request.map_err(Held::Budget)?;
         }
-        if is_gone {
+        if is_gone && !is_replaced {
             self.vanished.add(now, node);
         }
         // It leaves now, although it may have been charged before: it was the last member, it was

@@ -26,6 +26,8 @@ pub(crate) struct Lies {
     pub(crate) is_opaque: bool,
     /// How long the answer to a list is under way.
     pub(crate) late_lists: Duration,
+    /// The load balancers that no list shows.
+    pub(crate) hidden: Vec<String>,
 }
 
 /// A cloud with these faults, which a test may change.
@@ -66,6 +68,7 @@ impl LoadBalancers for Lying {
         let mut list = self.of.list(cluster, scope, depth, call).await?;
         let lies = self.lies.lock().clone();
         sleep(lies.late_lists).await;
+        list.load_balancers.retain(|one| !lies.hidden.contains(&one.id));
         for balancer in &mut list.load_balancers {
             Self::explain(&lies, &mut balancer.pools);
         }

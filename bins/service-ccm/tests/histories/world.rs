@@ -274,7 +274,7 @@ impl World {
     }
 
     /// Starts a process that leads after `last`.
-    async fn lead_after(&mut self, last: Option<&Leadership>) {
+    pub(crate) async fn lead_after(&mut self, last: Option<&Leadership>) {
         let (cloud, settings) = (self.seen_cloud(), self.settings());
         let leading = InProcess::leading(&self.api, cloud, &settings, last, Metrics::new());
         let running = leading.await.unwrap();
