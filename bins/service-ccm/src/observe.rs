@@ -56,7 +56,7 @@ use crate::{
     metrics::ServiceMetrics,
     plan::{
         APPROVED, CallKind, Classes, Failed, Inputs, Known, List, Plan, RELEASE_APPROVED, Step,
-        View,
+        View, awaits_members,
         eligible::NodeSet,
         evidence,
         front_end::{Problem, desired, settings},
@@ -402,6 +402,7 @@ impl Handles {
                 state: &entry.state,
                 members: &members,
                 members_known: entry.membership.is_known(),
+                members_unread: traits.lists && entry.is_unread(service),
                 adopts: settings.adopt_load_balancers,
                 traits: &traits,
                 may_release,
@@ -412,6 +413,10 @@ impl Handles {
                 now,
             };
             let plan = plan(view);
+            if awaits_members(view) {
+                entry.awaited = true;
+                self.audit.wake();
+            }
             let unclaimed = evidence::unclaimed(view, &plan);
             let held_release = evidence::held_release(view);
             entry.is_release_held = held_release.is_some();

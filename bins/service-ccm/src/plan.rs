@@ -103,6 +103,8 @@ pub struct View<'a> {
     pub members: &'a Decision,
     /// Whether the members that it has are known.
     pub members_known: bool,
+    /// True if the members are not known, and a list can show them.
+    pub members_unread: bool,
     /// Whether load balancers of other controllers are adopted without a request.
     pub adopts: bool,
     /// The provider's traits.
@@ -331,11 +333,19 @@ fn next_call(view: View<'_>) -> Option<Step> {
     if let Some(front_end) = &view.desired.front_end
         && (id.is_none() || has_failed || !is_configured(view, front_end))
         && !state.waits_to_ensure(view, front_end)
+        && !awaits_members(view)
         && let Some(step) = due(view, Step::Ensure(Arc::clone(front_end)))
     {
         return Some(step);
     }
     id.and_then(|id| members_step(view, id))
+}
+
+/// Returns true if the members should be read before the load balancer is changed: such a change names
+/// all nodes, and nothing would hold members back.
+pub fn awaits_members(view: View<'_>) -> bool {
+    let front_end = view.desired.front_end.as_ref();
+    view.members_unread && front_end.is_some_and(|front_end| !is_configured(view, front_end))
 }
 
 /// Returns the change of the members of this load balancer, if it is due now.

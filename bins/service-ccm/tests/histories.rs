@@ -15,8 +15,6 @@
 mod adoption;
 #[path = "histories/another_cloud.rs"]
 mod another_cloud;
-#[path = "histories/breaks.rs"]
-mod breaks;
 #[path = "histories/cases.rs"]
 mod cases;
 #[path = "histories/claims.rs"]
@@ -49,6 +47,8 @@ mod losses;
 mod meant;
 #[path = "histories/mends.rs"]
 mod mends;
+#[path = "histories/mistakes.rs"]
+mod mistakes;
 #[path = "histories/neighbours.rs"]
 mod neighbours;
 #[path = "histories/nodes.rs"]

@@ -440,7 +440,7 @@ fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> 
             // The digest does not say what has changed, neither now nor when the cloud is ready.
             (entry.state.configured, entry.state.look) = (None, true);
             (entry.awaited, entry.state.pools) = (true, None);
-            entry.membership.doubt();
+            entry.membership.forget();
         } else if !entry.state.was_complete(service, &balancer.id) {
             // Its digest may have been stored before its last part was made.
             entry.state.configured = None;

@@ -416,6 +416,15 @@ impl Entry {
         }
     }
 
+    /// Returns true if it serves, and nobody has read its members since they were last known.
+    pub(crate) fn is_unread(&self, service: &Service) -> bool {
+        let Known::There(balancer) = &self.state.known else { return false };
+        let is_idle = self.state.pending.is_none() && balancer.phase == Phase::Ready;
+        let is_due = self.awaited || self.read.is_none();
+        let serves = self.state.was_complete(service, &balancer.id);
+        is_idle && is_due && serves && self.lacks_members()
+    }
+
     /// Whether it exists and its members are not known.
     pub(crate) fn lacks_members(&self) -> bool {
         matches!(self.state.known, Known::There(_)) && !self.membership.is_known()

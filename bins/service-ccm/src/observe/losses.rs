@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ccm_base::At;
 use ccm_cloud::{Cure, Detail, LoadBalancerTraits, Lookup, NodeIdentity, Phase};
-use ccm_objects::{Node, Service};
+use ccm_objects::{Node, Service, WhoseNode, whose_node};
 
 use super::Handles;
 use crate::plan::{
@@ -89,21 +89,25 @@ pub(super) async fn see_losses(handles: &Handles, has_list: bool) {
             is_as.insert(service.uid.clone());
         });
     }
-    let shows_others = !sight.ready.is_empty();
-    let are_any = {
+    let asks = {
         let mut losses = handles.losses.lock();
         losses.listed(now, sight);
-        losses.are_any()
+        losses.are_any() && !losses.show_others()
     };
-    let shows_others = shows_others || are_any && shows_an_instance(handles).await;
-    handles.losses.lock().see_others(shows_others);
+    let shows_instance = asks && shows_an_instance(handles).await;
+    handles.losses.lock().see_instance(shows_instance);
 }
 
 /// Returns true if the cloud shows the instance of one of the first nodes.
 async fn shows_an_instance(handles: &Handles) -> bool {
     let Ok(Some(instances)) = handles.cloud.instances() else { return false };
     let nodes = handles.nodes.list();
-    let nodes = nodes.iter().filter(|node| node.provider_id.is_some()).take(INSTANCES);
+    let schemes = handles.cloud.schemes();
+    let is_ours = |node: &&Arc<Node>| {
+        let id = node.provider_id.as_deref();
+        id.is_some() && !matches!(whose_node(id, &schemes), WhoseNode::Anothers(_))
+    };
+    let nodes = nodes.iter().filter(is_ours).take(INSTANCES);
     let identity = |node: &Arc<Node>| NodeIdentity {
         provider_id: node.provider_id.as_deref().map(str::to_owned),
         ..NodeIdentity::named(&*node.name)

@@ -51,6 +51,8 @@ struct Many;
 /// A load balancer that is gone or has failed.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Open {
+    /// When it was first seen to be lost.
+    since: At,
     /// What the cloud has answered about exactly this one.
     loss: Option<Loss>,
     /// The first and the last answer that it is gone.
@@ -65,6 +67,12 @@ struct Open {
     may_be_replaced: bool,
     /// True if that was allowed because of a proof.
     is_proved: bool,
+}
+
+impl Open {
+    fn since(since: At) -> Self {
+        Self { since, ..Self::default() }
+    }
 }
 
 /// What is known when the plan for one Service is made.
@@ -140,8 +148,11 @@ pub struct Losses {
     open: BTreeMap<Box<str>, Open>,
     /// The number of Services that show a load balancer to clients.
     recorded: usize,
-    /// True if the cloud has shown another object of this cluster lately.
-    shows_others: bool,
+    /// The UIDs of the Services whose load balancer the cloud shows, and since when. One that was made
+    /// after a loss does not show that this is still the same cloud.
+    ready: BTreeMap<Box<str>, At>,
+    /// True if the cloud has shown the instance of a node lately.
+    shows_instance: bool,
     brake: Brake<Many>,
 }
 
@@ -164,25 +175,32 @@ impl Losses {
     /// Applies what a complete list shows.
     pub fn listed(&mut self, at: At, sight: Sight) {
         self.recorded = sight.recorded;
+        let since = |uid: &Box<str>| self.ready.get(uid).copied().unwrap_or(at);
+        self.ready = sight.ready.iter().map(|uid| (uid.clone(), since(uid))).collect();
         self.open.retain(|uid, _| sight.all.contains(uid) && !sight.ready.contains(uid));
         for uid in sight.missing {
-            self.open.entry(uid).or_default().has_failed = false;
+            self.open.entry(uid).or_insert_with(|| Open::since(at)).has_failed = false;
         }
         for uid in sight.failed {
-            self.open.entry(uid).or_default().has_failed = true;
+            self.open.entry(uid).or_insert_with(|| Open::since(at)).has_failed = true;
         }
         self.count(at);
     }
 
-    /// Records whether the cloud shows another object of this cluster: a load balancer that a Service
-    /// shows to clients, or the instance of a node.
-    pub fn see_others(&mut self, shows_others: bool) {
-        self.shows_others = shows_others;
+    /// Returns true if the cloud shows a load balancer that it showed before the first loss.
+    pub fn show_others(&self) -> bool {
+        let first = self.open.values().map(|open| open.since).min();
+        self.ready.values().any(|since| first.is_none_or(|first| *since < first))
+    }
+
+    /// Records whether the cloud shows the instance of a node.
+    pub fn see_instance(&mut self, shows_instance: bool) {
+        self.shows_instance = shows_instance;
     }
 
     /// Records an answer of the cloud about exactly the load balancer of this Service.
     pub fn answered(&mut self, at: At, uid: &str, loss: Loss) {
-        let open = self.open.entry(uid.into()).or_default();
+        let open = self.open.entry(uid.into()).or_insert_with(|| Open::since(at));
         let first = open.gone.map_or(at, |(first, _)| first);
         open.gone = loss.is_gone.then_some((first, at));
         open.has_failed = !loss.is_gone;
@@ -209,6 +227,7 @@ impl Losses {
     /// What follows for the load balancer of this Service now. A replacement is charged to the budget.
     pub fn decide(&mut self, uid: &str, now: Now) -> Verdict {
         let (limit, recorded) = (self.limit(), self.recorded);
+        let shows_others = self.shows_instance || self.show_others();
         let proved = self.open.values().filter(|open| open.is_proved).count();
         let tried = self.open.values().filter(|open| open.has_failed && open.is_tried).count();
         let Some(open) = self.open.get_mut(uid) else { return Verdict::Kept };
@@ -226,7 +245,7 @@ impl Losses {
             open.may_be_replaced = true;
             return Verdict::Replaced;
         }
-        let is_same = now.is_same_cloud && self.shows_others;
+        let is_same = now.is_same_cloud && shows_others;
         let is_proved = open.gone.is_some_and(|(first, last)| last.since(first) >= CONFIRMATION);
         if is_proved && is_same && proved < limit {
             (open.may_be_replaced, open.is_proved) = (true, true);

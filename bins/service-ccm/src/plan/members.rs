@@ -91,8 +91,6 @@ pub struct Membership {
     /// Sorted by node. None while nothing is known. Shared with the set of nodes whenever the
     /// load balancer has exactly those.
     known: Option<Arc<[Member]>>,
-    /// Those that were known before another client changed the load balancer.
-    last: Option<Arc<[Member]>>,
     /// True if these are the members that service-ccm has sent, with all addresses of their nodes.
     /// A cloud may not show the addresses of a family that the load balancer does not have.
     is_told: bool,
@@ -272,7 +270,7 @@ impl Membership {
 
     /// The load balancer has the members that are known now, and had these before.
     fn settle(&mut self, before: &[Member], now: At) {
-        (self.is_sent, self.last) = (false, None);
+        self.is_sent = false;
         let known = self.known.clone().unwrap_or_default();
         let (open, made): (BTreeSet<Arc<str>>, _) = std::mem::take(&mut self.charged)
             .into_iter()
@@ -311,26 +309,18 @@ impl Membership {
         self.is_sent = !self.charged.is_empty() || !self.labelled.is_empty();
     }
 
-    /// Forgets the members: it is another load balancer, or may be one.
+    /// Forgets the members: the load balancer may have others.
     pub fn forget(&mut self) {
-        (self.known, self.last) = (None, None);
+        self.known = None;
     }
 
-    /// Another client may have changed the members. Until they are shown, those that were held stay.
-    pub fn doubt(&mut self) {
-        self.last = self.known.take().or(self.last.take());
-    }
-
-    /// What the members should be. Of members that were never known, all that are eligible should be
+    /// What the members should be. Of members that are not known, all that are eligible should be
     /// there.
     ///
     /// A member that may leave is charged once, no matter how often this is asked before the
     /// change is made. Its window begins with the last time: it has not left before.
     pub fn decide(&mut self, now: At, nodes: &NodeSet, rules: Rules<'_>) -> Decision {
-        let is_known = self.known.is_some();
-        let Some(known) = self.known.as_ref().or(self.last.as_ref()).map(Arc::clone) else {
-            return Decision::of_all(nodes, false);
-        };
+        let Some(known) = self.known.clone() else { return Decision::of_all(nodes, false) };
         self.labelled.expire(now, rules.budget.window);
         self.joins.expire(now, rules.budget.window);
         self.vanished.expire(now, rules.budget.window);
@@ -374,10 +364,9 @@ impl Membership {
             kept.push(rules.kept(last));
             decision.changes = !leaving.is_empty();
         }
-        if is_known && !decision.changes && kept.is_empty() {
+        if !decision.changes && kept.is_empty() {
             self.has_all_of(nodes, Some(rules.selector.clone()));
         }
-        decision.changes &= is_known;
         // A node that has lost a label is not named as absent: the provider sees its labels.
         leaving.retain(|member| nodes.get(&member.node).is_none());
         decision.members = Members {

@@ -25,7 +25,7 @@ use ccm_objects::Service;
 use serde::Serialize;
 
 /// How many orphans are deleted at most: at least 3.
-pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_mins(10) };
+pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
 /// More orphans than this percentage of the cluster's load balancers, and at least 3, are not
 /// believed.
 const MOST: usize = 50;

@@ -128,6 +128,7 @@ pub(super) fn planned_with(
         state,
         members,
         members_known: true,
+        members_unread: false,
         adopts: false,
         traits: &traits,
         may_release: false,

@@ -32,7 +32,7 @@ fn lacks(lost: usize, all: usize) -> Sight {
 fn with(lost: usize, all: usize) -> Losses {
     let mut losses = Losses::default();
     losses.listed(at(0), lacks(lost, all));
-    losses.see_others(true);
+    losses.see_instance(true);
     losses
 }
 
@@ -114,7 +114,7 @@ fn another_cloud_proves_nothing() {
     let shows_others = [(true, false), (false, true), (false, false)];
     for (is_same_cloud, shows_others) in shows_others {
         let mut losses = with(20, 20);
-        losses.see_others(shows_others);
+        losses.see_instance(shows_others);
         for minutes in [0, 10] {
             (0..20).for_each(|number| losses.answered(at(minutes), &uid(number), gone()));
         }

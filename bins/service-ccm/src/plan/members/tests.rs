@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-mod breaks;
 mod floor;
+mod mistakes;
 mod selected;
 
 const WINDOW: Duration = Duration::from_mins(10);

@@ -137,7 +137,7 @@ fn no_more_are_deleted_in_a_window_than_the_budget_allows_over_changes_of_leader
         orphans.ended(id);
     }
     let held = &verdicts(&mut orphans, at(16), RULES)["lb-3"];
-    assert_eq!((held.is_held(), held.until()), (true, Some(at(25))));
+    assert_eq!((held.is_held(), held.until()), (true, Some(at(15 + 6 * 60))));
     // The next leader proves again, with the budget that is left.
     let left = orphans.window(at(16) - BUDGET.window);
     let mut next = Orphans::resume(at(17), left);
@@ -145,7 +145,7 @@ fn no_more_are_deleted_in_a_window_than_the_budget_allows_over_changes_of_leader
     let soon = Rules { confirmation: Duration::ZERO, ..RULES };
     sight(&mut next, at(18), &all[3..], |_| {});
     let held = &verdicts(&mut next, at(18), soon)["lb-3"];
-    assert_eq!(*held, Verdict::Budget(Some(at(25))));
+    assert_eq!(*held, Verdict::Budget(Some(at(15 + 6 * 60))));
     assert_eq!(orphans.window(at(15)), Window::default(), "what is older is not left");
     assert_eq!(due(&mut orphans, at(25)), ["lb-3", "lb-4", "lb-5"]);
 }
