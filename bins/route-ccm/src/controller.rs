@@ -113,7 +113,7 @@ impl Controller {
         };
         state.planner.node_changed(changed.into_iter());
         let mut plan = handles.observer.with_former(|former| {
-            former.retain(now, &table.targets());
+            former.retain(now, table);
             let view = View {
                 nodes: &nodes,
                 table,
@@ -168,17 +168,30 @@ impl Controller {
         if let Some(transition) = plan.breaker {
             report::breaker(transition);
         }
-        for (name, problem) in &plan.problems {
-            if let Some(node) = handles.observer.store.get(name) {
-                handles.reports.problem(&node, problem);
+        for problems in plan.problems.chunk_by(|(one, _), (other, _)| one == other) {
+            let node = problems.first().and_then(|(name, _)| handles.observer.store.get(name));
+            if let Some(node) = node {
+                handles.reports.problems(&node, problems.iter().map(|(_, problem)| problem));
             }
         }
-        let by_brake = |held: &Option<Held>| matches!(held, Some(Held::Brake(_)));
+        let by_brake =
+            |held: &Option<Held>| matches!(held, Some(Held::Brake(_) | Held::Strays { .. }));
         let held = plan.changes.iter().find(|planned| by_brake(&planned.held));
+        if let Some(Held::Strays { node, .. }) = held.and_then(|planned| planned.held.as_ref())
+            && let Some(node) = handles.observer.store.get(node)
+        {
+            handles.reports.strays(&node);
+        }
         let example = held.map(|planned| {
             let why = planned.held.as_ref().map(ToString::to_string).unwrap_or_default();
             format!("{} ({}): {why}", planned.words(), planned.why)
         });
         handles.reports.held(plan.counts.held, example.as_deref().unwrap_or_default());
+        match example {
+            Some(example) => {
+                handles.brake.fail(format!("{} held, first: {example}", plan.counts.held))
+            }
+            None => handles.brake.pass("no change of a route is held"),
+        }
     }
 }

@@ -135,6 +135,13 @@ fn target_like(old: &Route, new: &WantedRoute) -> String {
 pub enum Held {
     /// By the brake.
     Brake(Hold),
+    /// So many routes that no owner is recorded of lead to nodes that have no such pod CIDR.
+    Strays {
+        /// How many.
+        count: usize,
+        /// The node of this one.
+        node: Shared,
+    },
     /// Until the retry of a change that failed.
     Retry {
         /// The last error.
@@ -151,6 +158,10 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Brake(hold) => hold.fmt(f),
+            Self::Strays { count, node } => write!(
+                f,
+                "it leads to node {node}; with it, {count} routes inside --cluster-cidr lead to nodes that have no such pod CIDR, more than --route-loss allows at once: check --cluster-cidr"
+            ),
             Self::Retry { error, until } => {
                 write!(f, "the last attempt failed, retried at {until}: {error}")
             }
@@ -228,6 +239,8 @@ pub struct Counts {
     pub held: usize,
     /// Inside the cluster CIDRs, to an unknown target.
     pub unknown: usize,
+    /// Of another cluster, to our nodes' pod CIDRs on these nodes.
+    pub lent: usize,
     /// Others inside the cluster CIDRs.
     pub foreign: usize,
     /// Others outside of them.
@@ -255,7 +268,7 @@ pub struct Plan {
     pub changes: Vec<Planned>,
     /// The state of each node that has pod CIDRs.
     pub nodes: HashMap<Shared, NodeRoutes>,
-    /// What is wrong with nodes.
+    /// What is wrong with nodes, by node.
     pub problems: Vec<(Shared, Problem)>,
     /// Targets to ask the cloud about.
     pub questions: Vec<RouteTarget>,
@@ -452,6 +465,7 @@ fn nodes(view: &View<'_>, wanted: &wanted::Wanted, plan: &mut Plan) {
         }
         plan.problems.extend(problems.iter().map(|problem| (Shared::clone(name), problem.clone())));
     }
+    plan.problems.sort_by(|(one, _), (other, _)| one.cmp(other));
 }
 
 /// Whether a pod CIDR outside of the cluster CIDRs has its route all the same, as from before the

@@ -16,7 +16,7 @@ use super::{
     failures::Failure,
     target_of,
     targets::{Targets, is_target},
-    wanted::{NodeView, is_inside},
+    wanted::{NodeView, Problem, is_inside},
 };
 
 /// How many targets of nodes are asked about together with unknown ones, at most.
@@ -41,6 +41,7 @@ struct Orphan {
     node: Option<Shared>,
     was_marked: bool,
     labels: Labels,
+    is_stray: bool,
 }
 
 /// A deletion that the brake decides about.
@@ -50,6 +51,9 @@ struct Loss {
     place: Option<usize>,
     was_marked: bool,
     labels: Labels,
+    /// The node to which it leads, if nothing says that the destination was ever a pod CIDR: a person may have made
+    /// it, if the cluster CIDRs are wrong.
+    stray: Option<Shared>,
 }
 
 /// Decides about destinations one by one.
@@ -66,6 +70,7 @@ pub(super) struct Decider<'a> {
     losses: Vec<Loss>,
     lacks: HashMap<usize, NodeRoutes>,
     unknown: BTreeSet<RouteTarget>,
+    problems: Vec<(Shared, Problem)>,
     /// The routes that are as wanted.
     right: Vec<&'a Route>,
     next: Option<At>,
@@ -90,6 +95,7 @@ impl<'a> Decider<'a> {
             losses: Vec::new(),
             lacks: HashMap::new(),
             unknown: BTreeSet::new(),
+            problems: Vec::new(),
             right: Vec::new(),
             next: None,
         }
@@ -98,7 +104,7 @@ impl<'a> Decider<'a> {
     /// A destination that is the pod CIDR of the node at this place.
     pub(super) fn wanted(&mut self, destination: IpNet, place: usize) {
         let Some(node) = self.view.nodes.get(place) else { return };
-        let (mut right, mut others, mut obstacle) = (Vec::new(), Vec::new(), None);
+        let (mut right, mut others, mut obstacle, mut lent) = (Vec::new(), Vec::new(), None, None);
         for route in self.view.table.to(destination) {
             let is_right = route.target.as_ref().is_some_and(|target| is_target(target, node));
             match self.whose(route) {
@@ -106,6 +112,7 @@ impl<'a> Decider<'a> {
                 Whose::Node(_) => others.push((route, None)),
                 Whose::Orphan(orphan) => others.push((route, Some(orphan))),
                 Whose::Unknown => obstacle = Some(self.unknown_target(route)),
+                Whose::Foreign if is_right && route.defect.is_none() => lent = Some(route),
                 Whose::Foreign => obstacle = Some(Lack::failed(foreign(route))),
             }
         }
@@ -142,10 +149,21 @@ impl<'a> Decider<'a> {
             }
             return self.lack(destination, place, obstacle);
         }
+        if let Some(route) = lent {
+            return self.lent(node, route);
+        }
         if let Some(problem) = node.lacks(destination, self.view.traits) {
             return self.lack(destination, place, Lack::pending(problem.to_string()));
         }
         self.make(destination, place, others);
+    }
+
+    /// The route was made under another cluster's UID, and serves the node: another one would serve no better.
+    fn lent(&mut self, node: &NodeView, route: &Route) {
+        let Some(owner) = &route.owner else { return };
+        self.counts.foreign -= 1;
+        self.counts.lent += 1;
+        self.problems.push((Shared::clone(&node.node.name), Problem::Lent(owner.cluster.clone())));
     }
 
     /// A foreign route keeps a node from its own. One of ours beside it goes if its target was
@@ -161,10 +179,11 @@ impl<'a> Decider<'a> {
 
     /// Plans a deletion, if the brake allows it.
     fn delete(&mut self, route: &Route, orphan: Orphan) {
-        let Orphan { why, was_marked, labels, .. } = orphan;
+        let Orphan { why, node, was_marked, labels, is_stray } = orphan;
+        let stray = node.filter(|_| is_stray);
         let change = RouteChange::Delete(Box::new(route.clone()));
         let planned = Planned { change, node: None, why, held: None };
-        self.losses.push(Loss { planned, place: None, was_marked, labels });
+        self.losses.push(Loss { planned, place: None, was_marked, labels, stray });
     }
 
     /// Makes the route of a node.
@@ -195,8 +214,14 @@ impl<'a> Decider<'a> {
         match moves {
             Some(orphan) => {
                 let planned = Planned { change, node: Some(name), why, held: None };
-                let (was_marked, labels) = (orphan.was_marked, orphan.labels);
-                self.losses.push(Loss { planned, place: Some(place), was_marked, labels });
+                let Orphan { was_marked, labels, .. } = orphan;
+                self.losses.push(Loss {
+                    planned,
+                    place: Some(place),
+                    was_marked,
+                    labels,
+                    stray: None,
+                });
                 self.lack(destination, place, Lack::pending(pending));
             }
             None => {
@@ -217,7 +242,8 @@ impl<'a> Decider<'a> {
                     let name = node.map(|node| Shared::clone(&node.name)).unwrap_or_default();
                     let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
                     let why = format!("node {name} has no such pod CIDR");
-                    Orphan { why, node: Some(name), was_marked: false, labels }
+                    let is_stray = route.owner.is_none() && !self.view.former.had(destination);
+                    Orphan { why, node: Some(name), was_marked: false, labels, is_stray }
                 }
                 Whose::Orphan(orphan) => orphan,
                 Whose::Unknown => {
@@ -356,10 +382,13 @@ impl<'a> Decider<'a> {
                 node: Some(Shared::clone(&former.name)),
                 was_marked: former.was_marked,
                 labels: former.labels.clone(),
+                is_stray: false,
             });
         }
-        let orphan =
-            |why: String, node| Orphan { why, node, was_marked: false, labels: Labels::default() };
+        let orphan = |why: String, node| {
+            let labels = Labels::default();
+            Orphan { why, node, was_marked: false, labels, is_stray: false }
+        };
         if let Some(owner) = recorded {
             let why = format!("it was made for node {}, and its target is no node's", owner.name);
             return Whose::Orphan(orphan(why, Some(owner.name.as_str().into())));
@@ -385,8 +414,12 @@ impl<'a> Decider<'a> {
     pub(super) fn finish(mut self, plan: &mut Plan) -> BTreeSet<RouteTarget> {
         let cause = (self.view.nodes.is_empty() && self.counts.ours > 0).then_some(Cause::NoNodes);
         plan.breaker = Some(self.planner.brake.observe(self.now, cause));
-        for loss in std::mem::take(&mut self.losses) {
-            self.lose(loss);
+        let losses = std::mem::take(&mut self.losses);
+        let strays = losses.iter().filter(|loss| loss.stray.is_some()).count();
+        let known = self.counts.ours.saturating_sub(strays);
+        let many = (strays > self.view.budget.limit.of(known)).then_some(strays);
+        for loss in losses {
+            self.lose(loss, many);
         }
         self.changes.sort_by_key(|planned| planned.node.is_none());
         for (place, state) in self.lacks {
@@ -395,13 +428,16 @@ impl<'a> Decider<'a> {
             }
         }
         plan.changes = self.changes;
+        plan.problems = self.problems;
         plan.witnesses = witnesses(&self.right, self.planner.questions);
         plan.counts = self.counts;
         plan.next = self.next;
         self.unknown
     }
 
-    fn lose(&mut self, Loss { planned, place, was_marked, labels }: Loss) {
+    /// `strays`: the number of strays, if there are too many of them.
+    fn lose(&mut self, loss: Loss, strays: Option<usize>) {
+        let Loss { planned, place, was_marked, labels, stray } = loss;
         let destination = planned.change.destination();
         let is_approved = self.view.approval.is_some_and(|approval| approval.covers(&labels));
         let population = self.counts.ours;
@@ -409,6 +445,11 @@ impl<'a> Decider<'a> {
             planner.failures.get(destination).is_some_and(|failure| failure.until > self.now)
         };
         let Planned { change, node, why, .. } = planned;
+        if let (Some(count), Some(stray), false) = (strays, stray, is_approved) {
+            self.counts.held += 1;
+            let held = Some(Held::Strays { count, node: stray });
+            return self.changes.push(Planned { change, node, why, held });
+        }
         // A mark counts for no limit, but a list without any node is believed of no node.
         let is_open = self.planner.brake.breaker().is_open();
         if !retries(self.planner)
