@@ -12,6 +12,7 @@ use crate::world::{World, address, foreign, name, net};
 const NIGHT: Duration = Duration::from_hours(6);
 /// Within this time the alerts begin.
 const MINUTES: Duration = Duration::from_mins(2);
+const HOUR: Duration = Duration::from_hours(1);
 const NODES: usize = 20;
 /// Routes that persons have made outside of the cluster CIDRs, to machines that are nodes.
 const STRAYS: usize = 5;
@@ -46,7 +47,7 @@ fn serves(world: &World) -> Serves {
     (world.routes(), (0..NODES).map(node).collect())
 }
 
-/// One night with the setting, and one with the right one again. Each of these is shown within minutes of the first one.
+/// One night with the setting, and an hour with the right one again. Each of these is shown within minutes of the first one.
 async fn nothing_changes(world: &mut World, [wrong, right]: [&str; 2], shown: &[(&str, usize)]) {
     let before = serves(world);
     for setting in [wrong, right] {
@@ -56,7 +57,7 @@ async fn nothing_changes(world: &mut World, [wrong, right]: [&str; 2], shown: &[
             let count = if setting == wrong { *count } else { 0 };
             assert_eq!(world.metric(metric), count as u64, "{metric} {setting}");
         }
-        sleep(NIGHT).await;
+        sleep(if setting == wrong { NIGHT } else { HOUR }).await;
         assert_eq!(serves(world), before, "{setting}");
     }
     assert_eq!(world.metric(OURS), NODES as u64);
@@ -70,14 +71,13 @@ async fn a_wrong_cluster_cidr_changes_no_route() {
             ("10.245.0.0/16", 0),
             ("10.244.0.0/21", 0),
             ("fd00:10:244::/56", 0),
-            ("10.9.0.0/16", STRAYS),
             ("10.0.0.0/8", STRAYS),
         ] {
             let settings = [&format!("--cluster-cidr={wrong}"), "--cluster-cidr=10.244.0.0/16"];
             nothing_changes(&mut world, settings, &[(HELD, held)]).await;
         }
         let told = (0..STRAYS).flat_map(|number| world.events(&name(number)));
-        assert_eq!(told.filter(|event| event.starts_with("RoutesHeld: ")).count(), 2);
+        assert_eq!(told.filter(|event| event.starts_with("RoutesHeld: ")).count(), 1);
     }
 }
 

@@ -224,3 +224,61 @@ fn responsibility_is_inside_or_equal() {
         assert_eq!(inside, expect, "{destination} in {cluster}");
     }
 }
+
+/// Nodes 1 to 20 with their routes, and this many routes to them that are of no pod CIDR.
+fn with_strays(count: u8) -> World {
+    let (mut world, _) = with_unknown(20);
+    let stray = |number: u8| (format!("10.120.{}.0/24", 200 + number), instance(number));
+    let routes = (1..=20).map(|number| (format!("10.120.{number}.0/24"), instance(number)));
+    let all = routes.chain((1..=count).map(stray));
+    let routes = all.map(|(cidr, target)| route(&cidr, target)).collect();
+    world.table = RouteTable { routes, ..RouteTable::default() }.into();
+    world
+}
+
+#[test]
+fn routes_to_nodes_that_are_of_no_pod_cidr_stay_if_there_are_many() {
+    assert_eq!(with_strays(3).settle(at(0)).len(), 3);
+    let mut world = with_strays(4);
+    assert_eq!(world.settle(at(0)), NOTHING);
+    assert_eq!(world.settle(at(6 * 3600)), NOTHING);
+    let plan = world.plan(at(0));
+    assert_eq!((plan.counts.ours, plan.counts.held, plan.changes.len()), (24, 4, 4));
+    let held = plan.changes[0].held.as_ref().map(ToString::to_string).unwrap_or_default();
+    assert!(held.starts_with("it leads to node n1; with it, 4 routes"), "{held}");
+    // One that is of our making by the cloud's record is no such route.
+    let ours = Route { owner: Some(owner("ours", 4)), ..route("10.120.204.0/24", instance(4)) };
+    let stray = world.table.to(ours.destination)[0].clone();
+    let change = RouteChange::Delete(Box::new(stray));
+    world.table.apply(&change, &AppliedChange { route: Some(ours), ..AppliedChange::default() });
+    assert_eq!(world.due(at(0)).len(), 3, "{:?}", world.plan(at(0)).changes);
+}
+
+#[test]
+fn what_was_a_pod_cidr_while_this_process_watched_is_no_stray() {
+    let mut world = with_strays(4);
+    let before = node(4, &["10.120.4.0/24", "10.120.204.0/24"]);
+    world.former.changed(&before, &world.nodes[3]);
+    world.former.retain(at(0), &world.table);
+    assert_eq!(world.due(at(0)).len(), 3, "by the brake");
+}
+
+#[test]
+fn a_route_under_another_uid_serves_its_node() {
+    let lent = |target| Route { owner: Some(owner("other", 1)), ..route("10.120.1.0/24", target) };
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![lent(instance(1))]);
+    let plan = world.plan(at(0));
+    assert!(plan.nodes.values().all(NodeRoutes::is_complete));
+    assert_eq!((plan.counts.lent, plan.counts.foreign, plan.counts.nodes_complete), (1, 0, 1));
+    assert_eq!((plan.changes.len(), plan.problems.len()), (0, 1));
+    assert!(plan.problems[0].1.to_string().contains("check --cluster-uid"));
+    // One that carries no traffic, or leads elsewhere, does not.
+    let defective = Route { defect: Some("down".to_owned()), ..lent(instance(1)) };
+    for routes in
+        [vec![defective], vec![lent(instance(2))], vec![lent(instance(1)), lent(instance(2))]]
+    {
+        let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], routes);
+        let plan = world.plan(at(0));
+        assert_eq!((plan.counts.lent, plan.counts.nodes_incomplete), (0, 1), "{:?}", world.table);
+    }
+}
