@@ -113,7 +113,7 @@ impl Controller {
         };
         state.planner.node_changed(changed.into_iter());
         let mut plan = handles.observer.with_former(|former| {
-            former.retain(now, table);
+            former.retain(now, &table.targets());
             let view = View {
                 nodes: &nodes,
                 table,
@@ -135,7 +135,10 @@ impl Controller {
         self.published.routes(&handles.plans, &plan.changes);
         if !is_observing {
             // Before the deletions: the next leader is to know of them even if this one dies.
-            self.handover.change(|left| left.deleted.clone_from(state.planner.window()));
+            self.handover.change(|left| {
+                left.deleted.clone_from(state.planner.window());
+                left.networks = state.planner.networks().to_vec();
+            });
         }
         // A question changes nothing: an observer asks, too.
         let mut jobs: Vec<Job> = state.question(&plan).into_iter().collect();
@@ -175,12 +178,13 @@ impl Controller {
             }
         }
         let by_brake =
-            |held: &Option<Held>| matches!(held, Some(Held::Brake(_) | Held::Strays { .. }));
+            |held: &Option<Held>| matches!(held, Some(Held::Brake(_) | Held::NewlyInside { .. }));
         let held = plan.changes.iter().find(|planned| by_brake(&planned.held));
-        if let Some(Held::Strays { node, .. }) = held.and_then(|planned| planned.held.as_ref())
+        if let Some(Held::NewlyInside { node: Some(node) }) =
+            held.and_then(|planned| planned.held.as_ref())
             && let Some(node) = handles.observer.store.get(node)
         {
-            handles.reports.strays(&node);
+            handles.reports.newly_inside(&node);
         }
         let example = held.map(|planned| {
             let why = planned.held.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -268,8 +268,11 @@ impl Program for RouteCcm {
         }
         handles.health.pass("not listed yet");
         let now = handles.timeline.now();
-        *handles.state.lock() =
-            State::new(now, clock::wall().as_second(), Planner::resume(now, left.deleted));
+        *handles.state.lock() = State::new(
+            now,
+            clock::wall().as_second(),
+            Planner::resume(now, left.deleted, left.networks),
+        );
         let (jobs, received) = mpsc::channel(JOBS);
         tasks.spawn("calls", execute::run(handles.clone(), received, token.clone()));
         let controller = Controller::new(handles, jobs, &lease, handover);

@@ -135,12 +135,10 @@ fn target_like(old: &Route, new: &WantedRoute) -> String {
 pub enum Held {
     /// By the brake.
     Brake(Hold),
-    /// So many routes that no owner is recorded of lead to nodes that have no such pod CIDR.
-    Strays {
-        /// How many.
-        count: usize,
-        /// The node of this one.
-        node: Shared,
+    /// Only the last change of the cluster CIDRs makes the route ours.
+    NewlyInside {
+        /// The node to which it leads or led, if it is known.
+        node: Option<Shared>,
     },
     /// Until the retry of a change that failed.
     Retry {
@@ -158,9 +156,8 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Brake(hold) => hold.fmt(f),
-            Self::Strays { count, node } => write!(
-                f,
-                "it leads to node {node}; with it, {count} routes inside --cluster-cidr lead to nodes that have no such pod CIDR, more than --route-loss allows at once: check --cluster-cidr"
+            Self::NewlyInside { .. } => f.write_str(
+                "no owner is recorded, and it is inside --cluster-cidr only since that was changed: check --cluster-cidr, or approve it",
             ),
             Self::Retry { error, until } => {
                 write!(f, "the last attempt failed, retried at {until}: {error}")
@@ -310,12 +307,19 @@ pub struct Planner {
     in_flight: InFlight,
     /// How many questions about targets were answered.
     questions: usize,
+    /// The cluster CIDRs that were in force when no route was in doubt; empty if that is not known.
+    networks: Vec<IpNet>,
 }
 
 impl Planner {
-    /// Continues with the deletions that the last leader has made.
-    pub fn resume(now: At, window: Window) -> Self {
-        Self { brake: Brake::resume(now, window), ..Self::default() }
+    /// Continues with the deletions that the last leader has made, and with its networks.
+    pub fn resume(now: At, window: Window, networks: Vec<IpNet>) -> Self {
+        Self { brake: Brake::resume(now, window), networks, ..Self::default() }
+    }
+
+    /// The cluster CIDRs that nobody has to check, for the next leader.
+    pub fn networks(&self) -> &[IpNet] {
+        &self.networks
     }
 
     /// The deletions of late, for the next leader.

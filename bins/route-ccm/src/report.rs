@@ -74,9 +74,9 @@ impl RouteReports {
         self.routes.report(&node.reference(), When::Changed, report);
     }
 
-    /// Reports that routes are held which lead to this node and others; of so many, one is enough.
-    pub(crate) fn strays(&self, node: &Node) {
-        let text = "routes inside --cluster-cidr lead to this node and to others, which have no such pod CIDRs: check --cluster-cidr; annotation quartet.dev/approved-selector of the Lease approves that they are deleted";
+    /// Reports that routes are held because --cluster-cidr was changed, on the node of one of them.
+    pub(crate) fn newly_inside(&self, node: &Node) {
+        let text = "a route to this node, which has no such pod CIDR, is inside --cluster-cidr since that was changed, and stays: check --cluster-cidr; annotation quartet.dev/approved-selector of the Lease approves that it and others are deleted";
         let report = Report::warning("RoutesHeld", "held", text).with_event("RoutesHeld", text);
         self.routes.report(&node.reference(), When::Changed, report);
     }

@@ -41,7 +41,6 @@ struct Orphan {
     node: Option<Shared>,
     was_marked: bool,
     labels: Labels,
-    is_stray: bool,
 }
 
 /// A deletion that the brake decides about.
@@ -51,9 +50,8 @@ struct Loss {
     place: Option<usize>,
     was_marked: bool,
     labels: Labels,
-    /// The node to which it leads, if nothing says that the destination was ever a pod CIDR: a person may have made
-    /// it, if the cluster CIDRs are wrong.
-    stray: Option<Shared>,
+    /// A person may have made it, if the cluster CIDRs are wrong: why it is held.
+    newly_inside: Option<Held>,
 }
 
 /// Decides about destinations one by one.
@@ -71,6 +69,8 @@ pub(super) struct Decider<'a> {
     lacks: HashMap<usize, NodeRoutes>,
     unknown: BTreeSet<RouteTarget>,
     problems: Vec<(Shared, Problem)>,
+    /// Whether routes that are newly inside of the cluster CIDRs are not needed by nodes.
+    is_in_doubt: bool,
     /// The routes that are as wanted.
     right: Vec<&'a Route>,
     next: Option<At>,
@@ -96,6 +96,7 @@ impl<'a> Decider<'a> {
             lacks: HashMap::new(),
             unknown: BTreeSet::new(),
             problems: Vec::new(),
+            is_in_doubt: false,
             right: Vec::new(),
             next: None,
         }
@@ -177,13 +178,19 @@ impl<'a> Decider<'a> {
         }
     }
 
+    /// Whether only the last change of the cluster CIDRs makes this route ours.
+    fn is_newly_inside(&self, route: &Route) -> bool {
+        let before = &self.planner.networks;
+        route.owner.is_none() && !before.is_empty() && !is_inside(route.destination.trunc(), before)
+    }
+
     /// Plans a deletion, if the brake allows it.
     fn delete(&mut self, route: &Route, orphan: Orphan) {
-        let Orphan { why, node, was_marked, labels, is_stray } = orphan;
-        let stray = node.filter(|_| is_stray);
+        let Orphan { why, node, was_marked, labels } = orphan;
+        let newly_inside = self.is_newly_inside(route).then_some(Held::NewlyInside { node });
         let change = RouteChange::Delete(Box::new(route.clone()));
         let planned = Planned { change, node: None, why, held: None };
-        self.losses.push(Loss { planned, place: None, was_marked, labels, stray });
+        self.losses.push(Loss { planned, place: None, was_marked, labels, newly_inside });
     }
 
     /// Makes the route of a node.
@@ -220,7 +227,7 @@ impl<'a> Decider<'a> {
                     place: Some(place),
                     was_marked,
                     labels,
-                    stray: None,
+                    newly_inside: None,
                 });
                 self.lack(destination, place, Lack::pending(pending));
             }
@@ -242,16 +249,17 @@ impl<'a> Decider<'a> {
                     let name = node.map(|node| Shared::clone(&node.name)).unwrap_or_default();
                     let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
                     let why = format!("node {name} has no such pod CIDR");
-                    let is_stray = route.owner.is_none() && !self.view.former.had(destination);
-                    Orphan { why, node: Some(name), was_marked: false, labels, is_stray }
+                    Orphan { why, node: Some(name), was_marked: false, labels }
                 }
                 Whose::Orphan(orphan) => orphan,
                 Whose::Unknown => {
+                    self.is_in_doubt |= self.is_newly_inside(route);
                     self.unknown_target(route);
                     continue;
                 }
                 Whose::Foreign => continue,
             };
+            self.is_in_doubt |= self.is_newly_inside(route);
             // One change per destination.
             loss.get_or_insert((route, orphan));
         }
@@ -382,13 +390,10 @@ impl<'a> Decider<'a> {
                 node: Some(Shared::clone(&former.name)),
                 was_marked: former.was_marked,
                 labels: former.labels.clone(),
-                is_stray: false,
             });
         }
-        let orphan = |why: String, node| {
-            let labels = Labels::default();
-            Orphan { why, node, was_marked: false, labels, is_stray: false }
-        };
+        let orphan =
+            |why: String, node| Orphan { why, node, was_marked: false, labels: Labels::default() };
         if let Some(owner) = recorded {
             let why = format!("it was made for node {}, and its target is no node's", owner.name);
             return Whose::Orphan(orphan(why, Some(owner.name.as_str().into())));
@@ -414,12 +419,13 @@ impl<'a> Decider<'a> {
     pub(super) fn finish(mut self, plan: &mut Plan) -> BTreeSet<RouteTarget> {
         let cause = (self.view.nodes.is_empty() && self.counts.ours > 0).then_some(Cause::NoNodes);
         plan.breaker = Some(self.planner.brake.observe(self.now, cause));
-        let losses = std::mem::take(&mut self.losses);
-        let strays = losses.iter().filter(|loss| loss.stray.is_some()).count();
-        let known = self.counts.ours.saturating_sub(strays);
-        let many = (strays > self.view.budget.limit.of(known)).then_some(strays);
-        for loss in losses {
-            self.lose(loss, many);
+        for loss in std::mem::take(&mut self.losses) {
+            self.lose(loss);
+        }
+        // An empty table may be a lie, and clears no doubt.
+        let is_first = self.planner.networks.is_empty();
+        if is_first || !self.is_in_doubt && self.counts.ours > 0 {
+            self.planner.networks = self.view.cluster_cidrs.to_vec();
         }
         self.changes.sort_by_key(|planned| planned.node.is_none());
         for (place, state) in self.lacks {
@@ -435,9 +441,7 @@ impl<'a> Decider<'a> {
         self.unknown
     }
 
-    /// `strays`: the number of strays, if there are too many of them.
-    fn lose(&mut self, loss: Loss, strays: Option<usize>) {
-        let Loss { planned, place, was_marked, labels, stray } = loss;
+    fn lose(&mut self, Loss { planned, place, was_marked, labels, newly_inside }: Loss) {
         let destination = planned.change.destination();
         let is_approved = self.view.approval.is_some_and(|approval| approval.covers(&labels));
         let population = self.counts.ours;
@@ -445,10 +449,9 @@ impl<'a> Decider<'a> {
             planner.failures.get(destination).is_some_and(|failure| failure.until > self.now)
         };
         let Planned { change, node, why, .. } = planned;
-        if let (Some(count), Some(stray), false) = (strays, stray, is_approved) {
+        if let Some(held) = newly_inside.filter(|_| !is_approved) {
             self.counts.held += 1;
-            let held = Some(Held::Strays { count, node: stray });
-            return self.changes.push(Planned { change, node, why, held });
+            return self.changes.push(Planned { change, node, why, held: Some(held) });
         }
         // A mark counts for no limit, but a list without any node is believed of no node.
         let is_open = self.planner.brake.breaker().is_open();

@@ -9,9 +9,8 @@ use std::{
 use ccm_base::At;
 use ccm_cloud::{ProviderId, RouteTarget};
 use ccm_objects::{Labels, Shared};
-use ipnet::IpNet;
 
-use super::{table::Table, wanted::NodeView};
+use super::wanted::NodeView;
 
 /// How long a target is remembered that no route has: a call to create one may be under way, or
 /// be carried out late.
@@ -84,26 +83,19 @@ pub struct FormerNode {
     pub labels: Labels,
 }
 
-/// Targets and pod CIDRs that were those of nodes while this process watched.
+/// Targets that were those of nodes while this process watched.
 #[derive(Clone, Debug, Default)]
 pub struct Former {
     /// With the time since when no route has had the target, and the number of its node.
     targets: HashMap<RouteTarget, (FormerNode, Option<At>, usize)>,
     /// How many nodes there were.
     nodes: usize,
-    /// Pod CIDRs of nodes that are gone, and to which there is a route.
-    cidrs: HashSet<IpNet>,
 }
 
 impl Former {
     /// The node that had this target.
     pub fn get(&self, target: &RouteTarget) -> Option<&FormerNode> {
         self.targets.get(target).map(|(node, ..)| node)
-    }
-
-    /// Whether this was the pod CIDR of a node that is gone.
-    pub fn had(&self, cidr: IpNet) -> bool {
-        self.cidrs.contains(&cidr)
     }
 
     /// A node is gone.
@@ -124,10 +116,6 @@ impl Former {
         was_marked: bool,
     ) {
         self.nodes += 1;
-        if self.cidrs.len() > MOST {
-            self.cidrs.clear();
-        }
-        self.cidrs.extend(view.pod_cidrs());
         for target in targets {
             let (name, labels) = (Shared::clone(&view.node.name), view.node.labels.clone());
             self.targets
@@ -141,10 +129,8 @@ impl Former {
         }
     }
 
-    /// Forgets what no route of the table has had as its target for [`KEPT`], and pod CIDRs without a route.
-    pub fn retain(&mut self, now: At, table: &Table) {
-        self.cidrs.retain(|cidr| !table.to(*cidr).is_empty());
-        let in_table = table.targets();
+    /// Forgets what no route of the table has had as its target for [`KEPT`].
+    pub fn retain(&mut self, now: At, in_table: &HashSet<&RouteTarget>) {
         self.targets.retain(|target, (_, absent, _)| {
             if in_table.contains(target) {
                 *absent = None;

@@ -225,42 +225,44 @@ fn responsibility_is_inside_or_equal() {
     }
 }
 
-/// Nodes 1 to 20 with their routes, and this many routes to them that are of no pod CIDR.
-fn with_strays(count: u8) -> World {
-    let (mut world, _) = with_unknown(20);
-    let stray = |number: u8| (format!("10.120.{}.0/24", 200 + number), instance(number));
-    let routes = (1..=20).map(|number| (format!("10.120.{number}.0/24"), instance(number)));
-    let all = routes.chain((1..=count).map(stray));
-    let routes = all.map(|(cidr, target)| route(&cidr, target)).collect();
-    world.table = RouteTable { routes, ..RouteTable::default() }.into();
-    world
-}
-
 #[test]
-fn routes_to_nodes_that_are_of_no_pod_cidr_stay_if_there_are_many() {
-    assert_eq!(with_strays(3).settle(at(0)).len(), 3);
-    let mut world = with_strays(4);
-    assert_eq!(world.settle(at(0)), NOTHING);
-    assert_eq!(world.settle(at(6 * 3600)), NOTHING);
-    let plan = world.plan(at(0));
-    assert_eq!((plan.counts.ours, plan.counts.held, plan.changes.len()), (24, 4, 4));
-    let held = plan.changes[0].held.as_ref().map(ToString::to_string).unwrap_or_default();
-    assert!(held.starts_with("it leads to node n1; with it, 4 routes"), "{held}");
-    // One that is of our making by the cloud's record is no such route.
-    let ours = Route { owner: Some(owner("ours", 4)), ..route("10.120.204.0/24", instance(4)) };
-    let stray = world.table.to(ours.destination)[0].clone();
-    let change = RouteChange::Delete(Box::new(stray));
-    world.table.apply(&change, &AppliedChange { route: Some(ours), ..AppliedChange::default() });
-    assert_eq!(world.due(at(0)).len(), 3, "{:?}", world.plan(at(0)).changes);
-}
-
-#[test]
-fn what_was_a_pod_cidr_while_this_process_watched_is_no_stray() {
-    let mut world = with_strays(4);
-    let before = node(4, &["10.120.4.0/24", "10.120.204.0/24"]);
-    world.former.changed(&before, &world.nodes[3]);
-    world.former.retain(at(0), &world.table);
-    assert_eq!(world.due(at(0)).len(), 3, "by the brake");
+fn what_only_a_change_of_the_cluster_cidrs_makes_ours_waits_for_a_person() {
+    let other = RouteTarget::Address("10.9.9.9".parse().expect("an address"));
+    let old = vec![net("10.120.0.0/24"), net("10.120.1.0/24")];
+    let stray = route("10.120.7.0/24", instance(1));
+    let recorded = Route { owner: Some(owner("ours", 1)), ..route("10.120.8.0/24", instance(1)) };
+    for (routes, expect) in [
+        (vec![stray.clone()], &["held"][..]),
+        (vec![recorded], &["due"]),
+        (vec![route("10.120.0.0/24", instance(1))], &["due"]),
+        (vec![route("10.120.9.0/24", other.clone())], &["held"]),
+    ] {
+        let own = route("10.120.1.0/24", instance(1));
+        let routes = [vec![own], routes].concat();
+        let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], routes);
+        world.planner = Planner::resume(at(0), Window::default(), old.clone());
+        for time in [0, 60] {
+            world.plan(at(time));
+            world.planner.answered(at(time), vec![(other.clone(), Ok(gone()))], &[]);
+        }
+        let plan = world.plan(at(6 * 3600));
+        let found: Vec<_> = plan.changes.iter().map(|one| &one.held).collect();
+        let found: Vec<_> =
+            found.into_iter().map(|held| held.as_ref().map_or("due", |_| "held")).collect();
+        assert_eq!(found, expect, "{:?}", plan.changes);
+        let is_held = expect == ["held"];
+        assert_eq!((plan.counts.held == 1, world.planner.networks() == old), (is_held, is_held));
+    }
+    // Nothing is in doubt in the new network, so it is what the next one is compared with.
+    let own = route("10.120.1.0/24", instance(1));
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![own]);
+    world.planner = Planner::resume(at(0), Window::default(), old);
+    world.plan(at(0));
+    assert_eq!(world.planner.networks(), world.cidrs);
+    let empty = AppliedChange { route: Some(stray), ..AppliedChange::default() };
+    let wanted = RouteChange::Delete(Box::new(route("10.120.7.0/24", other)));
+    world.table.apply(&wanted, &empty);
+    assert_eq!(world.due(at(1)), ["delete 10.120.7.0/24 to sim://i-1"]);
 }
 
 #[test]

@@ -76,14 +76,14 @@ fn the_target_of_a_node_that_went_is_remembered_while_its_route_may_come() {
     let gone = node(1, &["10.120.1.0/24"]);
     let mut world = World::new(vec![node(2, &[])], Vec::new());
     world.former.gone(&gone, false);
-    world.former.retain(at(0), &world.table);
-    world.former.retain(at(120), &world.table);
+    world.former.retain(at(0), &world.table.targets());
+    world.former.retain(at(120), &world.table.targets());
     // A write without an answer is carried out now.
     world.table =
         RouteTable { routes: vec![route("10.120.1.0/24", instance(1))], ..RouteTable::default() }
             .into();
     assert_eq!(world.settle(at(120)), ["delete 10.120.1.0/24 to sim://i-1"]);
-    world.former.retain(at(120), &world.table);
-    world.former.retain(at(120 + 3600), &world.table);
+    world.former.retain(at(120), &world.table.targets());
+    world.former.retain(at(120 + 3600), &world.table.targets());
     assert!(world.former.is_empty());
 }
