@@ -118,3 +118,24 @@ async fn nodes_that_a_load_balancer_does_not_select_do_not_count() {
     assert_eq!(world.members(0), 2, "at least half stay");
     assert!(LoadBalancers::traits(&world.cloud).member_labels);
 }
+
+/// The provider's own setting selects other nodes for all load balancers: about the first minutes.
+#[tokio::test(start_paused = true)]
+async fn a_wrong_node_selector_of_the_provider_leaves_half_of_the_members() {
+    for wrong in ["pool=none", "pool=blue"] {
+        let mut world = World::selecting(&[], false).await;
+        (0..3).for_each(|number| world.label(number, "pool", json!("blue")));
+        (0..2).for_each(|number| world.create(number));
+        sleep(SOON).await;
+        for selector in ["", wrong, ""] {
+            world.cloud.balancers().configure(|settings| settings.selector = selector.to_owned());
+            world.restart().await;
+            sleep(LOOK).await;
+            let is_wrong = !selector.is_empty();
+            let least = if is_wrong { NODES.div_ceil(2) } else { NODES };
+            let found = [0, 1].map(|number| world.members(number));
+            assert!(found.into_iter().all(|count| count >= least), "{selector}: {found:?}");
+            assert_eq!(world.metric::<f64>("ccm_service_members_held ") > 0.5, is_wrong);
+        }
+    }
+}

@@ -91,6 +91,8 @@ pub struct BalancerSettings {
     pub shows_empty: bool,
     /// What the provider says about when to look again.
     pub check_after: Duration,
+    /// With `member_labels`: the labels of the nodes that may be members, where a Service names none.
+    pub selector: String,
 }
 
 impl Default for BalancerSettings {
@@ -110,6 +112,7 @@ impl Default for BalancerSettings {
             hostnames: false,
             shows_empty: true,
             check_after: Duration::from_secs(1),
+            selector: String::new(),
         }
     }
 }

@@ -118,7 +118,7 @@ pub(super) fn created(
     balancer.configuration = configuration(front_end);
     if settings.nested {
         let families = balancer.families();
-        let selector = selector(&front_end.settings, &settings.traits);
+        let selector = selector(&front_end.settings, settings);
         let needs = Needs { families: &families, traits: &settings.traits, selector: &selector };
         if let Some((add, _)) = members(&[], &wanted.members, needs) {
             balancer.members = add;
@@ -160,7 +160,7 @@ pub(super) fn changes(
     if changes.len() == before && stores && front_end.digest.differs_from(applied) {
         changes.push(Change::Digest);
     }
-    let selector = selector(&front_end.settings, &settings.traits);
+    let selector = selector(&front_end.settings, settings);
     let (families, traits) = (&front_end.families, &settings.traits);
     let needs = Needs { families, traits, selector: &selector };
     if let Some((add, remove)) = members(&now.members, &wanted.members, needs) {
@@ -226,10 +226,10 @@ pub(super) struct Needs<'a> {
 /// The nodes that may be members of a load balancer with these settings.
 pub(super) fn selector(
     settings: &BTreeMap<String, String>,
-    traits: &LoadBalancerTraits,
+    cloud: &BalancerSettings,
 ) -> NodeSelector {
-    let text = settings.get(SELECTOR).filter(|_| traits.member_labels);
-    text.map(|text| NodeSelector::parse(text)).unwrap_or_default()
+    let text = settings.get(SELECTOR).unwrap_or(&cloud.selector);
+    NodeSelector::parse(if cloud.traits.member_labels { text } else { "" })
 }
 
 /// The members to add or to replace, and those to remove; none if nothing is to do.

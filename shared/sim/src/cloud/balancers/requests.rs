@@ -110,7 +110,7 @@ impl Store {
             }
         }
         let families = balancer.families();
-        let selector = selector(settings, traits);
+        let selector = selector(settings, &self.settings);
         let needs = Needs { families: &families, traits, selector: &selector };
         let Some((add, remove)) = members(&balancer.members, wanted, needs) else {
             return Ok(Progress::Done(self.members_set(id, wanted, false)));
@@ -137,7 +137,7 @@ impl Store {
         let balancer = self.balancers.get(id)?;
         let mut pools = balancer.pools();
         let (families, traits) = (balancer.families(), &self.settings.traits);
-        let selector = selector(&balancer.configuration.settings, traits);
+        let selector = selector(&balancer.configuration.settings, &self.settings);
         let needs = Needs { families: &families, traits, selector: &selector };
         let why = why_none(wanted, needs);
         for pool in pools.iter_mut().filter(|pool| pool.members == 0) {

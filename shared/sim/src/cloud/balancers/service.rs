@@ -37,7 +37,7 @@ impl LoadBalancers for SimCloud {
     }
 
     fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
-        selector(settings, &LoadBalancers::traits(self))
+        selector(settings, &self.balancers().0.lock().settings)
     }
 
     async fn list(
