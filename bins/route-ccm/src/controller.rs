@@ -179,13 +179,14 @@ impl Controller {
         }
         let by_brake =
             |held: &Option<Held>| matches!(held, Some(Held::Brake(_) | Held::NewlyInside { .. }));
-        let held = plan.changes.iter().find(|planned| by_brake(&planned.held));
-        if let Some(Held::NewlyInside { node: Some(node) }) =
-            held.and_then(|planned| planned.held.as_ref())
-            && let Some(node) = handles.observer.store.get(node)
-        {
+        let newly_inside = plan.changes.iter().find_map(|planned| match &planned.held {
+            Some(Held::NewlyInside { node: Some(node) }) => handles.observer.store.get(node),
+            _ => None,
+        });
+        if let Some(node) = newly_inside {
             handles.reports.newly_inside(&node);
         }
+        let held = plan.changes.iter().find(|planned| by_brake(&planned.held));
         let example = held.map(|planned| {
             let why = planned.held.as_ref().map(ToString::to_string).unwrap_or_default();
             format!("{} ({}): {why}", planned.words(), planned.why)
@@ -193,7 +194,7 @@ impl Controller {
         handles.reports.held(plan.counts.held, example.as_deref().unwrap_or_default());
         match example {
             Some(example) => {
-                handles.brake.fail(format!("{} held, first: {example}", plan.counts.held))
+                handles.brake.fail(format!("{} held, first: {example}", plan.counts.held));
             }
             None => handles.brake.pass("no change of a route is held"),
         }

@@ -12,15 +12,12 @@ use ipnet::IpNet;
 
 use super::{
     Cause, Counts, Held, Lack, NodeRoutes, Plan, Planned, Planner, View,
-    cases::Finding,
+    cases::{Finding, witnesses},
     failures::Failure,
     target_of,
     targets::{Targets, is_target},
     wanted::{NodeView, Problem, is_inside},
 };
-
-/// How many targets of nodes are asked about together with unknown ones, at most.
-const WITNESSES: usize = 5;
 
 /// Whose a route is.
 enum Whose {
@@ -484,16 +481,6 @@ impl<'a> Decider<'a> {
             self.lack(destination, place, lack);
         }
     }
-}
-
-/// Some of the targets of these routes, from all parts of the table; others with each question.
-fn witnesses(right: &[&Route], questions: usize) -> Vec<RouteTarget> {
-    let step = right.len().div_ceil(WITNESSES).max(1);
-    let mut targets: Vec<RouteTarget> = Vec::with_capacity(WITNESSES);
-    for target in right.iter().skip(questions % step).step_by(step) {
-        targets.extend(target.target.clone().filter(|target| !targets.contains(target)));
-    }
-    targets
 }
 
 fn foreign(route: &Route) -> String {
