@@ -123,8 +123,9 @@ bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name
 	$(CARGO) build --locked --release -p ccm-bench
 	QUARTET_BIN=$(DIST) target/release/bench $(BENCH) --flavour $(FLAVOUR)
 
-mutants: tools ## break one decision of service-ccm and of the kit after the other: which test finds it (MUTANT=words runs those)
+mutants: tools ## break one decision of service-ccm, route-ccm and the kit after the other: which test finds it (MUTANT=words runs those)
 	$(CARGO) run --locked -p ccm-tests --bin mutants -- service-ccm "$(MUTANT)"
+	$(CARGO) run --locked -p ccm-tests --bin mutants -- route-ccm "$(MUTANT)"
 	$(CARGO) run --locked -p ccm-tests --bin mutants -- ccm-runtime "$(MUTANT)"
 
 model-check: tools ## the whole model of leader election: four minutes, 1 GB

@@ -9,6 +9,8 @@ mod another_cloud;
 mod edges;
 #[path = "whole/load.rs"]
 mod load;
+#[path = "whole/wrong_setting.rs"]
+mod wrong_setting;
 
 use std::{sync::Arc, time::Duration};
 

@@ -135,7 +135,10 @@ impl Controller {
         self.published.routes(&handles.plans, &plan.changes);
         if !is_observing {
             // Before the deletions: the next leader is to know of them even if this one dies.
-            self.handover.change(|left| left.deleted.clone_from(state.planner.window()));
+            self.handover.change(|left| {
+                left.deleted.clone_from(state.planner.window());
+                left.networks = state.planner.networks().to_vec();
+            });
         }
         // A question changes nothing: an observer asks, too.
         let mut jobs: Vec<Job> = state.question(&plan).into_iter().collect();
@@ -168,17 +171,32 @@ impl Controller {
         if let Some(transition) = plan.breaker {
             report::breaker(transition);
         }
-        for (name, problem) in &plan.problems {
-            if let Some(node) = handles.observer.store.get(name) {
-                handles.reports.problem(&node, problem);
+        for problems in plan.problems.chunk_by(|(one, _), (other, _)| one == other) {
+            let node = problems.first().and_then(|(name, _)| handles.observer.store.get(name));
+            if let Some(node) = node {
+                handles.reports.problems(&node, problems.iter().map(|(_, problem)| problem));
             }
         }
-        let by_brake = |held: &Option<Held>| matches!(held, Some(Held::Brake(_)));
+        let by_brake =
+            |held: &Option<Held>| matches!(held, Some(Held::Brake(_) | Held::NewlyInside { .. }));
+        let newly_inside = plan.changes.iter().find_map(|planned| match &planned.held {
+            Some(Held::NewlyInside { node: Some(node) }) => handles.observer.store.get(node),
+            _ => None,
+        });
+        if let Some(node) = newly_inside {
+            handles.reports.newly_inside(&node);
+        }
         let held = plan.changes.iter().find(|planned| by_brake(&planned.held));
         let example = held.map(|planned| {
             let why = planned.held.as_ref().map(ToString::to_string).unwrap_or_default();
             format!("{} ({}): {why}", planned.words(), planned.why)
         });
         handles.reports.held(plan.counts.held, example.as_deref().unwrap_or_default());
+        match example {
+            Some(example) => {
+                handles.brake.fail(format!("{} held, first: {example}", plan.counts.held));
+            }
+            None => handles.brake.pass("no change of a route is held"),
+        }
     }
 }

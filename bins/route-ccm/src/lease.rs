@@ -1,7 +1,8 @@
 //! What this leader leaves to the next one, as one annotation of the Lease: the deletions of routes
-//! that count for the limit, and the blocks of nodes that are gone.
+//! that count for the limit, the blocks of nodes that are gone, and the cluster CIDRs.
 
 use ccm_controller::{brake::Window, handover};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::ipam::HeldBlocks;
@@ -15,6 +16,9 @@ pub(crate) struct Left {
     /// The nodes that are gone and hold their blocks, those that went last.
     #[serde(default)]
     pub(crate) held: Vec<HeldBlocks>,
+    /// The cluster CIDRs.
+    #[serde(default)]
+    pub(crate) networks: Vec<IpNet>,
 }
 
 impl handover::Shorten for Left {
@@ -29,7 +33,7 @@ impl handover::Shorten for Left {
     }
 }
 
-/// Both parts.
+/// All parts.
 pub(crate) type Handover = handover::Handover<Left>;
 
 #[cfg(test)]
@@ -42,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_parts_reach_the_next_leader() {
+    fn all_parts_reach_the_next_leader() {
         let at = At(Duration::from_secs(7));
         let first = Leadership::for_a_term(Duration::from_secs(1));
         let (handover, found) = Handover::take_over(first.annotations());
@@ -55,8 +59,10 @@ mod tests {
             since: at,
         }];
         handover.change(|left| left.held.clone_from(&held));
+        let networks: Vec<IpNet> = vec!["10.0.0.0/16".parse().expect("a network")];
+        handover.change(|left| left.networks.clone_from(&networks));
         let next = Leadership::for_a_term(Duration::from_secs(1)).after(&first);
         let (_, found) = Handover::take_over(next.annotations());
-        assert_eq!(found, Left { deleted, held });
+        assert_eq!(found, Left { deleted, held, networks });
     }
 }

@@ -103,6 +103,8 @@ pub(crate) struct Handles {
     pub(crate) written: Written,
     /// Whether the table could be listed.
     pub(crate) health: Condition,
+    /// Whether changes of routes are held.
+    pub(crate) brake: Condition,
     pub(crate) throttle: Arc<Mutex<LogThrottle>>,
     pub(crate) timeline: Timeline,
 }
@@ -110,6 +112,8 @@ pub(crate) struct Handles {
 impl Handles {
     async fn new(context: &Context<RouteCcm>, settings: &RouteSettings) -> Result<Self, Failure> {
         let health = context.health.condition("routes", Scope::Information, "not listed yet");
+        let brake = context.health.condition("brake", Scope::Information, "not needed yet");
+        brake.pass("not needed yet");
         let is_offered = !matches!(context.cloud.routes(), Ok(None));
         let has_routes = settings.configure_cloud_routes && is_offered;
         let cluster = match has_routes {
@@ -159,6 +163,7 @@ impl Handles {
             metrics: RouteMetrics::new(&context.metrics),
             written,
             health,
+            brake,
             throttle: Arc::default(),
             timeline,
         })
@@ -263,8 +268,11 @@ impl Program for RouteCcm {
         }
         handles.health.pass("not listed yet");
         let now = handles.timeline.now();
-        *handles.state.lock() =
-            State::new(now, clock::wall().as_second(), Planner::resume(now, left.deleted));
+        *handles.state.lock() = State::new(
+            now,
+            clock::wall().as_second(),
+            Planner::resume(now, left.deleted, left.networks),
+        );
         let (jobs, received) = mpsc::channel(JOBS);
         tasks.spawn("calls", execute::run(handles.clone(), received, token.clone()));
         let controller = Controller::new(handles, jobs, &lease, handover);

@@ -58,6 +58,7 @@ enum Kind {
     Ours,
     Defective,
     Unknown,
+    OtherUid,
     Foreign,
     OtherNetworks,
 }
@@ -110,7 +111,8 @@ metrics! {
         /// Replacements of a route by a cloud that cannot replace in one step: for a moment the destination had no route
         [ALPHA] ccm_route_gaps => gaps: Counter;
         /// Routes by kind, on the leader: this cluster's, those of them that carry no traffic, inside --cluster-cidr to an
-        /// unknown target, inside --cluster-cidr and not this cluster's, others
+        /// unknown target, those that serve nodes and were made under another cluster's UID, others inside --cluster-cidr
+        /// and not this cluster's, others
         [ALPHA] ccm_route_routes { kind } => routes: Family<Gauge, Kind>;
         /// Nodes by state of their routes, on the leader
         [ALPHA] ccm_route_nodes { state } => nodes: Family<Gauge, State>;
@@ -169,6 +171,7 @@ impl RouteMetrics {
             (Kind::Ours, counts.ours),
             (Kind::Defective, counts.defective),
             (Kind::Unknown, counts.unknown),
+            (Kind::OtherUid, counts.lent),
             (Kind::Foreign, counts.foreign),
             (Kind::OtherNetworks, counts.elsewhere),
         ] {

@@ -135,6 +135,11 @@ fn target_like(old: &Route, new: &WantedRoute) -> String {
 pub enum Held {
     /// By the brake.
     Brake(Hold),
+    /// Only the last change of the cluster CIDRs makes the route ours.
+    NewlyInside {
+        /// The node to which it leads or led, if it is known.
+        node: Option<Shared>,
+    },
     /// Until the retry of a change that failed.
     Retry {
         /// The last error.
@@ -151,6 +156,9 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Brake(hold) => hold.fmt(f),
+            Self::NewlyInside { .. } => f.write_str(
+                "no owner is recorded, and it is inside --cluster-cidr only since that was changed: check --cluster-cidr, or approve it",
+            ),
             Self::Retry { error, until } => {
                 write!(f, "the last attempt failed, retried at {until}: {error}")
             }
@@ -228,6 +236,8 @@ pub struct Counts {
     pub held: usize,
     /// Inside the cluster CIDRs, to an unknown target.
     pub unknown: usize,
+    /// Of another cluster, to our nodes' pod CIDRs on these nodes.
+    pub lent: usize,
     /// Others inside the cluster CIDRs.
     pub foreign: usize,
     /// Others outside of them.
@@ -255,7 +265,7 @@ pub struct Plan {
     pub changes: Vec<Planned>,
     /// The state of each node that has pod CIDRs.
     pub nodes: HashMap<Shared, NodeRoutes>,
-    /// What is wrong with nodes.
+    /// What is wrong with nodes, by node.
     pub problems: Vec<(Shared, Problem)>,
     /// Targets to ask the cloud about.
     pub questions: Vec<RouteTarget>,
@@ -297,12 +307,19 @@ pub struct Planner {
     in_flight: InFlight,
     /// How many questions about targets were answered.
     questions: usize,
+    /// The cluster CIDRs that were in force when no route was in doubt; empty if that is not known.
+    networks: Vec<IpNet>,
 }
 
 impl Planner {
-    /// Continues with the deletions that the last leader has made.
-    pub fn resume(now: At, window: Window) -> Self {
-        Self { brake: Brake::resume(now, window), ..Self::default() }
+    /// Continues with the deletions that the last leader has made, and with its networks.
+    pub fn resume(now: At, window: Window, networks: Vec<IpNet>) -> Self {
+        Self { brake: Brake::resume(now, window), networks, ..Self::default() }
+    }
+
+    /// The cluster CIDRs that nobody has to check, for the next leader.
+    pub fn networks(&self) -> &[IpNet] {
+        &self.networks
     }
 
     /// The deletions of late, for the next leader.
@@ -452,6 +469,7 @@ fn nodes(view: &View<'_>, wanted: &wanted::Wanted, plan: &mut Plan) {
         }
         plan.problems.extend(problems.iter().map(|problem| (Shared::clone(name), problem.clone())));
     }
+    plan.problems.sort_by(|(one, _), (other, _)| one.cmp(other));
 }
 
 /// Whether a pod CIDR outside of the cluster CIDRs has its route all the same, as from before the

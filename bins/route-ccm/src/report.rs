@@ -64,10 +64,20 @@ impl RouteReports {
         self.routes.report(&node.reference(), When::Changed, report);
     }
 
-    /// Reports a pod CIDR that gets no route.
-    pub(crate) fn problem(&self, node: &Node, problem: &Problem) {
-        let text = problem.to_string();
+    /// Reports the pod CIDRs of a node that get no route.
+    pub(crate) fn problems<'a>(&self, node: &Node, problems: impl Iterator<Item = &'a Problem>) {
+        let mut texts: Vec<String> = problems.map(ToString::to_string).collect();
+        // The same may be so of each family.
+        texts.dedup();
+        let text = texts.join("; ");
         let report = Report::of_node(node, "PodCIDRWithoutRoute", &text, &text);
+        self.routes.report(&node.reference(), When::Changed, report);
+    }
+
+    /// Reports that routes are held because --cluster-cidr was changed, on the node of one of them.
+    pub(crate) fn newly_inside(&self, node: &Node) {
+        let text = "a route to this node, which has no such pod CIDR, is inside --cluster-cidr since that was changed, and stays: check --cluster-cidr; annotation quartet.dev/approved-selector of the Lease approves that it and others are deleted";
+        let report = Report::warning("RoutesHeld", "held", text).with_event("RoutesHeld", text);
         self.routes.report(&node.reference(), When::Changed, report);
     }
 

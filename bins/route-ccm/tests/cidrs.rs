@@ -15,6 +15,8 @@ mod lookups;
 mod repeated;
 #[path = "cidrs/writes.rs"]
 mod writes;
+#[path = "cidrs/wrong_setting.rs"]
+mod wrong_setting;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

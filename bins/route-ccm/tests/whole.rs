@@ -13,3 +13,5 @@ mod faults;
 mod foreign;
 #[path = "whole/world.rs"]
 mod world;
+#[path = "whole/wrong_setting.rs"]
+mod wrong_setting;

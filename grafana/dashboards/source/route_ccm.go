@@ -46,9 +46,9 @@ func podRoutes() row {
 		number{
 			title: "Held by the brake",
 			about: about{
-				shows:  "Deletions and replacements of routes that wait, because too many nodes went or moved at once, or because the API server lists no node.",
+				shows:  "Deletions and replacements of routes that wait, because too many nodes went or moved at once, because the API server lists no node, or because they are inside `--cluster-cidr` only since that was changed.",
 				normal: "0.",
-				do:     "Check that these nodes are really gone, then approve, or wait: the rest goes window by window.",
+				do:     "Check that these nodes are really gone, then approve, or wait: the rest goes window by window. What only a change of `--cluster-cidr` makes this cluster's waits for a person.",
 				alert:  "RouteCCMRoutesHeld",
 				page:   routes + "#the-brake",
 			},
@@ -138,13 +138,14 @@ func routeTable() row {
 		number{
 			title: "Foreign routes",
 			about: about{
-				shows:  "Routes inside `--cluster-cidr` that are not this cluster's, or whose target is unknown. route-ccm does not touch them.",
+				shows:  "Routes inside `--cluster-cidr` that are not this cluster's, by the recorded UID too, or whose target is unknown. route-ccm does not touch them.",
 				normal: "0, unless clusters share a table and a range, or people add routes of their own.",
-				do:     "A node whose pod CIDR has such a route gets none: its condition names it. Remove the route, or recreate the node.",
+				do:     "A node whose pod CIDR has such a route to elsewhere gets none: its condition names it. Remove the route, or recreate the node. As many as nodes, `other_uid` in *Routes by kind*: check `--cluster-uid`.",
+				alert:  "RouteCCMRoutesOfAnotherCluster",
 				page:   routes + "#whose-a-route-is",
 			},
 			unit:  units.Short,
-			lines: []line{{highest("", sum(identity, of("ccm_route_routes", `kind=~"foreign|unknown"`))), ""}},
+			lines: []line{{highest("", sum(identity, of("ccm_route_routes", `kind=~"foreign|unknown|other_uid"`))), ""}},
 			base:  green,
 			steps: []step{{1, yellow}},
 			none:  "no replica is seen",

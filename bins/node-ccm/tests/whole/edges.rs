@@ -4,12 +4,12 @@ use ccm_cloud::{AddressKind, NodeAddress};
 
 use super::*;
 
-const OFTEN: &str = "--node-status-update-frequency=1m";
+pub(super) const OFTEN: &str = "--node-status-update-frequency=1m";
 const APPROVED: &str = "quartet.dev/change-approved";
 
 impl Whole {
     /// Registers initialised Ready nodes that are as their instances say.
-    async fn ready(&self, numbers: std::ops::Range<usize>) -> Vec<String> {
+    pub(super) async fn ready(&self, numbers: std::ops::Range<usize>) -> Vec<String> {
         let names = numbers.map(|number| {
             let instance = SimInstance::numbered(number);
             let address =
@@ -40,7 +40,7 @@ impl Whole {
     }
 
     /// The cloud names another InternalIP for these.
-    fn move_instances(&self, numbers: std::ops::Range<usize>) {
+    pub(super) fn move_instances(&self, numbers: std::ops::Range<usize>) {
         for number in numbers {
             let moved = |instance: &mut SimInstance| {
                 instance.addresses[0].address = format!("10.200.0.{number}");
@@ -50,7 +50,7 @@ impl Whole {
     }
 
     /// How many of these nodes have been written.
-    fn moved(&self, names: &[String]) -> usize {
+    pub(super) fn moved(&self, names: &[String]) -> usize {
         let first =
             |name: &String| self.node(name)["status"]["addresses"][0]["address"].to_string();
         names.iter().filter(|name| first(name).contains("10.200.")).count()

@@ -7,13 +7,16 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::{CloudError, RouteTarget, TargetState};
+use ccm_cloud::{CloudError, Route, RouteTarget, TargetState};
 
 /// The time between the two answers that prove that a target is gone.
 pub const CONFIRM: Duration = Duration::from_mins(1);
 
 /// How long an answer that a target exists, or no answer, is not asked for again.
 const AGAIN: Duration = Duration::from_mins(10);
+
+/// How many targets of nodes are asked about together with unknown ones, at most.
+const WITNESSES: usize = 5;
 
 /// What is known about a target that is none of our nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,4 +120,14 @@ impl Cases {
     pub fn retain(&mut self, targets: &BTreeSet<RouteTarget>) {
         self.cases.retain(|target, _| targets.contains(target));
     }
+}
+
+/// Some of the targets of these routes, from all parts of the table; others with each question.
+pub fn witnesses(right: &[&Route], questions: usize) -> Vec<RouteTarget> {
+    let step = right.len().div_ceil(WITNESSES).max(1);
+    let mut targets: Vec<RouteTarget> = Vec::with_capacity(WITNESSES);
+    for target in right.iter().skip(questions % step).step_by(step) {
+        targets.extend(target.target.clone().filter(|target| !targets.contains(target)));
+    }
+    targets
 }

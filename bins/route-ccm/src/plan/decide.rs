@@ -12,15 +12,12 @@ use ipnet::IpNet;
 
 use super::{
     Cause, Counts, Held, Lack, NodeRoutes, Plan, Planned, Planner, View,
-    cases::Finding,
+    cases::{Finding, witnesses},
     failures::Failure,
     target_of,
     targets::{Targets, is_target},
-    wanted::{NodeView, is_inside},
+    wanted::{NodeView, Problem, is_inside},
 };
-
-/// How many targets of nodes are asked about together with unknown ones, at most.
-const WITNESSES: usize = 5;
 
 /// Whose a route is.
 enum Whose {
@@ -50,6 +47,8 @@ struct Loss {
     place: Option<usize>,
     was_marked: bool,
     labels: Labels,
+    /// A person may have made it, if the cluster CIDRs are wrong: why it is held.
+    newly_inside: Option<Held>,
 }
 
 /// Decides about destinations one by one.
@@ -66,6 +65,9 @@ pub(super) struct Decider<'a> {
     losses: Vec<Loss>,
     lacks: HashMap<usize, NodeRoutes>,
     unknown: BTreeSet<RouteTarget>,
+    problems: Vec<(Shared, Problem)>,
+    /// Whether routes that are newly inside of the cluster CIDRs are not needed by nodes.
+    is_in_doubt: bool,
     /// The routes that are as wanted.
     right: Vec<&'a Route>,
     next: Option<At>,
@@ -90,6 +92,8 @@ impl<'a> Decider<'a> {
             losses: Vec::new(),
             lacks: HashMap::new(),
             unknown: BTreeSet::new(),
+            problems: Vec::new(),
+            is_in_doubt: false,
             right: Vec::new(),
             next: None,
         }
@@ -98,7 +102,7 @@ impl<'a> Decider<'a> {
     /// A destination that is the pod CIDR of the node at this place.
     pub(super) fn wanted(&mut self, destination: IpNet, place: usize) {
         let Some(node) = self.view.nodes.get(place) else { return };
-        let (mut right, mut others, mut obstacle) = (Vec::new(), Vec::new(), None);
+        let (mut right, mut others, mut obstacle, mut lent) = (Vec::new(), Vec::new(), None, None);
         for route in self.view.table.to(destination) {
             let is_right = route.target.as_ref().is_some_and(|target| is_target(target, node));
             match self.whose(route) {
@@ -106,6 +110,7 @@ impl<'a> Decider<'a> {
                 Whose::Node(_) => others.push((route, None)),
                 Whose::Orphan(orphan) => others.push((route, Some(orphan))),
                 Whose::Unknown => obstacle = Some(self.unknown_target(route)),
+                Whose::Foreign if is_right && route.defect.is_none() => lent = Some(route),
                 Whose::Foreign => obstacle = Some(Lack::failed(foreign(route))),
             }
         }
@@ -142,10 +147,21 @@ impl<'a> Decider<'a> {
             }
             return self.lack(destination, place, obstacle);
         }
+        if let Some(route) = lent {
+            return self.lent(node, route);
+        }
         if let Some(problem) = node.lacks(destination, self.view.traits) {
             return self.lack(destination, place, Lack::pending(problem.to_string()));
         }
         self.make(destination, place, others);
+    }
+
+    /// The route was made under another cluster's UID, and serves the node: another one would serve no better.
+    fn lent(&mut self, node: &NodeView, route: &Route) {
+        let Some(owner) = &route.owner else { return };
+        self.counts.foreign -= 1;
+        self.counts.lent += 1;
+        self.problems.push((Shared::clone(&node.node.name), Problem::Lent(owner.cluster.clone())));
     }
 
     /// A foreign route keeps a node from its own. One of ours beside it goes if its target was
@@ -159,12 +175,19 @@ impl<'a> Decider<'a> {
         }
     }
 
+    /// Whether only the last change of the cluster CIDRs makes this route ours.
+    fn is_newly_inside(&self, route: &Route) -> bool {
+        let before = &self.planner.networks;
+        route.owner.is_none() && !before.is_empty() && !is_inside(route.destination.trunc(), before)
+    }
+
     /// Plans a deletion, if the brake allows it.
     fn delete(&mut self, route: &Route, orphan: Orphan) {
-        let Orphan { why, was_marked, labels, .. } = orphan;
+        let Orphan { why, node, was_marked, labels } = orphan;
+        let newly_inside = self.is_newly_inside(route).then_some(Held::NewlyInside { node });
         let change = RouteChange::Delete(Box::new(route.clone()));
         let planned = Planned { change, node: None, why, held: None };
-        self.losses.push(Loss { planned, place: None, was_marked, labels });
+        self.losses.push(Loss { planned, place: None, was_marked, labels, newly_inside });
     }
 
     /// Makes the route of a node.
@@ -195,8 +218,14 @@ impl<'a> Decider<'a> {
         match moves {
             Some(orphan) => {
                 let planned = Planned { change, node: Some(name), why, held: None };
-                let (was_marked, labels) = (orphan.was_marked, orphan.labels);
-                self.losses.push(Loss { planned, place: Some(place), was_marked, labels });
+                let Orphan { was_marked, labels, .. } = orphan;
+                self.losses.push(Loss {
+                    planned,
+                    place: Some(place),
+                    was_marked,
+                    labels,
+                    newly_inside: None,
+                });
                 self.lack(destination, place, Lack::pending(pending));
             }
             None => {
@@ -221,11 +250,13 @@ impl<'a> Decider<'a> {
                 }
                 Whose::Orphan(orphan) => orphan,
                 Whose::Unknown => {
+                    self.is_in_doubt |= self.is_newly_inside(route);
                     self.unknown_target(route);
                     continue;
                 }
                 Whose::Foreign => continue,
             };
+            self.is_in_doubt |= self.is_newly_inside(route);
             // One change per destination.
             loss.get_or_insert((route, orphan));
         }
@@ -388,6 +419,11 @@ impl<'a> Decider<'a> {
         for loss in std::mem::take(&mut self.losses) {
             self.lose(loss);
         }
+        // An empty table may be a lie, and clears no doubt.
+        let is_first = self.planner.networks.is_empty();
+        if is_first || !self.is_in_doubt && self.counts.ours > 0 {
+            self.planner.networks = self.view.cluster_cidrs.to_vec();
+        }
         self.changes.sort_by_key(|planned| planned.node.is_none());
         for (place, state) in self.lacks {
             if let Some(view) = self.view.nodes.get(place) {
@@ -395,13 +431,14 @@ impl<'a> Decider<'a> {
             }
         }
         plan.changes = self.changes;
+        plan.problems = self.problems;
         plan.witnesses = witnesses(&self.right, self.planner.questions);
         plan.counts = self.counts;
         plan.next = self.next;
         self.unknown
     }
 
-    fn lose(&mut self, Loss { planned, place, was_marked, labels }: Loss) {
+    fn lose(&mut self, Loss { planned, place, was_marked, labels, newly_inside }: Loss) {
         let destination = planned.change.destination();
         let is_approved = self.view.approval.is_some_and(|approval| approval.covers(&labels));
         let population = self.counts.ours;
@@ -409,6 +446,10 @@ impl<'a> Decider<'a> {
             planner.failures.get(destination).is_some_and(|failure| failure.until > self.now)
         };
         let Planned { change, node, why, .. } = planned;
+        if let Some(held) = newly_inside.filter(|_| !is_approved) {
+            self.counts.held += 1;
+            return self.changes.push(Planned { change, node, why, held: Some(held) });
+        }
         // A mark counts for no limit, but a list without any node is believed of no node.
         let is_open = self.planner.brake.breaker().is_open();
         if !retries(self.planner)
@@ -440,16 +481,6 @@ impl<'a> Decider<'a> {
             self.lack(destination, place, lack);
         }
     }
-}
-
-/// Some of the targets of these routes, from all parts of the table; others with each question.
-fn witnesses(right: &[&Route], questions: usize) -> Vec<RouteTarget> {
-    let step = right.len().div_ceil(WITNESSES).max(1);
-    let mut targets: Vec<RouteTarget> = Vec::with_capacity(WITNESSES);
-    for target in right.iter().skip(questions % step).step_by(step) {
-        targets.extend(target.target.clone().filter(|target| !targets.contains(target)));
-    }
-    targets
 }
 
 fn foreign(route: &Route) -> String {

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use ccm_cloud::{AddressKind, IpFamily, NodeAddress, ProviderId, RouteTraits};
+use ccm_cloud::{AddressKind, ClusterId, IpFamily, NodeAddress, ProviderId, RouteTraits};
 use ccm_objects::{Address, Node, Shared};
 use ipnet::IpNet;
 
@@ -79,6 +79,8 @@ pub enum Problem {
     NoProviderId,
     /// The cloud needs an address of the pod CIDR's family.
     NoAddress(IpNet),
+    /// Its route is there, and was made under the UID of this cluster.
+    Lent(ClusterId),
 }
 
 /// What helps, since pod CIDRs cannot be changed.
@@ -118,6 +120,10 @@ impl fmt::Display for Problem {
                     "the node has no provider ID yet, which its routes need; node-ccm sets spec.providerID",
                 )
             }
+            Self::Lent(ClusterId { name, uid }) => write!(
+                f,
+                "its route was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it; check --cluster-uid, or remove the route, so that this cluster makes its own"
+            ),
             Self::NoAddress(cidr) => {
                 let family = IpFamily::of(cidr.addr());
                 write!(

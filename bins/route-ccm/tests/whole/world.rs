@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use ccm_cloud::RouteTarget;
-use ccm_runtime::{leadership::Leadership, metrics::Metrics, program::Loaded};
+use ccm_runtime::{health::Verdict, leadership::Leadership, metrics::Metrics, program::Loaded};
 use ccm_sim::{
     apiserver::{ApiServer, Options, PatchKind, Verb},
     cloud::{SimCloud, SimInstance, routes::SimRoute},
@@ -47,6 +47,18 @@ impl World {
         let (cloud, metrics) = (Arc::new(cloud), Metrics::new());
         let leading = InProcess::leading(&self.api, cloud, &settings, last.as_ref(), metrics);
         self.running = Some(leading.await.unwrap());
+    }
+
+    /// Ends the leader, and starts another with this setting in the place of the present one. With `is_moved`, on a
+    /// Lease of another name or namespace, on which nothing was left.
+    pub(crate) async fn restart_with(&mut self, setting: &str, is_moved: bool) {
+        let name = setting.split_inclusive('=').next().unwrap();
+        self.arguments.retain(|one| !one.starts_with(name));
+        self.arguments.push(setting.to_owned());
+        if is_moved {
+            self.stop();
+        }
+        self.restart().await;
     }
 
     /// Starts a standby.
@@ -177,6 +189,21 @@ impl World {
         let line =
             |event: Value| format!("{}: {}", text(&event["reason"]), text(&event["message"]));
         self.api.list("events").into_iter().filter(about).map(line).collect()
+    }
+
+    /// A line of `/readyz?verbose`.
+    pub(crate) fn line(&self, name: &str) -> String {
+        let findings = self.running().context.health.findings();
+        let found = findings.into_iter().find(|finding| finding.name == name).unwrap();
+        let mark = if matches!(found.verdict, Verdict::Passed(_)) { "[+]" } else { "[!]" };
+        format!("{mark}{}", found.verdict.detail())
+    }
+
+    /// A person approves all that is held, for ten minutes.
+    pub(crate) fn approve_all(&self) {
+        let until = ccm_base::clock::wall() + Duration::from_mins(10);
+        self.running().annotate_lease("quartet.dev/approved-selector", Some("*"));
+        self.running().annotate_lease("quartet.dev/approved-until", Some(&until.to_string()));
     }
 
     /// The sample of `/metrics` of this name.

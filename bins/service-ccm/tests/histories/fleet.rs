@@ -183,9 +183,12 @@ async fn of_many_that_have_failed_none_is_replaced() {
 /// A wrong setting on which all load balancers depend, for a night.
 #[tokio::test(start_paused = true)]
 async fn one_wrong_setting_changes_no_load_balancer() {
-    for wrong in
-        ["--cluster-uid=another", "--cluster-name=another", "--leader-elect-resource-name=another"]
-    {
+    for wrong in [
+        "--cluster-uid=another",
+        "--cluster-name=another",
+        "--leader-elect-resource-name=another",
+        "--leader-elect-resource-namespace=another",
+    ] {
         let mut world = World::fleet(Variant::default()).await;
         let all = |world: &World| {
             let all = world.cloud.balancers().all();

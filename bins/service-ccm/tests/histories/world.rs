@@ -333,9 +333,10 @@ impl World {
         loaded::<ServiceCcm>(&arguments).unwrap()
     }
 
-    /// Stops the process abruptly. Returns what it leaves.
+    /// Stops the process abruptly. Returns what it leaves; the next one finds nothing on another Lease.
     pub(crate) fn stop(&mut self) -> Option<Leadership> {
-        let last = self.running.take().filter(|_| !self.variant.forgets);
+        let is_elsewhere = self.wrong.is_some_and(|one| one.starts_with("--leader-elect-resource"));
+        let last = self.running.take().filter(|_| !self.variant.forgets && !is_elsewhere);
         last.map(|running| running.context.leadership.clone())
     }
 

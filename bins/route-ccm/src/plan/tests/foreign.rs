@@ -224,3 +224,63 @@ fn responsibility_is_inside_or_equal() {
         assert_eq!(inside, expect, "{destination} in {cluster}");
     }
 }
+
+#[test]
+fn what_only_a_change_of_the_cluster_cidrs_makes_ours_waits_for_a_person() {
+    let other = RouteTarget::Address("10.9.9.9".parse().expect("an address"));
+    let old = vec![net("10.120.0.0/24"), net("10.120.1.0/24")];
+    let stray = route("10.120.7.0/24", instance(1));
+    let recorded = Route { owner: Some(owner("ours", 1)), ..route("10.120.8.0/24", instance(1)) };
+    for (routes, expect) in [
+        (vec![stray.clone()], &["held"][..]),
+        (vec![recorded], &["due"]),
+        (vec![route("10.120.0.0/24", instance(1))], &["due"]),
+        (vec![route("10.120.9.0/24", other.clone())], &["held"]),
+    ] {
+        let own = route("10.120.1.0/24", instance(1));
+        let routes = [vec![own], routes].concat();
+        let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], routes);
+        world.planner = Planner::resume(at(0), Window::default(), old.clone());
+        for time in [0, 60] {
+            world.plan(at(time));
+            world.planner.answered(at(time), vec![(other.clone(), Ok(gone()))], &[]);
+        }
+        let plan = world.plan(at(6 * 3600));
+        let found: Vec<_> = plan.changes.iter().map(|one| &one.held).collect();
+        let found: Vec<_> =
+            found.into_iter().map(|held| held.as_ref().map_or("due", |_| "held")).collect();
+        assert_eq!(found, expect, "{:?}", plan.changes);
+        let is_held = expect == ["held"];
+        assert_eq!((plan.counts.held == 1, world.planner.networks() == old), (is_held, is_held));
+    }
+    // Nothing is in doubt in the new network, so it is what the next one is compared with.
+    let own = route("10.120.1.0/24", instance(1));
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![own]);
+    world.planner = Planner::resume(at(0), Window::default(), old);
+    world.plan(at(0));
+    assert_eq!(world.planner.networks(), world.cidrs);
+    let empty = AppliedChange { route: Some(stray), ..AppliedChange::default() };
+    let wanted = RouteChange::Delete(Box::new(route("10.120.7.0/24", other)));
+    world.table.apply(&wanted, &empty);
+    assert_eq!(world.due(at(1)), ["delete 10.120.7.0/24 to sim://i-1"]);
+}
+
+#[test]
+fn a_route_under_another_uid_serves_its_node() {
+    let lent = |target| Route { owner: Some(owner("other", 1)), ..route("10.120.1.0/24", target) };
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![lent(instance(1))]);
+    let plan = world.plan(at(0));
+    assert!(plan.nodes.values().all(NodeRoutes::is_complete));
+    assert_eq!((plan.counts.lent, plan.counts.foreign, plan.counts.nodes_complete), (1, 0, 1));
+    assert_eq!((plan.changes.len(), plan.problems.len()), (0, 1));
+    assert!(plan.problems[0].1.to_string().contains("check --cluster-uid"));
+    // One that carries no traffic, or leads elsewhere, does not.
+    let defective = Route { defect: Some("down".to_owned()), ..lent(instance(1)) };
+    for routes in
+        [vec![defective], vec![lent(instance(2))], vec![lent(instance(1)), lent(instance(2))]]
+    {
+        let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], routes);
+        let plan = world.plan(at(0));
+        assert_eq!((plan.counts.lent, plan.counts.nodes_incomplete), (0, 1), "{:?}", world.table);
+    }
+}

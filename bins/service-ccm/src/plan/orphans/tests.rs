@@ -147,7 +147,7 @@ fn no_more_are_deleted_in_a_window_than_the_budget_allows_over_changes_of_leader
     let held = &verdicts(&mut next, at(18), soon)["lb-3"];
     assert_eq!(*held, Verdict::Budget(Some(at(15 + 6 * 60))));
     assert_eq!(orphans.window(at(15)), Window::default(), "what is older is not left");
-    assert_eq!(due(&mut orphans, at(25)), ["lb-3", "lb-4", "lb-5"]);
+    assert_eq!(due(&mut orphans, at(15 + 6 * 60)), ["lb-3", "lb-4", "lb-5"]);
 }
 
 #[test]

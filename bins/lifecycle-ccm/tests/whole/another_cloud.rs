@@ -1,53 +1,6 @@
-//! The cloud is another project, which has none of the machines: with the whole controller in one process and
-//! paused time.
+//! The cloud is another project, which has none of the machines.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
-use std::{sync::Arc, time::Duration};
-
-use ccm_cloud::PowerState;
-use ccm_runtime::metrics::Metrics;
-use ccm_sim::{
-    apiserver::{ApiServer, Options, PatchKind, Record, Verb},
-    cloud::{SimCloud, SimInstance},
-};
-use ccm_tests::in_process::{InProcess, loaded};
-use lifecycle_ccm::LifecycleCcm;
-use serde_json::json;
-use tokio::time::sleep;
-
-const NODES: usize = 5;
-
-fn name(number: usize) -> String {
-    SimInstance::numbered(number).name
-}
-
-/// A node as the kubelet of this machine registers it.
-fn register(api: &ApiServer, number: usize) {
-    let id = SimInstance::numbered(number).provider_id();
-    let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name(number)},
-        "spec": {"providerID": id.as_str()},
-    });
-    api.create(node).unwrap();
-    set_ready(api, number, "True");
-}
-
-fn set_ready(api: &ApiServer, number: usize, status: &str) {
-    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
-    api.patch("nodes", &name(number), "status", PatchKind::Strategic, ready).unwrap();
-}
-
-/// The program's writes to nodes.
-fn writes(api: &ApiServer) -> Vec<String> {
-    let records = api.audit().records();
-    let is_own = |record: &&Record| {
-        record.resource == "nodes"
-            && matches!(record.verb, Verb::Patch | Verb::Update | Verb::Delete)
-            && record.user_agent.starts_with("lifecycle-ccm/")
-    };
-    records.iter().filter(is_own).map(Record::what).collect()
-}
+use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn no_node_is_deleted_or_tainted_while_the_cloud_is_another_project() {
