@@ -69,7 +69,7 @@ use crate::{
     observe::{
         Handles, QUEUE, SLOW_QUEUE, audit::Audit, intake::Intake, lease, nodes::Nodes, poll,
     },
-    plan::RELEASE_APPROVED,
+    plan::{APPROVED, RELEASE_APPROVED},
 };
 
 /// The program.
@@ -148,7 +148,13 @@ impl Program for ServiceCcm {
         });
         let shown = handles.clone();
         context.health.add("members", Scope::Information, move || {
-            Verdict::Passed(shown.node_set.borrow().summary())
+            let line = shown.node_set.borrow().summary();
+            match shown.balancers.held() {
+                0 => Verdict::Passed(line),
+                held => Verdict::Failed(format!(
+                    "{line}; {held} members of load balancers stay although their nodes are gone or changed: too many at once; if that is right, approve it with {APPROVED}=yes"
+                )),
+            }
         });
         let (intake, nodes) = (Arc::new(Intake::new(&handles)), Arc::new(Nodes::new(&handles)));
         let (services, node_changes) = (Arc::clone(&intake), Arc::clone(&nodes));

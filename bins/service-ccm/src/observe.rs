@@ -322,6 +322,14 @@ impl Handles {
         }
     }
 
+    /// Lets the audit read the members before the load balancer is changed.
+    fn await_unread(&self, view: View<'_>, awaited: &mut bool) {
+        if awaits_members(view) {
+            *awaited = true;
+            self.audit.wake();
+        }
+    }
+
     /// What calls depend on now, besides their Services.
     fn inputs(&self) -> Inputs {
         let revision = self.revision.load(Ordering::Relaxed);
@@ -413,20 +421,15 @@ impl Handles {
                 now,
             };
             let plan = plan(view);
-            if awaits_members(view) {
-                entry.awaited = true;
-                self.audit.wake();
-            }
+            self.await_unread(view, &mut entry.awaited);
             let unclaimed = evidence::unclaimed(view, &plan);
             let held_release = evidence::held_release(view);
-            entry.is_release_held = held_release.is_some();
-            entry.is_replacement_held = matches!(loss, Verdict::Held(..));
-            let is_ours = plan != Plan::NotOurs && held_release.is_none();
-            let is_served = service.is_load_balancer && !service.deleting && is_ours;
+            (entry.is_release_held, entry.is_replacement_held) =
+                (held_release.is_some(), matches!(loss, Verdict::Held(..)));
+            let is_served = is_served(service, &plan) && held_release.is_none();
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
-            let stays = entry.state.stays_on_foreign(service, &traits).filter(|_| is_served);
-            let held_calls = if stays.is_some() { Vec::new() } else { failed_calls(view) };
+            let (stays, held_calls) = stays_on_foreign(view, is_served);
             self.see(service, entry, is_served);
             Planned {
                 plan,
@@ -453,7 +456,18 @@ pub(crate) fn selector(service: &Service, load_balancers: &dyn LoadBalancers) ->
     details.map(|details| load_balancers.selector(&settings(details, &traits))).unwrap_or_default()
 }
 
-/// Returns the calls that wait because they have failed.
+/// Returns true if the plan gives the Service a load balancer, or keeps its one.
+fn is_served(service: &Service, plan: &Plan) -> bool {
+    service.is_load_balancer && !service.deleting && *plan != Plan::NotOurs
+}
+
+/// Why the Service stays on a load balancer of others, and the calls that wait because they have failed.
+fn stays_on_foreign(view: View<'_>, is_served: bool) -> (Option<String>, Vec<(Step, Failed)>) {
+    let stays = view.state.stays_on_foreign(view.service, view.traits).filter(|_| is_served);
+    let held_calls = if stays.is_some() { Vec::new() } else { failed_calls(view) };
+    (stays, held_calls)
+}
+
 fn failed_calls(view: View<'_>) -> Vec<(Step, Failed)> {
     held_calls(view).into_iter().map(|(step, failed)| (step, failed.clone())).collect()
 }

@@ -198,7 +198,7 @@ impl ServiceReports {
         }
         let names: Vec<&str> = members.held.keys().take(NAMES).map(|name| &**name).collect();
         let text = format!(
-            "{} members stay although their nodes are gone or changed, because too many did at once: {}; approve with the annotation {}=yes",
+            "{} members stay although their nodes are gone, changed or excluded, because that happened to too many at once: {}; look whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
             members.held.len(),
             names.join(" "),
             crate::plan::APPROVED,

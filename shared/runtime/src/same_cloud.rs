@@ -61,7 +61,7 @@ struct Shared {
 }
 
 impl SameCloud {
-    /// Returns true if this cloud is the one that this program has worked with.
+    /// Watches whether this cloud is the one that the Lease names.
     pub fn new(cloud: Arc<dyn Cloud>, leadership: &Leadership, place: &Where) -> Self {
         Self(Arc::new(Shared {
             cloud,

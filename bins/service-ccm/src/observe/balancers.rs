@@ -206,7 +206,8 @@ impl Balancers {
         left.is_some() && differs
     }
 
-    /// Records that members may leave, or that orphans are deleted.
+    /// Records that the note for the next leader has changed: members may leave, orphans are deleted, or
+    /// load balancers are replaced.
     pub(crate) fn set_departures(&self) {
         self.keep_departures();
         self.departed.notify_one();
@@ -217,7 +218,7 @@ impl Balancers {
         self.has_departures.store(true, Ordering::Release);
     }
 
-    /// Waits until members may leave, or orphans are deleted.
+    /// Waits until that happens.
     pub(crate) async fn departed(&self) {
         self.departed.notified().await;
     }

@@ -1,5 +1,5 @@
-//! The annotations of the Lease: which members have left and which orphans were deleted, for the next
-//! leader, so that a change of leader gives no new budget; the nodes that all load balancers have, so that it
+//! The annotations of the Lease: which members have left, which orphans were deleted and which load
+//! balancers were replaced, for the next leader, so that a change of leader gives no new budget; the nodes that all load balancers have, so that it
 //! costs no reads; and what a user approves for many Services at once.
 
 use std::time::Duration;
@@ -80,10 +80,11 @@ pub(crate) fn take_over(handles: &Handles, lease: &LeaseAnnotations) {
     handles.balancers.set_departures();
 }
 
-/// Keeps both up to date until the token is cancelled.
+/// Reads approvals, and leaves to the next leader what it should know, until the token is cancelled.
 pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: CancellationToken) {
     let work = async {
-        let mut approvals = Approvals::new(&lease, "that held members leave");
+        let mut approvals =
+            Approvals::new(&lease, "that held members leave and lost load balancers are replaced");
         let mut settled = None;
         loop {
             if approvals.read() {

@@ -175,7 +175,7 @@ impl Losses {
     /// Applies what a complete list shows.
     pub fn listed(&mut self, at: At, sight: Sight) {
         self.recorded = sight.recorded;
-        let since = |uid: &Box<str>| self.ready.get(uid).copied().unwrap_or(at);
+        let since = |uid: &str| self.ready.get(uid).copied().unwrap_or(at);
         self.ready = sight.ready.iter().map(|uid| (uid.clone(), since(uid))).collect();
         self.open.retain(|uid, _| sight.all.contains(uid) && !sight.ready.contains(uid));
         for uid in sight.missing {

@@ -250,7 +250,7 @@ fn with_members(view: View<'_>, address: &str) -> (Reason, String) {
         return (Reason::Serving, format!("clients reach it at {address}"));
     }
     let text = format!(
-        "{} of {} members are held because too many nodes went or changed at once; approve with the annotation {}=yes",
+        "{} of {} members are held because too many nodes went, changed or were excluded at once; look whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
         members.held.len(),
         members.members.present.len(),
         APPROVED,

@@ -57,10 +57,10 @@ impl Standing {
         match self {
             Self::Same(_) | Self::Unknown | Self::Recorded { .. } => None,
             Self::Changed { before, present } => Some(format!(
-                "the cloud is another one: it was {before:?}, it is {present:?}; nothing is changed until a person approves it: {remedy}"
+                "the cloud is another one: it was {before:?}, it is {present:?}; nothing is changed: if credentials or settings are wrong, correct them; only if the cluster has moved to this cloud: {remedy}"
             )),
             Self::Untold => Some(format!(
-                "the cloud does not say which one it is; nothing is changed until it does, or a person approves it: {remedy}"
+                "the cloud does not say which one it is; nothing is changed until it does; only if it will never say it: {remedy}"
             )),
         }
     }
