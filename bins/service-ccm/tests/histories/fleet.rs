@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::Cure;
+use ccm_cloud::{CloudError, Cure, ErrorKind};
 use ccm_sim::{
     apiserver::PatchKind,
     cloud::{Operation, balancers::State},
@@ -166,6 +166,25 @@ async fn few_that_are_gone_are_made_again_at_once() {
     assert_eq!(world.ids().len(), SERVICES - 1);
     sleep(15 * MINUTE).await;
     assert_eq!(world.ids().len(), SERVICES);
+}
+
+/// What is to go is no loss, so it does not hold the one that is.
+#[tokio::test(start_paused = true)]
+async fn services_that_are_being_deleted_have_lost_nothing() {
+    let world = World::fleet(Variant::default()).await;
+    let error = CloudError::new(ErrorKind::Unavailable, "down");
+    let fault = Fault::new(Effect::Error(error)).on(Operation::DeleteLoadBalancers);
+    world.cloud.faults().add(fault);
+    (0..10).for_each(|number| drop(world.api.delete("services", &World::service_key(number))));
+    let uid =
+        |number| world.service(number).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    for number in 0..11 {
+        let lost = world.balancers_of(&uid(number)).remove(0);
+        world.cloud.balancers().remove(&lost.id).unwrap();
+    }
+    sleep(6 * MINUTE).await;
+    assert_eq!(world.balancers_of(&uid(10)).len(), 1);
+    assert_eq!(world.ids().len(), SERVICES - 10);
 }
 
 #[tokio::test(start_paused = true)]
