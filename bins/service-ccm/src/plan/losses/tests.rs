@@ -187,6 +187,6 @@ fn a_service_with_finalizer_and_address_has_a_load_balancer_to_lose() {
 #[test]
 fn a_service_that_is_gone_has_lost_nothing() {
     let mut losses = with(4, 20);
-    losses.listed(at(1), Sight { all: BTreeSet::new(), missing: BTreeSet::new(), ..lacks(0, 20) });
+    losses.listed(at(1), Sight::default());
     assert!(!losses.are_any());
 }
