@@ -123,7 +123,7 @@ bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name
 	$(CARGO) build --locked --release -p ccm-bench
 	QUARTET_BIN=$(DIST) target/release/bench $(BENCH) --flavour $(FLAVOUR)
 
-MUTATED := service-ccm lifecycle-ccm ccm-runtime ccm-controller ccm-objects ccm-providers
+MUTATED = $(patsubst bins/%/mutants.toml,%,$(wildcard bins/*/mutants.toml)) $(patsubst shared/%/mutants.toml,ccm-%,$(wildcard shared/*/mutants.toml))
 mutants: tools ## break one decision of the programs and of the kit after the other: which test finds it (MUTANT=words runs those)
 	for package in $(MUTATED); do $(CARGO) run --locked -p ccm-tests --bin mutants -- $$package "$(MUTANT)" || exit 1; done
 
