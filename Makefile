@@ -123,10 +123,9 @@ bench: tools ## the figures: requests, calls, bytes, memory, seconds (BENCH=name
 	$(CARGO) build --locked --release -p ccm-bench
 	QUARTET_BIN=$(DIST) target/release/bench $(BENCH) --flavour $(FLAVOUR)
 
-mutants: tools ## break one decision of service-ccm, route-ccm and the kit after the other: which test finds it (MUTANT=words runs those)
-	$(CARGO) run --locked -p ccm-tests --bin mutants -- service-ccm "$(MUTANT)"
-	$(CARGO) run --locked -p ccm-tests --bin mutants -- route-ccm "$(MUTANT)"
-	$(CARGO) run --locked -p ccm-tests --bin mutants -- ccm-runtime "$(MUTANT)"
+MUTATED = $(patsubst bins/%/mutants.toml,%,$(wildcard bins/*/mutants.toml)) $(patsubst shared/%/mutants.toml,ccm-%,$(wildcard shared/*/mutants.toml))
+mutants: tools ## break one decision of the programs and of the kit after the other: which test finds it (MUTANT=words runs those)
+	for package in $(MUTATED); do $(CARGO) run --locked -p ccm-tests --bin mutants -- $$package "$(MUTANT)" || exit 1; done
 
 model-check: tools ## the whole model of leader election: four minutes, 1 GB
 	$(CARGO) run --locked --release -p ccm-runtime --example model-check

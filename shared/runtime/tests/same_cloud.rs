@@ -40,8 +40,8 @@ impl Rig {
     fn of(cloud: SimCloud, leadership: Leadership) -> Self {
         let place = Where::named("kube-system", "service-ccm");
         let same = SameCloud::new(Arc::new(cloud.clone()), &leadership, &place);
-        let events = EventRecorder::muted(EventMetrics::default());
         let (health, metrics, stop) = (Health::new(), Metrics::new(), CancellationToken::new());
+        let events = EventRecorder::muted(EventMetrics::new(&metrics));
         let watch = same.watch(&events, &place).run(&health, &metrics, stop.clone());
         #[expect(clippy::disallowed_methods, reason = "it ends with the test")]
         tokio::spawn(watch);
@@ -73,6 +73,13 @@ impl Rig {
         let page = self.metrics.encode().unwrap();
         let is_changed = page.contains("ccm_cloud_identity_changed 1");
         (answer.map_err(|error| error.kind), is_changed, self.same.is_proven())
+    }
+
+    /// The number of events, none of which was sent.
+    fn events(&self) -> u32 {
+        let page = self.metrics.encode().unwrap();
+        let name = "ccm_events_dropped_total{reason=\"observing\"} ";
+        page.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
     }
 
     fn line(&self) -> String {
@@ -151,6 +158,9 @@ async fn a_cloud_that_does_not_say_which_one_it_is_any_more_is_not_trusted() {
     assert_eq!(rig.seen().await, HELD);
     rig.cloud.set_identity(Some(ccm_sim::cloud::IDENTITY));
     assert!(rig.seen().await.0.is_ok());
+    sleep(Duration::from_mins(3)).await;
+    rig.cloud.set_identity(None);
+    assert_eq!(rig.seen().await, (Err(ErrorKind::Unavailable), false, false), "silent anew");
 
     let silent = SimCloud::new();
     silent.set_identity(None);
@@ -190,5 +200,21 @@ async fn an_answer_of_another_cloud_is_not_used() {
     };
     let (listed, answers, ()) = tokio::join!(instances.list(call()), looked.next(), swap);
     assert_eq!(listed.unwrap_err().kind, ErrorKind::Unavailable);
-    assert_eq!(answers.unwrap().1.unwrap_err().kind, ErrorKind::Unavailable);
+    let error = answers.unwrap().1.unwrap_err();
+    assert!(error.kind == ErrorKind::Unavailable && error.maybe_done, "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_and_its_approval_are_an_event_each() {
+    let rig = Rig::new(Leadership::unconditional());
+    assert!(rig.seen().await.0.is_ok());
+    rig.annotate("quartet.dev/other", Some("a renewal"));
+    assert_eq!(rig.seen().await, FREE);
+    assert_eq!(rig.events(), 0);
+    rig.cloud.set_identity(Some(OTHER));
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(rig.events(), 1, "not one at each look");
+    rig.annotate(CLOUD_IDENTITY, None);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(rig.events(), 2);
 }

@@ -41,28 +41,33 @@ async fn main() -> ExitCode {
     }
 }
 
+/// The copy of the sources.
+fn tree() -> PathBuf {
+    repository().join("target/mutants/tree")
+}
+
 async fn run() -> Result<bool> {
     let mut words = std::env::args().skip(1);
     let program = words.next().context("usage: mutants PACKAGE [WORDS OF WHAT IS BROKEN]")?;
     let filter = words.next().unwrap_or_default();
     let folder = repository().join(mutants::folder(&program));
     let list = Mutants::read(&folder)?;
-    let copy = repository().join("target/mutants/tree");
+    let copy = tree();
     copy_sources(&copy, &program).await?;
     let package = copy.join(mutants::folder(&program));
     for (file, text) in list.applied(&folder)? {
         write_if_other(&package.join(file), text.as_bytes())?;
     }
     let targets = build(&copy, &program, &list.tests).await?;
-    if let Some(found) = first_failure(&package, &targets, None).await? {
+    if let Some(found) = first_failure(&program, &targets, None).await? {
         eprintln!("without a mutant: {found}");
         return Ok(false);
     }
     let all: Vec<(usize, &Mutant)> =
         list.all.iter().enumerate().filter(|(_, one)| one.breaks.contains(&filter)).collect();
     let found = stream::iter(&all).map(|(number, mutant)| {
-        let (package, targets) = (&package, &targets);
-        async move { (*mutant, first_failure(package, targets, Some(*number)).await) }
+        let (program, targets) = (&program, &targets);
+        async move { (*mutant, first_failure(program, targets, Some(*number)).await) }
     });
     let mut found = found.buffer_unordered(AT_ONCE);
     let mut survivors = 0;
@@ -138,12 +143,13 @@ async fn build(copy: &Path, program: &str, tests: &[String]) -> Result<Vec<PathB
     Ok(programs)
 }
 
-/// Returns the first test that fails with this mutant.
+/// Returns the first test that fails with this mutant. Runs the targets as `cargo test` does.
 async fn first_failure(
-    package: &Path,
+    program: &str,
     targets: &[PathBuf],
     mutant: Option<usize>,
 ) -> Result<Option<String>> {
+    let package = tree().join(mutants::folder(program));
     for target in targets {
         let mut command = Command::new(target);
         // Variants break the program themselves: their tests say nothing about a mutant.
@@ -151,7 +157,8 @@ async fn first_failure(
         if let Some(number) = mutant {
             command.env(SWITCH, number.to_string());
         }
-        command.current_dir(package).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.env("CARGO_PKG_NAME", program);
+        command.current_dir(&package).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.kill_on_drop(true).spawn()?;
         let output = child.stdout.take().context("the output of a test is a pipe")?;
         match timeout(LONGEST, failed_test(output)).await {

@@ -1,5 +1,6 @@
 //! Each rule alone; the random histories test the rules together.
 
+mod action;
 mod breaker;
 mod decide;
 mod fleet;

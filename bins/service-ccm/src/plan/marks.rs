@@ -139,6 +139,8 @@ mod tests {
         ] {
             assert_eq!(mark(&node, &taints, at(1000)), expect, "{node:?}");
         }
+        let node = tainted("ToBeDeletedByClusterAutoscaler");
+        assert_eq!(mark(&node, &[], at(1000)), None, "no setting names it");
     }
 
     #[test]

@@ -64,6 +64,7 @@ mod tests {
     use ccm_objects::ServiceDetails;
 
     use super::*;
+    use crate::plan::{CallKind, tests::pending};
 
     fn service(key: &str, created: u32, id: Option<&str>) -> Service {
         let annotations = id.map(|id| (ID.into(), id.into())).into_iter().collect();
@@ -109,6 +110,9 @@ mod tests {
         assert!(!stands(&recorded, &state, List::Compared));
         assert!(!stands(&service("a/b", 1, None), &state, List::Awaited));
         let known = Known::Recorded { id: "lb-1".to_owned() };
-        assert!(stands(&recorded, &State { known, ..state }, List::Compared));
+        assert!(stands(&recorded, &State { known, ..State::default() }, List::Compared));
+        // The cloud is asked for it.
+        let pending = Some(pending(CallKind::Ensure, 9));
+        assert!(stands(&recorded, &State { pending, ..state }, List::Compared));
     }
 }

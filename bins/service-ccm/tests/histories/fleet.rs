@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::Cure;
+use ccm_cloud::{CloudError, Cure, ErrorKind};
 use ccm_sim::{
     apiserver::PatchKind,
     cloud::{Operation, balancers::State},
@@ -136,6 +136,20 @@ async fn load_balancers_that_are_really_gone_are_made_again_within_an_hour() {
     }
 }
 
+/// A cloud that does not say which one it is, or did not before, may be another project.
+#[tokio::test(start_paused = true)]
+async fn without_a_recorded_identity_no_loss_is_proved() {
+    let world = World::fleet(Variant::default()).await;
+    let lease = world.running().context.leadership.annotations();
+    lease.annotate("quartet.dev/cloud-identity", None);
+    for id in world.ids().iter().skip(1) {
+        world.cloud.balancers().remove(id).unwrap();
+    }
+    sleep(NIGHT).await;
+    assert_eq!(world.ids().len(), 1);
+    assert!(world.plans().contains("nothing proves that this is still the same cloud"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn few_that_are_gone_are_made_again_at_once() {
     let mut world = World::fleet(Variant::default()).await;
@@ -154,6 +168,25 @@ async fn few_that_are_gone_are_made_again_at_once() {
     assert_eq!(world.ids().len(), SERVICES);
 }
 
+/// What is to go is no loss, so it does not hold the one that is.
+#[tokio::test(start_paused = true)]
+async fn services_that_are_being_deleted_have_lost_nothing() {
+    let world = World::fleet(Variant::default()).await;
+    let error = CloudError::new(ErrorKind::Unavailable, "down");
+    let fault = Fault::new(Effect::Error(error)).on(Operation::DeleteLoadBalancers);
+    world.cloud.faults().add(fault);
+    (0..10).for_each(|number| drop(world.api.delete("services", &World::service_key(number))));
+    let uid =
+        |number| world.service(number).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    for number in 0..11 {
+        let lost = world.balancers_of(&uid(number)).remove(0);
+        world.cloud.balancers().remove(&lost.id).unwrap();
+    }
+    sleep(6 * MINUTE).await;
+    assert_eq!(world.balancers_of(&uid(10)).len(), 1);
+    assert_eq!(world.ids().len(), SERVICES - 10);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_user_approves_that_lost_load_balancers_are_replaced() {
     let world = World::fleet(Variant::default()).await;
@@ -166,12 +199,30 @@ async fn a_user_approves_that_lost_load_balancers_are_replaced() {
     assert_eq!(world.ids().len(), before + 1, "one is approved");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_user_approves_all_replacements_on_the_lease() {
+    let world = World::fleet(Variant::default()).await;
+    world.show_nothing();
+    sleep(6 * MINUTE).await;
+    assert_eq!(world.ids().len(), SERVICES);
+    let lease = world.running().context.leadership.annotations();
+    lease.annotate("quartet.dev/approved-selector", Some("*"));
+    lease.annotate("quartet.dev/approved-until", Some("2999-01-01T00:00:00Z"));
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.ids().len(), 2 * SERVICES, "none waits for its next look");
+}
+
 /// Octavia cannot build.
 #[tokio::test(start_paused = true)]
 async fn of_many_that_have_failed_none_is_replaced() {
     for (count, left) in [(SERVICES, SERVICES), (3, 0)] {
         let mut world = World::fleet(Variant::default()).await;
         world.fail(count);
+        for _ in 0..12 {
+            sleep(MINUTE).await;
+            let shown = world.service(0).unwrap()["status"]["conditions"].to_string();
+            assert!(left == 0 || !shown.contains("LoadBalancerGone"), "it is there: {shown}");
+        }
         sleep(NIGHT).await;
         assert_eq!(world.failed(), left);
         world.restart().await;

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use ccm_sim::{
+    cloud::Operation,
+    faults::{Effect, Fault},
+};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -80,6 +84,25 @@ async fn what_stands_stays_when_the_limit_is_lowered() {
     world.reload(|settings| settings.max_load_balancers_per_namespace = 0);
     sleep(SOON).await;
     assert_eq!((with_addresses(&world), waiting(&world)), (vec![1, 2, 3], 0));
+}
+
+/// An older Service asks while the load balancer of a younger one is being made.
+#[tokio::test(start_paused = true)]
+async fn the_last_room_is_given_once() {
+    let world = World::start(1, Variant::with(&["--max-load-balancers-per-namespace=1"])).await;
+    world.create(0);
+    sleep(SOON).await;
+    world.set_type(0, "ClusterIP");
+    sleep(SOON).await;
+    assert!(world.ours().is_empty());
+    let slow = Fault::new(Effect::Latency(Duration::from_secs(10)));
+    world.cloud.faults().add(slow.on(Operation::EnsureLoadBalancers));
+    world.create(1);
+    sleep(Duration::from_secs(5)).await;
+    world.set_type(0, "LoadBalancer");
+    sleep(SOON).await;
+    assert_eq!((with_addresses(&world), waiting(&world)), (vec![1], 1));
+    assert_eq!(world.ours().len(), 1);
 }
 
 /// A user can write the annotation with the ID, and make a mistake.

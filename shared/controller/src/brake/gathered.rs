@@ -294,6 +294,17 @@ mod tests {
         assert!(!second.brake().breaker().is_open(), "the budget holds it");
     }
 
+    /// The next change of an object is paid with the first one, and was that one's.
+    #[test]
+    fn what_was_made_stays_charged_when_the_next_change_is_not_needed() {
+        let mut gathered = Gathered::default();
+        assert_eq!(wave(&mut gathered, 0, 0..1), 1);
+        gathered.wants(at(100), "0");
+        assert_eq!(gathered.request(at(105), "0", POPULATION, HOUR, false), Ok(()));
+        gathered.agrees("0");
+        assert_eq!(gathered.usage(at(106), POPULATION, HOUR).used, 1);
+    }
+
     proptest! {
         /// Whatever is wanted, and when: no more objects than the limit change within an hour.
         #[test]

@@ -231,3 +231,10 @@ fn a_limit_is_a_number_or_a_percentage() {
         assert_eq!(text.parse(), expect, "{text}");
     }
 }
+
+#[test]
+fn what_has_left_the_window_is_not_handed_over() {
+    let window: Window = [(at(1.0), "a".into()), (at(2.0), "b".into())].into_iter().collect();
+    let after: Vec<_> = window.after(at(1.0)).collect();
+    assert_eq!(after, [(at(2.0), "b")]);
+}

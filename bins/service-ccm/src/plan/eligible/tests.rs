@@ -1,3 +1,4 @@
+use ccm_cloud::NodeSelector;
 use ccm_objects::{Address, Condition, Taint, node_keys};
 
 use std::time::Duration;
@@ -251,4 +252,36 @@ fn the_digest_covers_the_addresses() {
     };
     assert_eq!(with("10.0.0.1"), with("10.0.0.1"));
     assert_ne!(with("10.0.0.1"), with("10.0.0.2"));
+    let member = sorted(&node()).expect("eligible");
+    let with = |pool: &str| {
+        let labels = Arc::new([("pool".to_owned(), pool.to_owned())].into());
+        digest(&[Member { labels, ..member.clone() }])
+    };
+    assert_eq!(with("a"), with("a"));
+    assert_ne!(with("a"), with("b"));
+}
+
+/// A change of a label that counted before is a change of the nodes, and goes their way.
+#[test]
+fn with_further_labels_nothing_else_changes() {
+    let labels = |pool: &str| -> Labels {
+        [("pool", pool), ("rack", "1"), ("zone", "z")]
+            .map(|(key, value)| (key.into(), value.into()))
+            .into()
+    };
+    let keys = |text: &str| {
+        let mut keys = LabelKeys::default();
+        keys.add(&NodeSelector::parse(text));
+        keys
+    };
+    let (before, now) = (keys("pool"), keys("pool,rack"));
+    let traits = traits();
+    let rules = Rules { labels: &before, ..rules(&[], &traits) };
+    let seen = Node { labels: labels("a"), ..node() };
+    let set = node_set([&seen].into_iter(), rules, &NodeSet::default(), At::default());
+    let later = labels("b");
+    let set = set.with_labels(|_| Some(&later), (&before, &now));
+    let expect =
+        [("pool", "a"), ("rack", "1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(*set.members[0].labels, BTreeMap::from(expect));
 }

@@ -6,13 +6,13 @@ use ccm_objects::{Service, ServiceCondition};
 
 use super::{
     super::{
-        Classes, Known, List, Plan, State, Step, View,
+        CallKind, Classes, Known, List, Plan, State, Step, View,
         members::Decision,
         not_offered,
         reason::PROVISIONING,
         repeated,
         status::ID,
-        tests::{planned, planned_with, service},
+        tests::{pending, planned, planned_with, service},
     },
     INSTANCE, Whose, held_release, unclaimed,
 };
@@ -336,4 +336,23 @@ fn what_does_not_last_is_not_written_without_end() {
         let refused = after(&Step::Release, &left, absent(true));
         assert_eq!(plan(&refused), Plan::Waits);
     }
+}
+
+#[test]
+fn members_of_a_load_balancer_that_stays_wait_for_the_cloud() {
+    let members = Decision { changes: true, ..Decision::default() };
+    let other = of_class(OTHER, shows(true, &[]));
+    let state = State { pending: Some(pending(CallKind::Members, 200)), ..there() };
+    let plan =
+        |now| planned_with(&other, &state, &members, now, |view| view.classes = classes(None));
+    assert_eq!(plan(100), Plan::Waits);
+    assert_eq!(plan(200), Plan::Next(Step::SetMembers("lb-1".to_owned())));
+}
+
+#[test]
+fn nothing_is_deleted_before_the_first_list() {
+    let leaving = Service { deleting: true, ..of_class("example.com/ours", shows(true, &[])) };
+    let plan = |list| planned(&leaving, &State::default(), 100, |view| view.list = list);
+    assert_eq!(plan(List::Awaited), Plan::Waits);
+    assert_eq!(plan(List::Compared), Plan::Next(Step::Delete));
 }

@@ -1,3 +1,5 @@
+use ccm_objects::{ServiceDetails, ServiceIngress};
+
 use super::*;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -165,4 +167,26 @@ fn of_those_that_have_failed_a_few_are_called_at_a_time() {
         losses.answered(at(1), &uid(number), loss);
     }
     assert_eq!(asked(&mut losses), 0);
+}
+
+/// Its finalizer says that it was made, and its address that clients use it: a copied annotation alone
+/// says neither.
+#[test]
+fn a_service_with_finalizer_and_address_has_a_load_balancer_to_lose() {
+    for (has_finalizer, has_address) in [(true, true), (false, true), (true, false)] {
+        let ingress = vec![ServiceIngress::default(); usize::from(has_address)];
+        let annotations = [(ID.into(), "lb-1".into())].into();
+        let details = ServiceDetails { ingress, annotations, ..ServiceDetails::default() };
+        let details = Some(Box::new(details));
+        let service = Service { has_finalizer, details, ..Service::default() };
+        let is_one = has_finalizer && has_address;
+        assert_eq!(recorded(&service), is_one.then_some("lb-1"), "{has_finalizer} {has_address}");
+    }
+}
+
+#[test]
+fn a_service_that_is_gone_has_lost_nothing() {
+    let mut losses = with(4, 20);
+    losses.listed(at(1), Sight::default());
+    assert!(!losses.are_any());
 }

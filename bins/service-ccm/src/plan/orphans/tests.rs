@@ -267,3 +267,12 @@ fn age_and_cost_are_kept_as_first_seen() {
     assert_eq!(orphan.made, Some(at(0) - Duration::from_mins(100)), "the page does not change");
     assert_eq!(orphan.cost.as_deref(), Some("amphora with floating IP"));
 }
+
+#[test]
+fn the_service_waits_while_a_deletion_for_its_uid_is_running() {
+    let mut orphans = proven(&[balancer("lb-1", "a")]);
+    orphans.call([owner("a")].iter());
+    assert!(orphans.is_called("a") && !orphans.is_called("b"));
+    orphans.called();
+    assert!(!orphans.is_called("a"));
+}

@@ -51,6 +51,14 @@ fn a_call_that_is_due_again_after_done_is_made_less_and_less_often() {
         assert_eq!(calls[..7], [0, 1, 2, 12, 32, 72, 152], "{calls:?}");
         assert!(calls.len() < 20, "{calls:?}");
     }
+    // Another client takes the members away again.
+    let (mut repeats, members) = (Repeats::default(), Decision::default());
+    let step = Step::SetMembers("lb-1".to_owned());
+    let told =
+        (0..3).filter_map(|second| called(&mut repeats, at(second), &step, &service, &members));
+    assert_eq!(told.count(), 1);
+    assert!(!may_call(&repeats, at(11), &step, &service, &members));
+    assert!(may_call(&repeats, at(12), &step, &service, &members));
 }
 
 #[test]

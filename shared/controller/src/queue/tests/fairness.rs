@@ -83,3 +83,16 @@ async fn what_waits_for_its_rate_is_handed_out() {
     queue.done(&1);
     assert!(queue.is_empty());
 }
+
+/// A user's script writes the same Service twice before it is read once.
+#[test]
+fn a_key_that_waits_already_takes_nothing_from_its_rate() {
+    let key_rate = KeyRate { burst: 2, interval: 10 * SECOND };
+    let mut core = core(QueueConfig { key_rate, ..QueueConfig::default() });
+    let now = Instant::now();
+    (0..10).for_each(|_| core.add_paced(1, Priority::Urgent, now));
+    assert_eq!(core.take_batch(9, now).len(), 1);
+    core.done(&1, now);
+    core.add_paced(1, Priority::Urgent, now);
+    assert_eq!(core.take_batch(9, now).len(), 1, "the second of the burst");
+}

@@ -174,3 +174,59 @@ fn an_excluded_node_that_returns_is_not_counted() {
         membership.brake = Brake::default();
     }
 }
+
+/// The change waits for a cloud that works.
+#[test]
+fn what_may_leave_may_leave_at_the_next_look_too() {
+    let (mut membership, view) = (with(4), marked(2..4, 0..2, Mark::Drained));
+    for turn in 0..5 {
+        let decision = membership.decide(at(turn), &view, RULES);
+        assert_eq!((decision.members.absent.len(), decision.held.len()), (2, 0), "{turn}");
+    }
+}
+
+/// The clock of the last leader was ahead.
+#[test]
+fn what_left_in_the_future_counts_for_one_window() {
+    let left = ("n001".to_owned(), at(7200));
+    let mut floor = Floor::resume(at(0), [(&left.0, &left.1)]);
+    floor.expire(at(599), WINDOW);
+    assert!(floor.has("n001"));
+    floor.expire(at(600), WINDOW);
+    assert!(floor.is_empty());
+}
+
+/// A load balancer that has lost none has its whole budget, whatever others have lost.
+#[test]
+fn what_other_load_balancers_lost_is_no_loss_of_this_one() {
+    let mut other = with(10);
+    assert_eq!(step(&mut other, at(0), &nodes(0..7)), (3, 0));
+    let mut membership = resumed(&other, at(1));
+    membership.shown(&(0..10).map(member).collect(), &NodeSet::default(), at(1));
+    assert_eq!(step(&mut membership, at(2), &nodes(3..10)), (3, 0));
+}
+
+#[test]
+fn what_is_left_to_the_next_leader_names_each_once_with_its_last_departure() {
+    let (mut first, mut second) = (with(10), with(10));
+    assert_eq!(step(&mut first, at(100), &nodes(0..9)), (1, 0));
+    assert_eq!(step(&mut second, at(10), &nodes(0..9)), (1, 0));
+    let mut left = Departures::default();
+    [first, second].iter().for_each(|one| one.add_departures(at(0), &mut left));
+    assert_eq!(left.charged, [("n009".to_owned(), at(100))].into());
+    // Unnamed ones are there already.
+    left.charged.insert("~3".to_owned(), at(50));
+    let mut again = left.clone();
+    Membership::resume(at(101), &left).add_departures(at(0), &mut again);
+    assert_eq!(again, left);
+}
+
+/// Nobody has seen how many there are: those that are known count.
+#[test]
+fn a_cloud_that_shows_no_members_says_nothing_about_their_number() {
+    for (in_cloud, left) in [(None, 5), (Some(0), 5), (Some(20), 3)] {
+        let mut membership = with(50);
+        let decision = membership.decide(at(0), &nodes(10..50), Rules { in_cloud, ..RULES });
+        assert_eq!(decision.members.absent.len(), left, "{in_cloud:?}");
+    }
+}
