@@ -29,7 +29,9 @@ fn a_ready_node_loses_proof_and_approval_and_another_one_keeps_them() {
         NodeView { selected: false, ..ready("a") },
         NodeView { deleting: true, ..ready("a") },
     ];
-    of_others.iter().for_each(|view| assert_eq!(marks(view), None, "{view:?}"));
+    for view in &of_others {
+        assert_eq!(marks(view), None, "{view:?}");
+    }
 }
 
 #[test]

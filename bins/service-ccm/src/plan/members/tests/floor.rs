@@ -212,7 +212,8 @@ fn what_is_left_to_the_next_leader_names_each_once_with_its_last_departure() {
     assert_eq!(step(&mut first, at(100), &nodes(0..9)), (1, 0));
     assert_eq!(step(&mut second, at(10), &nodes(0..9)), (1, 0));
     let mut left = Departures::default();
-    [first, second].iter().for_each(|one| one.add_departures(at(0), &mut left));
+    first.add_departures(at(0), &mut left);
+    second.add_departures(at(0), &mut left);
     assert_eq!(left.charged, [("n009".to_owned(), at(100))].into());
     // Unnamed ones are there already.
     left.charged.insert("~3".to_owned(), at(50));

@@ -69,6 +69,24 @@ async fn a_deletion_whose_answer_is_lost_has_begun_all_the_same() {
 }
 
 #[tokio::test]
+async fn a_list_that_lacks_it_is_no_proof_that_it_is_gone() {
+    let rig = Rig::new();
+    let web = wanted("web");
+    rig.settle(&web).await;
+    let unwanted = rig.unwanted(&web);
+    let id = unwanted.known.clone().unwrap();
+    rig.cloud.world.lock().octavia.unlisted.insert(id);
+    for _ in 0..3 {
+        let answer = rig.delete(&unwanted).await.unwrap();
+        assert!(matches!(answer, Progress::InProgress(_)), "{answer:?}");
+    }
+    assert_eq!(counts(&rig), (1, 1));
+    rig.cloud.world.lock().octavia.unlisted.clear();
+    rig.deleted(&unwanted).await;
+    assert_eq!(counts(&rig), (0, 0));
+}
+
+#[tokio::test]
 async fn one_that_is_being_created_is_deleted_after_that_and_a_failed_one_at_once() {
     let rig = Rig::new();
     let web = wanted("web");
