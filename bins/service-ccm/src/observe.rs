@@ -27,7 +27,7 @@ use ccm_cloud::{
     Call, Cloud, CloudError, ClusterId, Digest, ErrorKind, LoadBalancers, NodeSelector,
 };
 use ccm_controller::{
-    brake::approval::{SetApproval, is_marked_at},
+    brake::approval::is_marked_at,
     passes::Passes,
     queue::{KeyRate, Priority, QueueConfig, QueueMetrics, WorkQueue},
     repeat_reports::RepeatMetrics,
@@ -147,7 +147,7 @@ pub(crate) struct Handles {
     /// Wakes the deletion of orphans.
     pub(crate) deletions: Passes,
     /// What the Lease approves.
-    pub(crate) approval: Arc<Mutex<Option<SetApproval>>>,
+    pub(crate) approved: Arc<Mutex<lease::Approved>>,
     pub(crate) reports: ServiceReports,
     pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<ServiceSettings>>,
@@ -188,7 +188,7 @@ impl Handles {
             unclaimed: Arc::default(),
             rooms: Arc::default(),
             deletions: Passes::default(),
-            approval: Arc::default(),
+            approved: Arc::default(),
             reports: ServiceReports::new(context.events.clone()),
             plans: context.plans.clone(),
             settings: context.settings.clone(),
@@ -299,7 +299,7 @@ impl Handles {
     fn is_approved(&self, service: &Service, key: &str) -> bool {
         let Some(details) = &service.details else { return false };
         is_marked_at(service.annotation(key), details.labels.get(key), self.timeline.now())
-            || self.approval.lock().as_ref().is_some_and(|set| set.covers(&details.labels))
+            || self.approved.lock().covers(key, &details.labels)
     }
 
     /// Returns true if a user has approved the deletion of the load balancer, or has changed the class.

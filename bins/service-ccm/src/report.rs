@@ -204,7 +204,7 @@ impl ServiceReports {
             crate::plan::APPROVED,
         );
         let event = "LoadBalancerMembersHeld";
-        self.warning(service, event, event, "held", text);
+        self.warning(service, event, event, &format!("{} held", members.held.len()), text);
     }
 
     /// Reports that the API server rejects a write.

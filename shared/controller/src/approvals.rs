@@ -3,12 +3,13 @@
 use ccm_base::{At, clock};
 use ccm_runtime::leadership::LeaseAnnotations;
 
-use crate::brake::approval::{InvalidApproval, SetApproval};
+use crate::brake::approval::{InvalidApproval, KEYS, Keys, SetApproval};
 
 /// The approval on the Lease as last read.
 #[derive(Debug)]
 pub struct Approvals {
     lease: LeaseAnnotations,
+    keys: Keys,
     /// What is approved, for log lines: `that held members leave`.
     what: &'static str,
     last: Result<Option<SetApproval>, InvalidApproval>,
@@ -17,7 +18,12 @@ pub struct Approvals {
 impl Approvals {
     /// Nothing is approved yet. `what` completes "the Lease approves".
     pub fn new(lease: &LeaseAnnotations, what: &'static str) -> Self {
-        Self { lease: lease.clone(), what, last: Ok(None) }
+        Self::of(lease, KEYS, what)
+    }
+
+    /// The same with annotations of their own.
+    pub fn of(lease: &LeaseAnnotations, keys: Keys, what: &'static str) -> Self {
+        Self { lease: lease.clone(), keys, what, last: Ok(None) }
     }
 
     /// Reads the Lease's annotations. Logs a change and returns true if there was one. An approval
@@ -28,15 +34,15 @@ impl Approvals {
     }
 
     fn read_at(&mut self, now: At) -> bool {
-        let read = SetApproval::read(|key| self.lease.get(key));
+        let read = SetApproval::read(self.keys, |key| self.lease.get(key));
         let read = read.and_then(|set| set.map(|set| set.unless_over(now)).transpose());
         if read == self.last {
             return false;
         }
         match &read {
             Ok(Some(approval)) => tracing::info!("the Lease approves {}: {approval}", self.what),
-            Ok(None) => tracing::info!("the Lease approves nothing any more"),
-            Err(error) => tracing::warn!("the Lease approves nothing: {error}"),
+            Ok(None) => tracing::info!("the Lease does not approve {} any more", self.what),
+            Err(error) => tracing::warn!("the Lease does not approve {}: {error}", self.what),
         }
         self.last = read;
         true

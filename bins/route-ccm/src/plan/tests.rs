@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{AbsenceProof, Owner, ProofMethod, ProviderId, Route, RouteTable};
-use ccm_controller::brake::Limit;
+use ccm_controller::brake::{Limit, approval::KEYS};
 use ccm_objects::{Address, Node};
 
 use super::*;
@@ -294,7 +294,7 @@ fn a_user_approves_what_is_held() {
         ("quartet.dev/approved-selector", "*"),
         ("quartet.dev/approved-until", "2030-01-01T00:00:00Z"),
     ];
-    let approval = SetApproval::read(|key| {
+    let approval = SetApproval::read(KEYS, |key| {
         texts.iter().find(|(name, _)| *name == key).map(|(_, text)| (*text).to_owned())
     });
     let approval = approval.expect("an approval").expect("an approval");

@@ -99,9 +99,13 @@ impl Audit {
         // No Service may go on before this is known: it would get a second load balancer.
         let made = self.made(&*balancers, &list, is_first).await?;
         let is_complete = list.malformed.is_empty();
-        let orphans = self.compare(list, made, started);
+        let (orphans, changed) = self.compare(list, made, started);
         if is_complete {
             see_losses(&self.handles, true).await;
+        }
+        // No plan is made before it is known how many are lost.
+        for name in changed {
+            self.handles.queue.add(name, Priority::Routine);
         }
         self.handles.metrics.audited(Ok(orphans));
         if is_first {
@@ -186,8 +190,14 @@ impl Audit {
         }
     }
 
-    /// Compares a list with all Services. Returns the number of load balancers without one.
-    fn compare(&self, list: LoadBalancerList, mut made: AllMade, started: At) -> usize {
+    /// Compares a list with all Services. Returns the number of load balancers without one, and the
+    /// Services whose load balancers have changed.
+    fn compare(
+        &self,
+        list: LoadBalancerList,
+        mut made: AllMade,
+        started: At,
+    ) -> (usize, Vec<Name>) {
         let is_complete = list.malformed.is_empty();
         for line in &list.malformed {
             tracing::warn!("the list of load balancers has an entry that cannot be parsed: {line}");
@@ -196,6 +206,7 @@ impl Audit {
         let mut of_owner = by_owner(list.load_balancers, &self.handles.cluster.uid);
         let all = of_owner.values().map(Vec::len).sum();
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
+        let mut all_changed = Vec::new();
         for service in self.concerned() {
             let found = of_owner.remove(&*service.uid).unwrap_or_default();
             let Made { adoptable, foreign } = made.remove(&*service.uid).unwrap_or_default();
@@ -220,7 +231,7 @@ impl Audit {
                 listed(entry, listing, &nodes, started) || changed
             });
             if changed {
-                self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
+                all_changed.push(Name::clone(&service.key));
             }
         }
         // The cloud may work on some of them.
@@ -229,7 +240,7 @@ impl Audit {
         self.handles.reports.orphans(&orphans);
         let count = orphans.len();
         self.see(&orphans, Listed { all, is_complete, started });
-        count
+        (count, all_changed)
     }
 
     /// Records the load balancers without a Service. A Service of another type without the

@@ -2,12 +2,15 @@
 //! balancers were replaced, for the next leader, so that a change of leader gives no new budget; the nodes that all load balancers have, so that it
 //! costs no reads; and what a user approves for many Services at once.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use ccm_cloud::Digest;
 use ccm_controller::{
     approvals::Approvals,
-    brake::{Window, approval::SetApproval},
+    brake::{
+        Window,
+        approval::{Keys, SetApproval},
+    },
     handover,
     queue::Priority,
 };
@@ -19,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Handles, balancers::Inherited};
 use crate::plan::{
+    REPLACEMENT_APPROVED,
     losses::{self, Losses},
     marks::Marks,
     members::Departures,
@@ -33,6 +37,26 @@ const TOGETHER: Duration = Duration::from_millis(100);
 /// For how long after its end a node's mark is left to the next leader: members may be held, or the
 /// cloud may fail.
 const MARKED: Duration = Duration::from_hours(1);
+
+/// The annotations of the Lease that approve the replacement of load balancers. They are not those that
+/// approve that members leave: planned work on nodes should replace no load balancer.
+const REPLACEMENTS: Keys = Keys {
+    selector: "quartet.dev/replacements-approved-selector",
+    until: "quartet.dev/replacements-approved-until",
+};
+
+/// What the Lease approves: that members leave, and that load balancers are replaced.
+#[derive(Debug, Default)]
+pub(crate) struct Approved([Option<SetApproval>; 2]);
+
+impl Approved {
+    /// Returns true if what this key stands for is approved for a Service with these labels.
+    pub(crate) fn covers(&self, key: &str, labels: &BTreeMap<Name, Name>) -> bool {
+        let [members, replacements] = &self.0;
+        let set = if key == REPLACEMENT_APPROVED { replacements } else { members };
+        set.as_ref().is_some_and(|set| set.covers(labels))
+    }
+}
 
 /// What a leader leaves to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -63,7 +87,7 @@ impl handover::Shorten for Left {
     }
 }
 
-/// A digest that cannot be read is none: only the budgets must not get lost.
+/// Ignores a digest that cannot be read: only the budgets must not get lost.
 fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Digest>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.and_then(|text| text.parse().ok()))
 }
@@ -83,12 +107,14 @@ pub(crate) fn take_over(handles: &Handles, lease: &LeaseAnnotations) {
 /// Reads approvals, and leaves to the next leader what it should know, until the token is cancelled.
 pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: CancellationToken) {
     let work = async {
-        let mut approvals =
-            Approvals::new(&lease, "that held members leave and lost load balancers are replaced");
+        let mut members = Approvals::new(&lease, "that held members leave");
+        let what = "that load balancers that are lost are replaced";
+        let mut replacements = Approvals::of(&lease, REPLACEMENTS, what);
         let mut settled = None;
         loop {
-            if approvals.read() {
-                approve(&handles, approvals.current().cloned());
+            if members.read() | replacements.read() {
+                let approved = [&members, &replacements].map(|one| one.current().cloned());
+                approve(&handles, Approved(approved));
             }
             if timeout(PERIOD, handles.balancers.departed()).await.is_ok() {
                 sleep(TOGETHER).await;
@@ -104,8 +130,8 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
 }
 
 /// Another approval: what is held may change now.
-fn approve(handles: &Handles, approval: Option<SetApproval>) {
-    *handles.approval.lock() = approval;
+fn approve(handles: &Handles, approved: Approved) {
+    *handles.approved.lock() = approved;
     let mut held: Vec<Name> = Vec::new();
     handles.balancers.each(|name, entry| {
         if entry.held > 0 || entry.is_replacement_held {

@@ -186,7 +186,7 @@ impl Nodes {
             tracing::info!(
                 node = &**name,
                 provider_id = id,
-                "is no member of load balancers: its provider ID is another provider's (--load-balancer-foreign-nodes)"
+                "is not a member of load balancers: its provider ID is another provider's (--load-balancer-foreign-nodes)"
             );
         }
     }

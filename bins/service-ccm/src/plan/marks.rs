@@ -11,7 +11,7 @@ const KEPT: Duration = Duration::from_hours(24);
 
 /// The taints of autoscalers: an autoscaler sets them on the nodes that it is about to delete. A setting
 /// that names another taint may be a mistake, and concern all nodes: that taint takes nodes out of load
-/// balancers, and is no mark.
+/// balancers, and that taint is not a mark.
 const AUTOSCALERS: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
 
 /// What says that a node goes on purpose.

@@ -124,7 +124,8 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     if let Known::There(balancer) = &view.state.known
         && let Phase::Failed { why, cure: Cure::Person } = &balancer.phase
     {
-        let text = format!("load balancer {} has failed: {why}; repair or delete it", balancer.id);
+        let text =
+            format!("load balancer {} has failed: {why}; repair it in the cloud", balancer.id);
         return Some((Reason::LoadBalancerFailed, text));
     }
     if let Some((id, why)) = &view.state.adoptable

@@ -206,8 +206,13 @@ async fn a_user_approves_all_replacements_on_the_lease() {
     sleep(6 * MINUTE).await;
     assert_eq!(world.ids().len(), SERVICES);
     let lease = world.running().context.leadership.annotations();
+    // That approves something else.
     lease.annotate("quartet.dev/approved-selector", Some("*"));
     lease.annotate("quartet.dev/approved-until", Some("2999-01-01T00:00:00Z"));
+    sleep(10 * MINUTE).await;
+    assert_eq!(world.ids().len(), SERVICES);
+    lease.annotate("quartet.dev/replacements-approved-selector", Some("*"));
+    lease.annotate("quartet.dev/replacements-approved-until", Some("2999-01-01T00:00:00Z"));
     sleep(Duration::from_secs(10)).await;
     assert_eq!(world.ids().len(), 2 * SERVICES, "none waits for its next look");
 }

@@ -19,14 +19,27 @@ use ccm_objects::Shared;
 /// The approval of a set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetApproval {
+    keys: Keys,
     selector: NodeSelector,
     until: At,
+}
+
+/// The annotations of the Lease with the approval of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The one with the label selector of the approved objects.
+    pub selector: &'static str,
+    /// The one with the time at which the approval ends.
+    pub until: &'static str,
 }
 
 /// The annotation of the Lease with the label selector of the approved objects.
 pub const SELECTOR: &str = "quartet.dev/approved-selector";
 /// The annotation of the Lease with the time at which the approval ends.
 pub const UNTIL: &str = "quartet.dev/approved-until";
+
+/// The annotations with which a user approves what a program mainly does.
+pub const KEYS: Keys = Keys { selector: SELECTOR, until: UNTIL };
 
 /// Why the annotations of an approval are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,14 +48,14 @@ pub enum InvalidApproval {
     #[error("annotation {0} is missing")]
     Missing(&'static str),
     /// The selector is invalid.
-    #[error("annotation {SELECTOR}: {0}, or * for all")]
-    Selector(#[from] InvalidSelector),
+    #[error("annotation {0}: {1}, or * for all")]
+    Selector(&'static str, InvalidSelector),
     /// The time is invalid.
-    #[error("annotation {UNTIL}: {0:?} is not a time such as 2006-01-02T15:04:05Z")]
-    Until(String),
+    #[error("annotation {0}: {1:?} is not a time such as 2006-01-02T15:04:05Z")]
+    Until(&'static str, String),
     /// The time has come.
-    #[error("annotation {UNTIL}: {0} is over; set a later time, in UTC")]
-    Over(At),
+    #[error("annotation {0}: {1} is over; set a later time, in UTC")]
+    Over(&'static str, At),
 }
 
 /// Whether the value of a mark approves.
@@ -73,31 +86,34 @@ impl fmt::Display for SetApproval {
 }
 
 impl SetApproval {
-    /// Parses the annotations of the Lease with these names. None if the Lease has neither.
+    /// Parses these annotations of the Lease. None if the Lease has neither.
     ///
     /// # Errors
     ///
     /// Why they are invalid.
     pub fn read(
+        keys: Keys,
         annotation: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, InvalidApproval> {
         let entry = |key| annotation(key).map(|text| text.trim().to_owned());
-        let (selector, until) = match (entry(SELECTOR), entry(UNTIL)) {
+        let (selector, until) = match (entry(keys.selector), entry(keys.until)) {
             (None, None) => return Ok(None),
             (selector, until) => (selector.unwrap_or_default(), until.unwrap_or_default()),
         };
         if selector.is_empty() {
-            return Err(InvalidApproval::Missing(SELECTOR));
+            return Err(InvalidApproval::Missing(keys.selector));
         }
         if until.is_empty() {
-            return Err(InvalidApproval::Missing(UNTIL));
+            return Err(InvalidApproval::Missing(keys.until));
         }
         let selector = match &*selector {
             "*" => NodeSelector::default(),
-            selector => selector.parse()?,
+            selector => {
+                selector.parse().map_err(|error| InvalidApproval::Selector(keys.selector, error))?
+            }
         };
-        let until = until.parse().map_err(|_| InvalidApproval::Until(until))?;
-        Ok(Some(Self { selector, until }))
+        let until = until.parse().map_err(|_| InvalidApproval::Until(keys.until, until))?;
+        Ok(Some(Self { keys, selector, until }))
     }
 
     /// The approval, unless its time is over.
@@ -106,7 +122,10 @@ impl SetApproval {
     ///
     /// When its time was over.
     pub fn unless_over(self, now: At) -> Result<Self, InvalidApproval> {
-        if now < self.until { Ok(self) } else { Err(InvalidApproval::Over(self.until)) }
+        match now < self.until {
+            true => Ok(self),
+            false => Err(InvalidApproval::Over(self.keys.until, self.until)),
+        }
     }
 
     /// Returns true if the selector matches these labels. [`Self::unless_over`] checks the time.

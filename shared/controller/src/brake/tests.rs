@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{
-    approval::{SELECTOR, SetApproval, is_marked_at, is_yes},
+    approval::{KEYS, SELECTOR, SetApproval, is_marked_at, is_yes},
     *,
 };
 
@@ -173,7 +173,7 @@ fn a_mark_approves_until_its_time() {
 }
 
 fn read(selector: Option<&str>, until: Option<&str>) -> Result<Option<SetApproval>, String> {
-    let read = SetApproval::read(|key| {
+    let read = SetApproval::read(KEYS, |key| {
         let text = if key == SELECTOR { selector } else { until };
         text.map(str::to_owned)
     });

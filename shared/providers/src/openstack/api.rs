@@ -183,6 +183,11 @@ pub(crate) trait Api: Send + Sync {
         None
     }
 
+    /// The region of load balancers, if no region is configured and that of the servers has none.
+    fn other_region(&self) -> Option<String> {
+        None
+    }
+
     /// Project and region as messages name them, known after the first login.
     fn place(&self) -> Option<String> {
         None
@@ -357,6 +362,15 @@ impl Api for Client {
             token.catalog.region(Service::Compute, self.interface).map(str::to_owned)
         };
         self.region.clone().or_else(of_catalog)
+    }
+
+    fn other_region(&self) -> Option<String> {
+        let token = self.session.load().last().filter(|_| self.region.is_none())?;
+        let (catalog, interface) = (&token.catalog, self.interface);
+        let of_servers = catalog.region(Service::Compute, interface);
+        let is_there = catalog.url(Service::LoadBalancer, interface, of_servers).is_ok();
+        let other = catalog.region(Service::LoadBalancer, interface).filter(|_| !is_there)?;
+        Some(other.to_owned())
     }
 
     fn place(&self) -> Option<String> {

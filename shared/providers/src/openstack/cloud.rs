@@ -286,8 +286,10 @@ impl Cloud for OpenStackCloud {
         let project = self.client.project()?.id;
         let region = self.client.region();
         let region = region.map_or_else(String::new, |region| format!("region {region}, "));
+        let other = self.client.other_region();
+        let other = other.map_or_else(String::new, |it| format!("load balancers of region {it}, "));
         Some(one_line(
-            &format!("project {project}, {region}{}", place(&self.config.auth_url)),
+            &format!("project {project}, {region}{other}{}", place(&self.config.auth_url)),
             LONGEST_LINE,
         ))
     }

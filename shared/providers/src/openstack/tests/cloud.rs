@@ -327,6 +327,23 @@ impl Rig {
         Self { cloud, openstack, gate, metrics }
     }
 
+    /// A cloud.conf without a region.
+    pub fn without_region() -> Self {
+        let (cloud, gate) = (Cloud::new(), Arc::new(Gate::default()));
+        let metrics = OpenStackMetrics::default();
+        let clients = clients(&cloud, &gate, &metrics);
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        write!(
+            file,
+            "[Global]\nauth-url = http://keystone\nuser-id = u1\ntenant-id = p1\npassword = {PASSWORD}\n"
+        )
+        .unwrap();
+        let files = &mut Files::default();
+        let config = Config::load(file.path(), &Environment::of_process(), files).unwrap().config;
+        let openstack = OpenStackCloud::new(clients, &config).unwrap();
+        Self { cloud, openstack, gate, metrics }
+    }
+
     /// More clients of the cloud, with the same gate and metrics.
     pub fn clients(&self) -> Clients {
         clients(&self.cloud, &self.gate, &self.metrics)

@@ -216,3 +216,24 @@ async fn the_identity_is_that_of_the_token_and_says_nothing_of_the_credentials()
     rig.ask(10).await.unwrap();
     assert_eq!(rig.openstack.identity().as_deref(), Some("project p2, region one, keystone"));
 }
+
+/// No `region` in cloud.conf. The administrator disables Octavia's endpoint of region one for maintenance (disabled endpoints are
+/// in no catalog): Octavia of region two is asked, and the cloud still says that it is the same.
+#[tokio::test(start_paused = true)]
+async fn octavia_of_another_region_is_another_cloud() {
+    let rig = Rig::without_region();
+    rig.ask(10).await.unwrap();
+    rig.get(Service::LoadBalancer, 10).await.unwrap();
+    let before = rig.openstack.identity();
+    assert_eq!(before.as_deref(), Some("project p1, region one, keystone"));
+    rig.cloud.set_octavia(Some(("http://octavia-two/v2.0", "two")));
+    rig.cloud.revoke();
+    let answer = rig.get(Service::LoadBalancer, 10).await;
+    let asked = rig.cloud.count("octavia-two", "/");
+    assert!(
+        asked == 0 || rig.openstack.identity() != before,
+        "{asked} requests to region two: {:?}; identity {:?}",
+        answer.map(|_| "answered"),
+        rig.openstack.identity()
+    );
+}
