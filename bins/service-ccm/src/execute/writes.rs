@@ -94,6 +94,7 @@ impl Lanes {
                 let is_new =
                     service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
                 self.handles.balancers.with(service, |entry| {
+                    entry.state.is_new = true;
                     if is_new && entry.state.known == Known::Nothing {
                         entry.state.known = Known::Absent;
                     }

@@ -31,7 +31,7 @@ impl Handles {
         let now = Now {
             at,
             approved: self.is_approved(service, REPLACEMENT_APPROVED),
-            can_ask: traits.asks_before_replacing,
+            can_ask: traits.asks_before_replacing && losses::recorded(service).is_some(),
             is_same_cloud: self.same_cloud.is_proven(),
         };
         let verdict = self.losses.lock().decide(&service.uid, now);
@@ -67,11 +67,16 @@ pub(super) async fn see_losses(handles: &Handles, has_list: bool) {
             continue;
         }
         sight.all.insert(service.uid.clone());
-        if losses::recorded(&service).is_none() {
+        if !losses::is_shown(&service) {
             continue;
         }
-        sight.recorded += 1;
         handles.balancers.with(&service, |entry| {
+            // Another controller may have made what a Service without a record shows.
+            let is_others = entry.state.is_new || entry.state.is_of_others();
+            if losses::recorded(&service).is_none() && is_others {
+                return;
+            }
+            sight.recorded += 1;
             let is_as = match &entry.state.known {
                 Known::Absent => &mut sight.missing,
                 Known::There(balancer) => match &balancer.phase {

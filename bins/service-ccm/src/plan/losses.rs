@@ -37,11 +37,16 @@ const SELDOM: Duration = Duration::from_hours(1);
 /// How soon a loss is looked at again that waits for others.
 const SOON: Duration = Duration::from_secs(30);
 
+/// Returns true if a Service shows a load balancer to clients.
+pub fn is_shown(service: &Service) -> bool {
+    let has_address = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
+    has_address && service.has_finalizer
+}
+
 /// Returns the ID of the load balancer that a Service shows to clients. An annotation without an
 /// address may be the copy of another Service's.
 pub fn recorded(service: &Service) -> Option<&str> {
-    let has_address = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
-    service.annotation(ID).filter(|_| has_address && service.has_finalizer)
+    service.annotation(ID).filter(|_| is_shown(service))
 }
 
 /// More load balancers are lost than [`BUDGET`] allows to replace.
@@ -252,7 +257,8 @@ impl Losses {
             return Verdict::Replaced;
         }
         let (wait, why) = match open.gone {
-            None => (SELDOM, Why::Failed),
+            None if open.has_failed => (SELDOM, Why::Failed),
+            None => (CONFIRMATION, Why::Unproved),
             Some(_) if is_proved && is_same => return Verdict::Held(Why::Others, now.at + SOON),
             Some(_) if is_proved => (SELDOM, Why::OtherCloud),
             Some(_) => (CONFIRMATION, Why::Unproved),

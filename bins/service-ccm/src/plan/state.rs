@@ -150,6 +150,9 @@ pub struct State {
     pub proved_absent: bool,
     /// True if the Service has shown a mark of a service-ccm since the last call to create or update.
     pub was_marked: bool,
+    /// True if this process has set the finalizer: an address that the Service shows is not that of a load
+    /// balancer of this cloud.
+    pub is_new: bool,
     /// A load balancer that another controller made for this Service, and what shows that.
     pub adoptable: Option<(String, String)>,
     /// A load balancer of others that this Service has or names.

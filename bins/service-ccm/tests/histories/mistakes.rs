@@ -143,3 +143,55 @@ async fn a_copied_cluster_uid_does_not_delete_the_neighbours_load_balancers() {
     let left = theirs.iter().filter(|one| one.id.starts_with("theirs-")).count();
     assert!(left >= 16, "{left} of 20 of the other cluster are left");
 }
+
+/// A tool that replaces objects takes the annotations from all Services while the list lacks their load balancers.
+#[tokio::test(start_paused = true)]
+async fn services_without_annotations_in_a_cloud_that_shows_nothing() {
+    let world = World::with_services(0..20).await;
+    sleep(10 * MINUTE).await;
+    let before: Vec<String> = world.ours().into_iter().map(|one| one.id).collect();
+    let owners: Vec<String> = (0..20).map(World::service_key).collect();
+    world.lies.lock().hidden = before.clone();
+    let overlook = Effect::LoadBalancers(owners, Trouble::Overlook { by_id: true });
+    world.cloud.faults().add(Fault::new(overlook).on(Operation::EnsureLoadBalancers));
+    world.cloud.faults().add(Fault::new(Effect::WrongProject).on(Operation::Lookup));
+    sleep(20 * MINUTE).await;
+    for number in 0..20 {
+        world.patch(number, json!({"metadata": {"annotations": null}}));
+    }
+    sleep(60 * MINUTE).await;
+    let new = world.ours().into_iter().filter(|one| !before.contains(&one.id));
+    let new = new.map(|one| one.owners[0].uid.clone()).collect::<BTreeSet<_>>().len();
+    assert!(new <= 3, "{new} of 20 have another address");
+}
+
+/// The first start after cloud-controller-manager, with a cloud.conf of another project: all Services have an address and the
+/// finalizer, and nothing of service-ccm; the cloud shows no load balancer.
+#[tokio::test(start_paused = true)]
+async fn a_takeover_in_the_wrong_project_gives_no_service_another_address() {
+    let mut world = World::with_services(0..20).await;
+    world.stop();
+    let addresses = |world: &World| {
+        let ingress = |number| world.service(number).unwrap()["status"]["loadBalancer"].clone();
+        (0..20).map(ingress).collect::<Vec<_>>()
+    };
+    for number in 0..20 {
+        let key = World::service_key(number);
+        world.patch(number, json!({"metadata": {"annotations": null}}));
+        let patch = json!({"status": {"conditions": null}});
+        world.api.patch("services", &key, "status", PatchKind::Merge, patch).unwrap();
+    }
+    for balancer in world.ours() {
+        world.cloud.balancers().remove(&balancer.id).unwrap();
+    }
+    let before = addresses(&world);
+    world.lead_after(None).await;
+    sleep(60 * MINUTE).await;
+    let after = addresses(&world);
+    let changed = before.iter().zip(&after).filter(|(before, after)| before != after).count();
+    assert!(
+        changed <= 3,
+        "{changed} of 20 Services have another address, {} were made",
+        world.ours().len()
+    );
+}
