@@ -103,7 +103,7 @@ pub(crate) struct Handles {
     pub(crate) written: Written,
     /// Whether the table could be listed.
     pub(crate) health: Condition,
-    /// Whether changes of routes are held.
+    /// The line of `/readyz` about changes of routes that route-ccm holds.
     pub(crate) brake: Condition,
     pub(crate) throttle: Arc<Mutex<LogThrottle>>,
     pub(crate) timeline: Timeline,

@@ -265,7 +265,7 @@ pub struct Plan {
     pub changes: Vec<Planned>,
     /// The state of each node that has pod CIDRs.
     pub nodes: HashMap<Shared, NodeRoutes>,
-    /// What is wrong with nodes, by node.
+    /// The problems of nodes, sorted by node.
     pub problems: Vec<(Shared, Problem)>,
     /// Targets to ask the cloud about.
     pub questions: Vec<RouteTarget>,
@@ -317,7 +317,7 @@ impl Planner {
         Self { brake: Brake::resume(now, window), networks, ..Self::default() }
     }
 
-    /// The cluster CIDRs that nobody has to check, for the next leader.
+    /// The last cluster CIDRs that put no route in doubt. The leader leaves them to the next one.
     pub fn networks(&self) -> &[IpNet] {
         &self.networks
     }

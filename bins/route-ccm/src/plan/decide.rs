@@ -66,7 +66,7 @@ pub(super) struct Decider<'a> {
     lacks: HashMap<usize, NodeRoutes>,
     unknown: BTreeSet<RouteTarget>,
     problems: Vec<(Shared, Problem)>,
-    /// Whether routes that are newly inside of the cluster CIDRs are not needed by nodes.
+    /// True if the last change of the cluster CIDRs took in a route that no node needs.
     is_in_doubt: bool,
     /// The routes that are as wanted.
     right: Vec<&'a Route>,
@@ -175,7 +175,7 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// Whether only the last change of the cluster CIDRs makes this route ours.
+    /// Returns true if only the last change of the cluster CIDRs makes this route ours.
     fn is_newly_inside(&self, route: &Route) -> bool {
         let before = &self.planner.networks;
         route.owner.is_none() && !before.is_empty() && !is_inside(route.destination.trunc(), before)

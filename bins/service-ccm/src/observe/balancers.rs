@@ -417,7 +417,7 @@ impl Entry {
         }
     }
 
-    /// Returns true if it serves, and nobody has read its members since they were last known.
+    /// Returns true if it serves, and service-ccm has not read its members since they were last known.
     pub(crate) fn is_unread(&self, service: &Service) -> bool {
         let Known::There(balancer) = &self.state.known else { return false };
         let is_idle = self.state.pending.is_none() && balancer.phase == Phase::Ready;

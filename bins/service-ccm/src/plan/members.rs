@@ -11,8 +11,8 @@
 //!   as long as at least half of the members stay: a list of nodes that is short by mistake empties
 //!   no load balancer.
 //!
-//! What is counted are the members that this load balancer has in the cloud, and not the nodes; and of
-//! those that left within the window, the ones whose place no other node has taken.
+//! The brake counts the members that this load balancer has in the cloud, and not the nodes; and of the
+//! members that left within the window, it counts those whose place no other node has taken.
 //!
 //! A member is replaced if its provider ID changes, or the address of a family that load balancers
 //! use; the budget counts that as well. An added address of another family is sent at once. The last
@@ -61,7 +61,7 @@ pub struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// Returns true if this node is to be a member.
+    /// Returns true if this node should be a member.
     fn select(&self, node: &Member) -> bool {
         self.select_by(self.selector, node)
     }
@@ -390,7 +390,7 @@ impl Membership {
         pool
     }
 
-    /// This member was to leave or to be replaced, or has left, and is again as it was.
+    /// Releases a member that is again as it was, after it had left or could have left.
     fn stays(&mut self, node: &str) {
         if self.is_sent {
             return;
@@ -426,7 +426,7 @@ impl Membership {
         if nodes.excluded.get(node) == Some(&Excluded::Label) || is_unselected() {
             return self.leaves_by_label(now, node, pool);
         }
-        let is_replaced = mark.is_some() && !self.joins.is_empty() && self.joins.leave(now, node);
+        let is_replaced = is_gone && mark.is_some() && self.joins.replace(now, node);
         if is_gone && !is_replaced && !self.vanished.may_leave(node, pool) {
             return Err(Held::Floor);
         }
@@ -460,7 +460,7 @@ fn have_other_labels(members: &[Member], nodes: &[Member]) -> bool {
     !std::ptr::eq(members, nodes) && members.iter().any(differs)
 }
 
-/// Returns true if the provider is to learn of this node what it was not told with the member.
+/// Returns true if the provider does not know something about this node that it should know.
 fn tells_more(node: &Member, member: &Member, rules: Rules<'_>) -> bool {
     let has_other_labels = rules.selector.is_opaque() && node.labels != member.labels;
     node.has_more_families_than(member) || has_other_labels

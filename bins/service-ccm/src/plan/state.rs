@@ -150,8 +150,8 @@ pub struct State {
     pub proved_absent: bool,
     /// True if the Service has shown a mark of a service-ccm since the last call to create or update.
     pub was_marked: bool,
-    /// True if this process has set the finalizer: an address that the Service shows is not that of a load
-    /// balancer of this cloud.
+    /// True if this process has set the finalizer: the Service shows the address of a load balancer that
+    /// is not in this cloud.
     pub is_new: bool,
     /// A load balancer that another controller made for this Service, and what shows that.
     pub adoptable: Option<(String, String)>,

@@ -183,7 +183,8 @@ pub(crate) trait Api: Send + Sync {
         None
     }
 
-    /// The region of load balancers, if no region is configured and that of the servers has none.
+    /// The region of load balancers, if no region is configured and the region of the servers offers no
+    /// load balancers.
     fn other_region(&self) -> Option<String> {
         None
     }

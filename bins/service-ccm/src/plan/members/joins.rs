@@ -48,13 +48,23 @@ impl Joins {
         self.joined.insert(node.into(), (now, is_spare));
     }
 
-    /// A member leaves, and is meant to. Returns true if one that has joined takes its place, now or before.
-    pub(super) fn leave(&mut self, now: At, node: &str) -> bool {
+    /// A member that was marked leaves.
+    pub(super) fn leave(&mut self, now: At, node: &str) {
+        if !self.left.contains_key(node) && !self.replace(now, node) {
+            self.left.insert(node.into(), (now, true));
+        }
+    }
+
+    /// A member that was cordoned leaves. Returns true if a member that has joined takes its place, now or
+    /// before.
+    pub(super) fn replace(&mut self, now: At, node: &str) -> bool {
         if let Some((_, is_open)) = self.left.get(node) {
             return !is_open;
         }
         let is_replaced = take_first(&mut self.joined);
-        self.left.insert(node.into(), (now, !is_replaced));
+        if is_replaced {
+            self.left.insert(node.into(), (now, false));
+        }
         is_replaced
     }
 

@@ -231,3 +231,19 @@ fn a_cloud_that_shows_no_members_says_nothing_about_their_number() {
         assert_eq!(decision.members.absent.len(), left, "{in_cloud:?}");
     }
 }
+
+/// One node has crashed, and all others are cordoned and replaced one after another.
+#[test]
+fn a_rolling_replacement_of_cordoned_nodes_is_not_held_because_one_has_crashed() {
+    let mut membership = with(40);
+    assert_eq!(step(&mut membership, at(0), &nodes(1..40)), (1, 0));
+    for number in 1..40 {
+        let now = at(10 * number as u64);
+        let gone = |more: usize| {
+            marked((number + 1..40).chain(100..100 + more), 1..=number, Mark::Drained)
+        };
+        assert_eq!(step(&mut membership, now, &gone(number - 1)), (1, 0), "{number}");
+        assert_eq!(step(&mut membership, now, &gone(number)), (0, 0), "{number}");
+    }
+    assert_eq!(membership.len(), 39);
+}

@@ -33,6 +33,11 @@ fn rolling(mark: Mark, joins_first: bool) -> usize {
         go(&mut membership, now + 20, &view((turn + 1, turn + 1)));
         go(&mut membership, now + 40, &view((turn + 1, turn + 1)));
     }
+    // Those that joined are counted for no other one later.
+    let view = drained(nodes((50..60).chain(90..100).chain(200..230)), 60..90, mark);
+    for hour in 2..6 {
+        go(&mut membership, 3600 * hour, &view);
+    }
     membership.len()
 }
 
@@ -124,4 +129,17 @@ fn a_new_leader_keeps_half_of_a_small_pool_with_the_label() {
     next.shown(small.known.as_ref().unwrap(), &NodeSet::default(), at(60));
     let len = go(&mut next, 61, &view);
     assert_eq!(len, 2, "{len} of 4 stay");
+}
+
+/// The list lacks half of the nodes, and an autoscaler replaces 30 of the others at once.
+#[test]
+fn nodes_that_an_autoscaler_replaces_at_once_give_no_budget_later() {
+    let mut membership = with(100);
+    assert_eq!(go(&mut membership, 0, &nodes(50..100)), 90);
+    let view = |more: usize| drained(nodes((80..100).chain(200..200 + more)), 50..80, Mark::Meant);
+    assert_eq!(go(&mut membership, 10, &view(0)), 60);
+    for minutes in 1..180 {
+        go(&mut membership, 60 * minutes, &view(30));
+    }
+    assert_eq!(membership.len(), 90);
 }
