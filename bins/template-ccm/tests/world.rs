@@ -97,9 +97,9 @@ async fn is_undone(env: &Env) -> Result<bool> {
 /// What a dashboard of the template would show.
 async fn play(stage: &mut Stage) -> Result<()> {
     stage.env.add_node("node-0").await?;
-    let pause = stage.throttle_cloud();
-    stage.env.add_node("node-late").await?;
-    sleep(2 * pause).await;
+    let late =
+        async |env: &Env, number| env.add_node(&format!("node-late-{number}")).await.map(drop);
+    stage.throttle_cloud(late).await?;
     stage.refuse_writes("nodes")?;
     stage.env.add_node("node-refused").await?;
     sleep(SETTLE).await;

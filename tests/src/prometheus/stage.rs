@@ -1,7 +1,14 @@
 //! The replicas of one controller, and the events that Prometheus sees. The cluster and the
 //! cloud are simulated.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_runtime::program::Identity;
@@ -133,17 +140,38 @@ impl Stage {
         .await
     }
 
-    /// From now on the cloud refuses calls, and asks for a pause that is longer than a call
-    /// may take: `--cloud-call-timeout=2s`. Returns the pause; the cloud recovers after two.
-    pub fn throttle_cloud(&self) -> Duration {
+    /// The cloud refuses calls, and asks for a pause that is longer than a call may take:
+    /// `--cloud-call-timeout=2s`. It recovers after the program has not sent a call because of
+    /// the pause. `cause` makes the program call the cloud; it is given 0, 1, 2 and so on.
+    pub async fn throttle_cloud(
+        &self,
+        cause: impl AsyncFn(&Env, usize) -> Result<()>,
+    ) -> Result<()> {
         let pause = Duration::from_secs(4);
         let effect = Effect::Throttle { retry_after: Some(pause) };
         let calls = Operation::ALL.into_iter().filter(|operation| *operation != Operation::Health);
-        for operation in calls {
-            let fault = Fault::new(effect.clone()).on(operation);
-            self.env.cloud().faults().add(fault.lasting(2 * pause));
+        let faults: Vec<_> = calls
+            .map(|operation| {
+                self.env.cloud().faults().add(Fault::new(effect.clone()).on(operation))
+            })
+            .collect();
+        let caused = AtomicUsize::new(0);
+        poll::until("a call that is not sent", 2 * SOON, || async {
+            for replica in &self.replicas {
+                if replica.metric("ccm_cloud_requests_refused_total").await? > 0.0 {
+                    return Ok(Some(()));
+                }
+            }
+            cause(&self.env, caused.fetch_add(1, Ordering::Relaxed)).await?;
+            sleep(pause / 4).await;
+            Ok(None)
+        })
+        .await?;
+        for fault in faults {
+            self.env.cloud().faults().remove(fault);
         }
-        pause
+        sleep(SETTLE).await;
+        Ok(())
     }
 
     /// The API server refuses the next writes of this resource, of events and of Leases, and

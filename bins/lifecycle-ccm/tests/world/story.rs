@@ -45,9 +45,12 @@ async fn register(env: &Env) -> Result<()> {
 }
 
 async fn throttle(stage: &Stage) -> Result<()> {
-    let pause = stage.throttle_cloud();
-    nodes::set_ready(&stage.env.client, "node-1", "Unknown").await?;
-    sleep(2 * pause).await;
+    // A silent node is asked about again and again.
+    let silence = async |env: &Env, number| match number {
+        0 => nodes::set_ready(&env.client, "node-1", "Unknown").await,
+        _ => Ok(()),
+    };
+    stage.throttle_cloud(silence).await?;
     nodes::set_ready(&stage.env.client, "node-1", "True").await
 }
 

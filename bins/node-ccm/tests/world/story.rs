@@ -57,13 +57,10 @@ async fn follow(env: &Env) -> Result<()> {
 }
 
 async fn throttle(stage: &Stage) -> Result<()> {
-    let (env, pause) = (&stage.env, stage.throttle_cloud());
-    env.add_node("node-late").await?;
-    nodes::event(&env.client, "node-late", "throttled", SOON).await?;
-    // The call for this one is not made: the pause outlasts it.
-    env.add_node("node-later").await?;
-    sleep(pause).await;
-    nodes::all_initialised(&env.client, 2 * SOON).await.map(drop)
+    let late =
+        async |env: &Env, number| env.add_node(&format!("node-late-{number}")).await.map(drop);
+    stage.throttle_cloud(late).await?;
+    nodes::all_initialised(&stage.env.client, 2 * SOON).await.map(drop)
 }
 
 async fn refuse(stage: &Stage) -> Result<()> {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use ccm_tests::{
     nodes,
     prometheus::{SETTLE, Stage},
-    scenarios::SOON,
+    scenarios::{Env, SOON},
     services::{self, service},
 };
 use tokio::time::sleep;
@@ -20,9 +20,10 @@ pub(crate) async fn play(stage: &mut Stage) -> Result<()> {
         services::create(&stage.env.client, &service(&format!("web-{number}"))).await?;
     }
     services::address(&stage.env.client, "web-2", SOON).await?;
-    let pause = stage.throttle_cloud();
-    services::create(&stage.env.client, &service("late")).await?;
-    sleep(2 * pause).await;
+    let late = async |env: &Env, number| {
+        services::create(&env.client, &service(&format!("late-{number}"))).await.map(drop)
+    };
+    stage.throttle_cloud(late).await?;
     stage.refuse_writes("services")?;
     services::create(&stage.env.client, &service("refused")).await?;
     sleep(SETTLE).await;
