@@ -108,7 +108,7 @@ impl Controller {
         let (before, now) = (*self.decider.breaker(), self.observer.now());
         let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
         self.observer.reports.breaker(before, *self.decider.breaker());
-        // Before the deletions: the next leader is to know of them even if this one dies meanwhile.
+        // The executor deletes nothing before this is stored.
         let deleted = self.decider.window(now, &settings.policy);
         self.executor.leave(&Left { deleted, replaced: self.observer.replaced.lock().clone() });
         let by_name = nodes.by_name();

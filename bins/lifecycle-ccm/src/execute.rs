@@ -199,7 +199,11 @@ impl Executor {
             return true;
         }
         let mut is_done = true;
-        let actions = actions.into_iter().filter(|action| self.may(action)).collect();
+        let actions: Vec<_> = actions.into_iter().filter(|action| self.may(action)).collect();
+        if actions.iter().any(|action| matches!(action.write, Write::Delete(_))) {
+            // The next leader should know of the deletions even if this one dies of them.
+            self.closing.run_until_cancelled(self.lease.stored()).await;
+        }
         let mut ended = pin!(self.execute(actions, by));
         while let Some((action, result)) = ended.next().await {
             let now = self.timeline.now();

@@ -134,7 +134,7 @@ impl Controller {
         let completed = state.planned(now, &mut plan);
         self.published.routes(&handles.plans, &plan.changes);
         if !is_observing {
-            // Before the deletions: the next leader is to know of them even if this one dies.
+            // No route is deleted before this is stored.
             self.handover.change(|left| {
                 left.deleted.clone_from(state.planner.window());
                 left.networks = state.planner.networks().to_vec();

@@ -41,6 +41,10 @@ impl Handles {
             Job::List => self.list(routes).await,
             Job::Ask { targets, witnesses } => self.ask(routes, targets, witnesses).await,
             Job::Apply { batch, base } => {
+                if !batch.iter().all(|planned| matches!(planned.change, RouteChange::Create(_))) {
+                    // The next leader should know of the deletions even if this one dies of them.
+                    self.lease.stored().await;
+                }
                 self.apply(routes.clone(), batch, base).await;
                 self.look(routes).await;
             }

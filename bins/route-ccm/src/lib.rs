@@ -52,6 +52,7 @@ use ccm_kube::store::Change;
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     health::{Condition, Scope},
+    leadership::LeaseAnnotations,
     metrics::Metrics,
     plans::Plans,
     program::{Context, Failure, Identity, Need, Program},
@@ -101,6 +102,8 @@ pub(crate) struct Handles {
     pub(crate) settings: tokio::sync::watch::Receiver<Arc<RouteSettings>>,
     pub(crate) metrics: RouteMetrics,
     pub(crate) written: Written,
+    /// What this leader leaves to the next one.
+    pub(crate) lease: LeaseAnnotations,
     /// Whether the table could be listed.
     pub(crate) health: Condition,
     /// The line of `/readyz` about changes of routes that route-ccm holds.
@@ -162,6 +165,7 @@ impl Handles {
             settings: context.settings.clone(),
             metrics: RouteMetrics::new(&context.metrics),
             written,
+            lease: context.leadership.annotations().clone(),
             health,
             brake,
             throttle: Arc::default(),

@@ -24,7 +24,7 @@ use ccm_controller::{
     writer::Writer,
 };
 use ccm_objects::{Service, Shared as Name};
-use ccm_runtime::supervisor::Supervisor;
+use ccm_runtime::{leadership::LeaseAnnotations, supervisor::Supervisor};
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -76,6 +76,7 @@ enum Lane {
 pub(crate) struct Lanes {
     handles: Handles,
     writer: Writer<Service>,
+    lease: LeaseAnnotations,
     hangs: Mutex<Hangs>,
     /// Wakes slow lanes that wait for their turn.
     slow_ended: Notify,
@@ -84,9 +85,14 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    pub(crate) fn new(handles: &Handles, writer: Writer<Service>) -> Arc<Self> {
+    pub(crate) fn new(
+        handles: &Handles,
+        writer: Writer<Service>,
+        lease: LeaseAnnotations,
+    ) -> Arc<Self> {
         let (hangs, slow_ended, answers_again) = Default::default();
-        Arc::new(Self { handles: handles.clone(), writer, hangs, slow_ended, answers_again })
+        let handles = handles.clone();
+        Arc::new(Self { handles, writer, lease, hangs, slow_ended, answers_again })
     }
 
     /// Starts the lanes.

@@ -178,13 +178,9 @@ impl Program for ServiceCcm {
             );
         }
         self.listed.pass("not listed yet");
-        let lanes = Lanes::new(handles, Writer::new(context, &handles.services));
-        let term = Term {
-            lanes,
-            reader: Reader::new(context),
-            lease: context.leadership.annotations().clone(),
-            tasks: tasks.clone(),
-        };
+        let lease = context.leadership.annotations().clone();
+        let lanes = Lanes::new(handles, Writer::new(context, &handles.services), lease.clone());
+        let term = Term { lanes, reader: Reader::new(context), lease, tasks: tasks.clone() };
         let (this, token) = (Arc::clone(&self), token.clone());
         tasks.spawn_job("first-plan", async move {
             token.run_until_cancelled(this.begin(term)).await;
@@ -246,10 +242,10 @@ impl ServiceCcm {
         tasks.spawn("settings", Arc::clone(&self.intake).follow_settings(token.clone()));
         tasks.spawn("provider", handles.clone().follow_provider(token.clone()));
         tasks.spawn("poll", poll::run(handles.clone(), token.clone()));
-        tasks.spawn("lease", lease::run(handles.clone(), lease, token.clone()));
+        tasks.spawn("lease", lease::run(handles.clone(), lease.clone(), token.clone()));
         let audit = Audit::new(handles, self.listed.clone());
         tasks.spawn("audit", handles.audit.clone().run(audit, settings.clone(), token.clone()));
-        let deletions = Deletions::new(handles, reader, self.orphans.clone());
+        let deletions = Deletions::new(handles, reader, lease.clone(), self.orphans.clone());
         let passes = handles.deletions.clone().run(deletions, settings, token);
         tasks.spawn("orphans", passes);
     }

@@ -218,8 +218,7 @@ pub(super) async fn the_budget_holds_the_rest(env: Env) -> Result<()> {
     .await?;
     nodes::event(&env.client, held[0], "NodeDeletionHeld", SOON).await?;
     counts(&program, "ccm_lifecycle_budget_used", 2).await?;
-    // The leader dies after it has renewed its Lease; the next one has no budget of its own.
-    sleep(Duration::from_secs(2)).await;
+    // The leader dies; the next one has no budget of its own.
     drop(program);
     let program = env.start(&launch).await?;
     counts(&program, "ccm_lifecycle_budget_used", 2).await?;

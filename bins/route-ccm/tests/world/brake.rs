@@ -66,6 +66,29 @@ pub(crate) async fn a_shrunken_list_deletes_few_routes(env: Env) -> Result<()> {
     routed(&env, 14..20).await
 }
 
+/// Each leader is killed as soon as it has deleted something, or might have.
+pub(crate) async fn killed_leaders_share_one_budget(env: Env) -> Result<()> {
+    const LIVES: usize = 4;
+    env.cloud().router().configure(|settings| settings.traits.records_owner = true);
+    add_nodes(&env, 0..20).await?;
+    let leader = env.start(&quick(&env)).await?;
+    reachable(&env, 0..20).await?;
+    drop(leader);
+    delete_nodes(&env, 0..12).await?;
+    for _ in 0..LIVES {
+        let before = routes(&env).len();
+        let leader = env.start(&quick(&env)).await?;
+        let _ = poll::until("a deletion", Duration::from_secs(2), || async {
+            Ok((routes(&env).len() < before).then_some(()))
+        })
+        .await;
+        drop(leader);
+    }
+    let left = routes(&env).len();
+    ensure!(left == 17, "three of twenty routes may go, and {} went", 20 - left);
+    Ok(())
+}
+
 async fn approve(env: &Env, selector: &str) -> Result<()> {
     let all = json!({
         "quartet.dev/approved-selector": selector, "quartet.dev/approved-until": "2999-01-01T00:00:00Z"});

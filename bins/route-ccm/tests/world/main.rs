@@ -31,6 +31,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 ipam::a_full_range_and_another_allocator_are_reported;
             SIMULATED:
                 life::a_killed_leader_leaves_no_gap,
+                brake::killed_leaders_share_one_budget,
                 cloud_faults::one_that_fails_and_one_that_hangs_delay_no_other,
                 ipam::a_frozen_leader_gives_no_block_twice,
                 ipam::without_routes_no_call_is_made,

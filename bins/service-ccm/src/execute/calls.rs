@@ -18,10 +18,11 @@ use tokio::time::Instant;
 
 use super::{Due, Lane, Lanes};
 use crate::{
-    observe::balancers::Entry,
+    observe::{balancers::Entry, lease},
     plan::{
         CallKind, Known, Step,
         front_end::{desired, settings},
+        losses::recorded,
         reason::{PROVISIONING, Reason},
         replaced,
         status::{ingress, shows},
@@ -205,6 +206,11 @@ impl Lanes {
             one.due.service.details.as_ref().is_some_and(|details| details.ingress.is_empty())
         });
         let questions: Vec<Wanted> = asked.iter().map(|one| one.question.clone()).collect();
+        let replaces =
+            |one: &Asked<Wanted>| one.due.may_replace && recorded(&one.due.service).is_some();
+        if asked.iter().any(replaces) {
+            lease::store(&self.handles, &self.lease).await;
+        }
         let answers = balancers.ensure(&questions, self.handles.call(is_urgent));
         let done = |asked: &Asked<Wanted>, entry: &mut Entry, balancer: LoadBalancer| {
             self.ensured(asked, entry, balancer);

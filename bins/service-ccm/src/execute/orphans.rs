@@ -9,14 +9,14 @@ use ccm_controller::{
     reader::Reader,
 };
 use ccm_objects::{ObjectRef, Service};
-use ccm_runtime::{health::Condition, plans};
+use ccm_runtime::{health::Condition, leadership::LeaseAnnotations, plans};
 use futures::{StreamExt as _, stream};
 use tokio::time::Instant;
 
 use super::WRITES;
 use crate::{
     metrics::Ended,
-    observe::Handles,
+    observe::{Handles, lease},
     plan::{
         CallKind,
         orphans::{Orphan, Verdict, is_gone},
@@ -30,6 +30,7 @@ const KIND: &str = "LoadBalancer";
 pub(crate) struct Deletions {
     handles: Handles,
     reader: Reader<Service>,
+    lease: LeaseAnnotations,
     health: Condition,
     /// The IDs on the page.
     shown: BTreeSet<String>,
@@ -49,8 +50,8 @@ impl Pass for Deletions {
         let next = decided.iter().filter_map(|(_, verdict)| verdict.until()).min();
         let due: Vec<Due> = decided.into_iter().filter_map(due).collect();
         if !due.is_empty() && !self.handles.plans.is_observing() {
-            // They are charged to the budget: the next leader is to know.
-            self.handles.balancers.set_departures();
+            // They are charged to the budget.
+            lease::store(&self.handles, &self.lease).await;
             self.delete(due).await;
             return Next::At(Instant::now());
         }
@@ -63,8 +64,13 @@ impl Pass for Deletions {
 }
 
 impl Deletions {
-    pub(crate) fn new(handles: &Handles, reader: Reader<Service>, health: Condition) -> Self {
-        Self { handles: handles.clone(), reader, health, shown: BTreeSet::new() }
+    pub(crate) fn new(
+        handles: &Handles,
+        reader: Reader<Service>,
+        lease: LeaseAnnotations,
+        health: Condition,
+    ) -> Self {
+        Self { handles: handles.clone(), reader, lease, health, shown: BTreeSet::new() }
     }
 
     /// Publishes what is decided: page, gauge, check and log.

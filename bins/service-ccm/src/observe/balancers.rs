@@ -48,6 +48,8 @@ pub(crate) struct Balancers {
     has_departures: AtomicBool,
     /// Wakes the one who leaves them to the next leader.
     departed: Notify,
+    /// Held while the note for the next leader is made.
+    pub(super) leaving: Mutex<()>,
 }
 
 /// What the last leader has left.

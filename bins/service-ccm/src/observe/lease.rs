@@ -123,7 +123,7 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
                 settled = handles.balancers.settled();
                 handles.balancers.keep_departures();
             }
-            leave(&handles, &lease, settled);
+            leave(&handles, &lease);
         }
     };
     token.run_until_cancelled(work).await;
@@ -143,9 +143,20 @@ fn approve(handles: &Handles, approved: Approved) {
     }
 }
 
+/// Waits until the next leader would know which load balancers are deleted or replaced now, even if
+/// this one dies of it.
+pub(crate) async fn store(handles: &Handles, lease: &LeaseAnnotations) {
+    handles.balancers.keep_departures();
+    leave(handles, lease);
+    lease.stored().await;
+}
+
 /// Leaves to the next leader which members have left lately, which orphans were deleted, and the
 /// nodes that all load balancers have.
-fn leave(handles: &Handles, lease: &LeaseAnnotations, settled: Option<Digest>) {
+fn leave(handles: &Handles, lease: &LeaseAnnotations) {
+    // Two tasks do this: what is older must not replace what is newer.
+    let _alone = handles.balancers.leaving.lock();
+    let settled = handles.balancers.settled();
     let window = handles.settings.borrow().load_balancer_member_loss_window;
     let now = handles.timeline.now();
     let Some(members) = handles.balancers.departures(now - window) else { return };

@@ -4,8 +4,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
+use tokio::sync::{Notify, watch};
 
 /// What a leader leaves to the next one.
 pub const HANDOVER: &str = "quartet.dev/handover";
@@ -20,7 +21,18 @@ const LONGEST: usize = 64 * 1024;
 /// The annotations of the Lease as last read, and what this leader writes. Clones share
 /// both. Empty without election.
 #[derive(Clone, Debug, Default)]
-pub struct LeaseAnnotations(Arc<Mutex<Annotations>>);
+pub struct LeaseAnnotations(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    annotations: Mutex<Annotations>,
+    /// Whether an election writes them.
+    is_elected: bool,
+    /// How many changes of what is left the API server has stored.
+    stored: watch::Sender<u64>,
+    /// Somebody waits for the next renewal.
+    urgent: Notify,
+}
 
 #[derive(Debug, Default)]
 struct Annotations {
@@ -28,6 +40,8 @@ struct Annotations {
     /// That of the leader before this one.
     found: String,
     left: Option<String>,
+    /// How many times `left` has changed.
+    changes: u64,
     /// The identity of the cloud that this leader records, until it has read it.
     recording: Option<Recording>,
 }
@@ -55,41 +69,82 @@ impl LeaseAnnotations {
     /// Returns annotations as if they were read from a Lease, for tests.
     pub fn with<'a>(texts: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         let read = texts.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
-        Self(Arc::new(Mutex::new(Annotations { read, ..Annotations::default() })))
+        Self::of(Annotations { read, ..Annotations::default() })
+    }
+
+    fn of(annotations: Annotations) -> Self {
+        Self(Arc::new(Shared { annotations: Mutex::new(annotations), ..Shared::default() }))
+    }
+
+    /// Those of a Lease that an election writes.
+    pub(super) fn elected() -> Self {
+        Self(Arc::new(Shared { is_elected: true, ..Shared::default() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Annotations> {
+        self.0.annotations.lock()
     }
 
     /// The value when the Lease was last read: a leader reads it every 2 s.
     pub fn get(&self, key: &str) -> Option<String> {
-        self.0.lock().read.get(key).cloned()
+        self.lock().read.get(key).cloned()
     }
 
     /// What the last leader has left; empty if there is nothing.
     pub fn found(&self) -> String {
-        self.0.lock().found.clone()
+        self.lock().found.clone()
     }
 
-    /// Leaves this text to the next leader: it is written with the next renewal, so a leader that
-    /// dies suddenly loses what it left after its last one. An empty text removes the annotation.
+    /// Leaves this text to the next leader: it is written with the next renewal, and a leader that
+    /// dies before loses it ([`LeaseAnnotations::stored`]). An empty text removes the annotation.
     /// Only a leader calls this. Returns whether the text is short enough; otherwise the text
     /// before stays.
     pub fn leave(&self, text: String) -> bool {
         let is_short = text.len() <= LONGEST;
         if is_short {
-            self.0.lock().left = Some(text);
+            let mut annotations = self.lock();
+            let text = Some(text);
+            annotations.changes += u64::from(annotations.left != text);
+            annotations.left = text;
         }
         is_short
+    }
+
+    /// Waits until the API server has stored what this leader has left; the Lease is renewed at once
+    /// for it. A program calls this before a deletion that a budget allows: then a leader that dies
+    /// of its deletions leaves no new budget. Without election nothing is stored, and this returns at
+    /// once. It does not return while no renewal succeeds: the caller ends with the term.
+    pub async fn stored(&self) {
+        let changes = self.lock().changes;
+        let mut stored = self.0.stored.subscribe();
+        if !self.0.is_elected || *stored.borrow_and_update() >= changes {
+            return;
+        }
+        self.0.urgent.notify_one();
+        // The sender lives as long as this handle: waiting cannot fail.
+        stored.wait_for(|stored| *stored >= changes).await.ok();
+    }
+
+    /// Returns when somebody waits in [`LeaseAnnotations::stored`].
+    pub(super) async fn is_urgent(&self) {
+        self.0.urgent.notified().await;
+    }
+
+    /// Records that the API server has stored the Lease with this many changes.
+    pub(super) fn store(&self, changes: u64) {
+        self.0.stored.send_modify(|stored| *stored = changes.max(*stored));
     }
 
     /// The recorded identity of the cloud: what the Lease says, or what this leader records. Without
     /// election it is recorded for as long as the process lives.
     pub fn cloud_identity(&self) -> Option<String> {
-        self.0.lock().identity().cloned()
+        self.lock().identity().cloned()
     }
 
     /// Records the identity of the cloud with the next renewal, instead of the one that is recorded now.
     /// If a person changes that meanwhile, it stays. Only a leader calls this.
     pub fn record_cloud(&self, identity: &str) {
-        let mut annotations = self.0.lock();
+        let mut annotations = self.lock();
         if annotations.identity().is_none_or(|recorded| recorded != identity) {
             let instead_of = annotations.read.get(CLOUD_IDENTITY).cloned();
             annotations.recording = Some(Recording { identity: identity.to_owned(), instead_of });
@@ -99,25 +154,24 @@ impl LeaseAnnotations {
     /// Those of the next leader.
     #[must_use]
     pub fn handed_over(&self) -> Self {
-        let last = self.0.lock();
+        let last = self.lock();
         let found = last.left.as_ref().unwrap_or(&last.found).clone();
         let mut read = last.read.clone();
         if let Some(identity) = last.identity() {
             read.insert(CLOUD_IDENTITY.to_owned(), identity.clone());
         }
-        Self(Arc::new(Mutex::new(Annotations { read, found, ..Annotations::default() })))
+        Self::of(Annotations { read, found, ..Annotations::default() })
     }
 
     /// Becomes those of the next leader after another one, for tests.
     pub(super) fn succeed(&self, last: &Self) {
-        let next = std::mem::take(&mut *last.handed_over().0.lock());
-        *self.0.lock() = next;
+        let next = std::mem::take(&mut *last.handed_over().lock());
+        *self.lock() = next;
     }
 
     /// Changes an annotation as a person does, for tests: the Lease is renewed before, and read after.
     pub fn annotate(&self, key: &str, text: Option<&str>) {
-        let mut lease =
-            serde_json::json!({"metadata": {"annotations": self.0.lock().read.clone()}});
+        let mut lease = serde_json::json!({"metadata": {"annotations": self.lock().read.clone()}});
         self.write(&mut lease);
         self.read(&lease, true);
         lease["metadata"]["annotations"][key] = text.into();
@@ -126,7 +180,7 @@ impl LeaseAnnotations {
 
     /// Reads a Lease.
     pub(super) fn read(&self, lease: &Value, is_mine: bool) {
-        let mut annotations = self.0.lock();
+        let mut annotations = self.lock();
         annotations.read.clear();
         for (key, value) in lease["metadata"]["annotations"].as_object().into_iter().flatten() {
             let Some(text) = value.as_str().filter(|_| key.starts_with(PREFIX)) else { continue };
@@ -140,17 +194,19 @@ impl LeaseAnnotations {
         }
     }
 
-    /// Adds what is left to a Lease that is about to be written.
-    pub(super) fn write(&self, lease: &mut Value) {
-        let annotations = self.0.lock();
+    /// Adds what is left to a Lease that is about to be written. Returns the number of changes that
+    /// this has.
+    pub(super) fn write(&self, lease: &mut Value) -> u64 {
+        let annotations = self.lock();
+        let changes = annotations.changes;
         if annotations.left.is_none() && annotations.recording.is_none() {
-            return;
+            return changes;
         }
         let stored = &mut lease["metadata"]["annotations"];
         if !stored.is_object() {
             *stored = Value::Object(serde_json::Map::new());
         }
-        let Some(stored) = stored.as_object_mut() else { return };
+        let Some(stored) = stored.as_object_mut() else { return changes };
         match annotations.left.as_deref() {
             Some("") => drop(stored.remove(HANDOVER)),
             Some(text) => drop(stored.insert(HANDOVER.to_owned(), text.into())),
@@ -161,6 +217,7 @@ impl LeaseAnnotations {
         {
             stored.insert(CLOUD_IDENTITY.to_owned(), identity.as_str().into());
         }
+        changes
     }
 }
 

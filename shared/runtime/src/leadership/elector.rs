@@ -264,7 +264,11 @@ impl Elector {
         // When the renewal in progress began, and what was left of the term then.
         let mut renewal = None;
         loop {
-            sleep(self.config.retry_period.min(self.leadership.remaining())).await;
+            let pause = sleep(self.config.retry_period.min(self.leadership.remaining()));
+            tokio::select! {
+                () = pause => (),
+                () = self.guard.annotations().is_urgent() => (),
+            }
             let left = self.leadership.remaining();
             if left.is_zero() {
                 return Loss::NotRenewed;

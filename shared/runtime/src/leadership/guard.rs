@@ -43,7 +43,7 @@ impl LeaseGuard {
     /// record's own duration where that is longer.
     pub fn new(me: &str, duration: Duration) -> Self {
         let observed = Arc::new(Mutex::new(Observed::new(me, duration)));
-        Self { observed, annotations: LeaseAnnotations::default() }
+        Self { observed, annotations: LeaseAnnotations::elected() }
     }
 
     /// The annotations of the Lease.
@@ -111,19 +111,20 @@ impl LeaseGuard {
 
     /// Turns a patch into an update of the Lease that was read before it; a read serves one write.
     /// The update keeps the Lease's version and UID, so it neither overwrites a change nor
-    /// recreates a Lease that was deleted meanwhile.
-    fn update(&self, patch: Request<Body>) -> Result<Request<Body>, BoxError> {
+    /// recreates a Lease that was deleted meanwhile. Also returns the number of changes of what this
+    /// leader leaves that the update has.
+    fn update(&self, patch: Request<Body>) -> Result<(Request<Body>, u64), BoxError> {
         let lease = self.observed().read.take();
         let mut lease = lease.ok_or("refused here: a Lease must be read before it is written")?;
         let (mut parts, body) = patch.into_parts();
         // Bodies that kube's Api makes are in memory.
         let bytes = body.collect_bytes().now_or_never().ok_or("the patch is not in memory")??;
         merge(&mut lease, serde_json::from_slice(&bytes)?);
-        self.annotations.write(&mut lease);
+        let changes = self.annotations.write(&mut lease);
         parts.method = Method::PUT;
         parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         parts.headers.remove(CONTENT_LENGTH);
-        Ok(Request::from_parts(parts, Body::from(serde_json::to_vec(&lease)?)))
+        Ok((Request::from_parts(parts, Body::from(serde_json::to_vec(&lease)?)), changes))
     }
 
     async fn carry(
@@ -132,8 +133,14 @@ impl LeaseGuard {
         request: Request<Body>,
     ) -> Result<Response<ResponseBody>, BoxError> {
         let method = request.method().clone();
-        let request = if method == Method::PATCH { self.update(request)? } else { request };
+        let (request, changes) = match method {
+            Method::PATCH => self.update(request)?,
+            _ => (request, 0),
+        };
         let (mut parts, body) = stack.oneshot(request).await?.into_parts();
+        if parts.status.is_success() {
+            self.annotations.store(changes);
+        }
         let mut bytes = body.collect().await?.to_bytes();
         if method == Method::GET {
             let shown = match parts.status {

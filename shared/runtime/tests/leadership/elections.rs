@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_runtime::leadership::{Ended, HANDOVER, Lost};
 use http::{Method, StatusCode};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     lease_api::LeaseApi,
@@ -77,6 +77,35 @@ async fn the_next_leader_finds_what_the_last_one_left() {
     let third = Replica::start(&api);
     until(&[&third], LONG, || third.leads()).await.unwrap();
     assert_eq!(third.leadership().annotations().found(), "second");
+}
+
+/// A leader that dies right after a deletion has told the next one of it.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_is_stored_at_once_if_somebody_waits() {
+    let api = LeaseApi::default();
+    let (leader, _standby) = two(&api).await;
+    let annotations = leader.leadership().annotations().clone();
+    let left = || api.lease().unwrap()["metadata"]["annotations"][HANDOVER].clone();
+    for text in ["first", "second"] {
+        assert!(annotations.leave(text.to_owned()));
+        let began = Instant::now();
+        annotations.stored().await;
+        assert!(began.elapsed() < seconds(0.5), "{:?}", began.elapsed());
+        assert_eq!(left(), text);
+    }
+    // Nothing new: nobody waits.
+    let requests = api.requests().len();
+    assert!(annotations.leave("second".to_owned()));
+    annotations.stored().await;
+    assert_eq!(api.requests().len(), requests);
+
+    // A refused renewal has stored nothing.
+    leader.line.set(Fault::Status(StatusCode::SERVICE_UNAVAILABLE));
+    assert!(annotations.leave("third".to_owned()));
+    assert!(timeout(seconds(5.0), annotations.stored()).await.is_err());
+    leader.line.set(Fault::None);
+    annotations.stored().await;
+    assert_eq!(left(), "third");
 }
 
 #[tokio::test(start_paused = true)]
