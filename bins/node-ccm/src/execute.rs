@@ -5,7 +5,6 @@ pub(crate) mod writers;
 
 use std::sync::Arc;
 
-use ccm_base::clock;
 use ccm_controller::{
     brake::Pause,
     writer::{self, Stopped, Writer},
@@ -28,13 +27,14 @@ struct Unfinished {
     why: Stopped,
 }
 
-/// Executes a plan that was made for exactly this version of the node.
+/// Executes a plan that was made for exactly this version of the node. Returns the node as the API
+/// server has answered it.
 async fn execute(
     writer: &Writer<Node>,
     Handles { metrics, reports, guard, .. }: &Handles,
     node: &Arc<Node>,
     plan: &Plan,
-) -> Result<(), Unfinished> {
+) -> Result<Arc<Node>, Unfinished> {
     let mut latest = Arc::clone(node);
     for step in &plan.steps {
         let what = step.kind();
@@ -56,13 +56,7 @@ async fn execute(
             guard.made(&node.uid);
         }
     }
-    if plan.outcome == Outcome::Initialised {
-        if let Some(age) = node.age(clock::wall()) {
-            metrics.initialised(age);
-        }
-        reports.initialised(node);
-    }
-    Ok(())
+    Ok(latest)
 }
 
 /// The steps of a plan as `/plan` shows them.

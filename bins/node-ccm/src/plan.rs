@@ -13,7 +13,7 @@ use ccm_cloud::{Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
 use ccm_controller::brake::approval::is_marked;
 pub use ccm_objects::NodeChange;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
-use ccm_objects::{Address, Node};
+use ccm_objects::{Address, Node, Taint};
 use serde::Serialize;
 
 pub use self::{
@@ -24,6 +24,10 @@ use self::{labels::LabelChanges, node_ip::NodeIpError};
 
 /// The annotation or label with which a user approves the changes of a node that the brake holds.
 pub const APPROVED: &str = "quartet.dev/change-approved";
+/// The provider ID in [`Plan::fields`].
+pub const PROVIDER_ID: &str = "providerID";
+/// The taints in [`Plan::fields`].
+pub const TAINTS: &str = "taints";
 
 /// Whether a user has approved the changes of this node.
 pub fn is_approved(node: &Node) -> bool {
@@ -318,7 +322,15 @@ impl Plan {
                 Step::SetAddresses { addresses, .. } => {
                     fields.push((Field::Addresses.to_string(), text::list(addresses)));
                 }
-                Step::ChangeNode(NodeChange { labels, annotations, .. }) => {
+                Step::ChangeNode(NodeChange {
+                    labels, annotations, provider_id, taints, ..
+                }) => {
+                    let id = provider_id.iter().map(|id| (PROVIDER_ID.to_owned(), id.clone()));
+                    fields.extend(id);
+                    let keys = |taints: &Vec<Taint>| {
+                        taints.iter().map(|taint| &*taint.key).collect::<Vec<_>>().join(",")
+                    };
+                    fields.extend(taints.iter().map(|list| (TAINTS.to_owned(), keys(list))));
                     let all = labels.iter().chain(annotations).filter(|(key, _)| *key != APPROVED);
                     let value = |value: &Option<String>| value.clone().unwrap_or_default();
                     fields.extend(all.map(|(key, set)| (key.clone(), value(set))));

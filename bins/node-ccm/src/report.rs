@@ -113,6 +113,15 @@ impl NodeReports {
         self.warn(node, repeat_reports::REASON, &repeated.kind, &text);
     }
 
+    /// Reports that the API server has answered a write as done and has not stored it.
+    pub(crate) fn not_stored(&self, node: &Node, repeated: &Repeated) {
+        if repeated.is_news {
+            let text = repeated.to_string();
+            let report = Report::of_node(node, repeat_reports::REASON, &repeated.kind, &text);
+            self.report(node, When::Always, report);
+        }
+    }
+
     /// A warning about a lasting state.
     fn warn(&self, node: &Node, topic: &'static str, state: &str, text: &str) {
         self.report(node, When::Changed, Report::of_node(node, topic, state, text));

@@ -93,6 +93,20 @@ impl Corrector {
         fields.iter().filter_map(&mut add).collect()
     }
 
+    /// Records that these fields of the object were set and that the answer does not show them.
+    /// Returns them.
+    pub fn refused(&self, name: &Name, fields: &[(String, String)]) -> Vec<Repeated> {
+        if fields.is_empty() {
+            return Vec::new();
+        }
+        let (mut made, now) = (self.made.lock(), self.timeline.now());
+        let made = made.entry(Name::clone(name)).or_default();
+        let mut add = |(field, value): &(String, String)| {
+            made.refused(now, field.clone(), Content::of(value))
+        };
+        fields.iter().filter_map(&mut add).collect()
+    }
+
     /// The object needs no correction any more.
     pub fn settled(&self, name: &Name) {
         self.turns(|turns| turns.forget(name));

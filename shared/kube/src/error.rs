@@ -57,10 +57,12 @@ pub enum ApiError {
         /// The wait that the server asked for.
         retry_after: Option<Duration>,
     },
-    /// The request is invalid and a retry does not help (400, 405, 406, 413, 415, 422).
+    /// The request is invalid and a retry does not help (400, 405, 406, 413, 415, 422; but see
+    /// [`ApiError::Forbidden`]).
     #[error("rejected as invalid: {0}")]
     Invalid(String),
-    /// The credentials are valid but lack a right (403).
+    /// The credentials are valid but lack a right (403), or an admission policy or webhook denies
+    /// the request (any of 400, 403, 422).
     #[error("forbidden: {0}")]
     Forbidden(String),
     /// The credentials are missing, wrong or expired (401).
@@ -91,8 +93,8 @@ pub enum ApiError {
 ccm_metrics::label!(ApiReason);
 
 impl ApiError {
-    /// How the caller should react. Only an invalid request is permanent: rights and
-    /// credentials can be restored while this process runs.
+    /// How the caller should react. Only an invalid request is permanent: rights, credentials and
+    /// admission policies can be mended while this process runs.
     pub fn class(&self) -> RetryClass {
         match self {
             Self::Throttled { retry_after: Some(after) } => RetryClass::RetryAfter(*after),
@@ -119,6 +121,7 @@ impl ApiError {
         let message = || one_line(&status.message, MESSAGE_LIMIT);
         let code = if status.code == 0 { code_of(&status.reason) } else { status.code };
         match code {
+            400 | 422 if is_denied_by_admission(&status.message) => Self::Forbidden(message()),
             400 | 405 | 406 | 413 | 415 | 422 => Self::Invalid(message()),
             401 => Self::Unauthorized,
             403 => Self::Forbidden(message()),
@@ -145,6 +148,16 @@ impl ApiError {
         }
         Self::Unavailable(one_line(&chain(error), MESSAGE_LIMIT))
     }
+}
+
+/// Whether an admission policy or webhook has written this. A policy denies with 422 and a webhook
+/// with 400 unless its author sets another code, and only the text tells that from a request that
+/// is invalid: `... is forbidden: ValidatingAdmissionPolicy 'x' with binding 'y' denied request: ...`,
+/// `admission webhook "x" denied the request: ...`.
+fn is_denied_by_admission(message: &str) -> bool {
+    let denied = ["denied request", "denied the request"];
+    let by = ["AdmissionPolicy ", "admission webhook "];
+    denied.iter().any(|text| message.contains(text)) && by.iter().any(|text| message.contains(text))
 }
 
 impl From<kube::Error> for ApiError {

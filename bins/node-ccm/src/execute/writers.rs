@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_base::RetryClass;
+use ccm_base::{RetryClass, clock};
 use ccm_cloud::{Claim, LookupResult};
 use ccm_controller::{
     brake::Pause,
@@ -24,7 +24,7 @@ use super::{Unfinished, execute, published};
 use crate::{
     metrics::State,
     observe::{Handles, brake, intake::Intake, lookups::WorkSenders},
-    plan::{Field, Outcome, Plan, Wait, WaitReason, plan},
+    plan::{Field, Outcome, PROVIDER_ID, Plan, TAINTS, Wait, WaitReason, plan},
     settings::NodeSettings,
 };
 
@@ -41,6 +41,15 @@ const LOOKUPS_BEFORE_REFRESH: u32 = 5;
 const MANY_CONFLICTS: u32 = 8;
 /// The same for an initialised node, which no pod waits for.
 const MANY_CONFLICTS_SETTLED: u32 = 3;
+
+/// A field of [`Plan::fields`] in the metric of repeated writes.
+fn kind(field: &str) -> &'static str {
+    match field {
+        TAINTS => TAINTS,
+        PROVIDER_ID => PROVIDER_ID,
+        other => Field::named(other).into(),
+    }
+}
 
 /// The stage.
 pub(crate) struct Writers {
@@ -89,7 +98,9 @@ impl Writers {
             return;
         }
         let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
-        let plan = plan(&node, claim, answer, self.intake.policy());
+        let policy = self.intake.policy();
+        let again = |node: &Node| plan(node, claim, answer, policy);
+        let plan = again(&node);
         let settled = plan.outcome == Outcome::InSync;
         let pause =
             settled.then(|| brake::check(&self.handles.guard, &node, &plan).err()).flatten();
@@ -101,11 +112,8 @@ impl Writers {
             Outcome::Initialised | Outcome::InSync if self.handles.plans.is_observing() => {
                 self.observed(&node, &plan);
             }
-            Outcome::Initialised => {
-                self.handles.corrector.step_aside();
-                self.apply(&node, &plan).await;
-            }
-            Outcome::InSync => self.correct(&node, &plan).await,
+            Outcome::Initialised => self.initialise(&node, &plan, again).await,
+            Outcome::InSync => self.correct(&node, &plan, again).await,
             Outcome::Waits(wait) => self.wait(&node, wait, answer),
             outcome => self.skip(&node, outcome, answer),
         }
@@ -125,14 +133,27 @@ impl Writers {
         }
     }
 
+    /// Writes a new node, unless the API server has just taken the same change back.
+    async fn initialise(&self, node: &Arc<Node>, plan: &Plan, again: impl Fn(&Node) -> Plan) {
+        let corrector = &self.handles.corrector;
+        corrector.step_aside();
+        match corrector.check(&node.name, 0, &plan.fields()) {
+            Err(Later { wait, .. }) => {
+                self.handles.queue.retry_every(Arc::clone(&node.name), wait);
+            }
+            Ok(()) => self.apply(node, plan, again).await,
+        }
+    }
+
     /// Writes an initialised node if it is its turn and no other writer undoes what the plan
     /// corrects. If not, it is queued for later.
-    async fn correct(&self, node: &Arc<Node>, plan: &Plan) {
+    async fn correct(&self, node: &Arc<Node>, plan: &Plan, again: impl Fn(&Node) -> Plan) {
         let allowed = self.handles.corrector.check(&node.name, plan.steps.len(), &plan.fields());
         let Err(Later { wait, repeated }) = allowed else {
-            return self.apply(node, plan).await;
+            return self.apply(node, plan, again).await;
         };
-        if let Some(repeated) = repeated {
+        // What an answer does not show was reported when it came.
+        if let Some(repeated) = repeated.filter(|repeated| !repeated.is_refused) {
             self.handles.reports.repeated(node, plan, &repeated);
         }
         self.later(node, wait);
@@ -167,25 +188,54 @@ impl Writers {
         }
     }
 
-    async fn apply(&self, node: &Arc<Node>, plan: &Plan) {
+    /// Executes a plan. `again` plans from the answer: what it would still write was not stored.
+    async fn apply(&self, node: &Arc<Node>, plan: &Plan, again: impl Fn(&Node) -> Plan) {
         self.handles.reports.notes(node, plan);
         let name = &node.name;
         if plan.outcome == Outcome::Initialised {
             tracing::info!(node = &**name, "Initializing node {name} with cloud provider");
         }
         match execute(&self.writer, &self.handles, node, plan).await {
-            Ok(()) => {
-                if plan.outcome == Outcome::InSync {
-                    for field in self.handles.corrector.made(name, &plan.fields()) {
-                        self.handles.repeats.count("Node", <&str>::from(Field::named(&field)));
-                    }
-                }
-                self.handles.states.set(name, State::Initialised);
-                self.handles.plans.clear("Node", name);
-                self.settled(name);
-            }
+            Ok(answer) => self.written(node, plan, &answer, &again(&answer)),
             Err(unfinished) => self.not_written(node, unfinished),
         }
+    }
+
+    /// The API server has answered all writes with `answer`; `rest` is the plan for it.
+    fn written(&self, node: &Node, plan: &Plan, answer: &Node, rest: &Plan) {
+        let Handles { corrector, repeats, states, plans, reports, metrics, queue, .. } =
+            &self.handles;
+        let (name, rest) = (&node.name, rest.fields());
+        let (lost, stored): (Vec<_>, Vec<_>) =
+            plan.fields().into_iter().partition(|field| rest.contains(field));
+        let is_new = plan.outcome == Outcome::Initialised;
+        if !is_new {
+            for field in corrector.made(name, &stored) {
+                repeats.count("Node", kind(&field));
+            }
+        }
+        if is_new
+            && !answer.is_uninitialised()
+            && let Some(age) = node.age(clock::wall())
+        {
+            metrics.initialised(age);
+        }
+        let refused = corrector.refused(name, &lost);
+        let Some(first) = refused.first() else {
+            if is_new {
+                reports.initialised(node);
+            }
+            states.set(name, State::Initialised);
+            plans.clear("Node", name);
+            return self.settled(name);
+        };
+        for one in &refused {
+            repeats.count("Node", kind(&one.kind));
+            reports.not_stored(node, one);
+        }
+        let still_waits = answer.is_uninitialised();
+        states.set(name, if still_waits { State::WriteFailing } else { State::Initialised });
+        queue.retry_every(Arc::clone(name), first.wait);
     }
 
     fn not_written(&self, node: &Node, Unfinished { what, why }: Unfinished) {

@@ -45,6 +45,27 @@ fn statuses_become_the_errors_that_controllers_tell_apart() {
     check(0, "news", ApiError::Unexpected { code: 0, message: m() });
 }
 
+/// A policy or webhook may be mended within a minute: what it denies is tried again like a right
+/// that is missing.
+#[test]
+fn what_admission_denies_is_forbidden() {
+    let policy = "nodes \"n2\" is forbidden: ValidatingAdmissionPolicy 'no-cidrs' with binding 'all' denied request: no";
+    let webhook = "admission webhook \"nodes.example.com\" denied the request: no";
+    for (code, reason, text) in [
+        (422, "Invalid", policy),
+        (403, "Forbidden", policy),
+        (400, "BadRequest", webhook),
+        (403, "Forbidden", webhook),
+    ] {
+        let error = ApiError::from(kube::Error::Api(Box::new(status(code, reason, text))));
+        assert_eq!(error, ApiError::Forbidden(text.to_owned()), "{code}");
+        assert_eq!(error.class(), RetryClass::Retry);
+    }
+    let wrong = "Node \"n2\" is invalid: metadata.labels: Invalid value: \"denied request\"";
+    let error = ApiError::from(kube::Error::Api(Box::new(status(422, "Invalid", wrong))));
+    assert_eq!(error, ApiError::Invalid(wrong.to_owned()));
+}
+
 #[test]
 fn only_a_wrong_request_is_permanent() {
     let check = |error: ApiError, expect: RetryClass| assert_eq!(error.class(), expect, "{error}");

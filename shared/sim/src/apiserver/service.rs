@@ -135,7 +135,7 @@ fn without(fields: &[&str], body: Bytes) -> Bytes {
     for field in fields {
         let Some((parent, key)) = field.rsplit_once('/') else { continue };
         if let Some(Value::Object(parent)) = json.pointer_mut(parent) {
-            parent.remove(key);
+            parent.remove(&key.replace("~1", "/"));
         }
     }
     json.to_string().into()
