@@ -111,7 +111,8 @@ async fn every_query_has_an_answer(folder: &Path, program: Identity, story: Stor
         wrong.extend(evaluated::rules(program, server, played.span).await?);
         wrong.extend(evaluated::hidden(server).await?);
     }
-    reference::check(program.binary, &played.pages)?;
+    let pages = reference::check(program.binary, &played.pages);
+    wrong.extend(pages.err().map(|error| format!("{error:#}")));
     if env::var_os("QUARTET_DASHBOARDS_STAY").is_some() {
         for server in &played.servers {
             eprintln!("Prometheus: http://{}", server.address());

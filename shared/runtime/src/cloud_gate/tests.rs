@@ -300,3 +300,25 @@ async fn items_that_fail_are_counted_and_shown_and_are_no_failure_of_the_service
     sleep(SHOWN).await;
     assert!(gate.items_verdict().is_passed(), "each would have been repeated");
 }
+
+/// What works of a service does not hide that an operation is refused each time.
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_is_refused_is_shown_while_others_succeed() {
+    let (gate, _) = gate(10.0, 10);
+    gate.report(CREATE, report(Some(ErrorKind::Unauthorized), None));
+    sleep(ms(2000)).await;
+    gate.report(LIST, report(None, None));
+    sleep(ms(5000)).await;
+    let line = "compute last success 5 s ago, last failure 7 s ago: unauthorized, create_server refused 7 s ago: unauthorized";
+    assert_eq!(gate.verdict(), Verdict::Failed(line.to_owned()));
+    gate.report(CREATE, report(Some(ErrorKind::Busy), None));
+    gate.report(LIST, report(None, None));
+    assert!(!gate.verdict().is_passed(), "busy says nothing about credentials");
+    gate.report(CREATE, report(None, None));
+    assert!(gate.verdict().is_passed(), "{:?}", gate.verdict());
+    gate.report(CREATE, report(Some(ErrorKind::Forbidden), None));
+    gate.report(LIST, report(None, None));
+    assert!(!gate.verdict().is_passed());
+    sleep(SHOWN).await;
+    assert!(gate.verdict().is_passed(), "it would have been repeated");
+}
