@@ -142,7 +142,7 @@ async fn services_report_when_they_last_answered() {
     gate.report(PORTS, report(Some(ErrorKind::Unauthorized), None));
     sleep(ms(7000)).await;
     gate.report(LIST, report(None, None));
-    let expect = "compute last success 0 s ago; network last success never, last failure 7 s ago: unauthorized";
+    let expect = "compute last success 0 s ago; network last success never, last failure 7 s ago: unauthorized, list_ports refused 7 s ago: unauthorized";
     assert_eq!(gate.verdict(), Verdict::Failed(expect.to_owned()));
     sleep(ms(1000)).await;
     gate.report(CREATE, report(Some(ErrorKind::QuotaExceeded), None));
