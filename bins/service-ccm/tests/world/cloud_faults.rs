@@ -129,7 +129,8 @@ pub(crate) async fn refused_load_balancers_turn_the_line_of_the_cloud(env: Env) 
     };
     poll::until("the cloud's line to say so", SOON, || async {
         let text = line().await?;
-        Ok((text.starts_with("[!]") && text.contains("ensure_load_balancers refused")).then_some(()))
+        Ok((text.starts_with("[!]") && text.contains("ensure_load_balancers refused"))
+            .then_some(()))
     })
     .await?;
     let lists = || async { leader.metric("ccm_service_audits_total{result=\"ok\"}").await };
