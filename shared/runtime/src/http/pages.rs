@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use ccm_base::{clock, is_loopback};
+use ccm_base::{clock, duration::in_words, is_loopback};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS},
@@ -229,7 +229,7 @@ impl HealthPage {
             format!("[+]{name} ok")
         };
         let is_old = self.reasons && finding.lasts >= OLD;
-        if is_old { format!("{line} (for {})", rounded(finding.lasts)) } else { line }
+        if is_old { format!("{line} (for {})", in_words(finding.lasts)) } else { line }
     }
 
     /// The finding in the page's JSON.
@@ -261,16 +261,6 @@ struct Entry<'a> {
     detail: &'a str,
     /// Since when it passes, or fails.
     since: String,
-}
-
-/// Whole minutes: nobody needs the seconds of an hour.
-fn rounded(time: Duration) -> String {
-    let minutes = time.as_secs() / 60;
-    match (minutes / (24 * 60), minutes / 60 % 24, minutes % 60) {
-        (0, 0, minutes) => format!("{minutes} min"),
-        (0, hours, minutes) => format!("{hours} h {minutes} min"),
-        (days, hours, _) => format!("{days} d {hours} h"),
-    }
 }
 
 /// The query of a URL.
