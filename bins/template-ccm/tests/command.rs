@@ -87,8 +87,8 @@ fn the_settings_in_force_are_printed() {
     let page: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     let setting = |key: &str| &page["template-ccm"]["settings"][key];
     assert_eq!(setting("kube_api_qps")["value"], "7");
-    assert_eq!(setting("kube_api_qps")["origin"], "--kube-api-qps");
-    assert_eq!(setting("cloud_read_qps")["origin"], "CCM__CLOUD_READ_QPS");
+    assert_eq!(setting("kube_api_qps")["origin"], "flag");
+    assert_eq!(setting("cloud_read_qps")["origin"], "environment");
     assert_eq!(setting("cloud_write_qps")["origin"], "default");
     assert!(!page.to_string().contains("secret"), "{page}");
 }
