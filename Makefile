@@ -23,14 +23,12 @@ FLAVOUR ?= debian
 KUBELETS ?=
 # Which benchmark.
 BENCH ?= all
-# Where docs/ is published: the dashboards link there.
-DOCS ?= https://quartet.dev/docs
-DASHBOARDS = cd grafana/dashboards/source && GOFLAGS=-mod=readonly go run . -docs=$(DOCS)
+DASHBOARDS = cd grafana/dashboards/source && GOFLAGS=-mod=readonly go run .
 KUBERNETES = tests/kube-apiserver/build.sh
 
 .DEFAULT_GOAL := help
 .PHONY: help tools demo demo-check test test-cluster test-rights test-manifests test-kubelets \
-  test-openstack test-alerts test-dashboards lint deny fmt build docs dashboards manifests bench mutants model-check lines clean
+  test-openstack test-alerts test-dashboards lint deny fmt build docs docs-url dashboards manifests bench mutants model-check lines clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,9 +80,7 @@ test-openstack: tools ## the scenarios with real Keystone, Nova, Neutron and Oct
 	  QUARTET_OPENSTACK=$(FLAVOUR) QUARTET_CLUSTER=real $(TEST) --test openstack -- $(SCENARIOS)
 
 test-alerts: ## the alert rules and their cases with Debian's promtool (unpacked once, or QUARTET_PROMETHEUS)
-	promtool="$$(tests/prometheus/install.sh)/promtool" && \
-	  "$$promtool" check rules grafana/alerts/*.yaml && \
-	  "$$promtool" test rules grafana/alerts/tests/*.yaml
+	tests/prometheus/alerts.sh
 
 test-dashboards: tools test-alerts ## test-alerts, and every query of the dashboards and rules by a real Prometheus that scrapes the programs
 	cd grafana/dashboards/source && test -z "$$(gofmt -l .)" && go vet .
@@ -113,6 +109,9 @@ docs: tools ## write the generated pages of docs/ again
 
 dashboards: ## write grafana/dashboards/*.json from their source (Go 1.24 or newer)
 	$(DASHBOARDS)
+
+docs-url: ## write where you publish docs/ into alerts, dashboards and manifests (DOCS=https://...)
+	grafana/docs-url.sh "$(DOCS)"
 
 manifests: tools ## write manifests/rendered and the operator's rules again
 	manifests/render.sh

@@ -7,7 +7,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 fail() { printf '%s\n' "$*" >&2; exit 1; }
 
-[ $# = 2 ] || fail "usage: $0 <program> <image>, for instance $0 node-ccm quartet/node-ccm:latest"
+[ $# = 2 ] || fail "usage: $0 <program> <image>, for instance $0 node-ccm registry.example.com/quartet/node-ccm:v1"
 program=$1 image=$2
 binary=${BINARY:-}
 if [ -z "$binary" ]; then

@@ -16,6 +16,10 @@ use crate::{
 /// Labels whose values depend on the cluster, the cloud or the build, with their
 /// descriptions. Every other label has exactly the values of the page.
 pub const OPEN: [(&str, &str); 21] = [
+    (
+        "api",
+        "`apiserver`, or the API of the cloud: `external`; for OpenStack `identity`, `compute`, `network`, `load-balancer`",
+    ),
     ("build_date", "when it was built, RFC 3339; empty in a build by hand"),
     ("clusterCIDR", "a network of `--cluster-cidr`"),
     ("code", "HTTP status of the answer; `<error>` without one"),
@@ -36,10 +40,6 @@ pub const OPEN: [(&str, &str); 21] = [
     ("operation", "the provider's name of the request, for instance `list_instances`"),
     ("platform", "operating system and processor, for instance `linux/x86_64`"),
     ("request", "the request, for instance `server_list`"),
-    (
-        "service",
-        "`apiserver`, or the cloud's service: `external`; for OpenStack `identity`, `compute`, `network`, `load-balancer`",
-    ),
     ("step", "the kind of step as `/plan` shows it, for instance `addresses`"),
     ("version", "Quartet's version"),
     ("write", "the field that is written, or the call, for instance `finalizer` or `set_members`"),
@@ -78,6 +78,7 @@ pub fn page() -> Result<String> {
     for (label, meaning) in OPEN {
         line(&mut page, format_args!("| `{label}` | {meaning} |"));
     }
+    page.push_str(RENAMED);
     Ok(page)
 }
 
@@ -96,6 +97,19 @@ scenario compares it with what running programs report.
 * Unless the meaning says otherwise, both replicas report everything; what only a leader does stands still on a standby.
 
 What to look at first: [rate-limits.md](rate-limits.md#change-one-controllers-rates-while-it-runs), [node-ccm.md](node-ccm.md), [lifecycle-ccm.md](lifecycle-ccm.md), [service-ccm.md](service-ccm.md), [route-ccm.md](route-ccm.md).
+";
+
+/// Names of releases before, for those whose alerts and dashboards have them.
+const RENAMED: &str = "
+## Renamed
+
+| before | now | why |
+|---|---|---|
+| label `service` of `ccm_limiter_*` and `ccm_cloud_*` | label `api` | Prometheus' operator gives each target a label `service`, and the metric's became `exported_service` |
+| `request=\"extension_list\"` of `openstack_api_*` | `request=\"network_extension_list\"` | openstack-cloud-controller-manager calls it that |
+
+No label is called `cluster`, `container`, `endpoint`, `instance`, `job`, `namespace`, `node`, `pod` or `service`: those are for targets. What
+openstack-cloud-controller-manager called otherwise: [metrics of the provider](providers/openstack.md#metrics).
 ";
 
 const PROVIDERS: &str = "What it measures of its own. Its requests are also in `ccm_cloud_*` and `ccm_limiter_*` above.\n";

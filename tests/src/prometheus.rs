@@ -1,9 +1,9 @@
 //! Dashboards, alerts and metrics, checked by a real Prometheus and its promtool, whose folder
 //! `QUARTET_PROMETHEUS` names.
 //!
-//! A [`Stage`] runs a controller's replicas through its [`Story`] while [`server`] runs a
-//! Prometheus that scrapes them; [`evaluated`] asks it every query that is about this
-//! controller. [`dashboards`] reads the dashboards as Grafana does, [`variables`] stands in for
+//! A [`Stage`] runs a controller's replicas through its [`Story`] while two Prometheus ([`server`])
+//! scrape them, one with the labels of [`operator`]; [`evaluated`] asks both every query that is about
+//! this controller. [`dashboards`] reads the dashboards as Grafana does, [`variables`] stands in for
 //! Grafana where a query has its variables, and [`promql`] finds the names of metrics in an
 //! expression.
 
@@ -21,6 +21,7 @@ use libtest_mimic::Trial;
 
 pub mod dashboards;
 mod evaluated;
+mod operator;
 pub mod promql;
 mod reference;
 pub mod rules;
@@ -103,14 +104,20 @@ async fn promtool_accepts_the_metrics(program: Identity, work: Work) -> Result<(
 async fn every_query_has_an_answer(folder: &Path, program: Identity, story: Story) -> Result<()> {
     let played = stage::play(folder, &rules::files()?, program, story).await?;
     let mut wrong = Vec::new();
-    for dashboard in dashboards::all()? {
-        wrong.extend(evaluated::dashboard(&dashboard, program, &played).await?);
+    for server in &played.servers {
+        for dashboard in dashboards::all()? {
+            wrong.extend(evaluated::dashboard(&dashboard, program, server, played.span).await?);
+        }
+        wrong.extend(evaluated::rules(program, server, played.span).await?);
+        wrong.extend(evaluated::hidden(server).await?);
     }
-    wrong.extend(evaluated::rules(program, &played).await?);
-    reference::check(program.binary, &played.pages)?;
+    let pages = reference::check(program.binary, &played.pages);
+    wrong.extend(pages.err().map(|error| format!("{error:#}")));
     if env::var_os("QUARTET_DASHBOARDS_STAY").is_some() {
-        let (address, span) = (played.server.address(), played.span);
-        eprintln!("Prometheus: http://{address}, {} to {}; Enter ends it", span.start, span.end);
+        for server in &played.servers {
+            eprintln!("Prometheus: http://{}", server.address());
+        }
+        eprintln!("{} to {}; Enter ends it", played.span.start, played.span.end);
         std::io::stdin().read_line(&mut String::new())?;
     }
     ensure!(wrong.is_empty(), "{} of them:\n  {}", wrong.len(), wrong.join("\n  "));

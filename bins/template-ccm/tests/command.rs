@@ -58,6 +58,8 @@ fn commands_without_an_api_server_have_their_exit_code() {
     check(&[], &["--version"], DONE);
     check(&[], &["--help"], DONE);
     check(&[], &["--print-options-markdown"], DONE);
+    check(&[], &["--print-config"], USAGE);
+    check(&invalid, &["--print-config"], DONE);
     check(&[], &["--no-such-flag"], USAGE);
     check(&[], &["extra"], USAGE);
     check(&[], &[], USAGE);
@@ -70,6 +72,25 @@ fn commands_without_an_api_server_have_their_exit_code() {
     check(&unavailable, &["--check-config", "--cloud-call-timeout=0s"], USAGE);
     check(&unavailable, &["--check-config", "--user-agent=a b"], DONE);
     check(&unavailable, &["--check-config", "--user-agent"], USAGE);
+}
+
+/// The same page as /configz: what is in force, and where it comes from.
+#[test]
+fn the_settings_in_force_are_printed() {
+    let out = Command::new(Path::new(env!("CARGO_BIN_EXE_template-ccm")))
+        .args(["--cloud-provider=external", "--cloud-config=/x", "--master=https://me:secret@host"])
+        .args(["--print-config", "--kube-api-qps=7"])
+        .env("CCM__CLOUD_READ_QPS", "3")
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(DONE), "{out:?}");
+    let page: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let setting = |key: &str| &page["template-ccm"]["settings"][key];
+    assert_eq!(setting("kube_api_qps")["value"], "7");
+    assert_eq!(setting("kube_api_qps")["origin"], "flag");
+    assert_eq!(setting("cloud_read_qps")["origin"], "environment");
+    assert_eq!(setting("cloud_write_qps")["origin"], "default");
+    assert!(!page.to_string().contains("secret"), "{page}");
 }
 
 /// A configuration that would fail soon after the start is invalid.

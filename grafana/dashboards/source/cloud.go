@@ -60,8 +60,8 @@ func limits() row {
 			},
 			unit: units.PercentUnit,
 			lines: []line{{
-				sum("service, class", rate(of("ccm_limiter_wait_seconds_count"))) + " / " + highest("service, class", of("ccm_limiter_rate")),
-				"{{service}} {{class}}",
+				sum("api, class", rate(of("ccm_limiter_wait_seconds_count"))) + " / " + highest("api, class", of("ccm_limiter_rate")),
+				"{{api}} {{class}}",
 			}},
 			bad: []step{{1, red}},
 		}.panel(),
@@ -75,8 +75,8 @@ func limits() row {
 			},
 			unit: units.RequestsPerSecond,
 			lines: []line{
-				{aggregate("min", "service, class", of("ccm_limiter_rate", notAPIServer)), "{{service}} {{class}}: in force"},
-				{highest("service, class", of("ccm_limiter_configured_rate", notAPIServer)), "{{service}} {{class}}: configured"},
+				{aggregate("min", "api, class", of("ccm_limiter_rate", notAPIServer)), "{{api}} {{class}}: in force"},
+				{highest("api, class", of("ccm_limiter_configured_rate", notAPIServer)), "{{api}} {{class}}: configured"},
 			},
 		}.panel(),
 		graph{
@@ -89,7 +89,7 @@ func limits() row {
 				page:   "rate-limits.md",
 			},
 			unit:  units.RequestsPerSecond,
-			lines: []line{{sum("service, class", rate(of("ccm_limiter_throttled_total"))), "{{service}} {{class}}"}},
+			lines: []line{{sum("api, class", rate(of("ccm_limiter_throttled_total"))), "{{api}} {{class}}"}},
 		}.panel(),
 		graph{
 			title: "Time spent waiting",
@@ -101,8 +101,8 @@ func limits() row {
 			},
 			unit: units.Seconds,
 			lines: []line{{
-				average(short, "service, class", of("ccm_limiter_wait_seconds_sum"), of("ccm_limiter_wait_seconds_count")),
-				"{{service}} {{class}}",
+				average(short, "api, class", of("ccm_limiter_wait_seconds_sum"), of("ccm_limiter_wait_seconds_count")),
+				"{{api}} {{class}}",
 			}},
 			wide: 6,
 		}.panel(),
@@ -115,7 +115,7 @@ func limits() row {
 				page:   "rate-limits.md",
 			},
 			unit:  units.Short,
-			lines: []line{{sum("service, class", of("ccm_limiter_waiting")), "{{service}} {{class}}"}},
+			lines: []line{{sum("api, class", of("ccm_limiter_waiting")), "{{api}} {{class}}"}},
 			wide:  6,
 		}.panel(),
 		graph{
@@ -127,7 +127,7 @@ func limits() row {
 				page:   "rate-limits.md",
 			},
 			unit:  units.Seconds,
-			lines: []line{{highest("service, class", of("ccm_limiter_closed_seconds")), "{{service}} {{class}}"}},
+			lines: []line{{highest("api, class", of("ccm_limiter_closed_seconds")), "{{api}} {{class}}"}},
 			wide:  6,
 		}.panel(),
 		graph{
@@ -145,7 +145,7 @@ func limits() row {
 	}}
 }
 
-const notAPIServer = `service!="apiserver"`
+const notAPIServer = `api!="apiserver"`
 
 // openStack has data only with the provider openstack.
 func openStack() row {

@@ -9,23 +9,27 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 func main() {
 	folder := flag.String("to", "../..", "the folder that holds dashboards/")
 	check := flag.Bool("check", false, "write nothing; fail if a file is not what would be written")
-	docs := flag.String("docs", "https://quartet.dev/docs", "where docs/ is published, for links")
 	flag.Parse()
-	if err := run(*folder, *docs, *check); err != nil {
+	if err := run(*folder, *check); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(folder, docs string, check bool) error {
+func run(folder string, check bool) error {
+	docs, err := os.ReadFile(filepath.Join(folder, "docs-url"))
+	if err != nil {
+		return err
+	}
 	var names []string
 	for _, each := range boards {
-		built, err := each.build(docs)
+		built, err := each.build(strings.TrimSpace(string(docs)))
 		if err != nil {
 			return err
 		}

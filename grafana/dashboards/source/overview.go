@@ -256,8 +256,8 @@ func toTheCloud() row {
 			},
 			unit: units.PercentUnit,
 			lines: []line{{
-				sum("program, service, class", named(rate(anywhere("ccm_limiter_wait_seconds_count", notAPIServer)))) +
-					" / " + highest("program, service, class", named(anywhere("ccm_limiter_rate", notAPIServer))),
+				sum("program, api, class", named(rate(anywhere("ccm_limiter_wait_seconds_count", notAPIServer)))) +
+					" / " + highest("program, api, class", named(anywhere("ccm_limiter_rate", notAPIServer))),
 				"{{program}} {{class}}",
 			}},
 			bad:  []step{{1, red}},

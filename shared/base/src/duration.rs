@@ -103,6 +103,18 @@ pub fn format(duration: Duration) -> String {
     format!("{hours}{minutes}m{}s", rest.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// For people, who need no seconds of an hour: `40 s`, `12 min`, `1 h 3 min`, `2 d 3 h`.
+pub fn in_words(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
 /// Serialises a duration in Go's format; for `#[serde(serialize_with)]`.
 pub fn serialize<S: serde::Serializer>(
     duration: &Duration,
@@ -156,6 +168,18 @@ mod tests {
         ] {
             check(wrong, None);
         }
+    }
+
+    #[test]
+    fn words_have_two_units_at_most() {
+        let check = |seconds, expect| assert_eq!(in_words(Duration::from_secs(seconds)), expect);
+        check(0, "0 s");
+        check(59, "59 s");
+        check(60, "1 min");
+        check(3599, "59 min");
+        check(3600 + 3 * 60 + 59, "1 h 3 min");
+        check(86_399, "23 h 59 min");
+        check(2 * 86_400 + 3 * 3600 + 59 * 60, "2 d 3 h");
     }
 
     #[test]

@@ -50,7 +50,8 @@ struct Shared {
     abandoned_end: Mutex<Option<Instant>>,
 }
 
-/// How long failed items are shown. Controllers repeat each one after at most five minutes.
+/// How long failed items and refused operations are shown. Controllers repeat each one after at most
+/// five minutes.
 const SHOWN: Duration = Duration::from_mins(10);
 
 /// The failed items of one request.
@@ -77,11 +78,38 @@ struct ServiceState {
     /// "Not found" and "unsupported" count as success.
     last_success: Option<Instant>,
     last_failure: Option<(Instant, ErrorKind)>,
+    /// The operations whose last result was a refusal: rights may lack for one of them only.
+    refused: BTreeMap<&'static str, (Instant, ErrorKind)>,
 }
 
 impl ServiceState {
     fn is_failing(&self) -> bool {
-        self.last_failure.is_some_and(|(failure, _)| self.last_success < Some(failure))
+        let last = self.last_failure.is_some_and(|(failure, _)| self.last_success < Some(failure));
+        last || self.refusals().next().is_some()
+    }
+
+    fn refusals(&self) -> impl Iterator<Item = (&str, u64, ErrorKind)> {
+        let shown =
+            self.refused.iter().map(|(operation, (at, kind))| (*operation, at.elapsed(), *kind));
+        let recent = shown.filter(|(_, ago, _)| *ago < SHOWN);
+        recent.map(|(operation, ago, kind)| (operation, ago.as_secs(), kind))
+    }
+
+    fn answered(&mut self, operation: &'static str, error: Option<ErrorKind>) {
+        let now = Instant::now();
+        match error {
+            // Both errors are responses: the service is up, and accepts the credentials.
+            None | Some(ErrorKind::NotFound | ErrorKind::Unsupported) => {
+                self.last_success = Some(now);
+                self.refused.remove(operation);
+            }
+            Some(kind) => {
+                self.last_failure = Some((now, kind));
+                if matches!(kind, ErrorKind::Unauthorized | ErrorKind::Forbidden) {
+                    self.refused.insert(operation, (now, kind));
+                }
+            }
+        }
     }
 }
 
@@ -91,12 +119,13 @@ impl fmt::Display for ServiceState {
             Some(then) => write!(f, "last success {} s ago", then.elapsed().as_secs())?,
             None => f.write_str("last success never")?,
         }
-        match self.last_failure {
-            Some((then, kind)) => {
-                write!(f, ", last failure {} s ago: {kind}", then.elapsed().as_secs())
-            }
-            None => Ok(()),
+        if let Some((then, kind)) = self.last_failure {
+            write!(f, ", last failure {} s ago: {kind}", then.elapsed().as_secs())?;
         }
+        for (operation, ago, kind) in self.refusals() {
+            write!(f, ", {operation} refused {ago} s ago: {kind}")?;
+        }
+        Ok(())
     }
 }
 
@@ -133,7 +162,7 @@ impl CloudGate {
     }
 
     /// The services called so far with their last results. Fails if the last result of a
-    /// service is a failure.
+    /// service is a failure, or that of one of its operations a refusal of the credentials.
     pub fn verdict(&self) -> Verdict {
         let services = self.shared.services.lock();
         if services.is_empty() {
@@ -293,16 +322,8 @@ impl Shared {
                 "Retry-After of the cloud"
             );
         }
-        let now = Instant::now();
         let mut services = self.services.lock();
-        let state = services.entry(class.service).or_default();
-        match report.error {
-            // Both errors are responses: the service is up.
-            None | Some(ErrorKind::NotFound | ErrorKind::Unsupported) => {
-                state.last_success = Some(now);
-            }
-            Some(kind) => state.last_failure = Some((now, kind)),
-        }
+        services.entry(class.service).or_default().answered(class.operation, report.error);
     }
 }
 

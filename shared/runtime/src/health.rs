@@ -3,10 +3,11 @@
 //! A check reads state that its owner maintains; it never waits and makes no request, so that
 //! a probe is cheap and cannot hang.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 
 /// The endpoints that a check affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct Finding {
     pub scope: Scope,
     /// Its verdict.
     pub verdict: Verdict,
+    /// For how long it has been seen to pass, or to fail. The kubelet's probes look all the time.
+    pub lasts: Duration,
 }
 
 type CheckFn = Arc<dyn Fn() -> Verdict + Send + Sync>;
@@ -60,6 +63,19 @@ struct Check {
     name: String,
     scope: Scope,
     run: CheckFn,
+    /// Whether it passed when it ran last, and since when that is so.
+    state: Arc<Mutex<Option<(bool, Instant)>>>,
+}
+
+impl Check {
+    fn finding(self) -> Finding {
+        let (verdict, now) = ((self.run)(), Instant::now());
+        let is_passed = verdict.is_passed();
+        let mut state = self.state.lock();
+        let since = state.filter(|(before, _)| *before == is_passed).map_or(now, |(_, at)| at);
+        *state = Some((is_passed, since));
+        Finding { verdict, name: self.name, scope: self.scope, lasts: now - since }
+    }
 }
 
 /// The checks of a process. Clones share them.
@@ -81,7 +97,7 @@ impl Health {
         scope: Scope,
         run: impl Fn() -> Verdict + Send + Sync + 'static,
     ) {
-        let check = Check { name: name.into(), scope, run: Arc::new(run) };
+        let check = Check { name: name.into(), scope, run: Arc::new(run), state: Arc::default() };
         let mut checks = self.checks.write();
         match checks.iter_mut().find(|known| known.name == check.name) {
             Some(known) => *known = check,
@@ -108,10 +124,7 @@ impl Health {
     pub fn findings(&self) -> Vec<Finding> {
         // Checks run without the lock: a check may read this list itself.
         let checks = self.checks.read().clone();
-        checks
-            .into_iter()
-            .map(|check| Finding { verdict: (check.run)(), name: check.name, scope: check.scope })
-            .collect()
+        checks.into_iter().map(Check::finding).collect()
     }
 
     /// Whether all readiness checks pass.

@@ -12,10 +12,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use ccm_base::{
     clock,
+    duration::in_words,
     message::{LONGEST_LINE, one_line},
 };
 use ccm_metrics::{Counter, Family, Gauge, metrics};
@@ -23,8 +25,9 @@ use ccm_objects::ObjectRef;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::time::Instant;
 
-use crate::metrics::Metrics;
+use crate::{health::Verdict, metrics::Metrics};
 
 /// Whether a program makes changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,6 +41,9 @@ pub enum Mode {
 
 /// Maximum number of objects on a page; `/plan?name=` finds the others.
 const SHOWN: usize = 1000;
+
+/// An object that has had steps for longer than this waits for something.
+const LONG: Duration = Duration::from_mins(5);
 
 /// One decided change of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -76,6 +82,9 @@ struct Plan {
     name: String,
     since: Timestamp,
     steps: Vec<Step>,
+    /// Since when it has had any.
+    #[serde(skip)]
+    waits: Instant,
 }
 
 metrics! {
@@ -172,7 +181,8 @@ impl Plans {
         if steps.is_empty() {
             plans.remove(&key);
         } else {
-            let plan = Plan { kind, name: key.1.clone(), since: clock::wall(), steps };
+            let waits = plans.get(&key).map_or_else(Instant::now, |plan| plan.waits);
+            let plan = Plan { kind, name: key.1.clone(), since: clock::wall(), steps, waits };
             plans.insert(key, plan);
         }
         self.shared.metrics.objects.set(i64::try_from(plans.len()).unwrap_or(i64::MAX));
@@ -208,7 +218,7 @@ impl Plans {
         let (due, held) = (counts(&due), counts(&held));
         let mut lines =
             vec![mode.to_owned(), format!("objects: {objects}; steps due: {due}; held: {held}")];
-        for Plan { kind, name, since, steps } in plans {
+        for Plan { kind, name, since, steps, .. } in plans {
             lines.push(format!("\n{kind} {name}, since {since:.0}"));
             lines.extend((1..).zip(steps).map(|(number, step)| format!("  {number}. {step}")));
         }
@@ -216,6 +226,26 @@ impl Plans {
             lines.push(format!("\n{omitted} more objects; use /plan?name=NAME for a single one"));
         }
         lines.join("\n") + "\n"
+    }
+
+    /// The line `waiting` of `/readyz?verbose`: how many objects have steps, and which one for longest.
+    /// Fails if that is long; an observer's steps wait for ever.
+    pub(crate) fn waiting(&self) -> Verdict {
+        let plans = self.shared.plans.lock();
+        let Some(oldest) = plans.values().min_by_key(|plan| plan.waits) else {
+            return Verdict::Passed("no object".to_owned());
+        };
+        let (time, count) = (oldest.waits.elapsed(), plans.len());
+        let objects = if count == 1 { "object" } else { "objects" };
+        let first = oldest.steps.iter().map(ToString::to_string).next().unwrap_or_default();
+        let text = format!(
+            "{count} {objects}, longest {} {} for {}: {first}",
+            oldest.kind,
+            oldest.name,
+            in_words(time)
+        );
+        let is_late = time >= LONG && self.shared.mode == Mode::Control;
+        if is_late { Verdict::Failed(text) } else { Verdict::Passed(text) }
     }
 
     fn page(&self, name: Option<&str>) -> Page {

@@ -7,13 +7,17 @@ use ccm_base::nearest;
 use crate::{Setting, setting::flag_of};
 
 /// Flags that are not settings, with their help text.
-pub(crate) const SPECIAL: [(&str, &str); 6] = [
+pub(crate) const SPECIAL: [(&str, &str); 7] = [
     ("help", "Print this help."),
-    ("version", "Print the version."),
+    ("version", "Print the version; --version=json for programs."),
     (
         "check-config",
         "Read and check all settings, the kubeconfig, the certificate and the provider's configuration, report every \
          problem, and end.",
+    ),
+    (
+        "print-config",
+        "Print the settings in force, each with its origin, as JSON: the page /configz.",
     ),
     ("print-options-markdown", "Print all settings as a table."),
     ("print-metrics", "Print one sample of each metric."),

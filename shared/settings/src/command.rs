@@ -7,8 +7,10 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
+use serde_json::json;
+
 use crate::{
-    Catalogue, Kind,
+    About, Catalogue, Kind,
     catalogue::{Entry, Known, SPECIAL},
     setting::key_of,
 };
@@ -22,6 +24,8 @@ pub enum Action {
     Print(String),
     /// `--check-config`: read and check everything, then exit.
     CheckConfig,
+    /// `--print-config`: the settings in force, as JSON.
+    PrintConfig,
     /// `--print-options-markdown`: the table of all settings.
     PrintOptions,
     /// `--print-metrics`: one sample of each metric, as `/metrics` shows it.
@@ -88,8 +92,14 @@ pub fn parse(catalogue: &Catalogue, arguments: &[OsString]) -> Result<CommandLin
 }
 
 fn action(catalogue: &Catalogue, matches: &ArgMatches) -> Action {
-    if matches.contains_id("version") {
-        Action::Print(format!("{} {}\n", catalogue.about().binary, catalogue.about().version))
+    let About { binary, version, .. } = catalogue.about();
+    if let Some(form) = matches.get_one::<String>("version") {
+        Action::Print(match form.as_str() {
+            "json" => format!("{:#}\n", json!({"program": binary, "version": version})),
+            _ => format!("{binary} {version}\n"),
+        })
+    } else if matches.get_flag("print-config") {
+        Action::PrintConfig
     } else if matches.get_flag("print-options-markdown") {
         Action::PrintOptions
     } else if matches.get_flag("print-metrics") {
@@ -123,9 +133,10 @@ fn command(catalogue: &Catalogue) -> Command {
         .arg(special(0).short('h').action(ArgAction::Help))
         .arg(special(1).num_args(0..=1).require_equals(true).default_missing_value("true"))
         .arg(special(2).action(ArgAction::SetTrue))
-        .arg(special(3).action(ArgAction::SetTrue).hide(true))
+        .arg(special(3).action(ArgAction::SetTrue))
         .arg(special(4).action(ArgAction::SetTrue).hide(true))
-        .arg(special(5).action(ArgAction::SetTrue).hide(true));
+        .arg(special(5).action(ArgAction::SetTrue).hide(true))
+        .arg(special(6).action(ArgAction::SetTrue).hide(true));
     for entry in catalogue.entries() {
         command = command.arg(setting(entry).help_heading(entry.section));
     }

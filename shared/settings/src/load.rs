@@ -112,7 +112,10 @@ pub fn load<T>(
     convert: impl Fn(&RawSettings, &mut Problems) -> Option<T> + Send + Sync + 'static,
 ) -> Result<Loaded<T>, LoadError> {
     let command = parse(&catalogue, &invocation.arguments)?;
-    if !matches!(command.action, Action::Run | Action::CheckConfig | Action::PrintRights) {
+    if !matches!(
+        command.action,
+        Action::Run | Action::CheckConfig | Action::PrintConfig | Action::PrintRights
+    ) {
         let text = "the command line only prints a text and loads no settings".to_owned();
         return Err(UsageError(text).into());
     }

@@ -14,7 +14,8 @@ pub fn markdown(catalogue: &Catalogue) -> String {
          Each setting can be given in four ways; later ones win: its default, its key in the file of `--config`, its\n\
          environment variable, its flag. A setting marked \"live\" changes while the program runs when the file changes.\n\
          Durations are written as in Go: `5m0s`, `1h30m`, `250ms`. In flag names `_` stands for `-` as well.\n\
-         `--check-config` reads and checks all of them, reports every problem and ends; `--help` and `--version` print.\n"
+         `--check-config` reads and checks all of them, reports every problem and ends; `--print-config` prints\n\
+         what is in force and where it comes from; `--help` and `--version` (`--version=json`) print.\n"
     );
     let mut section = "";
     for entry in catalogue.entries() {

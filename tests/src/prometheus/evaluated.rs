@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     dashboards::{Dashboard, Query, list, text},
     promql, rules as files,
-    stage::Played,
+    server::{Server, Span},
     variables::Variables,
 };
 
@@ -20,14 +20,15 @@ pub const OR_ZERO: &str = " or vector(0)";
 pub async fn dashboard(
     dashboard: &Dashboard,
     program: Identity,
-    played: &Played,
+    server: &Server,
+    span: Span,
 ) -> Result<Vec<String>> {
     if !dashboard.is_about(program) {
         return Ok(Vec::new());
     }
-    let exported = played.server.metrics().await?;
+    let exported = server.metrics().await?;
     let known = files::known_to(program)?;
-    let variables = Variables::ask(dashboard, &played.server, played.span).await?;
+    let variables = Variables::ask(dashboard, server, span).await?;
     let mut wrong = Vec::new();
     let queries = dashboard.queries();
     let about = |query: &&Query| promql::metrics(&query.expression).is_subset(&known);
@@ -37,7 +38,7 @@ pub async fn dashboard(
         let expression = variables.fill(query.expression.trim_end_matches(OR_ZERO));
         let problem = match unknown(&expression, &exported) {
             Some(names) => Some(format!("the program does not export {names}")),
-            None => answer(query, &expression, played).await,
+            None => answer(query, &expression, server, span).await,
         };
         wrong.extend(problem.map(|problem| {
             format!("{}: {}: {problem}: {}", dashboard.name, query.panel, query.expression)
@@ -55,11 +56,11 @@ fn unknown(expression: &str, exported: &BTreeSet<String>) -> Option<String> {
 }
 
 /// Why a query has no answer, if it has none: an error, no series, or no number.
-async fn answer(query: &Query, expression: &str, played: &Played) -> Option<String> {
+async fn answer(query: &Query, expression: &str, server: &Server, span: Span) -> Option<String> {
     let result = if query.instant {
-        played.server.query_at(expression, played.span.end).await
+        server.query_at(expression, span.end).await
     } else {
-        played.server.query_range(expression, played.span).await
+        server.query_range(expression, span).await
     };
     match result {
         Err(error) => Some(format!("{error:#}")),
@@ -75,10 +76,10 @@ fn has_number(series: &Value) -> bool {
 }
 
 /// The rules about this program that cannot be evaluated, or name what it does not export.
-pub async fn rules(program: Identity, played: &Played) -> Result<Vec<String>> {
+pub async fn rules(program: Identity, server: &Server, span: Span) -> Result<Vec<String>> {
     let all = files::all()?;
     let known = files::known_to(program)?;
-    let mut exported = played.server.metrics().await?;
+    let mut exported = server.metrics().await?;
     // A rule may use what another one writes, although it has written nothing so far.
     exported.extend(all.iter().filter_map(|rule| rule.record.clone()));
     let mut wrong = Vec::new();
@@ -92,15 +93,22 @@ pub async fn rules(program: Identity, played: &Played) -> Result<Vec<String>> {
                 rule.name, rule.expression
             ));
         }
-        if let Err(error) = played.server.query_at(&rule.expression, played.span.end).await {
+        if let Err(error) = server.query_at(&rule.expression, span.end).await {
             wrong.push(format!("{}: {error:#}: {}", rule.name, rule.expression));
         }
     }
-    for group in list(&played.server.rules().await?) {
+    for group in list(&server.rules().await?) {
         for rule in list(&group["rules"]).filter(|rule| rule["health"] == "err") {
             wrong.push(format!("{}: {}", text(&rule["name"]), text(&rule["lastError"])));
         }
     }
     eprintln!("rules: {asked} of {}", all.len());
     Ok(wrong)
+}
+
+/// The labels of metrics that a label of their target hides: no query finds them by their names.
+pub async fn hidden(server: &Server) -> Result<Vec<String>> {
+    let labels = server.labels().await?.into_iter();
+    let of_metrics = labels.filter_map(|label| label.strip_prefix("exported_").map(str::to_owned));
+    Ok(of_metrics.map(|label| format!("a target's label hides {label} of a metric")).collect())
 }

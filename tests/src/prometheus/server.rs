@@ -47,10 +47,8 @@ pub fn now() -> u64 {
 pub struct Job {
     /// The label `job`.
     pub name: String,
-    /// Further labels.
-    pub labels: Value,
-    /// The processes, as `host:port`.
-    pub targets: Vec<String>,
+    /// The processes, as `host:port`, each with its further labels.
+    pub targets: Vec<(String, Value)>,
 }
 
 /// A running Prometheus. Dropping it ends it.
@@ -71,10 +69,9 @@ impl Server {
     ) -> Result<Self> {
         let interval = format!("{SCRAPE_SECONDS}s");
         let scrapes = jobs.iter().map(|job| {
-            json!({
-                "job_name": job.name,
-                "static_configs": [{"targets": job.targets, "labels": job.labels}],
-            })
+            let each = |(address, labels): &_| json!({"targets": [address], "labels": labels});
+            let targets: Vec<_> = job.targets.iter().map(each).collect();
+            json!({"job_name": job.name, "static_configs": targets})
         });
         let configuration = json!({
             "global": {"scrape_interval": interval, "evaluation_interval": interval},
@@ -150,6 +147,11 @@ impl Server {
     /// The names of all series that were ever seen.
     pub async fn metrics(&self) -> Result<BTreeSet<String>> {
         Ok(strings(&self.get("label/__name__/values", &[]).await?).into_iter().collect())
+    }
+
+    /// The names of all labels that series ever had.
+    pub async fn labels(&self) -> Result<Vec<String>> {
+        Ok(strings(&self.get("labels", &[]).await?))
     }
 
     /// The rules, and how their last evaluation went.

@@ -22,7 +22,10 @@ use ccm_sim::{
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::server::{self, Job, SCRAPE_SECONDS, Server, Span};
+use super::{
+    operator,
+    server::{self, Job, SCRAPE_SECONDS, Server, Span},
+};
 use crate::{
     cluster::{Cluster, Kind},
     nodes,
@@ -37,10 +40,10 @@ pub const SETTLE: Duration = Duration::from_secs(3 * SCRAPE_SECONDS);
 /// A scrape that is under way writes no further back than this.
 const UNDER_WAY: u64 = 2 * SCRAPE_SECONDS;
 
-/// A story that was played: its Prometheus. The programs run on.
+/// A story that was played. The programs run on.
 pub struct Played {
-    /// It answers queries about the story.
-    pub server: Server,
+    /// They answer queries about the story, each with other labels of its targets.
+    pub servers: Vec<Server>,
     /// When the story was.
     pub span: Span,
     /// The replicas' pages of metrics, at the end of their lives or of the story.
@@ -71,20 +74,23 @@ pub async fn play(
     story: Story,
 ) -> Result<Played> {
     let mut stage = Stage::set(program, story).await?;
-    let folder = stage.env.path("prometheus");
-    std::fs::create_dir(&folder)?;
-    let server = Server::start(prometheus, &folder, &stage.jobs()?, rules).await?;
+    let mut servers = Vec::new();
+    for (name, jobs) in stage.jobs()? {
+        let folder = stage.env.path(name);
+        std::fs::create_dir(&folder)?;
+        servers.push(Server::start(prometheus, &folder, &jobs, rules).await?);
+    }
     let start = server::now();
     // A counter that is born with an event hides it: the zero must be scraped first.
     sleep(SETTLE).await;
     (story.play)(&mut stage).await?;
     sleep(SETTLE + Duration::from_secs(UNDER_WAY)).await;
-    let end = stage.scraped(&server).await?;
+    let end = stage.scraped(&servers).await?;
     for replica in &stage.replicas {
         stage.pages.push(replica.get("/metrics").await?.1);
     }
     let pages = std::mem::take(&mut stage.pages);
-    Ok(Played { server, span: Span { start, end }, pages, _stage: stage })
+    Ok(Played { servers, span: Span { start, end }, pages, _stage: stage })
 }
 
 /// A simulated cluster with its cloud.
@@ -115,26 +121,32 @@ impl Stage {
         Ok(Self { env, replicas, program, unanswered, _second: second, pages: Vec::new() })
     }
 
-    /// One cluster without any label but those that Prometheus sets, and one with the
-    /// label `cluster`: the dashboards must know both.
-    fn jobs(&self) -> Result<Vec<Job>> {
-        let targets = self.replicas.iter().map(target).collect::<Result<_>>()?;
+    /// What each Prometheus scrapes: one cluster without any label but those that Prometheus sets, or
+    /// with those of its operator, and one with the label `cluster`. Dashboards and rules must
+    /// know them all.
+    fn jobs(&self) -> Result<[(&'static str, Vec<Job>); 2]> {
+        let program = self.program.binary;
+        let replicas = self.replicas.iter().map(target).collect::<Result<Vec<_>>>()?;
+        let bare = replicas.iter().map(|address| (address.clone(), json!({}))).collect();
         let labels = json!({"cluster": "openstack", "namespace": "cloud"});
-        Ok(vec![
-            Job { name: self.program.binary.to_owned(), labels: json!({}), targets },
-            Job { name: "pods".to_owned(), labels, targets: vec![target(&self.unanswered)?] },
-        ])
+        let pods = vec![(target(&self.unanswered)?, labels)];
+        let other = || Job { name: "pods".to_owned(), targets: pods.clone() };
+        let plain = Job { name: program.to_owned(), targets: bare };
+        let monitored = operator::job(program, replicas)?;
+        Ok([("prometheus", vec![plain, other()]), ("operator", vec![monitored, other()])])
     }
 
     /// A moment, just past, at which all running programs had answered: a missed scrape
     /// leaves no value until the next.
-    async fn scraped(&self, server: &Server) -> Result<u64> {
+    async fn scraped(&self, servers: &[Server]) -> Result<u64> {
         let programs = self.replicas.len() + 1;
         poll::until("all programs to be scraped", SOON, || async {
             let end = server::now() - UNDER_WAY;
-            let up = server.query_at("count(up == 1)", end).await?;
-            let seen = up[0]["value"][1].as_str().unwrap_or("0").to_owned();
-            ensure!(seen == programs.to_string(), "{seen} of {programs} answered");
+            for server in servers {
+                let up = server.query_at("count(up == 1)", end).await?;
+                let seen = up[0]["value"][1].as_str().unwrap_or("0").to_owned();
+                ensure!(seen == programs.to_string(), "{seen} of {programs} answered");
+            }
             Ok(Some(end))
         })
         .await

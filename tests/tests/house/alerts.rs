@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use ccm_runtime::programs;
@@ -125,6 +126,11 @@ fn name(rule: &Rule) -> &str {
     rule.alert.as_deref().or(rule.record.as_deref()).unwrap_or_default()
 }
 
+/// Where docs/ is published.
+fn docs_url() -> String {
+    read(&root().join("grafana/docs-url")).trim().to_owned()
+}
+
 fn check(rule: &str, broken: &[String]) {
     assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
 }
@@ -160,8 +166,9 @@ fn every_alert_says_what_a_person_needs() {
             }
         }
         let runbook = format!("{RUNBOOKS}/{}.md", name(&rule));
-        if rule.annotations.get("runbook_url") != Some(&runbook) {
-            complain(format!("runbook_url must be {runbook}"));
+        let url = format!("{}/runbooks/{}.md", docs_url(), name(&rule));
+        if rule.annotations.get("runbook_url") != Some(&url) {
+            complain(format!("runbook_url must be {url}"));
         }
         if !root().join(&runbook).exists() {
             complain(format!("{runbook} is missing"));
@@ -284,4 +291,35 @@ fn no_alert_fires_on_a_single_sample() {
         .map(|(file, rule)| format!("{file}: {}", name(rule)))
         .collect();
     check("an alert without `for` must look at a window", &broken);
+}
+
+/// One command says where the pages are: in alerts, their cases, dashboards and the operator's rules.
+#[test]
+fn the_pages_can_be_anywhere() {
+    const LINKING: [&str; 4] = [
+        "grafana/alerts",
+        "grafana/alerts/tests",
+        "grafana/dashboards",
+        "manifests/components/prometheus-operator",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |path: &Path| {
+        let to = folder.path().join(path.strip_prefix(root()).unwrap());
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(path, &to).unwrap();
+        to
+    };
+    let all = LINKING.iter().flat_map(|folder| [files(folder, ".yaml"), files(folder, ".json")]);
+    let copied: Vec<_> = all.flat_map(BTreeMap::into_values).map(|path| copy(&path)).collect();
+    copy(&root().join("grafana/docs-url"));
+    let script = copy(&root().join("grafana/docs-url.sh"));
+    let links =
+        |base: &str| -> usize { copied.iter().map(|path| read(path).matches(base).count()).sum() };
+    let (old, new) = (docs_url(), "https://git.example.com/a/b/docs");
+    let before = links(&old);
+    let moved = |to: &str| Command::new(&script).arg(to).status().unwrap().success();
+    assert!(!moved("docs/runbooks") && !moved(""), "what is no URL is refused");
+    assert!(before > 100 && moved(&format!("{new}/")), "{before}");
+    assert_eq!((links(&old), links(new)), (0, before));
+    assert!(moved(&old) && links(&old) == before);
 }

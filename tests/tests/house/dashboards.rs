@@ -118,13 +118,20 @@ fn sourced(all: &Boards) -> Vec<String> {
 
 fn linked(all: &Boards) -> Vec<String> {
     let of_panels = panels(all, |panel| list(&panel["links"]).find_map(dead));
+    let url = std::fs::read_to_string(repository().join("grafana/docs-url")).unwrap_or_default();
+    let leads_elsewhere = |board: &&Dashboard| {
+        let mut variables = list(&board.json["templating"]["list"]);
+        !variables.any(|one| one["name"] == "docs" && one["query"] == url.trim())
+    };
+    let others = all.iter().filter(leads_elsewhere);
+    let others: Vec<_> = others.map(|board| format!("{}: not {url}", board.name)).collect();
     let of_boards = all.iter().flat_map(|board| {
         list(&board.json["links"])
             .filter_map(dead)
             .map(|why| format!("{}: {why}", board.name))
             .collect::<Vec<_>>()
     });
-    of_panels.into_iter().chain(of_boards).collect()
+    of_panels.into_iter().chain(of_boards).chain(others).collect()
 }
 
 /// The reason why a link is broken.

@@ -101,6 +101,29 @@ fn every_metric_is_explained() {
     }
 }
 
+/// Where both the target and the metric have a label, Prometheus keeps the target's and calls the
+/// metric's `exported_...`: no query finds that.
+#[test]
+fn no_label_is_named_like_one_of_a_target() {
+    const OF_TARGETS: [&str; 9] = [
+        "cluster",
+        "container",
+        "endpoint",
+        "instance",
+        "job",
+        "namespace",
+        "node",
+        "pod",
+        "service",
+    ];
+    let all = everything().unwrap();
+    let labels = all.iter().flat_map(|family| {
+        family.labels.keys().map(move |label| (label.as_str(), family.name.as_str()))
+    });
+    let hidden: Vec<_> = labels.filter(|(label, _)| OF_TARGETS.contains(label)).collect();
+    assert!(hidden.is_empty(), "target labels hide these: {hidden:?}");
+}
+
 #[test]
 fn no_name_is_used_twice() {
     for listing in programs::ALL {

@@ -40,7 +40,7 @@ impl Unmoved {
 
 /// The sample of this name for reads or writes to the API server.
 async fn limiter(program: &Program, name: &str) -> Result<f64> {
-    let sample = format!(r#"ccm_limiter_{name}{{service="apiserver",class="write"}}"#);
+    let sample = format!(r#"ccm_limiter_{name}{{api="apiserver",class="write"}}"#);
     let samples = program.metrics().await?;
     samples.get(&sample).copied().with_context(|| format!("no {sample}"))
 }

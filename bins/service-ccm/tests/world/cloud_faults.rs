@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::balancers::Times,
@@ -108,4 +108,48 @@ pub(crate) async fn a_deletion_needs_proof(env: Env) -> Result<()> {
         Ok((page == 0.0).then_some(()))
     })
     .await
+}
+
+/// The calls succeed and each load balancer in them is refused: the page and the metrics say so,
+/// also after another call has succeeded.
+pub(crate) async fn refused_load_balancers_turn_the_line_of_the_cloud(env: Env) -> Result<()> {
+    add_node(&env, "node-0").await?;
+    let refusal = CloudError::new(ErrorKind::Unauthorized, "the key is not known");
+    for name in ["first", "second"] {
+        env.cloud().faults().add(trouble(name, Trouble::Fail(refusal.clone())));
+    }
+    let leader = env.start(&quick(&env)).await?;
+    for name in ["first", "second"] {
+        services::create(&env.client, &service(name)).await?;
+    }
+    let line = || async {
+        let (_, page) = leader.get("/readyz?verbose").await?;
+        let line = page.lines().find(|line| line.contains("]cloud ") || line.contains("]cloud:"));
+        Ok::<_, anyhow::Error>(line.context("the page has a line of the cloud")?.to_owned())
+    };
+    poll::until("the cloud's line to say so", SOON, || async {
+        let text = line().await?;
+        Ok((text.starts_with("[!]") && text.contains("ensure_load_balancers refused"))
+            .then_some(()))
+    })
+    .await?;
+    let lists = || async { leader.metric("ccm_service_audits_total{result=\"ok\"}").await };
+    let before = lists().await?;
+    poll::until("another list to succeed", SOON, || async {
+        Ok((lists().await? > before).then_some(()))
+    })
+    .await?;
+    let text = line().await?;
+    ensure!(text.starts_with("[!]"), "{text}");
+    let refused = "operation=\"ensure_load_balancers\",result=\"unauthorized\"}";
+    for metric in ["ccm_cloud_requests_total", "ccm_cloud_items_total"] {
+        let seen = leader.metric(&format!("{metric}{{api=\"external\",{refused}")).await?;
+        ensure!(seen >= 1.0, "{metric}: {seen}");
+    }
+    env.cloud().faults().clear();
+    services::address(&env.client, "first", 4 * SOON).await?;
+    services::address(&env.client, "second", 4 * SOON).await?;
+    let text = line().await?;
+    ensure!(text.starts_with("[+]"), "{text}");
+    Ok(())
 }

@@ -36,7 +36,8 @@ fn main() -> anyhow::Result<ExitCode> {
                 life::a_leader_deletes_an_orphan_and_an_observer_does_not,
                 cloud_faults::one_that_hangs_and_one_that_fails_delay_no_other,
                 cloud_faults::a_cloud_that_takes_its_time_is_polled_by_one_list,
-                cloud_faults::a_deletion_needs_proof;
+                cloud_faults::a_deletion_needs_proof,
+                cloud_faults::refused_load_balancers_turn_the_line_of_the_cloud;
         },
         work: Work {
             launch: work::launch,

@@ -29,28 +29,28 @@ pub(super) enum RefusalLabel {
 
 label!(Done, RefusalLabel);
 
-type Service = &'static str;
+type Api = &'static str;
 type Operation = &'static str;
 
 metrics! {
     pub(super) struct GateMetrics {
         /// Requests that were sent to the cloud, by result; each page and each retry counts
-        [ALPHA] ccm_cloud_requests { service, operation, result } => requests:
-            Family<Counter, (Service, Operation, Result<Done, ErrorKind>)>;
+        [ALPHA] ccm_cloud_requests { api, operation, result } => requests:
+            Family<Counter, (Api, Operation, Result<Done, ErrorKind>)>;
         /// What was asked for in requests for many nodes, load balancers or routes, by the result of each; of
         /// providers that answer such requests item by item
-        [ALPHA] ccm_cloud_items { service, operation, result } => items:
-            Family<Counter, (Service, Operation, Result<Done, ErrorKind>)>;
+        [ALPHA] ccm_cloud_items { api, operation, result } => items:
+            Family<Counter, (Api, Operation, Result<Done, ErrorKind>)>;
         /// Duration of requests to the cloud until the end of the response, without waiting for the rate limit
-        [ALPHA] ccm_cloud_request_duration_seconds { service, operation } => durations:
-            Family<Histogram, (Service, Operation)>, bounds REQUEST_SECONDS;
+        [ALPHA] ccm_cloud_request_duration_seconds { api, operation } => durations:
+            Family<Histogram, (Api, Operation)>, bounds REQUEST_SECONDS;
         /// How long requests to the cloud waited for the rate limit, reads and writes together
-        [ALPHA] ccm_cloud_limiter_wait_seconds { service } => waits: Family<Histogram, Service>,
+        [ALPHA] ccm_cloud_limiter_wait_seconds { api } => waits: Family<Histogram, Api>,
             bounds REQUEST_SECONDS;
         /// Requests to the cloud that were not sent, by reason: not admitted before the deadline (rate_limit),
         /// Retry-After pause (closed), remaining term too short (leadership)
-        [ALPHA] ccm_cloud_requests_refused { service, reason } => refused:
-            Family<Counter, (Service, RefusalLabel)>;
+        [ALPHA] ccm_cloud_requests_refused { api, reason } => refused:
+            Family<Counter, (Api, RefusalLabel)>;
     }
 }
 
@@ -64,29 +64,29 @@ impl GateMetrics {
     }
 
     pub(super) fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
-        let CallClass { service, operation, .. } = class;
-        if !self.items.is_there((service, operation, Ok(Done::Success))) {
+        let CallClass { service: api, operation, .. } = class;
+        if !self.items.is_there((api, operation, Ok(Done::Success))) {
             for kind in ErrorKind::ALL {
-                drop(self.items.of((service, operation, Err(*kind))));
+                drop(self.items.of((api, operation, Err(*kind))));
             }
-            drop(self.items.of((service, operation, Ok(Done::Success))));
+            drop(self.items.of((api, operation, Ok(Done::Success))));
         }
         for result in results {
-            self.items.of((service, operation, result.map_or(Ok(Done::Success), Err))).inc();
+            self.items.of((api, operation, result.map_or(Ok(Done::Success), Err))).inc();
         }
     }
 
     pub(super) fn answered(&self, class: CallClass, report: &CallReport) {
-        let CallClass { service, operation, .. } = class;
+        let CallClass { service: api, operation, .. } = class;
         // Create all error series at the first call of an operation: `rate` misses the first error
         // of a series that starts with it.
-        if !self.durations.is_there((service, operation)) {
+        if !self.durations.is_there((api, operation)) {
             for kind in ErrorKind::ALL {
-                drop(self.requests.of((service, operation, Err(*kind))));
+                drop(self.requests.of((api, operation, Err(*kind))));
             }
         }
         let result = report.error.map_or(Ok(Done::Success), Err);
-        self.requests.of((service, operation, result)).inc();
-        self.durations.of((service, operation)).observe(report.took.as_secs_f64());
+        self.requests.of((api, operation, result)).inc();
+        self.durations.of((api, operation)).observe(report.took.as_secs_f64());
     }
 }

@@ -45,7 +45,7 @@ async fn an_observer_sends_no_write() {
     let expect =
         "unavailable: compute create_server not sent: this process only observes (--mode=observe)";
     assert_eq!(error.to_string(), expect);
-    let refused = "ccm_cloud_requests_refused_total{service=\"compute\",reason=\"leadership\"} 1";
+    let refused = "ccm_cloud_requests_refused_total{api=\"compute\",reason=\"leadership\"} 1";
     let page = metrics.encode().unwrap();
     assert!(page.contains(refused), "{page}");
 }
@@ -83,9 +83,7 @@ async fn a_call_that_cannot_be_admitted_in_time_fails_at_once() {
     assert_eq!(error.retry_after, None);
     let text = metrics.encode().unwrap();
     assert!(
-        text.contains(
-            r#"ccm_cloud_requests_refused_total{service="compute",reason="rate_limit"} 1"#
-        ),
+        text.contains(r#"ccm_cloud_requests_refused_total{api="compute",reason="rate_limit"} 1"#),
         "{text}"
     );
     assert!(
@@ -114,7 +112,7 @@ async fn retry_after_closes_the_bucket_of_that_service_alone() {
     assert_eq!(gate.shared.limits.bucket("network", RequestClass::Read).in_force(), Some(100.0));
     let text = metrics.encode().unwrap();
     assert!(
-        text.contains(r#"ccm_cloud_requests_refused_total{service="compute",reason="closed"} 1"#),
+        text.contains(r#"ccm_cloud_requests_refused_total{api="compute",reason="closed"} 1"#),
         "{text}"
     );
 }
@@ -144,7 +142,7 @@ async fn services_report_when_they_last_answered() {
     gate.report(PORTS, report(Some(ErrorKind::Unauthorized), None));
     sleep(ms(7000)).await;
     gate.report(LIST, report(None, None));
-    let expect = "compute last success 0 s ago; network last success never, last failure 7 s ago: unauthorized";
+    let expect = "compute last success 0 s ago; network last success never, last failure 7 s ago: unauthorized, list_ports refused 7 s ago: unauthorized";
     assert_eq!(gate.verdict(), Verdict::Failed(expect.to_owned()));
     sleep(ms(1000)).await;
     gate.report(CREATE, report(Some(ErrorKind::QuotaExceeded), None));
@@ -168,15 +166,15 @@ async fn metrics_count_what_was_sent() {
     let text = metrics.encode().unwrap();
     let all = ErrorKind::ALL.len() + 1;
     let mut lines = vec![
-        r#"ccm_cloud_requests_total{service="compute",operation="list_servers",result="success"} 1"#.to_owned(),
-        format!(r#"ccm_cloud_request_duration_seconds_count{{service="compute",operation="list_servers"}} {all}"#),
-        format!(r#"ccm_cloud_request_duration_seconds_bucket{{le="0.25",service="compute",operation="list_servers"}} {all}"#),
-        r#"ccm_cloud_request_duration_seconds_bucket{le="0.1",service="compute",operation="list_servers"} 0"#.to_owned(),
-        r#"ccm_cloud_limiter_wait_seconds_count{service="compute"} 2"#.to_owned(),
-        r#"ccm_cloud_limiter_wait_seconds_bucket{le="0.1",service="compute"} 1"#.to_owned(),
+        r#"ccm_cloud_requests_total{api="compute",operation="list_servers",result="success"} 1"#.to_owned(),
+        format!(r#"ccm_cloud_request_duration_seconds_count{{api="compute",operation="list_servers"}} {all}"#),
+        format!(r#"ccm_cloud_request_duration_seconds_bucket{{le="0.25",api="compute",operation="list_servers"}} {all}"#),
+        r#"ccm_cloud_request_duration_seconds_bucket{le="0.1",api="compute",operation="list_servers"} 0"#.to_owned(),
+        r#"ccm_cloud_limiter_wait_seconds_count{api="compute"} 2"#.to_owned(),
+        r#"ccm_cloud_limiter_wait_seconds_bucket{le="0.1",api="compute"} 1"#.to_owned(),
     ];
     lines.extend(ErrorKind::ALL.iter().map(|kind| {
-        format!(r#"ccm_cloud_requests_total{{service="compute",operation="list_servers",result="{kind}"}} 1"#)
+        format!(r#"ccm_cloud_requests_total{{api="compute",operation="list_servers",result="{kind}"}} 1"#)
     }));
     for line in lines {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
@@ -207,9 +205,7 @@ async fn writes_need_the_guard_before_and_after_the_wait() {
     drop(gate.admit(LIST, call(0)).await.unwrap());
     let text = metrics.encode().unwrap();
     assert!(
-        text.contains(
-            r#"ccm_cloud_requests_refused_total{service="compute",reason="leadership"} 2"#
-        ),
+        text.contains(r#"ccm_cloud_requests_refused_total{api="compute",reason="leadership"} 2"#),
         "{text}"
     );
 }
@@ -221,7 +217,7 @@ async fn errors_are_shown_before_the_first_one() {
     let text = metrics.encode().unwrap();
     let series = |result: &str, value: u32| {
         format!(
-            r#"ccm_cloud_requests_total{{service="compute",operation="list_servers",result="{result}"}} {value}"#
+            r#"ccm_cloud_requests_total{{api="compute",operation="list_servers",result="{result}"}} {value}"#
         )
     };
     for series in [series("success", 1), series("throttled", 0), series("unauthorized", 0)] {
@@ -297,10 +293,32 @@ async fn items_that_fail_are_counted_and_shown_and_are_no_failure_of_the_service
     let text = metrics.encode().unwrap();
     for (result, count) in [("success", 2), ("busy", 1), ("unauthorized", 2), ("conflict", 0)] {
         let line = format!(
-            r#"ccm_cloud_items_total{{service="compute",operation="list_servers",result="{result}"}} {count}"#
+            r#"ccm_cloud_items_total{{api="compute",operation="list_servers",result="{result}"}} {count}"#
         );
         assert!(text.contains(&line), "{line} in\n{text}");
     }
     sleep(SHOWN).await;
     assert!(gate.items_verdict().is_passed(), "each would have been repeated");
+}
+
+/// What works of a service does not hide that an operation is refused each time.
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_is_refused_is_shown_while_others_succeed() {
+    let (gate, _) = gate(10.0, 10);
+    gate.report(CREATE, report(Some(ErrorKind::Unauthorized), None));
+    sleep(ms(2000)).await;
+    gate.report(LIST, report(None, None));
+    sleep(ms(5000)).await;
+    let line = "compute last success 5 s ago, last failure 7 s ago: unauthorized, create_server refused 7 s ago: unauthorized";
+    assert_eq!(gate.verdict(), Verdict::Failed(line.to_owned()));
+    gate.report(CREATE, report(Some(ErrorKind::Busy), None));
+    gate.report(LIST, report(None, None));
+    assert!(!gate.verdict().is_passed(), "busy says nothing about credentials");
+    gate.report(CREATE, report(None, None));
+    assert!(gate.verdict().is_passed(), "{:?}", gate.verdict());
+    gate.report(CREATE, report(Some(ErrorKind::Forbidden), None));
+    gate.report(LIST, report(None, None));
+    assert!(!gate.verdict().is_passed());
+    sleep(SHOWN).await;
+    assert!(gate.verdict().is_passed(), "it would have been repeated");
 }

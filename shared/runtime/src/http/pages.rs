@@ -1,16 +1,17 @@
 //! The response for each path.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use ccm_base::is_loopback;
+use ccm_base::{clock, duration::in_words, is_loopback};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS},
     uri::Authority,
 };
 use http_body_util::Full;
+use serde::Serialize;
 
 use super::settings::LOCAL_PAGES;
 use crate::{
@@ -33,6 +34,19 @@ pub struct Pages {
     /// The [`LOCAL_PAGES`] that are open to any peer.
     pub open: Vec<String>,
 }
+
+/// All pages, at `/`.
+const INDEX: &str = "\
+/healthz            whether the process works, as upstream has it
+/livez?verbose      the same, with reasons
+/readyz?verbose     all checks; /readyz?format=json
+/metrics            for Prometheus
+/configz            the settings in force, JSON; on loopback
+/plan               steps that are not executed yet; /plan?name=NAME, /plan?format=json; on loopback
+";
+
+/// Younger states are not worth their place in a line.
+const OLD: Duration = Duration::from_mins(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -91,6 +105,7 @@ impl Pages {
             None => (path, None),
         };
         let page = match (first, check) {
+            ("", None) => return Some(reply(StatusCode::OK, TEXT, INDEX.to_owned())),
             ("healthz", _) => HealthPage { readiness: false, reasons: false },
             ("livez", _) => HealthPage { readiness: false, reasons: true },
             ("readyz", _) => HealthPage { readiness: true, reasons: true },
@@ -108,8 +123,7 @@ impl Pages {
             }
             ("plan", None) => {
                 let name = query.all("name").last();
-                let json = query.all("format").any(|format| format == "json");
-                return Some(match json || accept.contains(JSON) {
+                return Some(match query.is_for_json() || accept.contains(JSON) {
                     true => reply(StatusCode::OK, JSON, self.plans.json(name)),
                     false => reply(StatusCode::OK, TEXT, self.plans.text(name)),
                 });
@@ -127,6 +141,17 @@ impl Pages {
             self.health.findings().into_iter().filter(|finding| page.shows(finding)).collect();
         let excluded: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
         let is_excluded = |finding: &Finding| excluded.contains(&finding.name.as_str());
+        let good = findings.iter().all(|finding| is_excluded(finding) || !fails(finding));
+        let (status, outcome) = match good {
+            true => (StatusCode::OK, "passed"),
+            false => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+        };
+        if query.is_for_json() {
+            let checks = findings.iter().map(|finding| page.entry(finding, is_excluded(finding)));
+            let all = Checks { page: name, passed: good, checks: checks.collect() };
+            let text = serde_json::to_string_pretty(&all).unwrap_or_default() + "\n";
+            return reply(status, JSON, text);
+        }
         let mut lines: Vec<String> =
             findings.iter().map(|finding| page.line(finding, is_excluded(finding))).collect();
         let unmatched: Vec<String> = excluded
@@ -140,14 +165,9 @@ impl Pages {
                 "warn: some health checks cannot be excluded: no matches for {names}"
             ));
         }
-        let good = findings.iter().all(|finding| is_excluded(finding) || !fails(finding));
         if good && query.all("verbose").next().is_none() {
             return reply(StatusCode::OK, TEXT, "ok".to_owned());
         }
-        let (status, outcome) = match good {
-            true => (StatusCode::OK, "passed"),
-            false => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
-        };
         lines.push(format!("{name} check {outcome}\n"));
         reply(status, TEXT, lines.join("\n"))
     }
@@ -196,8 +216,8 @@ impl HealthPage {
     fn line(self, finding: &Finding, excluded: bool) -> String {
         let name = &finding.name;
         let detail = finding.verdict.detail();
-        if excluded {
-            format!("[+]{name} excluded: ok")
+        let line = if excluded {
+            return format!("[+]{name} excluded: ok");
         } else if fails(finding) {
             let reason = if self.reasons { detail } else { "reason withheld" };
             format!("[-]{name} failed: {reason}")
@@ -207,8 +227,40 @@ impl HealthPage {
             format!("[+]{name} ok: {detail}")
         } else {
             format!("[+]{name} ok")
+        };
+        let is_old = self.reasons && finding.lasts >= OLD;
+        if is_old { format!("{line} (for {})", in_words(finding.lasts)) } else { line }
+    }
+
+    /// The finding in the page's JSON.
+    fn entry(self, finding: &Finding, excluded: bool) -> Entry<'_> {
+        let since = jiff::SignedDuration::try_from(finding.lasts).unwrap_or_default();
+        Entry {
+            name: &finding.name,
+            passed: finding.verdict.is_passed(),
+            fails_page: fails(finding) && !excluded,
+            detail: if self.reasons { finding.verdict.detail() } else { "" },
+            since: format!("{:.0}", clock::wall() - since),
         }
     }
+}
+
+/// A health page as JSON.
+#[derive(Serialize)]
+struct Checks<'a> {
+    page: &'a str,
+    passed: bool,
+    checks: Vec<Entry<'a>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    name: &'a str,
+    passed: bool,
+    fails_page: bool,
+    detail: &'a str,
+    /// Since when it passes, or fails.
+    since: String,
 }
 
 /// The query of a URL.
@@ -216,6 +268,10 @@ impl HealthPage {
 struct Query<'a>(&'a str);
 
 impl<'a> Query<'a> {
+    fn is_for_json(self) -> bool {
+        self.all("format").any(|format| format == "json")
+    }
+
     /// All values of a parameter; the empty text for one without a value.
     fn all(self, name: &str) -> impl Iterator<Item = &'a str> {
         let value = move |part: &'a str| {

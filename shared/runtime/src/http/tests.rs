@@ -18,6 +18,7 @@ use crate::{
     plans::{Mode, Plans},
 };
 
+mod checks;
 mod crowd;
 
 fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -> Pages {
@@ -121,7 +122,6 @@ async fn readyz_says_why_and_livez_only_what_a_restart_mends() {
 async fn other_paths_and_methods_are_refused() {
     let pages = pages(&[]);
     for path in [
-        "/",
         "/version",
         "/healthz/",
         "/metrics/",

@@ -11,7 +11,7 @@ use crate::metrics::REQUEST_SECONDS;
 metrics! {
     pub(super) struct Waits {
         /// How long requests waited for the rate limit
-        [ALPHA] ccm_limiter_wait_seconds { service, class } => seconds: Family<Histogram, Key>,
+        [ALPHA] ccm_limiter_wait_seconds { api, class } => seconds: Family<Histogram, Key>,
             bounds REQUEST_SECONDS;
     }
 }
@@ -26,7 +26,7 @@ impl Waits {
 type Snapshot = (Bucket, usize);
 
 computed! {
-    pub(super) static BUCKETS: Snapshot { service, class } = {
+    pub(super) static BUCKETS: Snapshot { api, class } = {
         /// Current rate limit in requests per second, lower than configured after throttled requests; +Inf for no
         /// limit
         [ALPHA] Gauge ccm_limiter_rate = |(bucket, _)| bucket.in_force().unwrap_or(f64::INFINITY);

@@ -271,15 +271,15 @@ async fn requests_to_the_api_server_pay_by_class() {
 
     let text = metrics.encode().unwrap();
     for line in [
-        r#"ccm_limiter_rate{service="apiserver",class="write"} 50.0"#,
-        r#"ccm_limiter_rate{service="apiserver",class="read"} 100.0"#,
-        r#"ccm_limiter_configured_rate{service="apiserver",class="write"} 100.0"#,
-        r#"ccm_limiter_throttled_total{service="apiserver",class="write"} 1"#,
-        r#"ccm_limiter_closed_seconds{service="apiserver",class="write"} 0.0"#,
-        r#"ccm_limiter_waiting{service="apiserver",class="write"} 0.0"#,
-        r#"ccm_limiter_wait_seconds_count{service="apiserver",class="write"} 3"#,
-        r#"ccm_limiter_wait_seconds_bucket{le="4.0",service="apiserver",class="write"} 3"#,
-        r#"ccm_limiter_wait_seconds_bucket{le="2.0",service="apiserver",class="write"} 2"#,
+        r#"ccm_limiter_rate{api="apiserver",class="write"} 50.0"#,
+        r#"ccm_limiter_rate{api="apiserver",class="read"} 100.0"#,
+        r#"ccm_limiter_configured_rate{api="apiserver",class="write"} 100.0"#,
+        r#"ccm_limiter_throttled_total{api="apiserver",class="write"} 1"#,
+        r#"ccm_limiter_closed_seconds{api="apiserver",class="write"} 0.0"#,
+        r#"ccm_limiter_waiting{api="apiserver",class="write"} 0.0"#,
+        r#"ccm_limiter_wait_seconds_count{api="apiserver",class="write"} 3"#,
+        r#"ccm_limiter_wait_seconds_bucket{le="4.0",api="apiserver",class="write"} 3"#,
+        r#"ccm_limiter_wait_seconds_bucket{le="2.0",api="apiserver",class="write"} 2"#,
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
@@ -313,9 +313,6 @@ async fn services_of_a_cloud_have_buckets_of_their_own() {
     );
     let text = metrics.encode().unwrap();
     for name in ["ccm_limiter_rate", "ccm_limiter_configured_rate", "ccm_limiter_burst"] {
-        assert!(
-            text.contains(&format!(r#"{name}{{service="compute",class="write"}} inf"#)),
-            "{text}"
-        );
+        assert!(text.contains(&format!(r#"{name}{{api="compute",class="write"}} inf"#)), "{text}");
     }
 }

@@ -148,3 +148,31 @@ fn a_standby_says_that_it_plans_nothing() {
     plans.stand_by(false);
     assert!(plans.text(None).starts_with("mode: control, steps that are not executed yet"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_line_says_which_object_waits_longest() {
+    let plans = Plans::new(Mode::Control, &Metrics::new());
+    assert_eq!(plans.waiting(), Verdict::Passed("no object".to_owned()));
+    plans.set(&node("node-2"), vec![held("delete")]);
+    tokio::time::advance(Duration::from_secs(100)).await;
+    plans.set(&node("node-1"), vec![step("labels", "a=b")]);
+    tokio::time::advance(Duration::from_secs(199)).await;
+    let first = |time: &str| {
+        format!(
+            "2 objects, longest Node node-2 for {time}: delete (it is gone), held: the breaker is open"
+        )
+    };
+    assert_eq!(plans.waiting(), Verdict::Passed(first("4 min")));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(plans.waiting(), Verdict::Failed(first("5 min")));
+    // It waits on when its step changes, and not when it has none any more.
+    plans.set(&node("node-2"), vec![step("taint", "c")]);
+    assert!(!plans.waiting().is_passed());
+    plans.set(&node("node-2"), Vec::new());
+    let other = "1 object, longest Node node-1 for 3 min: labels: a=b (so it is)";
+    assert_eq!(plans.waiting(), Verdict::Passed(other.to_owned()));
+    let observer = Plans::new(Mode::Observe, &Metrics::new());
+    observer.set(&node("node-1"), vec![step("labels", "a=b")]);
+    tokio::time::advance(Duration::from_hours(1)).await;
+    assert!(observer.waiting().is_passed());
+}

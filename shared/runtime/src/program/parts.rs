@@ -85,6 +85,8 @@ impl<P: Program> Parts<P> {
         };
         let gate = gate(&limits, &leadership, &health, &metrics);
         let plans = Plans::new(settings.mode, &metrics);
+        let shown = plans.clone();
+        health.add("waiting", Scope::Information, move || shown.waiting());
         if settings.mode == Mode::Observe {
             health.condition("mode", Scope::Information, "").pass(OBSERVES);
         }

@@ -43,6 +43,7 @@ fn act<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Res
     Ok(match command.map_err(|error| error.to_string())?.action {
         Action::Print(text) => print(&text),
         Action::PrintOptions => print(&ccm_settings::markdown(&catalogue)),
+        Action::PrintConfig => print(&load()?.configz()),
         Action::PrintMetrics => print_metrics::<P>(),
         // The roles in `manifests/` are compared with these permissions.
         Action::PrintRights => {

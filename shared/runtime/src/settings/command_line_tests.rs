@@ -181,6 +181,9 @@ fn help_and_version_are_texts() {
     let version = format!("node-ccm {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(text("--version"), version);
     assert_eq!(text("--version=raw"), version);
+    let json: serde_json::Value = serde_json::from_str(&text("--version=json")).unwrap();
+    let expect = serde_json::json!({"program": "node-ccm", "version": env!("CARGO_PKG_VERSION")});
+    assert_eq!(json, expect);
     // Line breaks depend on the terminal.
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     for help in [words(text("--help")), words(text("-h"))] {
@@ -190,6 +193,7 @@ fn help_and_version_are_texts() {
             "Leader election",
             "[default: 10258]",
             "--check-config",
+            "--print-config",
             "together. [default: 20s] Live.",
             "CCM__A_B",
         ] {
@@ -198,6 +202,7 @@ fn help_and_version_are_texts() {
         assert!(!help.contains("--webhooks"), "what has no effect is not shown:\n{help}");
     }
     assert_eq!(read(&["--check-config"]).unwrap().action, Action::CheckConfig);
+    assert_eq!(read(&["--print-config"]).unwrap().action, Action::PrintConfig);
     assert_eq!(read(&["--print-options-markdown"]).unwrap().action, Action::PrintOptions);
 }
 

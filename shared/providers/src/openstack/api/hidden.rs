@@ -13,6 +13,9 @@ use super::transport::Raw;
 /// What stands in place of a secret.
 const INSTEAD: &str = "***";
 
+/// A secret shorter than this is part of many words. It is taken out where it stands alone.
+const SHORT: usize = 4;
+
 /// The secrets of one request.
 pub(super) struct Hidden {
     /// As they are, and as JSON and Rust quote them; the longest first.
@@ -36,7 +39,7 @@ impl Hidden {
 
     /// The text without them.
     pub(super) fn text(&self, text: &str) -> String {
-        self.forms.iter().fold(text.to_owned(), |text, form| text.replace(form, INSTEAD))
+        self.forms.iter().fold(text.to_owned(), |text, form| without(&text, form))
     }
 
     /// An answer that is no success without them.
@@ -84,8 +87,37 @@ impl Hidden {
     }
 
     fn lies_in(&self, text: &str) -> bool {
-        self.forms.iter().any(|form| text.contains(form.as_str()))
+        self.forms.iter().any(|form| !places(text, form).is_empty())
     }
+}
+
+/// Where a secret is in a text.
+fn places(text: &str, form: &str) -> Vec<usize> {
+    let is_short = form.chars().count() < SHORT;
+    let in_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    let (mut found, mut from) = (Vec::new(), 0);
+    while let Some(at) = text[from..].find(form).map(|at| from + at) {
+        let (before, behind) = (&text[..at], &text[at + form.len()..]);
+        let is_part = in_word(before.chars().next_back()) || in_word(behind.chars().next());
+        if is_short && is_part {
+            // The next one may begin within this one.
+            from = at + form.chars().next().map_or(1, char::len_utf8);
+        } else {
+            found.push(at);
+            from = at + form.len();
+        }
+    }
+    found
+}
+
+fn without(text: &str, form: &str) -> String {
+    let (mut clean, mut rest) = (String::new(), 0);
+    for at in places(text, form) {
+        clean.push_str(&text[rest..at]);
+        clean.push_str(INSTEAD);
+        rest = at + form.len();
+    }
+    clean + &text[rest..]
 }
 
 #[cfg(test)]

@@ -319,7 +319,7 @@ async fn a_cloud_without_octavia_says_so() {
     assert!(rig.octavia.offered(call()).await.unwrap());
     rig.octavia(|octavia| octavia.offered = false);
     assert!(!rig.octavia.offered(call()).await.unwrap());
-    let probe = Request::get(Service::Network, "extension_list", "/extensions");
+    let probe = Request::get(Service::Network, "network_extension_list", "/extensions");
     rig.cloud.send(probe, call()).await.unwrap();
 }
 

@@ -85,7 +85,7 @@ impl Neutron {
         }
         let collection = Collection {
             service: Service::Network,
-            operation: "extension_list",
+            operation: "network_extension_list",
             path: "/extensions?fields=alias",
             key: "extensions",
         };

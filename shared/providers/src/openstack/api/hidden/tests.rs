@@ -24,6 +24,12 @@ fn secrets_are_found_however_they_are_written() {
     check("message", r#"{"message":"no message"}"#, r#"{"message":"no ***"}"#);
     check("401", r#"{"code":401,"m":"401"}"#, r#"{"code":401,"m":"***"}"#);
     check("s3", r#"{"m":"s3","m":"x"}"#, r#"{"m":"x"}"#);
+    check("o", "Connection refused (os error 111)", "Connection refused (os error 111)");
+    check("111", "os error 1111, errno 111)", "os error 1111, errno ***)");
+    check("abc", "xabc", "xabc");
+    check("1 1", "x1 1 1", "x1 ***");
+    check("abcd", "xabcdx", "x***x");
+    check("a", "a: no a, ä, aa.a", "***: no ***, ä, aa.***");
     check("", r#"{ "m": "x" }"#, r#"{ "m": "x" }"#);
     check("s3", r#"{ "m": "x" }"#, r#"{ "m": "x" }"#);
     let success = body("s3", StatusCode::OK, "{\"name\": \"s3\"}");
@@ -41,11 +47,17 @@ fn headers_are_shown_too() {
 
 proptest! {
     #[test]
-    fn no_text_of_a_document_keeps_a_secret(secret in "[^*]{1,12}", before in ".{0,8}", after in ".{0,8}") {
+    fn no_text_of_a_document_keeps_a_secret(secret in "[^*]{4,12}", before in ".{0,8}", after in ".{0,8}") {
         let text = json!({ "fault": [{ "message": format!("{before}{secret}{after}") }] }).to_string();
         let clean: Value = serde_json::from_str(&body(&secret, StatusCode::CONFLICT, &text)).unwrap();
         let message = clean["fault"][0]["message"].as_str().unwrap();
         prop_assert!(message.contains(INSTEAD));
         prop_assert!(!message.contains(&secret), "{}", message);
+    }
+
+    #[test]
+    fn a_short_secret_is_found_where_it_stands_alone(secret in "[^*]{1,3}", before in "(.{0,8} )?", after in "( .{0,8})?") {
+        let clean = Hidden::new([secret.as_str()]).text(&format!("{before}{secret}{after}"));
+        prop_assert!(clean.contains(INSTEAD), "{}", clean);
     }
 }
