@@ -140,7 +140,6 @@ impl Handles {
                 reports: Arc::clone(&reports),
                 timeline,
                 queues,
-                written: written.clone(),
             };
             Cidrs::new(context, config, common)
         });

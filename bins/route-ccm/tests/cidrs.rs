@@ -5,8 +5,12 @@
 
 #[path = "cidrs/blocks.rs"]
 mod blocks;
+#[path = "cidrs/foreign.rs"]
+mod foreign;
 #[path = "cidrs/gate.rs"]
 mod gate;
+#[path = "cidrs/gone.rs"]
+mod gone;
 #[path = "cidrs/leaders.rs"]
 mod leaders;
 #[path = "cidrs/lookups.rs"]
