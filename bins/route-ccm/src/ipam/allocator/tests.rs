@@ -53,8 +53,8 @@ pub(super) fn assign(allocator: &mut Allocator, name: &str) -> Result<String, Re
     let cidrs = reserve(allocator, name)?;
     let uid = format!("uid-{name}");
     allocator.answered(&uid, Written::Yes);
-    let seen = allocator.observe(&node(name, &cidrs.split(',').collect::<Vec<_>>()));
-    assert!(seen.confirmed && seen.rival.is_none(), "{seen:?}");
+    let seen = allocator.observe(&node(name, &cidrs.split(',').collect::<Vec<_>>()), NOW);
+    assert!(seen.confirmed && seen.foreign.is_none(), "{seen:?}");
     Ok(cidrs)
 }
 
@@ -82,7 +82,7 @@ fn host_bits_of_a_node_are_without_meaning() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[node("a", &["10.10.0.1/24"])]);
     assert_eq!(used(&allocator), [1]);
     assert_eq!(problems(&allocator), [""; 0]);
-    assert_eq!(allocator.observe(&node("a", &["10.10.0.0/24"])), Seen::default());
+    assert_eq!(allocator.observe(&node("a", &["10.10.0.0/24"]), NOW), Seen::default());
     assert_eq!(reserve(&mut allocator, "b").unwrap(), "10.10.1.0/24");
 }
 
@@ -176,10 +176,10 @@ fn two_nodes_with_one_block_are_reported_until_one_is_gone() {
 fn a_problem_is_told_once_and_of_both_nodes() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[node("a", &["10.10.0.0/24"])]);
     let b = node("b", &["10.10.0.0/24"]);
-    let told = allocator.observe(&b).problems;
+    let told = allocator.observe(&b, NOW).problems;
     let names: Vec<_> = told.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["a", "b"]);
-    assert_eq!(allocator.observe(&b), Seen::default());
+    assert_eq!(allocator.observe(&b, NOW), Seen::default());
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn blocks_between_others_are_found_and_none_counts_twice() {
     let nodes = [node("a", &["10.10.0.0/24"]), node("c", &["10.10.2.0/24"])];
     let mut allocator = rebuilt(&["10.10.0.0/22/24"], &[], &nodes);
     for one in &nodes {
-        allocator.observe(one);
+        allocator.observe(one, NOW);
     }
     assert_eq!(assign(&mut allocator, "b").unwrap(), "10.10.1.0/24");
     let usage = allocator.usage().next().unwrap();
@@ -265,7 +265,7 @@ fn a_living_node_keeps_its_block_and_gets_no_other() {
 fn a_node_that_is_being_deleted_keeps_its_block_and_gets_none() {
     let deleting = Node { deleting: true, ..node("a", &["10.10.0.0/24"]) };
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], std::slice::from_ref(&deleting));
-    assert_eq!(allocator.observe(&deleting), Seen::default());
+    assert_eq!(allocator.observe(&deleting, NOW), Seen::default());
     allocator.expire(NOW + GRACE * 9);
     assert_eq!(used(&allocator), [1]);
     let new = Node { deleting: true, ..node("b", &[]) };
