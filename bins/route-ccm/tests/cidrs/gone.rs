@@ -30,17 +30,6 @@ impl World {
     }
 }
 
-impl Replica {
-    /// No node waits, and none is on `/plan`.
-    fn has_nothing_to_do(&self) {
-        self.shows("ccm_ipam_nodes_waiting", 0.0);
-        let verdict = self.health("pod-cidrs");
-        assert_eq!(verdict, Verdict::Passed("every node gets its pod CIDRs".into()));
-        let page: Value = serde_json::from_str(&self.process.context.plans.json(None)).unwrap();
-        assert_eq!((&page["due"], &page["held"]), (&json!({}), &json!({})), "{page}");
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_node_that_goes_during_its_lookup_holds_no_pod_cidr() {
     for same in [false, true] {
