@@ -126,3 +126,25 @@ async fn a_block_becomes_free_if_the_end_of_its_node_is_seen_before_the_answer()
         leader.has_nothing_to_do();
     }
 }
+
+/// The node registers again during the lookup, with another instance.
+#[tokio::test(start_paused = true)]
+async fn the_pod_cidr_of_an_instance_is_not_given_to_a_node_of_another_one() {
+    let world = World::new();
+    let leader = world.lead(&CLOUD).await;
+    world.slow_lookups();
+    let name = world.add_with(0, Some("10.9.0.0/24"));
+    sleep(MEANWHILE).await;
+    world.remove(&name);
+    let mut other = SimInstance::numbered(7);
+    other.pod_cidrs = vec!["10.9.7.0/24".parse().unwrap()];
+    let id = other.provider_id().to_string();
+    world.cloud.add(other);
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": id},
+    });
+    world.api.create(node).unwrap();
+    sleep(LOOKUP * 5).await;
+    assert_eq!(world.cidrs(&name), "10.9.7.0/24");
+    leader.has_nothing_to_do();
+}
