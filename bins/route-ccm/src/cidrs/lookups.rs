@@ -27,9 +27,14 @@ struct Lookups {
 
 impl Asker for Lookups {
     fn next(&self, node: &Arc<Node>) -> Next {
-        let is_bare = self.cidrs.bare(&node.name).is_some();
-        let is_foreign = instances::claim(&*self.cidrs.cloud, node) == Some(Claim::Foreign);
-        if is_bare && !is_foreign { Next::Ask } else { Next::Nothing }
+        if self.cidrs.bare(&node.name).is_none() {
+            return Next::Nothing;
+        }
+        if instances::claim(&*self.cidrs.cloud, node) == Some(Claim::Foreign) {
+            self.cidrs.is_not_ours(node);
+            return Next::Nothing;
+        }
+        Next::Ask
     }
 
     fn call(&self, _: &[Arc<Node>]) -> Call {
@@ -71,6 +76,15 @@ impl Cidrs {
         tokio::join!(stage.run(BatchWindowConfig::default(), token), give);
     }
 
+    /// The node has no instance in this cloud: nothing waits for its pod CIDRs any more.
+    fn is_not_ours(&self, node: &Node) {
+        self.change_of(node, |core| {
+            core.waiting.remove(&node.name);
+            self.plans.clear("Node", &node.name);
+        });
+        self.queue.forget(&node.name);
+    }
+
     async fn found(&self, writer: Option<&Writer<Node>>, asked: &Arc<Node>, answer: LookupResult) {
         let name = || Name::clone(&asked.name);
         // The answer is about this instance. The informer reports the end of a node.
@@ -100,7 +114,7 @@ impl Cidrs {
                 }
                 self.queue.retry_as(name(), RetryClass::Retry);
             }
-            Ok(Lookup::NotOurs(_)) => self.queue.forget(&node.name),
+            Ok(Lookup::NotOurs(_)) => self.is_not_ours(&node),
             Err(error) => {
                 let why = format!("cannot look up its instance: {error}");
                 self.has_none(&node, error.kind.reason(), why);

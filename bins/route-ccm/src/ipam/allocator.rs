@@ -282,7 +282,7 @@ impl Allocator {
         if let Some(kept) = self.kept(node)? {
             return Ok(kept);
         }
-        if let Some(problem) = cidrs.iter().find_map(|cidr| self.shared(&node.uid, *cidr)) {
+        if let Some(problem) = cidrs.iter().find_map(|cidr| self.taken(&node.uid, *cidr)) {
             return Err(Refusal::Taken(problem));
         }
         self.keep(node, cidrs);
@@ -319,7 +319,7 @@ impl Allocator {
         let Some(record) = self.nodes.get(&*node.uid) else { return Ok(None) };
         let cidrs = record.networks.to_vec();
         let is_unwritten = record.is_unwritten();
-        match cidrs.iter().find_map(|cidr| self.shared(&node.uid, *cidr)) {
+        match cidrs.iter().find_map(|cidr| self.taken(&node.uid, *cidr)) {
             Some(_) if is_unwritten => {
                 self.remove(&node.uid);
                 Ok(None)
@@ -341,7 +341,8 @@ impl Allocator {
     fn exhausted(&self, pool: &Pool) -> Exhausted {
         let network = pool.range.network;
         let all = self.nodes.values().flat_map(|known| {
-            known.networks.iter().map(|one| (Arc::clone(&known.name), *one, pool.blocks_of(*one)))
+            let networks = known.networks.iter().filter(|one| !pool.is_all(**one));
+            networks.map(|one| (Arc::clone(&known.name), *one, pool.blocks_of(*one)))
         });
         let widest = all.filter(|(.., blocks)| *blocks > 1).max_by_key(|(.., blocks)| *blocks);
         Exhausted {

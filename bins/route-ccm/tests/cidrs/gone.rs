@@ -148,3 +148,18 @@ async fn the_pod_cidr_of_an_instance_is_not_given_to_a_node_of_another_one() {
     assert_eq!(world.cidrs(&name), "10.9.7.0/24");
     leader.has_nothing_to_do();
 }
+
+/// It waited until its provider ID said that it is another cloud's.
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_cloud_does_not_wait() {
+    let world = World::new();
+    let leader = world.lead(&CLOUD).await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}});
+    world.api.create(node).unwrap();
+    sleep(Duration::from_mins(1)).await;
+    leader.shows("ccm_ipam_nodes_waiting", 1.0);
+    let id = json!({"spec": {"providerID": "elsewhere://i-1"}});
+    world.api.patch("nodes", "other", "", PatchKind::Merge, id).unwrap();
+    sleep(Duration::from_mins(1)).await;
+    leader.has_nothing_to_do();
+}

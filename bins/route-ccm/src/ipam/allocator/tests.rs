@@ -127,20 +127,41 @@ fn a_node_with_strange_cidrs_is_reported_and_the_others_go_on() {
         assert!(found[0].starts_with(&format!("uid-bad: {expect}")), "{found:?}");
         // One that covers the other node's block is shared with it.
         assert_eq!(found.len(), if covers { 3 } else { 1 }, "{found:?}");
-        match allocator.reserve(&node("new", &[]), NOW) {
-            Ok(given) => {
-                let shown = Record::shown(&nodes[0]).networks;
-                let taken = |one: &IpNet| {
-                    shown.iter().any(|other| other.contains(one) || one.contains(other))
-                };
-                assert!(!given.cidrs.iter().any(taken), "{given:?} of {cidrs:?}");
-            }
-            Err(refusal) => {
-                let culprit = format!("pod CIDR {} of node bad covers 256 of them", cidrs[0]);
-                assert!(covers && refusal.to_string().contains(&culprit), "{refusal}");
-            }
-        }
+        let given = allocator.reserve(&node("new", &[]), NOW).unwrap();
+        let shown = Record::shown(&nodes[0]).networks;
+        let taken =
+            |one: &IpNet| shown.iter().any(|other| other.contains(one) || one.contains(other));
+        // What covers all blocks takes none.
+        assert_eq!(given.cidrs.iter().any(taken), covers, "{given:?} of {cidrs:?}");
     }
+}
+
+/// A kubelet can say that its node has all addresses.
+#[test]
+fn one_node_cannot_take_the_blocks_of_all() {
+    for cidr in ["10.10.0.0/22", "10.0.0.0/8", "0.0.0.0/0"] {
+        let mut allocator = rebuilt(&["10.10.0.0/22/24"], &[], &[node("a", &["10.10.0.0/24"])]);
+        reserve(&mut allocator, "b").unwrap();
+        allocator.answered("uid-b", Written::Unknown);
+        assert!(!allocator.observe(&node("evil", &[cidr]), NOW).problems.is_empty());
+        assert_eq!(used(&allocator), [2]);
+        assert_eq!(reserve(&mut allocator, "b").unwrap(), "10.10.1.0/24");
+        assert_eq!(assign(&mut allocator, "c").unwrap(), "10.10.2.0/24");
+        allocator.release("uid-c", NOW - GRACE);
+        allocator.expire(NOW);
+        assert_eq!(used(&allocator), [2]);
+        for name in ["d", "e"] {
+            assign(&mut allocator, name).unwrap();
+        }
+        let full = reserve(&mut allocator, "f").unwrap_err().to_string();
+        assert!(!full.contains("evil"), "{full}");
+        allocator.release("uid-evil", NOW);
+        allocator.expire(NOW + GRACE);
+        assert_eq!(used(&allocator), [4]);
+    }
+    // A range of one block is one node's.
+    let mut allocator = rebuilt(&["10.10.0.0/24/24"], &[], &[node("a", &["10.10.0.0/24"])]);
+    assert!(matches!(reserve(&mut allocator, "b"), Err(Refusal::Exhausted(_))));
 }
 
 #[test]
@@ -299,6 +320,9 @@ fn the_cloud_may_give_what_no_other_node_has() {
         panic!()
     };
     assert!(problem.to_string().contains("10.10.0.0/29 overlaps 10.10.0."), "{problem}");
+    allocator.observe(&node("evil", &["0.0.0.0/0"]), NOW);
+    let next = allocator.reserve_given(&node("e", &[]), &[net("10.10.0.12/30")], NOW);
+    assert!(next.is_ok(), "one node cannot take the networks of all: {next:?}");
     allocator.release("uid-a", NOW);
     let again = allocator.reserve_given(&node("a2", &[]), &[net("10.10.0.0/30")], NOW);
     assert_eq!(again.unwrap().cidrs, [net("10.10.0.0/30")], "the cloud knows that a is gone");
