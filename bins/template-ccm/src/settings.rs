@@ -16,7 +16,7 @@ ccm_settings::settings! {
         #[serde(serialize_with = "duration::serialize")]
         pub instance_name_period: Duration = live(Duration, "instance-name-period", "10m0s"),
             at_least("1s");
-        /// Time limit of one lookup, including retries, and waiting for the rate limit unless it writes an object. From 1s to 10m0s.
+        /// Time limit of one lookup, including retries and waiting for the rate limit. From 1s to 10m0s.
         #[serde(serialize_with = "duration::serialize")]
         pub cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;
     }
