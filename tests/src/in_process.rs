@@ -5,13 +5,14 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 use anyhow::{Result, bail};
 use ccm_cloud::Cloud;
 use ccm_kube::{
-    client::{ClientConfig, Clients, Unlimited},
+    client::{ClientConfig, Clients, RequestLimiter, Unlimited},
     events::{EventMetrics, EventRecorder},
     metrics::RestMetrics,
 };
 use ccm_runtime::{
     health::Health,
     leadership::{CLOUD_IDENTITY, Eligibility, Leadership},
+    limits::{Limits, Rate, Rates},
     metrics::Metrics,
     plans::{Mode, Plans},
     program::{Context, Loaded, Program, load},
@@ -32,6 +33,16 @@ const OTHER_PROJECT: &str = "sim, project other";
 
 /// The end of the user agent of a process that stands by.
 pub const STANDBY: &str = "standby";
+
+/// The limiter of requests to the API server. The rate of the defaults is too high to matter.
+fn limiter(requests: Rate) -> Arc<dyn RequestLimiter> {
+    match requests.per_second {
+        Some(rate) if rate < 100.0 => {
+            Arc::new(Limits::new(Rates::each(requests), &Metrics::new()))
+        }
+        _ => Arc::new(Unlimited),
+    }
+}
 
 /// The environment of a controller with a simulated API server. When it is dropped, the
 /// controller ends without an order.
@@ -119,7 +130,7 @@ impl<P: Program> InProcess<P> {
             master: None,
             user_agent: format!("{}/{agent}", P::IDENTITY.binary),
             request_timeout: Duration::from_secs(5),
-            limiter: Arc::new(Unlimited),
+            limiter: limiter(settings.common.kube.requests),
             metrics: Arc::new(RestMetrics::default()),
         };
         let clients = Clients::in_process(api.service(), &config)?;

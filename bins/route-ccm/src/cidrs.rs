@@ -36,7 +36,6 @@ use ccm_cloud::Cloud;
 use ccm_controller::{
     passes::Passes,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
-    repeat_reports::Written,
     watch::Stores,
     writer::Writer,
 };
@@ -79,6 +78,17 @@ struct Core {
     waiting: Waiting,
 }
 
+impl Core {
+    const fn is_stopped(&self) -> bool {
+        self.allocator.rival().is_some()
+    }
+}
+
+/// Whether the node has no pod CIDRs, and needs some.
+fn needs_cidrs(node: &Node) -> bool {
+    node.pod_cidrs.is_empty() && !node.deleting
+}
+
 /// Gives nodes their pod CIDRs.
 pub(crate) struct Cidrs {
     config: Config,
@@ -99,7 +109,6 @@ pub(crate) struct Cidrs {
     plans: Plans,
     settings: watch::Receiver<Arc<RouteSettings>>,
     metrics: CidrMetrics,
-    written: Written,
     process: Metrics,
     leads: AtomicBool,
     timeline: Timeline,
@@ -127,7 +136,6 @@ pub(crate) struct Common {
     pub(crate) reports: Arc<RouteReports>,
     pub(crate) timeline: Timeline,
     pub(crate) queues: QueueMetrics,
-    pub(crate) written: Written,
 }
 
 impl Cidrs {
@@ -136,7 +144,7 @@ impl Cidrs {
         config: Config,
         common: Common,
     ) -> Arc<Self> {
-        let Common { store, routes, conditions, reports, timeline, queues, written } = common;
+        let Common { store, routes, conditions, reports, timeline, queues } = common;
         let queue = QueueConfig {
             waits: match config.allocator {
                 AllocatorType::RangeAllocator => QueueConfig::default().waits,
@@ -163,7 +171,6 @@ impl Cidrs {
             plans: context.plans.clone(),
             settings: context.settings.clone(),
             metrics: CidrMetrics::new(&context.metrics),
-            written,
             process: context.metrics.clone(),
             leads: AtomicBool::new(false),
             timeline,
@@ -215,18 +222,36 @@ impl Cidrs {
         }
     }
 
-    /// Changes what is known; nodes that wait for a block are tried again if one became free.
-    /// `None` before the term's beginning.
+    /// Changes what is known; nodes that wait for a block are tried again if one became free, and all
+    /// of them when a stop begins or ends. `None` before the term's beginning.
     fn change<R>(&self, change: impl FnOnce(&mut Core) -> R) -> Option<R> {
         let mut core = self.core.lock();
         let core = core.as_mut()?;
-        let before = core.allocator.releases();
+        let (before, was_stopped) = (core.allocator.releases(), core.is_stopped());
         let result = change(core);
         let freed = core.allocator.releases() - before;
-        for name in core.waiting.first(freed) {
+        let turns = core.is_stopped() != was_stopped;
+        if turns {
+            self.stops(core.is_stopped());
+        }
+        for name in core.waiting.first(if turns { u64::MAX } else { freed }) {
             self.queue.add(name, Priority::Urgent);
         }
         Some(result)
+    }
+
+    /// The same for what an answer says of a node, if it is still there: this one, and no other of its
+    /// name. The store shows the end of a node before [`gone`](Self::gone) removes what is known of
+    /// it, so nothing comes after that.
+    fn change_of<R>(&self, node: &Node, change: impl FnOnce(&mut Core) -> R) -> Option<R> {
+        let is_there = || self.store.get(&node.name).is_some_and(|there| there.uid == node.uid);
+        self.change(|core| is_there().then(|| change(core)))?
+    }
+
+    /// The same for a node that still needs pod CIDRs.
+    fn change_of_bare<R>(&self, node: &Node, change: impl FnOnce(&mut Core) -> R) -> Option<R> {
+        let needs = || self.store.get(&node.name).is_some_and(|there| needs_cidrs(&there));
+        self.change_of(node, |core| needs().then(|| change(core)))?
     }
 
     /// Why the node has no pod CIDRs, if it gets none now.

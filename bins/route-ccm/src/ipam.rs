@@ -8,7 +8,7 @@
 //! | `allocator` | who holds which blocks: reservations, what nodes show, what is held after their end |
 //! | `blocks`, `intervals` | the blocks of one cluster CIDR |
 //! | `networks` | networks that overlap |
-//! | `rival` | another allocator in the cluster |
+//! | `rival` | pod CIDRs of other clients, and another allocator |
 //! | `cloud` | what the cloud has assigned to an instance |
 //! | `problem` | what is wrong, one line each |
 
@@ -24,6 +24,7 @@ mod rival;
 pub use allocator::{Allocator, HeldBlocks, HoldUntil, Reservation, Seen, Usage, Written};
 pub use cloud::given;
 pub use config::{AllocatorType, ClusterRange, Config, Flags, Listed, Remark, cluster_networks};
+pub(crate) use networks::join;
 pub use networks::{family, network};
 pub use problem::{Exhausted, Problem, Refusal};
-pub use rival::Rival;
+pub use rival::{Foreign, Rival};

@@ -143,7 +143,6 @@ impl Handles {
                 reports: Arc::clone(&reports),
                 timeline,
                 queues,
-                written: written.clone(),
             };
             Cidrs::new(context, config, common)
         });

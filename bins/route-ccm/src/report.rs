@@ -14,16 +14,13 @@ use ccm_kube::{ApiError, events::EventRecorder};
 use ccm_objects::{Node, ObjectRef};
 
 use crate::{
-    ipam::{self, Rival},
+    ipam::{self, Foreign, Rival},
     plan::{Cause, Planned, condition::NETWORK_UNAVAILABLE, wanted::Problem},
 };
 
 /// Upstream's reasons.
 const NO_CIDRS: &str = "CIDRNotAvailable";
 const NOT_WRITTEN: &str = "CIDRAssignmentFailed";
-
-/// The name of writes of pod CIDRs in the metric and the event of repeated writes.
-pub(crate) const POD_CIDRS: &str = "podCIDRs";
 
 /// Upstream's component of events about pod CIDRs.
 const IPAM: &str = "cidrAllocator";
@@ -109,29 +106,18 @@ impl RouteReports {
         }
     }
 
-    /// Reports that the API server does not carry out the write of a node's pod CIDRs.
-    pub(crate) fn cidrs_not_written(&self, node: &Node, error: &ApiError, pace: Pace) {
+    /// Reports that a node's pod CIDRs are not written. `state` does not change while the reason is
+    /// the same.
+    pub(crate) fn cidrs_not_written(&self, node: &Node, state: &str, why: &str, pace: Pace) {
         let name = &node.name;
-        let why = format!("cannot write podCIDRs, retrying {pace}: {error}");
+        let why = format!("cannot write podCIDRs, retrying {pace}: {why}");
         let text = format!("Node {name} status is now: {NOT_WRITTEN}: {why}");
-        let report = Report::warning(NOT_WRITTEN, error.reason(), format!("node {name}: {why}"));
-        let report = report.with_event(NOT_WRITTEN, text);
-        self.cidrs.report(&node.reference(), When::Changed, report);
+        let report = Report::warning(NOT_WRITTEN, state, format!("node {name}: {why}"));
+        self.cidrs.report(&node.reference(), When::Changed, report.with_event(NOT_WRITTEN, text));
     }
 
-    /// Records a confirmed write of a node's pod CIDRs. `is_shown`: the node in the answer has pod
-    /// CIDRs. Reports and returns the write if it is repeated.
-    pub(crate) fn cidrs_repeated(
-        &self,
-        written: &Written,
-        node: &Node,
-        is_shown: bool,
-    ) -> Option<Repeated> {
-        let write = (POD_CIDRS, Content::of(&*node.uid));
-        written.answered(&self.cidrs, &node.reference(), write, is_shown)
-    }
-
-    /// The same for the node's condition.
+    /// Records a confirmed write of a node's condition. `is_shown`: the node in the answer has it.
+    /// Reports and returns the write if it is repeated.
     pub(crate) fn condition_repeated(
         &self,
         written: &Written,
@@ -158,12 +144,21 @@ impl RouteReports {
         self.cidrs.report(&node.reference(), When::Once, report);
     }
 
+    /// Reports that another client has given the node its pod CIDRs, once.
+    pub(crate) fn foreign_cidrs(&self, node: &Node, foreign: &Foreign) {
+        let text = format!(
+            "{foreign}: they are kept, and given to no other node; set --allocate-node-cidrs in one program only, and write spec.podCIDRs by nothing else"
+        );
+        let report = Report::of_node(node, "ForeignPodCIDR", &text, &text);
+        self.cidrs.report(&node.reference(), When::Once, report);
+    }
+
     /// Reports that another program gives nodes their pod CIDRs.
     pub(crate) fn rival(&self, node: &Node, rival: &Rival) {
         let text = rival.to_string();
         let topic = "AnotherCIDRAllocator";
         let report = Report::warning(topic, &text, &*text).with_event(topic, &*text);
-        self.cidrs.report(&node.reference(), When::Once, report);
+        self.cidrs.report(&node.reference(), When::Always, report);
     }
 
     /// Reports that the API server refuses the condition of a node.

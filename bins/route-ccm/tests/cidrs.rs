@@ -5,8 +5,14 @@
 
 #[path = "cidrs/blocks.rs"]
 mod blocks;
+#[path = "cidrs/foreign.rs"]
+mod foreign;
 #[path = "cidrs/gate.rs"]
 mod gate;
+#[path = "cidrs/gone.rs"]
+mod gone;
+#[path = "cidrs/histories.rs"]
+mod histories;
 #[path = "cidrs/leaders.rs"]
 mod leaders;
 #[path = "cidrs/lookups.rs"]
@@ -200,6 +206,15 @@ impl Replica {
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let sample: f64 = lines.next().unwrap_or_else(|| panic!("no {name}")).parse().unwrap();
         assert!((sample - expect).abs() < 1e-9, "{name} is {sample}, not {expect}");
+    }
+
+    /// No node waits, and none is on `/plan`.
+    fn has_nothing_to_do(&self) {
+        self.shows("ccm_ipam_nodes_waiting", 0.0);
+        let verdict = self.health("pod-cidrs");
+        assert_eq!(verdict, Verdict::Passed("every node gets its pod CIDRs".into()));
+        let page: Value = serde_json::from_str(&self.process.context.plans.json(None)).unwrap();
+        assert_eq!((&page["due"], &page["held"]), (&json!({}), &json!({})), "{page}");
     }
 
     /// A line of `/readyz?verbose`.

@@ -237,7 +237,7 @@ func podCIDRs() row {
 			about: about{
 				shows:  "Whether the allocator has stopped because another program gives nodes pod CIDRs as well.",
 				normal: "none",
-				do:     "Switch node IPAM off in one of the two programs, then restart route-ccm.",
+				do:     "Switch node IPAM off in one of the two programs. route-ccm goes on when a node has waited for five minutes, or after a restart.",
 				alert:  "RouteCCMRivalAllocator",
 				page:   routes + "#another-allocator",
 			},
@@ -310,7 +310,7 @@ func podCIDRs() row {
 			about: about{
 				shows:  "Writes of pod CIDRs to nodes in five minutes, by result at the API server.",
 				normal: "One for each new node, `ok`; some `conflict` while kubelets register.",
-				do:     "`forbidden`: the ClusterRole lacks patch on nodes. `invalid`: another program was faster, see *Another allocator*.",
+				do:     "`forbidden`: the ClusterRole lacks patch on nodes. `invalid`: another program was faster, see *Another allocator*. `not_stored`: an admission policy takes them out.",
 				page:   routes + "#node-ipam",
 			},
 			unit:  units.Short,

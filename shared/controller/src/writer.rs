@@ -15,6 +15,7 @@ use ccm_runtime::{
     program::{Context, Program},
     rights::Right,
 };
+use http::Method;
 
 use crate::{
     kind::right,
@@ -103,12 +104,14 @@ pub fn answer<T>(result: &Result<T, Stopped>) -> Option<Result<(), &ApiError>> {
 
 impl<K: Stored> Writer<K> {
     /// Writes with the program's client and applies results to this store. A write is bounded
-    /// by `--kube-api-timeout` and by what a term of leadership covers.
+    /// by `--kube-api-timeout` and by what a term of leadership covers, from when it is sent: it may
+    /// wait for the rate limiter before.
     pub fn new<P: Program>(context: &Context<P>, store: &Store<K>) -> Self {
         let longest = context.common.borrow().kube.timeout;
         let timeout = context.leadership.write_timeout().min(longest);
         Self {
-            api: ObjectApi::new(context.clients.main.clone(), timeout, store),
+            api: ObjectApi::new(context.clients.main.clone(), timeout, store)
+                .with_admission(&context.clients.admission),
             leadership: context.leadership.clone(),
             store: store.clone(),
         }
@@ -120,8 +123,8 @@ impl<K: Stored> Writer<K> {
     ///
     /// See [`Stopped`]; [`ApiError::Conflict`] if the object has changed.
     pub async fn patch(&self, object: &K, patch: &Patch) -> Result<Arc<K>, Stopped> {
-        self.check()?;
-        Ok(self.keep(self.api.patch(object, patch).await?))
+        let api = self.admitted(Method::PATCH).await?;
+        Ok(self.keep(api.patch(object, patch).await?))
     }
 
     /// Patches the status if the object is unchanged. Returns the new object.
@@ -130,8 +133,8 @@ impl<K: Stored> Writer<K> {
     ///
     /// See [`Stopped`]; [`ApiError::Conflict`] if the object has changed.
     pub async fn patch_status(&self, object: &K, patch: &StatusPatch) -> Result<Arc<K>, Stopped> {
-        self.check()?;
-        Ok(self.keep(self.api.patch_status(object, patch).await?))
+        let api = self.admitted(Method::PATCH).await?;
+        Ok(self.keep(api.patch_status(object, patch).await?))
     }
 
     /// Deletes the object if it is unchanged. Succeeds if it is already gone.
@@ -141,11 +144,19 @@ impl<K: Stored> Writer<K> {
     /// See [`Stopped`]; [`ApiError::Conflict`] if the object has changed, or another has
     /// its name.
     pub async fn delete(&self, object: &K) -> Result<(), Stopped> {
-        self.check()?;
-        match self.api.delete(object).await {
+        match self.admitted(Method::DELETE).await?.delete(object).await {
             Ok(()) | Err(ApiError::NotFound) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Waits for the rate limiter; then the longest write must fit into the term. What is not sent
+    /// takes no place in the limiter.
+    async fn admitted(&self, method: Method) -> Result<ObjectApi<K>, Lost> {
+        self.check()?;
+        let api = self.api.admitted(method).await;
+        self.check()?;
+        Ok(api)
     }
 
     /// Whether the longest write fits into the term.

@@ -15,7 +15,7 @@
 //! | layer | what it does |
 //! |---|---|
 //! | base URI | the server's address, and a path prefix if there is one |
-//! | `deadline` | bounds the whole call: waits, retries, head and body of the answer |
+//! | `deadline` | bounds the whole call: waits, retries, head and body of the answer. Writes of objects wait for the limiter before it: [`Admission`] |
 //! | `watch_status` | turns a response other than 2xx into an error with the server's message |
 //! | `encoding` | gzip, but never on watches |
 //! | `retry` | a few more attempts for requests that are safe to repeat |
@@ -60,6 +60,8 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
+pub use attempt::Admission;
+pub(crate) use attempt::Admitted;
 pub use class::RequestClass;
 pub use limiter::{RequestLimiter, Unlimited};
 pub use problem::ClientError;
@@ -113,6 +115,8 @@ pub struct Clients {
     pub watch: kube::Client,
     /// For Events.
     pub events: kube::Client,
+    /// Admits writes of `main` before they are sent.
+    pub admission: Admission,
     /// The API server, as `host:port`.
     pub server: String,
     /// The setting or place that names the server.
@@ -182,6 +186,7 @@ impl Clients {
         let client = |role| Ok::<_, Problem>(kube::Client::new(stack(role)?, NAMESPACE));
         Ok(Self {
             main: client(Role::Main)?,
+            admission: Admission(layers.attempts(false)),
             watch: client(Role::Watch)?,
             events: client(Role::Events)?,
             lease: stack(Role::Lease)?,

@@ -7,6 +7,7 @@ mod patch;
 
 use std::time::Duration;
 
+use http::Method;
 use kube::{
     Client, Resource as _,
     api::{DeleteParams, Patch as Body, PatchParams, Preconditions, Request},
@@ -16,6 +17,7 @@ use tokio::time::timeout;
 
 pub use self::patch::{ConditionChange, Patch, StatusPatch};
 use crate::{
+    client::{Admission, Admitted},
     error::ApiError,
     store::{Store, Stored},
 };
@@ -27,13 +29,39 @@ pub struct ObjectApi<K: Stored> {
     client: Client,
     timeout: Duration,
     store: Store<K>,
+    admission: Option<Admission>,
+    admitted: Option<Admitted>,
 }
 
 impl<K: Stored> ObjectApi<K> {
     /// Writes through this client; `timeout` bounds a call with all retries and the whole
     /// response. Answers are read by the rule of `store`, which is not changed.
     pub fn new(client: Client, timeout: Duration, store: &Store<K>) -> Self {
-        Self { client, timeout, store: store.clone() }
+        Self { client, timeout, store: store.clone(), admission: None, admitted: None }
+    }
+
+    /// With the admission of the client: for [`admitted`](Self::admitted).
+    #[must_use]
+    pub fn with_admission(self, admission: &Admission) -> Self {
+        Self { admission: Some(admission.clone()), ..self }
+    }
+
+    /// Waits until the limiter admits a write with this method. The returned API writes once without
+    /// waiting for it, so its timeout counts from the sending.
+    pub async fn admitted(&self, method: Method) -> Self {
+        let mut this = self.clone();
+        if let Some(admission) = &self.admission {
+            this.admitted = Some(admission.admit(&method).await);
+        }
+        this
+    }
+
+    /// Marks a request that the limiter has admitted.
+    fn marked(&self, mut request: http::Request<Vec<u8>>) -> http::Request<Vec<u8>> {
+        if let Some(admitted) = &self.admitted {
+            request.extensions_mut().insert(admitted.clone());
+        }
+        request
     }
 
     /// The timeout of a call, which the term of leadership must cover before the call starts.
@@ -64,7 +92,7 @@ impl<K: Stored> ObjectApi<K> {
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let request = request.delete(name, &params).map_err(kube::Error::BuildRequest)?;
         // Depending on finalizers the response is the object or a status: both are successes.
-        let call = self.client.request_status::<K::Wire>(request);
+        let call = self.client.request_status::<K::Wire>(self.marked(request));
         let answer = timeout(self.timeout, call).await.map_err(|_| ApiError::Timeout)?;
         answer.map(|_| ()).map_err(ApiError::from)
     }
@@ -85,7 +113,8 @@ impl<K: Stored> ObjectApi<K> {
             Some(subresource) => request.patch_subresource(subresource, name, &params, &body),
             None => request.patch(name, &params, &body),
         };
-        let call = self.client.request::<K::Wire>(request.map_err(kube::Error::BuildRequest)?);
+        let request = self.marked(request.map_err(kube::Error::BuildRequest)?);
+        let call = self.client.request::<K::Wire>(request);
         let answer = timeout(self.timeout, call).await.map_err(|_| ApiError::Timeout)?;
         K::read(answer?, &self.store.rule()).map_err(ApiError::Decode)
     }

@@ -2,12 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_base::clock;
+use ccm_base::{RetryClass, clock};
 use ccm_controller::{
     queue::Priority,
-    repeats::{Content, Repeated},
     workers,
-    writer::{self, Writer},
+    writer::{Stopped, Writer},
 };
 use ccm_kube::{ApiError, write::Patch};
 use ccm_objects::{Node, Shared as Name};
@@ -15,11 +14,8 @@ use ccm_runtime::plans::Step;
 use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Cidrs, Core, WRITERS};
-use crate::{
-    ipam::{AllocatorType, Refusal, Reservation, Written},
-    report::POD_CIDRS,
-};
+use super::{Cidrs, Core, WRITERS, metrics::Write, needs_cidrs};
+use crate::ipam::{AllocatorType, Refusal, Reservation, Written, join, network};
 
 /// The kind of step on `/plan`.
 const STEP: &str = "pod-cidrs";
@@ -38,8 +34,9 @@ impl Cidrs {
             let (this, writer) = (Arc::clone(&self), writer.clone());
             async move {
                 if let Some(node) = this.bare(&name) {
-                    let reserved =
-                        this.change(|core| core.allocator.reserve(&node, this.timeline.now()));
+                    let reserve =
+                        |core: &mut Core| core.allocator.reserve(&node, this.timeline.now());
+                    let reserved = this.change_of_bare(&node, reserve);
                     this.reserved(writer.as_deref(), &node, reserved).await;
                 }
             }
@@ -47,19 +44,11 @@ impl Cidrs {
         workers::by_key(queue, || WRITERS, token, work).await;
     }
 
-    /// The node, if it has no pod CIDRs.
+    /// The node, if it needs pod CIDRs.
     pub(super) fn bare(&self, name: &Name) -> Option<Arc<Node>> {
-        let node = self.store.get(name).filter(|node| node.pod_cidrs.is_empty() && !node.deleting);
+        let node = self.store.get(name).filter(|node| needs_cidrs(node));
         if node.is_none() {
             self.queue.forget(name);
-        }
-        // Another client has removed the pod CIDRs that route-ccm had written.
-        let waits = node.as_ref().and_then(|node| {
-            self.written.check(&node.name, POD_CIDRS, Content::of(&*node.uid)).err()
-        });
-        if let Some(repeated) = waits {
-            self.queue.retry_every(Name::clone(name), repeated.wait);
-            return None;
         }
         node
     }
@@ -75,7 +64,7 @@ impl Cidrs {
             (None, _) => self.queue.forget(&node.name),
             (Some(Err(refusal)), _) => self.refused(node, &refusal),
             (Some(Ok(reservation)), None) => {
-                self.publish(node, &reservation.cidrs, None);
+                self.change_of_bare(node, |_| self.publish(node, &reservation.cidrs, None));
                 self.answered(node, Written::No);
                 self.queue.forget(&node.name);
             }
@@ -87,61 +76,90 @@ impl Cidrs {
     async fn give(&self, writer: &Writer<Node>, node: &Arc<Node>, reservation: &Reservation) {
         let cidrs = &reservation.cidrs;
         self.metrics.tried(&self.config, &reservation.tries);
-        self.publish(node, cidrs, None);
+        self.change_of_bare(node, |_| self.publish(node, cidrs, None));
         let patch = Patch::default().with_spec("podCIDRs", cidrs);
         let patch = patch.with_spec("podCIDR", &cidrs.first());
-        let name = &node.name;
         let written = writer.patch(node, &patch).await;
-        if let Some(answer) = writer::answer(&written) {
-            self.metrics.written(answer);
-        }
         match written {
-            Ok(written) => {
-                let is_shown = !written.pod_cidrs.is_empty();
-                self.answered(node, if is_shown { Written::Yes } else { Written::No });
-                let repeated = self.reports.cidrs_repeated(&self.written, node, is_shown);
-                match repeated.filter(|_| !is_shown) {
-                    Some(repeated) => self.taken_back(node, cidrs, &repeated),
-                    None => self.given(&written),
-                }
-            }
-            Err(why) => {
-                // What the API server refuses is not carried out; of all else nothing is known.
-                let is_uncertain = why.refusal().is_some_and(ApiError::is_uncertain);
-                self.answered(node, if is_uncertain { Written::Unknown } else { Written::No });
-                let failed = why.queue_again(&self.queue, Name::clone(name));
-                // After a conflict the node is only looked at again.
-                let failed = failed.filter(|(error, _)| *error != ApiError::Conflict);
-                if let Some((error, pace)) = failed {
-                    self.reports.cidrs_not_written(node, &error, pace);
-                }
-            }
+            Ok(answer) => self.confirmed(node, cidrs, &answer),
+            Err(why) => self.failed(node, why),
         }
     }
 
-    /// Handles a write of pod CIDRs that the API server has confirmed with a node without pod CIDRs.
-    fn taken_back(&self, node: &Node, cidrs: &[IpNet], repeated: &Repeated) {
-        self.publish(node, cidrs, Some(repeated.to_string()));
-        self.wait(node, Some(repeated.to_string()));
-        self.queue.retry_every(Name::clone(&node.name), repeated.wait);
+    /// Handles what the API server returns as the new node: it has our pod CIDRs, or others.
+    fn confirmed(&self, node: &Arc<Node>, cidrs: &[IpNet], answer: &Arc<Node>) {
+        let shown: Vec<_> = answer.pod_cidrs.iter().map(|text| network(text)).collect();
+        let is_stored = shown.iter().copied().eq(cidrs.iter().map(|cidr| Some(*cidr)));
+        self.answered(node, if is_stored { Written::Yes } else { Written::No });
+        self.metrics.written(if is_stored { Write::Answer(Ok(())) } else { Write::NotStored });
+        if is_stored {
+            self.given(answer);
+        } else if answer.pod_cidrs.is_empty() {
+            self.not_stored(node, cidrs);
+        } else {
+            self.settle(answer);
+        }
     }
 
-    /// The node has got its pod CIDRs: its routes are next.
+    fn failed(&self, node: &Node, why: Stopped) {
+        if let Some(error) = why.refusal() {
+            self.metrics.written(Write::Answer(Err(error.into())));
+        }
+        // What the API server refuses is not carried out; of all else nothing is known.
+        let is_uncertain = why.refusal().is_some_and(ApiError::is_uncertain);
+        self.answered(node, if is_uncertain { Written::Unknown } else { Written::No });
+        let failed = why.queue_again(&self.queue, Name::clone(&node.name));
+        // After a conflict the node is only looked at again.
+        if let Some((error, pace)) = failed.filter(|(error, _)| *error != ApiError::Conflict) {
+            self.change_of(node, |_| {
+                let state = error.reason();
+                self.reports.cidrs_not_written(node, state, &error.to_string(), pace);
+            });
+        }
+    }
+
+    /// Handles a write that the API server has answered as done, with a node without pod CIDRs.
+    fn not_stored(&self, node: &Node, cidrs: &[IpNet]) {
+        let pace = self.queue.retry_as(Name::clone(&node.name), RetryClass::Retry);
+        let why = format!(
+            "the API server did not store podCIDRs {}: an admission policy or webhook?",
+            join(cidrs)
+        );
+        let waits = self.change_of_bare(node, |core| {
+            self.publish(node, cidrs, Some(why.clone()));
+            self.reports.cidrs_not_written(node, "not_stored", &why, pace);
+            core.waiting.insert(&node.name, Some(why));
+        });
+        if waits.is_some() {
+            self.conditions.add(Name::clone(&node.name), Priority::Urgent);
+        }
+    }
+
+    /// The node has got its pod CIDRs from us: its routes are next.
     fn given(&self, node: &Arc<Node>) {
+        if !self.settle(node) {
+            return;
+        }
         if let Some(age) = node.age(clock::wall()) {
             self.metrics.assigned(age);
         }
-        tracing::info!(
-            node = &*node.name,
-            "node {}: podCIDRs {}",
-            node.name,
-            node.pod_cidrs.join(",")
-        );
-        self.saw(node);
-        if let Some((observer, passes)) = &self.routes {
-            observer.assigned(node);
-            passes.wake();
+        let cidrs = node.pod_cidrs.join(",");
+        tracing::info!(node = &*node.name, "node {}: podCIDRs {cidrs}", node.name);
+    }
+
+    /// The answer to a write shows that the node has pod CIDRs: the informer does not report it.
+    /// Returns whether the node is still there.
+    fn settle(&self, node: &Arc<Node>) -> bool {
+        let seen = self.change_of(node, |core| self.look(core, node));
+        let is_there = seen.is_some();
+        if let Some(seen) = seen {
+            self.react(node, seen);
+            if let Some((observer, passes)) = &self.routes {
+                observer.assigned(node);
+                passes.wake();
+            }
         }
+        is_there
     }
 
     fn answered(&self, node: &Node, written: Written) {
@@ -151,15 +169,20 @@ impl Cidrs {
     fn refused(&self, node: &Node, refusal: &Refusal) {
         let name = &node.name;
         match refusal {
-            Refusal::Stopped(_) | Refusal::Assigned | Refusal::Deleting => {
-                self.queue.forget(name);
+            Refusal::Assigned | Refusal::Deleting => self.queue.forget(name),
+            // Its end queues all nodes that wait; a node that was left alone ends it.
+            Refusal::Stopped(_) => {
+                self.has_none(node, "another allocator", refusal.to_string());
+                self.queue.retry_every(Name::clone(name), AGAIN);
             }
             // The first list brings it back. A node that still waits at its next turn says so.
             Refusal::RoutesUnknown => {
                 let waits = |core: &mut Core| core.waiting.contains(name);
                 match self.change(waits) {
                     Some(true) => self.has_none(node, "routes unknown", refusal.to_string()),
-                    _ => self.wait(node, None),
+                    _ => {
+                        self.change_of_bare(node, |core| core.waiting.insert(name, None));
+                    }
                 }
                 self.queue.retry_every(Name::clone(name), AGAIN);
             }
@@ -179,17 +202,16 @@ impl Cidrs {
 
     /// The node gets none for now, which is worth to be shown.
     pub(super) fn has_none(&self, node: &Node, state: &str, why: String) {
-        self.publish(node, &[], Some(why.clone()));
-        self.reports.no_cidrs(node, state, &why);
-        self.wait(node, Some(why));
-        if !self.is_observing() {
+        let waits = self.change_of_bare(node, |core| {
+            self.publish(node, &[], Some(why.clone()));
+            self.reports.no_cidrs(node, state, &why);
+            core.waiting.insert(&node.name, Some(why));
+        });
+        // A block may have become free in between.
+        self.left.notify_one();
+        if waits.is_some() && !self.is_observing() {
             self.conditions.add(Name::clone(&node.name), Priority::Urgent);
         }
-    }
-
-    fn wait(&self, node: &Node, why: Option<String>) {
-        self.change(|core| core.waiting.insert(&node.name, why));
-        self.left.notify_one();
     }
 
     fn publish(&self, node: &Node, cidrs: &[IpNet], held: Option<String>) {

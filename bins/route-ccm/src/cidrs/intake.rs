@@ -6,9 +6,9 @@ use ccm_controller::queue::Priority;
 use ccm_kube::store::Change;
 use ccm_objects::{Node, Shared as Name};
 
-use super::{Cidrs, Core, Waiting};
+use super::{Cidrs, Core, Waiting, needs_cidrs};
 use crate::{
-    ipam::{Allocator, AllocatorType, HeldBlocks, Problem, Rival, Seen},
+    ipam::{Allocator, AllocatorType, HeldBlocks, Problem, Seen},
     plan::condition,
 };
 
@@ -33,27 +33,40 @@ impl Cidrs {
     }
 
     /// Looks at a node as it is now.
-    pub(super) fn saw(&self, node: &Node) {
-        let observing = self.is_observing();
-        let seen = self.change(|core| {
-            if !node.pod_cidrs.is_empty() {
-                core.waiting.remove(&node.name);
-            }
-            match observing {
-                true => Seen { problems: core.allocator.accept(node), ..Seen::default() },
-                false => core.allocator.observe(node),
-            }
-        });
+    fn saw(&self, node: &Node) {
+        let seen = self.change(|core| self.look(core, node));
         // Before the term there is nothing to do: it begins with all nodes.
         let Some(seen) = seen else { return };
+        self.react(node, seen);
+        if needs_cidrs(node) {
+            self.queue.add(Name::clone(&node.name), Priority::Urgent);
+        }
+    }
+
+    /// Records what the node shows.
+    pub(super) fn look(&self, core: &mut Core, node: &Node) -> Seen {
+        if !needs_cidrs(node) {
+            core.waiting.remove(&node.name);
+            self.plans.clear("Node", &node.name);
+        }
+        match self.is_observing() {
+            true => Seen { problems: core.allocator.accept(node), ..Seen::default() },
+            false => core.allocator.observe(node, self.timeline.now()),
+        }
+    }
+
+    /// Reports what the look has shown.
+    pub(super) fn react(&self, node: &Node, seen: Seen) {
         self.report(node, &seen.problems);
+        if let Some(foreign) = seen.foreign {
+            self.metrics.foreign();
+            self.reports.foreign_cidrs(node, &foreign);
+        }
         if let Some(rival) = seen.rival {
-            self.stop(node, &rival);
+            self.reports.rival(node, &rival);
         }
         if !node.pod_cidrs.is_empty() {
             self.settled(node);
-        } else if !node.deleting {
-            self.queue.add(Name::clone(&node.name), Priority::Urgent);
         }
     }
 
@@ -71,7 +84,6 @@ impl Cidrs {
     /// The node has its pod CIDRs.
     fn settled(&self, node: &Node) {
         self.queue.forget(&node.name);
-        self.plans.clear("Node", &node.name);
         self.reports.has_cidrs(node);
         if self.routes.is_none() && condition::is_without_cidrs(node) {
             self.conditions.add(Name::clone(&node.name), Priority::Urgent);
@@ -88,10 +100,13 @@ impl Cidrs {
         }
     }
 
-    fn stop(&self, node: &Node, rival: &Rival) {
-        self.metrics.stop();
-        self.runs(false);
-        self.reports.rival(node, rival);
+    /// The allocator stops because another one is at work, or goes on.
+    pub(super) fn stops(&self, does: bool) {
+        self.metrics.stops(does);
+        self.runs(!does);
+        if !does {
+            tracing::info!("no other client assigns pod CIDRs: nodes get them again");
+        }
     }
 
     /// Begins the term with the nodes in the store, which have been read in it.
@@ -125,7 +140,7 @@ impl Cidrs {
         for node in assigned {
             self.settled(node);
         }
-        for node in bare.into_iter().filter(|node| !node.deleting) {
+        for node in bare.into_iter().filter(|node| needs_cidrs(node)) {
             self.queue.add(Name::clone(&node.name), Priority::Urgent);
         }
         self.left.notify_one();

@@ -8,7 +8,7 @@ use ccm_cloud::{Call, Claim, Lookup, LookupResult};
 use ccm_controller::{
     instances,
     lookups::{Answers, Asker, Next, Stage, Work},
-    queue::BatchWindowConfig,
+    queue::{BatchWindowConfig, Priority},
     workers,
     writer::Writer,
 };
@@ -16,7 +16,7 @@ use ccm_objects::{Node, Shared as Name};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Cidrs, WRITERS};
+use super::{Cidrs, Core, WRITERS};
 use crate::ipam;
 
 /// The stage's questions.
@@ -27,9 +27,14 @@ struct Lookups {
 
 impl Asker for Lookups {
     fn next(&self, node: &Arc<Node>) -> Next {
-        let is_bare = self.cidrs.bare(&node.name).is_some();
-        let is_foreign = instances::claim(&*self.cidrs.cloud, node) == Some(Claim::Foreign);
-        if is_bare && !is_foreign { Next::Ask } else { Next::Nothing }
+        if self.cidrs.bare(&node.name).is_none() {
+            return Next::Nothing;
+        }
+        if instances::claim(&*self.cidrs.cloud, node) == Some(Claim::Foreign) {
+            self.cidrs.is_not_ours(node);
+            return Next::Nothing;
+        }
+        Next::Ask
     }
 
     fn call(&self, _: &[Arc<Node>]) -> Call {
@@ -71,18 +76,33 @@ impl Cidrs {
         tokio::join!(stage.run(BatchWindowConfig::default(), token), give);
     }
 
-    async fn found(&self, writer: Option<&Writer<Node>>, node: &Arc<Node>, answer: LookupResult) {
-        let name = || Name::clone(&node.name);
+    /// The node has no instance in this cloud: nothing waits for its pod CIDRs any more.
+    fn is_not_ours(&self, node: &Node) {
+        self.change_of(node, |core| {
+            core.waiting.remove(&node.name);
+            self.plans.clear("Node", &node.name);
+        });
+        self.queue.forget(&node.name);
+    }
+
+    async fn found(&self, writer: Option<&Writer<Node>>, asked: &Arc<Node>, answer: LookupResult) {
+        let name = || Name::clone(&asked.name);
+        // The answer is about this instance. The informer reports the end of a node.
+        let Some(node) = self.store.get(&asked.name) else { return self.queue.forget(&asked.name) };
+        if !asked.has_identity_of(&node) {
+            return self.queue.add(name(), Priority::Urgent);
+        }
         match answer {
             Ok(Lookup::Found(instance)) => match ipam::given(&instance, &self.config) {
                 Ok(cidrs) => {
                     let now = self.timeline.now();
-                    let reserved =
-                        self.change(|core| core.allocator.reserve_given(node, &cidrs, now));
-                    self.reserved(writer, node, reserved).await;
+                    let reserve =
+                        |core: &mut Core| core.allocator.reserve_given(&node, &cidrs, now);
+                    let reserved = self.change_of_bare(&node, reserve);
+                    self.reserved(writer, &node, reserved).await;
                 }
                 Err(why) => {
-                    self.has_none(node, &why, why.clone());
+                    self.has_none(&node, &why, why.clone());
                     self.queue.retry_as(name(), RetryClass::Retry);
                 }
             },
@@ -90,17 +110,14 @@ impl Cidrs {
                 // A new node can register before the cloud shows its instance.
                 if self.queue.failures(&node.name) > 1 {
                     let why = "the cloud has no instance for it".to_owned();
-                    self.has_none(node, &why, why.clone());
+                    self.has_none(&node, &why, why.clone());
                 }
                 self.queue.retry_as(name(), RetryClass::Retry);
             }
-            Ok(Lookup::NotOurs(_)) => self.queue.forget(&node.name),
+            Ok(Lookup::NotOurs(_)) => self.is_not_ours(&node),
             Err(error) => {
-                self.has_none(
-                    node,
-                    error.kind.reason(),
-                    format!("cannot look up its instance: {error}"),
-                );
+                let why = format!("cannot look up its instance: {error}");
+                self.has_none(&node, error.kind.reason(), why);
                 self.queue.retry_as(name(), error.class());
             }
         }

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use ccm_kube::{ApiError, ApiReason};
-use ccm_metrics::{Counter, Family, Gauge, Histogram, Text, computed, metrics};
+use ccm_kube::ApiReason;
+use ccm_metrics::{Counter, Family, Gauge, Histogram, LabelValue, Text, computed, metrics};
 use ccm_runtime::{metrics::Metrics, programs::NODE_IPAM};
 
 use super::Cidrs;
@@ -17,16 +17,41 @@ const TRIES: [f64; 5] = [1.0, 5.0, 25.0, 125.0, 625.0];
 /// Bounds of the time from the creation of a node to its pod CIDRs, in seconds.
 const TO_CIDRS: [f64; 11] = [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0];
 
+/// The end of a write of pod CIDRs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Write {
+    /// As the API server answers.
+    Answer(Result<(), ApiReason>),
+    /// The API server answers that it is done, and the node in the answer has other pod CIDRs or none.
+    NotStored,
+}
+
+impl LabelValue for Write {
+    fn text(self) -> Text {
+        match self {
+            Self::Answer(answer) => answer.text(),
+            Self::NotStored => "not_stored".into(),
+        }
+    }
+
+    fn every() -> Vec<Text> {
+        let answers = <Result<(), ApiReason> as LabelValue>::every();
+        answers.into_iter().chain([Self::NotStored.text()]).collect()
+    }
+}
+
 metrics! {
     /// The metrics that are counted.
     pub(crate) struct CidrMetrics {
         /// Places that were looked at to find a free block of a cluster CIDR
         [ALPHA] node_ipam_controller_cidrset_allocation_tries_per_request { clusterCIDR } =>
             tries: Family<Histogram, Text>, bounds TRIES;
-        /// Writes of spec.podCIDRs, by result at the API server
-        [ALPHA] ccm_ipam_writes { result } => writes: Family<Counter, Result<(), ApiReason>>, begin [Ok(())];
+        /// Writes of spec.podCIDRs, by result at the API server; `not_stored`: answered as done, with a node that has not these
+        [ALPHA] ccm_ipam_writes { result } => writes: Family<Counter, Write>, begin [Write::Answer(Ok(()))];
         /// Time from the creation of a node to its pod CIDRs, of nodes that got them from this process
         [ALPHA] ccm_ipam_time_to_pod_cidrs_seconds => to_cidrs: Histogram, bounds TO_CIDRS;
+        /// Nodes that got pod CIDRs from another client while this process led
+        [ALPHA] ccm_ipam_foreign_pod_cidrs => foreign: Counter;
         /// Whether this process gives out no more pod CIDRs, because another allocator is at work
         [ALPHA] ccm_ipam_stopped => stopped: Gauge;
     }
@@ -45,14 +70,19 @@ impl CidrMetrics {
         self.to_cidrs.observe(age.as_secs_f64());
     }
 
-    /// Records that no more are given out.
-    pub(super) fn stop(&self) {
-        self.stopped.set(1);
+    /// Records that a node has got pod CIDRs from another client.
+    pub(super) fn foreign(&self) {
+        self.foreign.inc();
+    }
+
+    /// Records whether no more are given out.
+    pub(super) fn stops(&self, does: bool) {
+        self.stopped.set(i64::from(does));
     }
 
     /// Records the end of a write.
-    pub(super) fn written(&self, result: Result<(), &ApiError>) {
-        self.writes.of(result.map_err(ApiReason::from)).inc();
+    pub(super) fn written(&self, result: Write) {
+        self.writes.of(result).inc();
     }
 }
 

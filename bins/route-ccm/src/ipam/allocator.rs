@@ -29,9 +29,9 @@ use self::records::{Gone, Record};
 use super::{
     blocks::Pool,
     config::{AllocatorType, Config},
-    networks::{Networks, Uid, family},
+    networks::{Networks, Uid, family, overlap},
     problem::{Exhausted, Problem, Refusal},
-    rival::{Rival, Writes, is_foreign},
+    rival::{Foreign, Rival, Signs, Writes, is_foreign},
 };
 
 /// When the blocks of a node that is gone become free.
@@ -71,7 +71,9 @@ pub struct Seen {
     /// What is newly wrong, with the name of the node: of this one and of those that share a network
     /// with it.
     pub problems: Vec<(Arc<str>, Problem)>,
-    /// The sign of another allocator, if it is the first.
+    /// The pod CIDRs of the node, if another client has written them.
+    pub foreign: Option<Foreign>,
+    /// Why no node gets blocks any more, if that begins now.
     pub rival: Option<Rival>,
 }
 
@@ -126,8 +128,10 @@ pub struct Allocator {
     routes: Option<BTreeSet<IpNet>>,
     /// Nodes that were here with these networks: if a list without them was wrong, they come back.
     former: HashSet<u64>,
+    /// Nodes that are here without pod CIDRs.
+    bare: HashSet<Uid>,
     problems: BTreeMap<Uid, Vec<Problem>>,
-    rival: Option<Rival>,
+    signs: Signs,
 }
 
 impl Allocator {
@@ -157,11 +161,15 @@ impl Allocator {
             holders: Networks::default(),
             routes: None,
             former: HashSet::new(),
+            bare: HashSet::new(),
             problems: BTreeMap::new(),
-            rival: None,
+            signs: Signs::default(),
         };
-        for node in nodes.into_iter().filter(|node| !node.pod_cidrs.is_empty()) {
-            new.insert(node);
+        for node in nodes {
+            match node.pod_cidrs.is_empty() {
+                true => drop(new.bare.insert(Uid::from(&*node.uid))),
+                false => new.insert(node),
+            }
         }
         for held in left {
             new.take_over(held);
@@ -174,12 +182,14 @@ impl Allocator {
     }
 
     /// Looks at a node as it is now.
-    pub fn observe(&mut self, node: &Node) -> Seen {
+    pub fn observe(&mut self, node: &Node, now: At) -> Seen {
         self.revive(&node.uid);
         let known = self.nodes.get(&*node.uid);
-        if node.pod_cidrs.is_empty()
-            || known.is_some_and(|known| known.writes.is_none() && known.shows(node))
-        {
+        if node.pod_cidrs.is_empty() {
+            self.bare.insert(Uid::from(&*node.uid));
+            return Seen::default();
+        }
+        if known.is_some_and(|known| known.writes.is_none() && known.shows(node)) {
             return Seen::default();
         }
         let shown = Record::shown(node);
@@ -190,18 +200,27 @@ impl Allocator {
             _ => !self.former.contains(&shown.fingerprint(&node.uid)),
         };
         let reserved = known.filter(|known| known.writes.is_some());
-        let rival = is_foreign.then(|| Rival {
+        let foreign = is_foreign.then(|| Foreign {
             node: Arc::clone(&node.name),
             shown: node.pod_cidrs.clone(),
             reserved: reserved.map(|known| known.networks.to_vec()).unwrap_or_default(),
         });
         let confirmed = !is_foreign && reserved.is_some();
+        let takes_ours = shown.networks.iter().any(|network| self.is_ours(&node.uid, *network));
+        let was_bare = self.bare.remove(&*node.uid);
         self.insert(node);
-        let rival = rival.filter(|_| self.rival.is_none());
-        if let Some(rival) = &rival {
-            self.rival = Some(rival.clone());
-        }
-        Seen { confirmed, problems: self.examine(&node.uid), rival }
+        let signs = foreign.as_ref().filter(|_| was_bare);
+        let rival = signs.and_then(|sign| self.signs.add(sign, takes_ours, now)).cloned();
+        self.signs.forget(&node.uid);
+        Seen { confirmed, problems: self.examine(&node.uid), foreign, rival }
+    }
+
+    /// Whether our allocator has given a part of the network to a node, or would give it next.
+    fn is_ours(&self, uid: &str, network: IpNet) -> bool {
+        let kept = self.nodes.get(uid).into_iter().flat_map(|known| known.networks.iter().copied());
+        let next = self.pools.iter().filter_map(|pool| Some(pool.find()?.block));
+        let mut near = kept.chain(next);
+        near.any(|one| overlap(one, network)) || self.shared(uid, network).is_some()
     }
 
     /// Respects what a node shows, no matter who assigned it: for a process that only observes, where
@@ -225,7 +244,7 @@ impl Allocator {
     /// Why it gets none now.
     pub fn reserve(&mut self, node: &Node, now: At) -> Result<Reservation, Refusal> {
         self.expire(now);
-        self.may_give(node)?;
+        self.may_give(node, now)?;
         if let Some(kept) = self.kept(node)? {
             return Ok(kept);
         }
@@ -254,7 +273,7 @@ impl Allocator {
         now: At,
     ) -> Result<Reservation, Refusal> {
         self.expire(now);
-        self.may_give(node)?;
+        self.may_give(node, now)?;
         let known = self.nodes.get(&*node.uid);
         if known.is_some_and(|known| *known.networks != *cidrs && known.is_unwritten()) {
             // The cloud has changed its mind in time.
@@ -263,7 +282,7 @@ impl Allocator {
         if let Some(kept) = self.kept(node)? {
             return Ok(kept);
         }
-        if let Some(problem) = cidrs.iter().find_map(|cidr| self.shared(&node.uid, *cidr)) {
+        if let Some(problem) = cidrs.iter().find_map(|cidr| self.taken(&node.uid, *cidr)) {
             return Err(Refusal::Taken(problem));
         }
         self.keep(node, cidrs);
@@ -279,13 +298,17 @@ impl Allocator {
         }
     }
 
-    fn may_give(&mut self, node: &Node) -> Result<(), Refusal> {
+    fn may_give(&mut self, node: &Node, now: At) -> Result<(), Refusal> {
         self.revive(&node.uid);
         let has_some = self.nodes.get(&*node.uid).is_some_and(|known| known.writes.is_none());
-        match &self.rival {
+        if !node.pod_cidrs.is_empty() || has_some {
+            return Err(Refusal::Assigned);
+        }
+        if node.deleting {
+            return Err(Refusal::Deleting);
+        }
+        match self.signs.stops(&node.uid, now) {
             Some(rival) => Err(Refusal::Stopped(rival.clone())),
-            None if !node.pod_cidrs.is_empty() || has_some => Err(Refusal::Assigned),
-            None if node.deleting => Err(Refusal::Deleting),
             None if self.hold.routes && self.routes.is_none() => Err(Refusal::RoutesUnknown),
             None => Ok(()),
         }
@@ -296,7 +319,7 @@ impl Allocator {
         let Some(record) = self.nodes.get(&*node.uid) else { return Ok(None) };
         let cidrs = record.networks.to_vec();
         let is_unwritten = record.is_unwritten();
-        match cidrs.iter().find_map(|cidr| self.shared(&node.uid, *cidr)) {
+        match cidrs.iter().find_map(|cidr| self.taken(&node.uid, *cidr)) {
             Some(_) if is_unwritten => {
                 self.remove(&node.uid);
                 Ok(None)
@@ -318,7 +341,8 @@ impl Allocator {
     fn exhausted(&self, pool: &Pool) -> Exhausted {
         let network = pool.range.network;
         let all = self.nodes.values().flat_map(|known| {
-            known.networks.iter().map(|one| (Arc::clone(&known.name), *one, pool.blocks_of(*one)))
+            let networks = known.networks.iter().filter(|one| !pool.is_all(**one));
+            networks.map(|one| (Arc::clone(&known.name), *one, pool.blocks_of(*one)))
         });
         let widest = all.filter(|(.., blocks)| *blocks > 1).max_by_key(|(.., blocks)| *blocks);
         Exhausted {
@@ -333,7 +357,7 @@ impl Allocator {
 
     /// Why no node gets blocks any more, if that is so.
     pub const fn rival(&self) -> Option<&Rival> {
-        self.rival.as_ref()
+        self.signs.stop()
     }
 
     /// How many blocks have become free since the process began: when the number grows, a node that

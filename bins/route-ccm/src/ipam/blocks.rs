@@ -106,6 +106,12 @@ impl Pool {
         Some(IpNet::new(address.addr(), length).ok()?.trunc())
     }
 
+    /// Whether the network contains all blocks. No node needs that, unless there is one block: with it
+    /// the credentials of one kubelet would take the blocks of all nodes. So it takes none.
+    pub(super) fn is_all(&self, network: IpNet) -> bool {
+        self.bits() > 0 && network.contains(&self.range.network)
+    }
+
     /// How many blocks the network touches.
     pub(super) fn blocks_of(&self, network: IpNet) -> u128 {
         self.touched(network).map_or(0, |(first, last)| (last - first).saturating_add(1))

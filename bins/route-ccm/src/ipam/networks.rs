@@ -29,7 +29,7 @@ pub(super) fn overlap(one: IpNet, other: IpNet) -> bool {
 }
 
 /// Networks as one text.
-pub(super) fn join(networks: &[IpNet]) -> String {
+pub(crate) fn join(networks: &[IpNet]) -> String {
     networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 

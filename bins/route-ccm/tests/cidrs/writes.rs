@@ -80,3 +80,20 @@ async fn one_write_a_node_however_many_register() {
     }
     leader.shows("ccm_ipam_nodes_without_pod_cidrs", 0.0);
 }
+
+/// A write that waits for our own limiter was not sent, and has not failed.
+#[tokio::test(start_paused = true)]
+async fn a_low_rate_of_requests_fails_no_write() {
+    const NODES: usize = 300;
+    let world = World::new();
+    let rate = ["--kube-api-qps=4", "--kube-api-burst=4"];
+    let leader = world.lead(&[&LARGE[..], &[NO_ROUTES], &rate].concat()).await;
+    let nodes = world.add_many(0..NODES);
+    world.assigned(&nodes).await;
+    assert_eq!(world.patches(), NODES);
+    leader.shows("ccm_ipam_writes_total{result=\"ok\"}", NODES as f64);
+    assert!(!leader.process.context.metrics.encode().unwrap().contains("result=\"timeout\""));
+    for node in &nodes {
+        assert_eq!(world.events(node), [], "{node}");
+    }
+}

@@ -89,7 +89,8 @@ pub(crate) async fn a_frozen_leader_gives_no_block_twice(env: Env) -> Result<()>
     Ok(())
 }
 
-/// Two blocks: the third node gets an event, and no block. Then another allocator gives it one.
+/// Two blocks: the third node gets an event, and no block. Another client gives it one; then others get
+/// what the second one has, as of another allocator.
 pub(crate) async fn a_full_range_and_another_allocator_are_reported(env: Env) -> Result<()> {
     let leader = env.start(&with_cidrs(&env, "10.244.0.0/23")).await?;
     add_bare_nodes(&env, 0..2).await?;
@@ -100,9 +101,19 @@ pub(crate) async fn a_full_range_and_another_allocator_are_reported(env: Env) ->
     nodes::event(&env.client, &name(2), "CIDRNotAvailable", SOON).await?;
     ensure!(pod_cidrs(&env, &name(2)).await?.is_empty(), "no block is free");
 
-    let theirs = json!({"spec": {"podCIDR": "10.99.0.0/24", "podCIDRs": ["10.99.0.0/24"]}});
-    nodes::patch(&env.client, &name(2), theirs).await?;
-    let event = nodes::event(&env.client, &name(2), "AnotherCIDRAllocator", SOON).await?;
+    let theirs = |cidr: &str| json!({"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}});
+    nodes::patch(&env.client, &name(2), theirs("10.99.0.0/24")).await?;
+    let event = nodes::event(&env.client, &name(2), "ForeignPodCIDR", SOON).await?;
+    ensure!(event.contains("--allocate-node-cidrs"), "{event}");
+    ensure!(leader.metric("ccm_ipam_stopped").await?.abs() < 0.5, "it has stopped");
+
+    add_bare_nodes(&env, 3..5).await?;
+    let taken = pod_cidrs(&env, &name(1)).await?;
+    for number in 3..5 {
+        nodes::event(&env.client, &name(number), "CIDRNotAvailable", SOON).await?;
+        nodes::patch(&env.client, &name(number), theirs(&taken[0])).await?;
+    }
+    let event = nodes::event(&env.client, &name(4), "AnotherCIDRAllocator", SOON).await?;
     ensure!(event.contains("--allocate-node-cidrs"), "{event}");
     poll::until("the page to say so", SOON, || async {
         let page = leader.get("/readyz?verbose").await?.1;

@@ -1,8 +1,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ccm_kube::write::ConditionChange;
+use ccm_kube::{
+    client::{ClientConfig, Clients, RequestClass, RequestLimiter},
+    metrics::RestMetrics,
+    write::ConditionChange,
+};
 use ccm_objects::{Address, Node};
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Full;
 use kube::client::Body;
@@ -156,4 +161,81 @@ fn rights_follow_from_the_kind() {
         rights.map(|right| right.to_string()),
         ["patch nodes", "patch nodes/status", "delete nodes"]
     );
+}
+
+/// A limiter that admits one request after another, each after this time.
+struct Slow {
+    each: Duration,
+    is_real: bool,
+    admitted: Arc<Mutex<u32>>,
+}
+
+impl RequestLimiter for Slow {
+    fn admit(&self, _: RequestClass) -> BoxFuture<'static, ()> {
+        let (each, is_real, admitted) = (self.each, self.is_real, Arc::clone(&self.admitted));
+        Box::pin(async move {
+            // The term of leadership is not that of paused time.
+            if is_real {
+                std::thread::sleep(each);
+            } else {
+                tokio::time::sleep(each).await;
+            }
+            *admitted.lock() += 1;
+        })
+    }
+
+    fn answered(&self, _: RequestClass, _: Option<u16>, _: Option<Duration>) {}
+}
+
+/// A writer behind this limiter, for an API server that answers after this time. Also returns how many
+/// requests were admitted, and sent.
+fn limited(
+    leadership: Leadership,
+    (each, is_real): (Duration, bool),
+    takes: Duration,
+) -> (Writer<Node>, Arc<Mutex<u32>>, Arc<Mutex<u32>>) {
+    let (admitted, sent) = (Arc::default(), Arc::new(Mutex::new(0)));
+    let count = Arc::clone(&sent);
+    let service = service_fn(move |_: Request<Body>| {
+        *count.lock() += 1;
+        async move {
+            tokio::time::sleep(takes).await;
+            Ok::<_, BoxError>(Response::new(Full::new(Bytes::from(wire().to_string()))))
+        }
+    });
+    let config = ClientConfig {
+        kubeconfig: None,
+        master: None,
+        user_agent: "test".to_owned(),
+        request_timeout: TIMEOUT,
+        limiter: Arc::new(Slow { each, is_real, admitted: Arc::clone(&admitted) }),
+        metrics: Arc::new(RestMetrics::default()),
+    };
+    let (clients, store) = (Clients::in_process(service, &config).unwrap(), Store::new());
+    let api = ObjectApi::new(clients.main.clone(), TIMEOUT, &store);
+    let api = api.with_admission(&clients.admission);
+    (Writer { api, leadership, store }, admitted, sent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_the_limiter_is_no_part_of_the_timeout() {
+    let slow = (TIMEOUT * 3, false);
+    let takes = TIMEOUT / 2;
+    let (writer, admitted, sent) = limited(Leadership::unconditional(), slow, takes);
+    writer.patch(&node(), &named()).await.unwrap();
+    writer.patch_status(&node(), &addresses()).await.unwrap();
+    assert_eq!((*admitted.lock(), *sent.lock()), (2, 2), "each is admitted once");
+    let (writer, ..) = limited(Leadership::unconditional(), slow, TIMEOUT * 2);
+    let late = writer.patch(&node(), &named()).await;
+    assert!(matches!(late, Err(Stopped::Refused(ApiError::Timeout))), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_write_whose_term_ends_while_it_waits_for_the_limiter_is_not_sent() {
+    let term = Leadership::for_a_term(TIMEOUT + Duration::from_millis(200));
+    let slow = (Duration::from_millis(300), true);
+    let (writer, _, sent) = limited(term, slow, Duration::ZERO);
+    let late = writer.patch(&node(), &named()).await;
+    assert!(matches!(late, Err(Stopped::Lost(_))), "{late:?}");
+    assert_eq!(*sent.lock(), 0);
 }

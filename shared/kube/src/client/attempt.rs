@@ -1,7 +1,13 @@
 //! One attempt to send a request: it waits for the rate limiter, which learns the result,
 //! and is counted and measured.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
@@ -19,6 +25,29 @@ use super::{
 };
 use crate::metrics::Recorder;
 
+/// Admits writes of a client before they are sent. What waits for the limiter was not sent: the time
+/// limit of a write, and the term of leadership that covers it, count from its admission.
+#[derive(Clone)]
+pub struct Admission(pub(super) Attempts);
+
+impl Admission {
+    /// Waits until the limiter admits a write with this method.
+    pub(crate) async fn admit(&self, method: &Method) -> Admitted {
+        self.0.admit(RequestClass::Write, method).await;
+        Admitted(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+/// A request extension: the first attempt is admitted already.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted(Arc<AtomicBool>);
+
+impl Admitted {
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// Makes the attempts of a client.
 #[derive(Clone)]
 pub(super) struct Attempts {
@@ -27,13 +56,18 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
+    async fn admit(&self, class: RequestClass, method: &Method) {
+        let asked = Instant::now();
+        self.limiter.admit(class).await;
+        self.recorder.limiter_wait(method, asked.elapsed());
+    }
+
     pub(super) async fn send(self, request: Request<Body>, next: Next) -> Answer {
         let (method, endless) = (request.method().clone(), is_watch(request.uri()));
         let class = classify(&request);
-        if let Some(class) = class {
-            let asked = Instant::now();
-            self.limiter.admit(class).await;
-            self.recorder.limiter_wait(&method, asked.elapsed());
+        let is_admitted = request.extensions().get().is_some_and(Admitted::take);
+        if let Some(class) = class.filter(|_| !is_admitted) {
+            self.admit(class, &method).await;
         }
         if let Some(bytes) = request.body().size_hint().exact() {
             self.recorder.request_size(&method, bytes);

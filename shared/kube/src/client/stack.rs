@@ -80,8 +80,7 @@ impl<'a> Layers<'a> {
             next = Next::new(auth.layer(next));
         }
         let (lease, recorder) = (role == Role::Lease, self.recorder.clone());
-        let limiter = if lease { Arc::new(Unlimited) } else { Arc::clone(&self.config.limiter) };
-        let attempts = Attempts { limiter, recorder: recorder.clone() };
+        let attempts = self.attempts(lease);
         next = around(next, move |request, next| attempts.clone().send(request, next));
         if !lease {
             next = around(next, move |request, next| retry(recorder.clone(), request, next));
@@ -91,6 +90,12 @@ impl<'a> Layers<'a> {
         let timeout = self.config.request_timeout;
         next = around(next, move |request, next| bounded(timeout, request, next));
         Ok(Next::new(self.kube.base_uri_layer().layer(next)))
+    }
+
+    /// The attempts of a client: none waits for a lease request.
+    pub(super) fn attempts(&self, lease: bool) -> Attempts {
+        let limiter = if lease { Arc::new(Unlimited) } else { Arc::clone(&self.config.limiter) };
+        Attempts { limiter, recorder: self.recorder.clone() }
     }
 
     /// Adds the user agent and impersonation headers.

@@ -194,7 +194,8 @@ ccm_settings::settings! {
         kubeconfig: Option<PathBuf> = fixed(Path, "kubeconfig", "");
         /// URL of the API server; overrides the one in the kubeconfig.
         master: Option<String> = fixed(Text, "master", "");
-        /// Time limit of one request to the API server, including retries and waiting for the rate limit.
+        /// Time limit of one request to the API server, including retries, and waiting for the rate limit unless it
+        /// writes an object.
         timeout: Duration = fixed(Duration, "kube-api-timeout", "30s"), positive;
         /// Whether to list by a watch that begins with all objects (WatchList) instead of in pages: the API server
         /// answers from its memory instead of etcd, and neither side holds a page. For Kubernetes 1.34 or newer; an

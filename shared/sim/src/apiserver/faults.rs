@@ -17,6 +17,8 @@ use super::request::{RequestInfo, Verb};
 pub enum Action {
     /// The request waits before it is processed.
     Delay(Duration),
+    /// The request is applied at once, and its response comes this much later.
+    DelayAnswer(Duration),
     /// The connection breaks before the request is applied.
     DropBeforeApply,
     /// The request is applied, then the connection breaks before the response.
@@ -302,6 +304,7 @@ impl FaultPlan {
 pub(super) struct Effects {
     pub(super) stale: u64,
     pub(super) short: Option<usize>,
+    pub(super) delay_after: Duration,
     pub(super) drop_after: bool,
     pub(super) cut: Option<(Duration, bool)>,
     pub(super) watch_error: Option<u16>,

@@ -89,6 +89,9 @@ impl Core {
             }
             Err(error) => Err(error),
         };
+        if !effects.delay_after.is_zero() {
+            tokio::time::sleep(effects.delay_after).await;
+        }
         if effects.drop_after {
             entry.finish(Outcome::Dropped);
             return Err(ConnectionReset);
@@ -106,6 +109,7 @@ impl Core {
         for action in self.faults.strike(info) {
             match action {
                 Action::Delay(duration) => tokio::time::sleep(duration).await,
+                Action::DelayAnswer(duration) => effects.delay_after = duration,
                 Action::DropBeforeApply => return Err(Broken::Dropped),
                 Action::DropAfterApply => effects.drop_after = true,
                 Action::Status { code, retry_after } => {

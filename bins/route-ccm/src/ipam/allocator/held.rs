@@ -17,6 +17,8 @@ impl Allocator {
     ///
     /// Another node of the same name, or with the same blocks, is not affected.
     pub fn release(&mut self, uid: &str, now: At) -> Vec<IpNet> {
+        self.bare.remove(uid);
+        self.signs.forget(uid);
         let Some((uid, record)) = self.nodes.remove_entry(uid) else { return Vec::new() };
         self.problems.remove(&uid);
         let networks = record.networks.clone();

@@ -10,7 +10,7 @@ use ccm_base::At;
 use ccm_objects::Node;
 use ipnet::IpNet;
 
-use super::{Allocator, Pool};
+use super::{Allocator, AllocatorType, Pool};
 use crate::ipam::{
     networks::{Uid, network, overlap},
     problem::Problem,
@@ -102,7 +102,8 @@ impl Allocator {
     fn put(&mut self, uid: Uid, record: Record) {
         for network in &record.networks {
             self.holders.insert(*network, &uid);
-            self.pools.iter_mut().for_each(|pool| pool.mark(*network));
+            let pools = self.pools.iter_mut().filter(|pool| !pool.is_all(*network));
+            pools.for_each(|pool| pool.mark(*network));
         }
         self.nodes.insert(uid, record);
     }
@@ -133,16 +134,36 @@ impl Allocator {
                 .iter()
                 .flat_map(|routes| routes.range(span..).take_while(|route| span.contains(*route)));
             let held = holders.overlapping(span).map(|(network, _)| network);
-            pool.refresh(span, held.chain(config.services.iter().copied()).chain(routes.copied()));
+            let held: Vec<_> = held.filter(|network| !pool.is_all(*network)).collect();
+            let held = held.into_iter().chain(config.services.iter().copied());
+            pool.refresh(span, held.chain(routes.copied()));
         }
     }
 
     /// The other node that has a part of the network.
     pub(super) fn shared(&self, uid: &str, network: IpNet) -> Option<Problem> {
-        let (others, holder) = self
-            .holders
-            .overlapping(network)
-            .find(|(_, holder)| &***holder != uid && self.nodes.contains_key(*holder))?;
+        self.shared_with(uid, network, |_| true)
+    }
+
+    /// The other node that has a part of the network, so that this node cannot get it. A node that says
+    /// to have much more than one gets takes nothing from the others.
+    pub(super) fn taken(&self, uid: &str, network: IpNet) -> Option<Problem> {
+        let is_cloud = self.config.allocator == AllocatorType::CloudAllocator;
+        self.shared_with(uid, network, |others| {
+            let is_wider = others != network && others.contains(&network);
+            !(is_cloud && is_wider || self.pools.iter().any(|pool| pool.is_all(others)))
+        })
+    }
+
+    fn shared_with(
+        &self,
+        uid: &str,
+        network: IpNet,
+        counts: impl Fn(IpNet) -> bool,
+    ) -> Option<Problem> {
+        let (others, holder) = self.holders.overlapping(network).find(|(others, holder)| {
+            &***holder != uid && self.nodes.contains_key(*holder) && counts(*others)
+        })?;
         let other = Arc::clone(&self.nodes.get(holder)?.name);
         Some(Problem::Shared { cidr: network, other, others })
     }

@@ -53,8 +53,8 @@ pub(super) fn assign(allocator: &mut Allocator, name: &str) -> Result<String, Re
     let cidrs = reserve(allocator, name)?;
     let uid = format!("uid-{name}");
     allocator.answered(&uid, Written::Yes);
-    let seen = allocator.observe(&node(name, &cidrs.split(',').collect::<Vec<_>>()));
-    assert!(seen.confirmed && seen.rival.is_none(), "{seen:?}");
+    let seen = allocator.observe(&node(name, &cidrs.split(',').collect::<Vec<_>>()), NOW);
+    assert!(seen.confirmed && seen.foreign.is_none(), "{seen:?}");
     Ok(cidrs)
 }
 
@@ -82,7 +82,7 @@ fn host_bits_of_a_node_are_without_meaning() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[node("a", &["10.10.0.1/24"])]);
     assert_eq!(used(&allocator), [1]);
     assert_eq!(problems(&allocator), [""; 0]);
-    assert_eq!(allocator.observe(&node("a", &["10.10.0.0/24"])), Seen::default());
+    assert_eq!(allocator.observe(&node("a", &["10.10.0.0/24"]), NOW), Seen::default());
     assert_eq!(reserve(&mut allocator, "b").unwrap(), "10.10.1.0/24");
 }
 
@@ -127,20 +127,41 @@ fn a_node_with_strange_cidrs_is_reported_and_the_others_go_on() {
         assert!(found[0].starts_with(&format!("uid-bad: {expect}")), "{found:?}");
         // One that covers the other node's block is shared with it.
         assert_eq!(found.len(), if covers { 3 } else { 1 }, "{found:?}");
-        match allocator.reserve(&node("new", &[]), NOW) {
-            Ok(given) => {
-                let shown = Record::shown(&nodes[0]).networks;
-                let taken = |one: &IpNet| {
-                    shown.iter().any(|other| other.contains(one) || one.contains(other))
-                };
-                assert!(!given.cidrs.iter().any(taken), "{given:?} of {cidrs:?}");
-            }
-            Err(refusal) => {
-                let culprit = format!("pod CIDR {} of node bad covers 256 of them", cidrs[0]);
-                assert!(covers && refusal.to_string().contains(&culprit), "{refusal}");
-            }
-        }
+        let given = allocator.reserve(&node("new", &[]), NOW).unwrap();
+        let shown = Record::shown(&nodes[0]).networks;
+        let taken =
+            |one: &IpNet| shown.iter().any(|other| other.contains(one) || one.contains(other));
+        // What covers all blocks takes none.
+        assert_eq!(given.cidrs.iter().any(taken), covers, "{given:?} of {cidrs:?}");
     }
+}
+
+/// A kubelet can say that its node has all addresses.
+#[test]
+fn one_node_cannot_take_the_blocks_of_all() {
+    for cidr in ["10.10.0.0/22", "10.0.0.0/8", "0.0.0.0/0"] {
+        let mut allocator = rebuilt(&["10.10.0.0/22/24"], &[], &[node("a", &["10.10.0.0/24"])]);
+        reserve(&mut allocator, "b").unwrap();
+        allocator.answered("uid-b", Written::Unknown);
+        assert!(!allocator.observe(&node("evil", &[cidr]), NOW).problems.is_empty());
+        assert_eq!(used(&allocator), [2]);
+        assert_eq!(reserve(&mut allocator, "b").unwrap(), "10.10.1.0/24");
+        assert_eq!(assign(&mut allocator, "c").unwrap(), "10.10.2.0/24");
+        allocator.release("uid-c", NOW - GRACE);
+        allocator.expire(NOW);
+        assert_eq!(used(&allocator), [2]);
+        for name in ["d", "e"] {
+            assign(&mut allocator, name).unwrap();
+        }
+        let full = reserve(&mut allocator, "f").unwrap_err().to_string();
+        assert!(!full.contains("evil"), "{full}");
+        allocator.release("uid-evil", NOW);
+        allocator.expire(NOW + GRACE);
+        assert_eq!(used(&allocator), [4]);
+    }
+    // A range of one block is one node's.
+    let mut allocator = rebuilt(&["10.10.0.0/24/24"], &[], &[node("a", &["10.10.0.0/24"])]);
+    assert!(matches!(reserve(&mut allocator, "b"), Err(Refusal::Exhausted(_))));
 }
 
 #[test]
@@ -176,10 +197,10 @@ fn two_nodes_with_one_block_are_reported_until_one_is_gone() {
 fn a_problem_is_told_once_and_of_both_nodes() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[node("a", &["10.10.0.0/24"])]);
     let b = node("b", &["10.10.0.0/24"]);
-    let told = allocator.observe(&b).problems;
+    let told = allocator.observe(&b, NOW).problems;
     let names: Vec<_> = told.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["a", "b"]);
-    assert_eq!(allocator.observe(&b), Seen::default());
+    assert_eq!(allocator.observe(&b, NOW), Seen::default());
 }
 
 #[test]
@@ -215,7 +236,7 @@ fn blocks_between_others_are_found_and_none_counts_twice() {
     let nodes = [node("a", &["10.10.0.0/24"]), node("c", &["10.10.2.0/24"])];
     let mut allocator = rebuilt(&["10.10.0.0/22/24"], &[], &nodes);
     for one in &nodes {
-        allocator.observe(one);
+        allocator.observe(one, NOW);
     }
     assert_eq!(assign(&mut allocator, "b").unwrap(), "10.10.1.0/24");
     let usage = allocator.usage().next().unwrap();
@@ -265,7 +286,7 @@ fn a_living_node_keeps_its_block_and_gets_no_other() {
 fn a_node_that_is_being_deleted_keeps_its_block_and_gets_none() {
     let deleting = Node { deleting: true, ..node("a", &["10.10.0.0/24"]) };
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], std::slice::from_ref(&deleting));
-    assert_eq!(allocator.observe(&deleting), Seen::default());
+    assert_eq!(allocator.observe(&deleting, NOW), Seen::default());
     allocator.expire(NOW + GRACE * 9);
     assert_eq!(used(&allocator), [1]);
     let new = Node { deleting: true, ..node("b", &[]) };
@@ -299,6 +320,9 @@ fn the_cloud_may_give_what_no_other_node_has() {
         panic!()
     };
     assert!(problem.to_string().contains("10.10.0.0/29 overlaps 10.10.0."), "{problem}");
+    allocator.observe(&node("evil", &["0.0.0.0/0"]), NOW);
+    let next = allocator.reserve_given(&node("e", &[]), &[net("10.10.0.12/30")], NOW);
+    assert!(next.is_ok(), "one node cannot take the networks of all: {next:?}");
     allocator.release("uid-a", NOW);
     let again = allocator.reserve_given(&node("a2", &[]), &[net("10.10.0.0/30")], NOW);
     assert_eq!(again.unwrap().cidrs, [net("10.10.0.0/30")], "the cloud knows that a is gone");

@@ -77,3 +77,8 @@ fn a_leader_that_begins_with_an_old_list_is_found() {
 fn a_reservation_that_is_never_released_is_found() {
     is_found(Without::Release, Rule::NoLeak);
 }
+
+#[test]
+fn an_answer_that_revives_a_node_is_found() {
+    is_found(Without::Store, Rule::Full);
+}

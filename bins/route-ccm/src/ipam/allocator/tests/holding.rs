@@ -1,6 +1,7 @@
 //! What is kept: reservations, blocks of nodes that are gone; and other allocators.
 
 use super::*;
+use crate::ipam::rival::LEFT_ALONE;
 
 fn with_routes(nodes: &[Node]) -> Allocator {
     let hold = HoldUntil { grace: GRACE, routes: true };
@@ -32,8 +33,8 @@ fn a_write_without_an_answer_is_confirmed_by_the_node() {
     allocator.answered("uid-a", Written::Unknown);
     reserve(&mut allocator, "a").unwrap();
     allocator.answered("uid-a", Written::No);
-    let seen = allocator.observe(&node("a", &["10.10.0.0/24"]));
-    assert!(seen.confirmed && seen.rival.is_none(), "{seen:?}");
+    let seen = allocator.observe(&node("a", &["10.10.0.0/24"]), NOW);
+    assert!(seen.confirmed && seen.foreign.is_none(), "{seen:?}");
     assert!(allocator.rival().is_none());
 }
 
@@ -143,51 +144,118 @@ fn a_node_that_comes_back_has_what_it_had() {
         gone(&mut allocator, "a", NOW);
         allocator.expire(NOW + wait);
         // A list without it was wrong: that is no other allocator.
-        assert_eq!(allocator.observe(&a), Seen::default(), "after {wait:?}");
+        assert_eq!(allocator.observe(&a, NOW), Seen::default(), "after {wait:?}");
         allocator.expire(NOW + GRACE * 9);
         assert_eq!((used(&allocator), allocator.rival()), (vec![1], None));
     }
 }
 
-#[test]
-fn cidrs_from_before_are_respected_and_later_ones_are_a_rival() {
-    let before = node("before", &["10.10.7.0/24"]);
-    let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], std::slice::from_ref(&before));
-    assert_eq!(allocator.observe(&before), Seen::default());
-    let seen = allocator.observe(&node("later", &["10.10.8.0/24"]));
-    let rival = seen.rival.unwrap();
-    assert_eq!((&*rival.node, &*rival.shown[0]), ("later", "10.10.8.0/24"));
-    assert_eq!(reserve(&mut allocator, "new"), Err(Refusal::Stopped(rival)));
-    // For good, and told once.
-    allocator.release("uid-later", NOW);
-    assert!(matches!(reserve(&mut allocator, "new"), Err(Refusal::Stopped(_))));
-    assert_eq!(allocator.observe(&node("third", &["10.10.9.0/24"])).rival, None);
-    assert_eq!(used(&allocator), [3]);
+/// Whether these pod CIDRs of the node are another client's.
+fn is_foreign(allocator: &mut Allocator, name: &str, cidrs: &[&str]) -> bool {
+    let seen = allocator.observe(&node(name, cidrs), NOW);
+    assert_eq!(seen.rival, None);
+    seen.foreign.is_some()
 }
 
 #[test]
-fn other_cidrs_than_the_reserved_ones_are_a_rival() {
+fn cidrs_of_other_clients_are_respected() {
+    let before = node("before", &["10.10.7.0/24"]);
+    let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], std::slice::from_ref(&before));
+    assert_eq!(allocator.observe(&before, NOW), Seen::default());
+    // That of another node, the next one, and one anywhere; of nodes that are created with them.
+    for (name, cidr) in [("a", "10.10.7.0/24"), ("b", "10.10.0.0/24"), ("c", "10.10.9.0/24")] {
+        assert!(is_foreign(&mut allocator, name, &[cidr]), "{name}");
+    }
+    assert_eq!((used(&allocator), allocator.rival()), (vec![3], None));
+    assert_eq!(reserve(&mut allocator, "new").unwrap(), "10.10.1.0/24");
+}
+
+/// The node was here without pod CIDRs.
+fn another_assigns(allocator: &mut Allocator, name: &str, cidr: &str, at: At) -> Seen {
+    assert_eq!(allocator.observe(&node(name, &[]), at), Seen::default());
+    allocator.observe(&node(name, &[cidr]), at)
+}
+
+#[test]
+fn what_takes_our_blocks_on_two_nodes_is_another_allocator() {
+    let second = "10.10.1.0/24";
+    for (case, setup, cidr) in [
+        ("the next one", "", second),
+        ("a part of the next one", "", "10.10.1.128/25"),
+        ("that of another node", "", "10.10.7.0/24"),
+        ("one that is kept for another node", "x", second),
+        ("one that is kept for it, and not written", "b", second),
+    ] {
+        let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[node("a", &["10.10.7.0/24"])]);
+        let first = another_assigns(&mut allocator, "one", "10.10.0.0/24", NOW);
+        assert!(first.foreign.is_some() && first.rival.is_none(), "{first:?}");
+        if !setup.is_empty() {
+            reserve(&mut allocator, setup).unwrap();
+            allocator.answered("uid-b", Written::No);
+        }
+        let seen = another_assigns(&mut allocator, "b", cidr, NOW);
+        let rival = seen.rival.unwrap_or_else(|| panic!("{case}"));
+        assert_eq!(rival.signs.len(), 2);
+        assert_eq!(reserve(&mut allocator, "new"), Err(Refusal::Stopped(rival)), "{case}");
+    }
+}
+
+#[test]
+fn what_takes_none_of_our_blocks_is_no_other_allocator() {
+    let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
+    for (name, cidr) in [("a", "10.10.0.0/24"), ("b", "10.10.200.0/24"), ("c", "10.99.0.0/24")] {
+        reserve(&mut allocator, name).unwrap();
+        let seen = another_assigns(&mut allocator, name, cidr, NOW);
+        assert!(seen.rival.is_none(), "{name}: {seen:?}");
+    }
+    // Its list was wrong: it has what we gave it.
+    gone(&mut allocator, "b", NOW);
+    assert_eq!(allocator.observe(&node("b", &["10.10.200.0/24"]), NOW), Seen::default());
+    assert!(reserve(&mut allocator, "d").is_ok());
+}
+
+#[test]
+fn a_node_that_is_left_alone_ends_the_stop() {
+    let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
+    another_assigns(&mut allocator, "a", "10.10.0.0/24", NOW);
+    another_assigns(&mut allocator, "b", "10.10.1.0/24", NOW);
+    let reserve = |allocator: &mut Allocator, name, at| allocator.reserve(&node(name, &[]), at);
+    assert!(matches!(reserve(&mut allocator, "c", NOW), Err(Refusal::Stopped(_))));
+    // Its end says nothing of the other allocator.
+    allocator.release("uid-c", NOW);
+    let mut at = NOW + LEFT_ALONE;
+    assert!(matches!(reserve(&mut allocator, "d", at), Err(Refusal::Stopped(_))));
+    let far = another_assigns(&mut allocator, "e", "10.99.0.0/24", at + LEFT_ALONE / 2);
+    assert!(far.foreign.is_some() && far.rival.is_none());
+    at = at + LEFT_ALONE;
+    assert!(matches!(reserve(&mut allocator, "d", at), Err(Refusal::Stopped(_))));
+    assert!(reserve(&mut allocator, "d", at + LEFT_ALONE).is_ok());
+    assert_eq!(allocator.rival(), None);
+}
+
+#[test]
+fn other_cidrs_than_the_reserved_ones_are_foreign() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
     reserve(&mut allocator, "a").unwrap();
-    let seen = allocator.observe(&node("a", &["10.10.9.0/24"]));
-    assert_eq!(seen.rival.unwrap().reserved, [net("10.10.0.0/24")]);
+    let seen = allocator.observe(&node("a", &["10.10.9.0/24"]), NOW);
+    assert_eq!(seen.foreign.unwrap().reserved, [net("10.10.0.0/24")]);
     assert_eq!(used(&allocator), [1], "what was reserved is free");
 }
 
 #[test]
-fn the_reserved_cidrs_of_a_write_that_was_refused_are_a_rival() {
+fn the_reserved_cidrs_of_a_write_that_was_refused_are_foreign() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
     reserve(&mut allocator, "a").unwrap();
     allocator.answered("uid-a", Written::No);
-    assert!(allocator.observe(&node("a", &["10.10.0.0/24"])).rival.is_some());
+    assert!(is_foreign(&mut allocator, "a", &["10.10.0.0/24"]));
 }
 
 #[test]
-fn cidrs_that_change_are_a_rival() {
+fn cidrs_that_change_are_foreign() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[node("a", &["10.10.0.0/24"])]);
-    assert!(allocator.observe(&node("a", &["10.10.1.0/24"])).rival.is_some());
+    assert!(is_foreign(&mut allocator, "a", &["10.10.1.0/24"]));
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
-    assert!(allocator.observe(&node("a", &["nonsense"])).rival.is_some());
+    assert!(is_foreign(&mut allocator, "a", &["nonsense"]));
 }
 
 #[test]
@@ -197,7 +265,7 @@ fn a_reservation_that_another_node_has_is_not_written() {
     assert_eq!(reserve(&mut allocator, "a").unwrap(), "10.10.0.0/24");
     allocator.answered("uid-a", Written::No);
     // The list without it was wrong, for longer than the grace time.
-    allocator.observe(&node("old", &["10.10.0.0/24"]));
+    allocator.observe(&node("old", &["10.10.0.0/24"]), NOW);
     assert_eq!(reserve(&mut allocator, "a").unwrap(), "10.10.1.0/24");
     allocator.answered("uid-a", Written::Unknown);
     allocator.insert(&node("b", &["10.10.1.0/24"]));

@@ -23,6 +23,8 @@ pub(super) enum Without {
     FreshList,
     /// Reservations of nodes that are gone stay.
     Release,
+    /// The answer to a write is looked at, whether its node is still there or not.
+    Store,
 }
 
 /// What always holds.
@@ -40,8 +42,8 @@ pub(super) enum Rule {
     Full,
     /// A node gets the same blocks again while its write may be carried out.
     Same,
-    /// Our own writes are no rival.
-    NoRival,
+    /// Our own writes are no other client's.
+    NoForeign,
 }
 
 type Broken = (Rule, String);
@@ -53,6 +55,8 @@ struct Write {
     cidrs: Vec<IpNet>,
     /// Whether the leader gets an answer.
     answers: bool,
+    /// The answer that is on its way.
+    answer: Option<Option<Node>>,
 }
 
 pub(super) struct World {
@@ -179,7 +183,7 @@ impl World {
         let cidrs = match self.leader.reserve(&node, self.now) {
             Ok(reserved) => reserved.cidrs,
             Err(Refusal::Exhausted(what)) => return self.exhausted(&what),
-            Err(Refusal::Stopped(rival)) => return Err((Rule::NoRival, rival.to_string())),
+            Err(Refusal::Stopped(rival)) => return Err((Rule::NoForeign, rival.to_string())),
             Err(_) => return Ok(()),
         };
         if self.promised.get(&uid).is_some_and(|before| *before != cidrs) {
@@ -211,7 +215,7 @@ impl World {
         }
         // What has no answer may never have arrived.
         if answers || self.percent(60) {
-            self.writes.push(Write { uid, cidrs, answers });
+            self.writes.push(Write { uid, cidrs, answers, answer: None });
         }
         Ok(())
     }
@@ -249,25 +253,48 @@ impl World {
             return Ok(());
         }
         let index = self.random.random_range(0..self.writes.len());
-        let write = self.writes.remove(index);
-        self.land(&write)
+        let mut write = self.writes.remove(index);
+        match write.answer.take() {
+            Some(answer) => self.answer(&write.uid, answer),
+            None => {
+                let answer = self.land(&write);
+                if write.answers {
+                    self.writes.push(Write { answer: Some(answer), ..write });
+                }
+                self.check()
+            }
+        }
     }
 
-    fn land(&mut self, write: &Write) -> Result<(), Broken> {
-        let bare = self.nodes.get_mut(&write.uid).filter(|node| node.pod_cidrs.is_empty());
-        let is_done = bare.map(|node| {
-            node.pod_cidrs = write.cidrs.iter().map(|cidr| cidr.to_string().into()).collect();
-        });
-        if write.answers {
-            let written = if is_done.is_some() { Written::Yes } else { Written::No };
-            self.leader.answered(&write.uid, written);
+    /// The node as it is after the write; `None` if the write is refused.
+    fn land(&mut self, write: &Write) -> Option<Node> {
+        let bare = self.nodes.get_mut(&write.uid).filter(|node| node.pod_cidrs.is_empty())?;
+        bare.pod_cidrs = write.cidrs.iter().map(|cidr| cidr.to_string().into()).collect();
+        let node = bare.clone();
+        self.maybe.insert(write.uid.clone());
+        self.counts[0] += 1;
+        self.counts[1] += u64::from(self.left.contains_key(&write.cidrs[0]));
+        Some(node)
+    }
+
+    /// The informer may have shown the end of the node since.
+    fn answer(&mut self, uid: &str, answer: Option<Node>) -> Result<(), Broken> {
+        let written = if answer.is_some() { Written::Yes } else { Written::No };
+        self.leader.answered(uid, written);
+        let is_there = self.view.contains_key(uid);
+        let Some(node) = answer.filter(|_| is_there || self.without == Some(Without::Store)) else {
+            return Ok(());
+        };
+        self.observe(&node)?;
+        if is_there {
+            self.view.insert(uid.to_owned(), node);
         }
-        if is_done.is_some() {
-            self.maybe.insert(write.uid.clone());
-            self.counts[0] += 1;
-            self.counts[1] += u64::from(self.left.contains_key(&write.cidrs[0]));
-        }
-        self.check()
+        Ok(())
+    }
+
+    fn observe(&mut self, node: &Node) -> Result<(), Broken> {
+        let foreign = self.leader.observe(node, self.now).foreign;
+        foreign.map_or(Ok(()), |foreign| Err((Rule::NoForeign, foreign.to_string())))
     }
 
     /// The informer shows the leader one node as it is, or its end.
@@ -276,9 +303,7 @@ impl World {
         let Some(uid) = self.pick(all) else { return Ok(()) };
         match self.nodes.get(&uid).cloned() {
             Some(node) => {
-                if let Some(rival) = self.leader.observe(&node).rival {
-                    return Err((Rule::NoRival, rival.to_string()));
-                }
+                self.observe(&node)?;
                 self.view.insert(uid, node);
             }
             None => {
@@ -343,9 +368,9 @@ impl World {
         self.counts[3] += 1;
         for mut write in std::mem::take(&mut self.writes) {
             write.answers = false;
-            if self.percent(50) {
+            if write.answer.is_none() && self.percent(50) {
                 // What it breaks is found by the next look.
-                drop(self.land(&write));
+                self.land(&write);
             }
         }
         // What this leader has not seen yet, the next one sees as gone from the beginning.
