@@ -426,7 +426,7 @@ impl Planner {
                 }
                 answer => answer,
             };
-            self.cases.answered(now, target, answer);
+            self.cases.answered(now, target, answer, found > 0);
         }
         None
     }

@@ -9,6 +9,7 @@ use super::*;
 mod burst;
 mod foreign;
 mod late;
+mod proven;
 mod shown;
 
 fn at(seconds: u64) -> At {
