@@ -11,6 +11,8 @@ mod conditions;
 mod faults;
 #[path = "whole/foreign.rs"]
 mod foreign;
+#[path = "whole/messages.rs"]
+mod messages;
 #[path = "whole/rolling.rs"]
 mod rolling;
 #[path = "whole/world.rs"]

@@ -113,9 +113,12 @@ impl<'a> Decider<'a> {
             // One that carries no traffic is being repaired.
             let carries = right.iter().any(|route| route.defect.is_none());
             if !carries {
-                let why = right.iter().find_map(|route| route.defect.clone());
-                let made = || format!("the route of {destination} is being made");
-                self.lack(destination, place, Lack::pending(why.unwrap_or_else(made)));
+                let defect = right.iter().find_map(|route| route.defect.clone());
+                // What failed is worth more than that it is tried again.
+                let failure = || self.planner.failures.get(destination).map(Failure::lack);
+                let made = || Lack::pending(format!("the route of {destination} is being made"));
+                let lack = defect.map(Lack::pending).or_else(failure).unwrap_or_else(made);
+                self.lack(destination, place, lack);
             }
             return;
         }

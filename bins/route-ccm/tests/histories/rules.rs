@@ -17,7 +17,7 @@ use crate::{
 
 /// The window of the brake, less the time by which a write may be late.
 const WINDOW: Duration = Duration::from_mins(9);
-/// How many routes may go within it without a mark: a tenth, and at least these.
+/// How many routes may go within it without a mark or proof: a tenth, and at least these.
 const LOSS: usize = 3;
 /// How late what a process does may be left to the next one.
 const HANDOVER: Duration = Duration::from_secs(4);
@@ -57,7 +57,7 @@ pub(crate) enum Rule {
 pub(crate) type Broken = ccm_tests::variants::Broken<Rule>;
 
 pub(crate) struct Rules {
-    /// Destinations that have no route any more, by the program, without a mark; since when.
+    /// Destinations that have no route any more, by the program, without a mark or proof; since when.
     lost: BTreeMap<IpNet, Instant>,
     /// The most routes that the cluster has had.
     most: usize,
@@ -121,12 +121,13 @@ impl Rules {
         let writes = world.cloud.router().reset_writes();
         self.most = self.most.max(world.ours().len());
         for write in writes.into_iter().filter(|write| write.kind == RouteWriteKind::Delete) {
-            let is_marked = |target: &RouteTarget| {
-                world
-                    .truth
-                    .with(|memory| memory.targets.get(target).is_some_and(|(_, marked)| *marked))
+            let is_free = |target: &RouteTarget| {
+                world.truth.with(|memory| {
+                    let is_marked = memory.targets.get(target).is_some_and(|(_, marked)| *marked);
+                    is_marked || memory.proven.contains(target)
+                })
             };
-            if !write.targets.0.as_ref().is_some_and(is_marked) {
+            if !write.targets.0.as_ref().is_some_and(is_free) {
                 self.lost.insert(write.destination.trunc(), now);
             }
         }

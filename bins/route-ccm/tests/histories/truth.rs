@@ -1,7 +1,7 @@
 //! What is true, whatever the program has been told.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -138,6 +138,8 @@ pub(crate) struct Memory {
     pub(crate) wanted: BTreeMap<IpNet, (String, Instant)>,
     /// When something was last the target of a node; and whether that was marked for scale-down.
     pub(crate) targets: HashMap<RouteTarget, (Instant, bool)>,
+    /// What the cloud has said twice, apart, to be gone, and not otherwise since.
+    pub(crate) proven: HashSet<RouteTarget>,
     /// The targets of nodes at the last look.
     pub(crate) present: Vec<RouteTarget>,
     /// When others last changed the routes of a destination.

@@ -51,6 +51,12 @@ struct Proof {
     last: Instant,
 }
 
+impl Proof {
+    fn is_enough(self) -> bool {
+        self.last >= self.first + APART
+    }
+}
+
 impl Watched {
     pub(crate) fn new(world: &World, metrics: &Metrics) -> Self {
         Self {
@@ -125,7 +131,7 @@ impl Watched {
             seen || memory.present.contains(target)
         });
         let proof = self.proofs.lock().get(target).copied();
-        let is_proven = proof.is_some_and(|proof| proof.last >= proof.first + APART);
+        let is_proven = proof.is_some_and(Proof::is_enough);
         if !was_node && !is_proven {
             let how = format!("{} to {target} is to go without a proof", old.destination);
             self.broken.add(Rule::Proof, how);
@@ -182,15 +188,25 @@ impl Watched {
                 request_id: None,
             });
         }
+        let target = &targets[place];
         let mut proofs = self.proofs.lock();
         let now = Instant::now();
-        match &state {
-            TargetState::Exists => drop(proofs.remove(&targets[place])),
-            TargetState::Gone(_) => {
-                let first = Proof { first: now, last: now };
-                proofs.entry(targets[place].clone()).or_insert(first).last = now;
+        let is_proven = match &state {
+            TargetState::Exists => {
+                proofs.remove(target);
+                false
             }
-        }
+            TargetState::Gone(_) => {
+                let proof = proofs.entry(target.clone()).or_insert(Proof { first: now, last: now });
+                proof.last = now;
+                proof.is_enough()
+            }
+        };
+        drop(proofs);
+        self.truth.with(|memory| match is_proven {
+            true => memory.proven.insert(target.clone()),
+            false => memory.proven.remove(target),
+        });
         state
     }
 }

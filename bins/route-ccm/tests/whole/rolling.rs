@@ -73,7 +73,11 @@ async fn each_new_node_has_its_route_within_two_minutes() {
         assert!((NODES..2 * NODES).all(|number| is_reachable(&world, number)));
         sleep(Duration::from_mins(5)).await;
         let left = world.routes().keys().filter(|one| **one < cidr(NODES)).count();
-        assert_eq!((world.routes().len(), world.metric("ccm_route_changes_held")), (NODES, 0), "{left}");
+        assert_eq!(
+            (world.routes().len(), world.metric("ccm_route_changes_held")),
+            (NODES, 0),
+            "{left}"
+        );
     }
 }
 
