@@ -72,7 +72,15 @@ enum State {
     WithoutPodCidrs,
 }
 
-label!(Trigger, Outcome, Operation, Kind, State);
+/// Why a node is left out.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+enum Reason {
+    AnotherProvider,
+    NotSelected,
+}
+
+label!(Trigger, Outcome, Operation, Kind, State, Reason);
 
 /// What is computed on each scrape.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,7 +124,11 @@ metrics! {
         [ALPHA] ccm_route_routes { kind } => routes: Family<Gauge, Kind>;
         /// Nodes by state of their routes, on the leader
         [ALPHA] ccm_route_nodes { state } => nodes: Family<Gauge, State>;
-        /// Deletions and replacements of routes that are held by --route-loss, or because there is no node, on the leader
+        /// Nodes that get no route and no condition, on the leader: those of another provider, and those that
+        /// --node-selector leaves out
+        [ALPHA] ccm_route_nodes_left_out { reason } => left_out: Family<Gauge, Reason>;
+        /// Deletions and replacements of routes that are held by --route-loss, because there is no node, or until a person
+        /// approves them, on the leader
         [ALPHA] ccm_route_changes_held => held: Gauge;
         /// Lists of the route table, by result
         [ALPHA] ccm_route_lists { result } => lists: Family<Counter, Result<(), ErrorKind>>, begin [Ok(())];
@@ -183,6 +195,12 @@ impl RouteMetrics {
             (State::WithoutPodCidrs, counts.nodes_without_cidrs),
         ] {
             self.nodes.of(state).set(level(count));
+        }
+        for (reason, count) in [
+            (Reason::AnotherProvider, counts.nodes_of_others),
+            (Reason::NotSelected, counts.nodes_not_selected),
+        ] {
+            self.left_out.of(reason).set(level(count));
         }
         self.held.set(level(counts.held));
     }

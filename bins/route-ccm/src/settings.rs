@@ -8,10 +8,11 @@ use ccm_controller::{
     brake::{Budget, Limit},
     cluster,
 };
+use ccm_kube::selector::NodeSelector;
 use ccm_runtime::{
     program::{Controller, Need},
     programs::{NODE_IPAM, ROUTE_CCM},
-    settings::{cloud_call_timeout, enables, taint_keys},
+    settings::{cloud_call_timeout, enables, node_selector, taint_keys},
 };
 use ccm_settings::{Origin, Problems, RawSettings, at_least, checked, one_of, parsed, within};
 use ipnet::IpNet;
@@ -70,6 +71,10 @@ ccm_settings::settings! {
         /// count for no limit.
         pub scale_down_taints: Vec<String> = live(
             List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
+        /// Only nodes with these labels get routes, and the condition that says whether they have them, for instance
+        /// pool=workers,!edge. Empty selects all nodes. The route of a node that is left out stays as it is until a
+        /// person approves that it goes. Pod CIDRs are assigned to all nodes.
+        pub node_selector: NodeSelector = live(Text, "node-selector", ""), node_selector;
         /// Time limit of one call to the cloud, including retries, all pages and waiting for the rate limit. From 1s
         /// to 10m0s.
         #[serde(serialize_with = "duration::serialize")]

@@ -11,6 +11,8 @@ mod conditions;
 mod faults;
 #[path = "whole/foreign.rs"]
 mod foreign;
+#[path = "whole/left_out.rs"]
+mod left_out;
 #[path = "whole/messages.rs"]
 mod messages;
 #[path = "whole/rolling.rs"]

@@ -48,6 +48,9 @@ pub(crate) async fn run(handles: Handles, writer: Writer<Node>, token: Cancellat
 impl Handles {
     /// What the condition of this node is to be, if it is to be written.
     pub(crate) fn condition(&self, node: &Node) -> Option<NewCondition> {
+        if self.observer.is_left_out(node) {
+            return None;
+        }
         match &self.cidrs {
             Some(cidrs) if node.pod_cidrs.is_empty() => {
                 return condition::without_cidrs(node, &cidrs.lack(&node.name)?, self.has_routes);

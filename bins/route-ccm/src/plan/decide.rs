@@ -19,7 +19,7 @@ use super::{
     failures::Failure,
     target_of,
     targets::{Targets, is_target},
-    wanted::{NodeView, Problem, is_inside},
+    wanted::{LeftOut, NodeView, Problem, is_inside},
 };
 
 /// Whose a route is.
@@ -44,6 +44,8 @@ struct Orphan {
     labels: Labels,
     /// The target, if it is no node's: the cloud may prove that it is gone.
     target: Option<RouteTarget>,
+    /// Why the node that has the target is left out, if it is.
+    left_out: Option<LeftOut>,
 }
 
 /// Decides about destinations one by one.
@@ -224,11 +226,16 @@ impl<'a> Decider<'a> {
         for route in self.view.table.to(destination) {
             let orphan = match self.whose(route) {
                 Whose::Node(place) => {
-                    let node = self.view.nodes.get(place).map(|view| &view.node);
-                    let name = node.map(|node| Shared::clone(&node.name)).unwrap_or_default();
-                    let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
-                    let why = format!("node {name} has no such pod CIDR");
-                    Orphan { why, node: Some(name), labels, ..Orphan::default() }
+                    let Some(NodeView { node, left_out, .. }) = self.view.nodes.get(place) else {
+                        continue;
+                    };
+                    let (name, labels) = (Shared::clone(&node.name), node.labels.clone());
+                    let why = match left_out {
+                        None => format!("node {name} has no such pod CIDR"),
+                        Some(_) => format!("node {name} is left out"),
+                    };
+                    let left_out = *left_out;
+                    Orphan { why, node: Some(name), labels, left_out, ..Orphan::default() }
                 }
                 Whose::Orphan(orphan) => orphan,
                 Whose::Unknown => {
@@ -370,6 +377,7 @@ impl<'a> Decider<'a> {
                 was_marked: former.was_marked,
                 labels: former.labels.clone(),
                 target: target.cloned(),
+                left_out: None,
             });
         }
         let orphan =

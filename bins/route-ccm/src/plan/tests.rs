@@ -33,7 +33,7 @@ fn node(number: u8, cidrs: &[&str]) -> NodeView {
         addresses: vec![Address::new("InternalIP", format!("10.0.0.{number}"))],
         ..Node::default()
     };
-    NodeView { node: Arc::new(node), id: ProviderId::parse(&id).ok() }
+    NodeView { node: Arc::new(node), id: ProviderId::parse(&id).ok(), left_out: None }
 }
 
 fn instance(number: u8) -> RouteTarget {
@@ -430,7 +430,7 @@ fn a_node_that_moves_is_replaced_within_the_budget() {
     for (number, after) in (1..60).zip(&nodes) {
         let mut before = Node::clone(&after.node);
         before.addresses = vec![Address::new("InternalIP", format!("10.0.1.{number}"))];
-        let before = NodeView { node: Arc::new(before), id: after.id.clone() };
+        let before = NodeView { node: Arc::new(before), ..after.clone() };
         world.former.changed(&before, after);
     }
     assert_eq!(world.settle(at(0)).len(), 6);

@@ -26,9 +26,13 @@ pub(super) struct Loss {
 impl Decider<'_> {
     /// Plans a deletion, if the brake allows it.
     pub(super) fn delete(&mut self, route: &Route, orphan: Orphan) {
-        let waits = self
-            .is_newly_inside(route)
-            .then(|| Held::NewlyInside { node: orphan.node.as_ref().map(Shared::clone) });
+        let waits = match (&orphan.node, orphan.left_out) {
+            (Some(node), Some(why)) => Some(Held::LeftOut { node: Shared::clone(node), why }),
+            (node, _) if self.is_newly_inside(route) => {
+                Some(Held::NewlyInside { node: node.as_ref().map(Shared::clone) })
+            }
+            _ => None,
+        };
         let change = RouteChange::Delete(Box::new(route.clone()));
         let planned = Planned { change, node: None, why: orphan.why.clone(), held: None };
         self.losses.push(Loss { planned, place: None, orphan, waits });
@@ -82,8 +86,8 @@ impl Decider<'_> {
                 );
                 self.lack(destination, place, Lack::failed(lack));
             }
-            // The cloud may prove that nothing is lost.
-            self.unknown.extend(orphan.target);
+            // The cloud may prove that nothing is lost, if a target of a node shows whether it lies.
+            self.unknown.extend(orphan.target.filter(|_| !self.right.is_empty()));
             let held = Some(Held::Brake(hold));
             return self.changes.push(Planned { change, node, why, held });
         }

@@ -15,7 +15,7 @@ fn moved() -> World {
     for (number, after) in (1..9).zip(&nodes) {
         let mut before = Node::clone(&after.node);
         before.addresses = vec![Address::new("InternalIP", format!("10.0.1.{number}"))];
-        world.former.changed(&NodeView { node: Arc::new(before), id: after.id.clone() }, after);
+        world.former.changed(&NodeView { node: Arc::new(before), ..after.clone() }, after);
     }
     world
 }
@@ -86,7 +86,7 @@ fn networks_and_addresses_are_read_as_kubernetes_reads_them() {
     let mut odd = Node::clone(&node(1, &["::ffff:10.120.1.7/120"]).node);
     odd.addresses = vec![Address::new("InternalIP", "::ffff:10.0.0.1")];
     let hop = RouteTarget::Address("10.0.0.1".parse().expect("an address"));
-    let view = NodeView { node: Arc::new(odd), id: None };
+    let view = NodeView { node: Arc::new(odd), id: None, left_out: None };
     let mut world = World::new(vec![view], vec![route("10.120.1.0/24", hop)]);
     world.traits =
         RouteTraits { target_addresses: true, target_ids: false, ..RouteTraits::default() };
