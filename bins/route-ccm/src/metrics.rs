@@ -130,6 +130,9 @@ metrics! {
         /// Deletions and replacements of routes that are held by --route-loss, because there is no node, or until a person
         /// approves them, on the leader
         [ALPHA] ccm_route_changes_held => held: Gauge;
+        /// Nodes for which this program makes no routes and whose NetworkUnavailable says that an earlier controller made
+        /// none, on the leader
+        [ALPHA] ccm_route_conditions_left_over => left_over: Gauge;
         /// Lists of the route table, by result
         [ALPHA] ccm_route_lists { result } => lists: Family<Counter, Result<(), ErrorKind>>, begin [Ok(())];
         /// Time from the creation of a node to the moment when all its routes are there for the first time, of nodes created while
@@ -175,6 +178,11 @@ impl RouteMetrics {
     /// Records the end of a write of the condition.
     pub(crate) fn written(&self, result: Result<(), &ApiError>) {
         self.writes.of(result.map_err(ApiReason::from)).inc();
+    }
+
+    /// Sets the number of conditions that an earlier controller has left.
+    pub(crate) fn left_over(&self, count: usize) {
+        self.left_over.set(level(count));
     }
 
     /// Sets the gauges.

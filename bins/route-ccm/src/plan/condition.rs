@@ -107,6 +107,12 @@ pub fn is_without_cidrs(node: &Node) -> bool {
     shown.is_some_and(|shown| shown.reason.as_deref() == Some(NOT_AVAILABLE))
 }
 
+/// Whether the condition says that the node has no route, as a controller of routes writes it.
+pub fn is_not_created(node: &Node) -> bool {
+    let shown = node.condition_of(NETWORK_UNAVAILABLE, "True");
+    shown.is_some_and(|shown| shown.reason.as_deref() == Some(NOT_CREATED))
+}
+
 /// What to write for a node that has got them, if this program makes no routes.
 pub fn with_cidrs(node: &Node) -> Option<NewCondition> {
     is_without_cidrs(node).then(|| NewCondition {

@@ -105,3 +105,43 @@ async fn a_selector_decides_which_nodes_get_routes() {
     sleep(Duration::from_mins(1)).await;
     assert_eq!((world.routes().len(), world.metric(HELD)), (5, 0));
 }
+
+const LEFT_OVER: &str = "ccm_route_conditions_left_over";
+
+/// The node with what an earlier controller, or another component, has said of its network.
+fn marked(mut node: Value, reason: &str) -> Value {
+    node["status"]["conditions"] =
+        json!([{"type": "NetworkUnavailable", "status": "True", "reason": reason}]);
+    node
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_an_earlier_controller_has_left_is_named() {
+    let off = ["--configure-cloud-routes=false", "--allocate-node-cidrs"];
+    for (arguments, is_off) in [(&off[..], true), (&["--node-selector=pool=a"], false)] {
+        let world = World::start(&SimCloud::new(), "c-1", arguments).await;
+        world.add(marked(node(&name(1), &[&cidr(1)]), "NoRouteCreated"));
+        world.add(marked(node(&name(2), &[&cidr(2)]), "CiliumIsDown"));
+        world.add(marked(labelled(3, "a"), "NoRouteCreated"));
+        sleep(A_WHILE).await;
+        // Where routes are made, the third node gets its own.
+        let count = if is_off { 2 } else { 1 };
+        assert_eq!(world.metric(LEFT_OVER), count, "{is_off}");
+        let line = world.line("left-over-conditions");
+        assert!(line.starts_with(&format!("[!]{count} nodes")), "{line}");
+        let [event] = world.events(&name(1)).try_into().unwrap();
+        assert!(event.starts_with("NetworkUnavailableLeftOver: "), "{event}");
+        assert_eq!(world.events(&name(2)), [""; 0]);
+        for number in [1, 2] {
+            assert_eq!(world.condition(&name(number)).unwrap()[0], "True", "it stays");
+            assert_eq!(world.writes_to(&name(number)), 0);
+        }
+        for number in [1, 3] {
+            let cleared =
+                json!([{"type": "NetworkUnavailable", "status": "False", "reason": "NotNeeded"}]);
+            world.patch(&name(number), "status", json!({"status": {"conditions": cleared}}));
+        }
+        sleep(A_WHILE).await;
+        assert_eq!((world.metric(LEFT_OVER), &*world.line("left-over-conditions")), (0, "[+]none"));
+    }
+}
