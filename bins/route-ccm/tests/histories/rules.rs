@@ -11,6 +11,8 @@ use ipnet::IpNet;
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    lasting::Lasting,
+    rival,
     truth::{self, TrueNode},
     world::World,
 };
@@ -51,6 +53,12 @@ pub(crate) enum Rule {
     Counted,
     /// What is as it should be is not written.
     Quiet,
+    /// The cloud is not asked for the same change again and again.
+    Calls,
+    /// No condition is written again and again, whoever else writes it.
+    Writes,
+    /// A condition is not wrong for long.
+    Lasting,
 }
 
 /// The broken rules of a history.
@@ -65,6 +73,7 @@ pub(crate) struct Rules {
     available: BTreeSet<String>,
     /// The versions of the nodes and of the routes at the last look.
     seen: Option<(u64, u64)>,
+    lasting: Lasting,
     pub(crate) broken: Broken,
 }
 
@@ -75,6 +84,7 @@ impl Rules {
             most: 0,
             available: BTreeSet::new(),
             seen: None,
+            lasting: Lasting::default(),
             broken: world.broken.clone(),
         }
     }
@@ -97,6 +107,7 @@ impl Rules {
     /// Looks at the cloud and at the nodes.
     pub(crate) fn look(&mut self, world: &World) {
         let state = (world.api.revision(), world.cloud.router().version());
+        self.lasting.look(world, &self.broken);
         if self.seen == Some(state) {
             return;
         }
@@ -147,7 +158,9 @@ impl Rules {
     fn look_at_conditions(&mut self, world: &World) {
         let nodes = truth::nodes(&world.api);
         let is_available = |node: &&TrueNode| node.unavailable.as_deref() == Some("False");
-        let available = nodes.iter().filter(is_available);
+        // What another controller says is its own word.
+        let available =
+            nodes.iter().filter(is_available).filter(|node| node.reason != rival::REASON);
         for node in available.clone().filter(|node| !self.available.contains(&node.name)) {
             for cidr in node.cidrs.iter().map(IpNet::trunc) {
                 let is_known = world.truth.with(|memory| {

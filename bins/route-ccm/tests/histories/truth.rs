@@ -37,6 +37,9 @@ pub(crate) struct TrueNode {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) id: Option<String>,
     pub(crate) unavailable: Option<String>,
+    /// The reason of that condition.
+    pub(crate) reason: String,
+    pub(crate) uid: String,
 }
 
 impl TrueNode {
@@ -57,6 +60,8 @@ impl TrueNode {
                 .collect(),
             id: node["spec"]["providerID"].as_str().map(str::to_owned),
             unavailable: unavailable.map(|one| text(&one["status"])),
+            reason: unavailable.map(|one| text(&one["reason"])).unwrap_or_default(),
+            uid: text(&node["metadata"]["uid"]),
         }
     }
 

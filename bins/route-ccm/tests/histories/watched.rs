@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
+    calls::Calls,
     rules::{Broken, Rule},
     truth::{self, KNOWN, Truth},
     world::{World, exists},
@@ -42,6 +43,7 @@ pub(crate) struct Watched {
     /// How many calls change each destination now.
     in_flight: Arc<Mutex<BTreeMap<IpNet, usize>>>,
     proofs: Arc<Mutex<HashMap<RouteTarget, Proof>>>,
+    calls: Calls,
 }
 
 /// The answers "gone" about a target since the last other answer.
@@ -68,6 +70,7 @@ impl Watched {
             begun: Instant::now(),
             in_flight: Arc::default(),
             proofs: Arc::default(),
+            calls: Calls::default(),
         }
     }
 
@@ -180,7 +183,8 @@ impl Watched {
         let has_witness = targets
             .iter()
             .any(|one| exists(&self.cloud, one) && nodes.iter().any(|node| node.has(one)));
-        if denies && has_witness {
+        // A program that does not see the nodes has no witness.
+        if denies && has_witness && !self.truth.may_be_lied_to() {
             let evidence = format!("no instance or port {}", targets[place]);
             return TargetState::Gone(AbsenceProof {
                 method: ProofMethod::ById,
@@ -240,6 +244,7 @@ impl Routes for Watched {
     }
 
     async fn list(&self, cluster: &ClusterId, call: Call) -> Result<RouteTable, CloudError> {
+        self.calls.count(&self.broken, [IpNet::default()].into_iter());
         Routes::list(&self.cloud, cluster, call).await
     }
 
@@ -251,6 +256,7 @@ impl Routes for Watched {
         call: Call,
     ) -> Answers<'a, AppliedChange> {
         self.check(changes, base);
+        self.calls.count(&self.broken, changes.iter().map(RouteChange::destination));
         let places = changes.iter().map(RouteChange::destination).enumerate().collect();
         let mut open = Open { places, in_flight: Arc::clone(&self.in_flight) };
         let answers = self.cloud.apply(cluster, changes, base, call);

@@ -44,6 +44,10 @@ pub(crate) enum Without {
     Defects,
     /// A second route to the same target is seen.
     Duplicates,
+    /// A new leader plans nothing before its store is as new as its term: `takeover`.
+    Freshness,
+    /// A change of the condition alone does not void the pause of a route that failed: `rival`.
+    Pause,
 }
 
 /// The cloud as such a variant reaches it.
