@@ -6,7 +6,11 @@ use ccm_sim::apiserver::PatchKind;
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::{truth, without::Without, world::World};
+use crate::{
+    truth::{self, TrueNode},
+    without::Without,
+    world::World,
+};
 
 /// The time between two looks of the rival.
 const LOOK: Duration = Duration::from_secs(1);
@@ -37,32 +41,28 @@ pub(crate) fn toggle(world: &mut World) {
     world.rival.running.spawn(async move {
         for turn in 0_u32.. {
             for node in truth::nodes(&api) {
-                if node.unavailable.as_deref() != Some("True") {
-                    continue;
-                }
-                let condition =
-                    json!({"type": "NetworkUnavailable", "status": "False", "reason": REASON});
-                let mut status = json!({"conditions": [condition]});
+                let mut status = json!({});
                 if voids_pauses {
-                    // As if the program took it for a change of the node.
-                    let mut addresses: Vec<Value> = node
-                        .addresses
-                        .iter()
-                        .map(|one| json!({"type": "InternalIP", "address": one.to_string()}))
-                        .collect();
-                    addresses.push(json!({"type": "Hostname", "address": format!("turn-{turn}")}));
-                    status["addresses"] = json!(addresses);
+                    // As if the program took each heartbeat for a change of the node.
+                    status["addresses"] = addresses(&node, turn);
                 }
-                api.patch(
-                    "nodes",
-                    &node.name,
-                    "status",
-                    PatchKind::Merge,
-                    json!({"status": status}),
-                )
-                .ok();
+                if node.unavailable.as_deref() == Some("True") {
+                    status["conditions"] = json!([
+                        {"type": "NetworkUnavailable", "status": "False", "reason": REASON}
+                    ]);
+                }
+                let patch = json!({"status": status});
+                api.patch("nodes", &node.name, "status", PatchKind::Merge, patch).ok();
             }
             sleep(LOOK).await;
         }
     });
+}
+
+/// The addresses of the node, with a name that changes.
+fn addresses(node: &TrueNode, turn: u32) -> Value {
+    let ips = node.addresses.iter();
+    let ips = ips.map(|one| json!({"type": "InternalIP", "address": one.to_string()}));
+    let name = json!({"type": "Hostname", "address": format!("turn-{turn}")});
+    ips.chain([name]).collect()
 }

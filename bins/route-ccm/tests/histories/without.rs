@@ -46,7 +46,7 @@ pub(crate) enum Without {
     Duplicates,
     /// A new leader plans nothing before its store is as new as its term: `takeover`.
     Freshness,
-    /// A change of the condition alone does not void the pause of a route that failed: `rival`.
+    /// Only a change that matters for its route voids the pause after a failure: `rival`.
     Pause,
 }
 
