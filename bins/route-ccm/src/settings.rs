@@ -60,8 +60,9 @@ ccm_settings::settings! {
         pub route_reconciliation_period: Duration = live(Duration, "route-reconciliation-period", "10m0s"),
             at_least("10s");
         /// Maximum number of routes that are deleted within --route-loss-window, or moved to another address of their
-        /// node, unless their nodes were marked for scale-down: a number, or a percentage rounded up and at least 3.
-        /// The others are held and reported.
+        /// node, unless their nodes were marked for scale-down or the cloud proves twice that their targets are gone: a
+        /// number, or a percentage rounded up and at least 3. The others are held and reported. 0 lets go only routes of
+        /// marked nodes, and those that a person approves.
         pub route_loss: Limit = live(Limit, "route-loss", "10%"), parsed;
         /// Sliding window of --route-loss. At least 1s.
         #[serde(serialize_with = "duration::serialize")]

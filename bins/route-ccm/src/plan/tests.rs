@@ -62,6 +62,7 @@ struct World {
     cidrs: Vec<IpNet>,
     former: Former,
     sendable: usize,
+    limit: Limit,
 }
 
 impl World {
@@ -74,6 +75,7 @@ impl World {
             cidrs: vec![net("10.120.0.0/16"), net("fd00::/48")],
             former: Former::default(),
             sendable: usize::MAX,
+            limit: Limit::Percent(10),
         }
     }
 
@@ -86,7 +88,7 @@ impl World {
             cluster: &cluster,
             cluster_cidrs: &self.cidrs,
             former: &self.former,
-            budget: Budget { limit: Limit::Percent(10), window: Duration::from_mins(10) },
+            budget: Budget { limit: self.limit, window: Duration::from_mins(10) },
             approval: None,
             sendable: self.sendable,
         };

@@ -108,8 +108,10 @@ impl Decider<'_> {
             // The proof counts for as long as the route is there.
             self.unknown.extend(orphan.target.clone());
         }
-        // What is marked or gone counts for no limit, but a list without any node is believed of no node.
-        let counts = self.planner.brake.breaker().is_open() || !orphan.was_marked && !is_proven;
+        // What is marked or gone counts for no limit, but a list without any node is believed of no node. A limit of
+        // zero stops the proofs as well.
+        let proof_counts = is_proven && self.view.budget.limit.of(self.counts.ours) > 0;
+        let counts = self.planner.brake.breaker().is_open() || !orphan.was_marked && !proof_counts;
         if !counts || retries(self.planner) {
             return Ok(());
         }

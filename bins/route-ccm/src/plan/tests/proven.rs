@@ -102,3 +102,15 @@ fn an_old_address_that_is_gone_is_left_at_once() {
     }
     assert_eq!(world.settle(at(62)).len(), 3);
 }
+
+#[test]
+fn a_limit_of_zero_stops_what_is_proven_as_well() {
+    let mut world = half_gone();
+    world.limit = Limit::Percent(0);
+    for time in [0, 60, 120] {
+        ask(&mut world, at(time), |number| number > 10);
+    }
+    assert_eq!(world.settle(at(121)), NOTHING);
+    world.limit = Limit::Count(1);
+    assert_eq!(world.settle(at(122)).len(), 10);
+}
