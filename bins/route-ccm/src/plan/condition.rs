@@ -187,6 +187,52 @@ mod tests {
     }
 
     #[test]
+    fn a_message_is_written_again_when_it_says_something_of_another_kind() {
+        let shown = |message: &str| {
+            let mut node = node(Some(("True", NOT_CREATED)));
+            node.conditions[0].message = (!message.is_empty()).then(|| message.into());
+            node
+        };
+        let is_written = |message: &str, why: &str| {
+            let failed = lacking(Lack::failed(why));
+            let written = of_routes(&shown(message), &failed, GRACE);
+            assert!(
+                written.as_ref().is_none_or(|written| !written.moves),
+                "the status is the same"
+            );
+            written.is_some()
+        };
+        for (before, now, expect) in [
+            ("quota_exceeded: 3 of 3 (request a)", "quota_exceeded: 4 of 4 (request b)", false),
+            (
+                "the route of 10.0.1.0/24 is being made",
+                "the route of fd00::/64 is being made",
+                false,
+            ),
+            ("the route of 10.0.1.0/24 is being made", "quota_exceeded: 3 of 3", true),
+            ("quota_exceeded: the project is full", "unavailable: the project is full", true),
+            (
+                "the node has no pod CIDRs: all 4 are taken",
+                "the node has no pod CIDRs: all 5 are taken",
+                false,
+            ),
+            (
+                "the node has no pod CIDRs: all 4 are taken",
+                "the node has no pod CIDRs: the nodes are being read",
+                true,
+            ),
+        ] {
+            assert_eq!(is_written(&format!("{FAILED}: {before}"), now), expect, "{before}, {now}");
+        }
+        for message in ["", FAILED] {
+            assert!(is_written(message, "quota_exceeded: 3 of 3"), "{message}: it says nothing");
+        }
+        // Of the other part of the program.
+        let other = node(Some(("True", NOT_AVAILABLE)));
+        assert!(of_routes(&other, &lacking(Lack::failed("x")), GRACE).is_some());
+    }
+
+    #[test]
     fn a_route_that_is_being_made_has_a_moment() {
         let pending = lacking(Lack::pending("x"));
         let early = GRACE - Duration::from_millis(1);

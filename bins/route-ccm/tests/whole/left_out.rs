@@ -145,3 +145,26 @@ async fn a_condition_that_an_earlier_controller_has_left_is_named() {
         assert_eq!((world.metric(LEFT_OVER), &*world.line("left-over-conditions")), (0, "[+]none"));
     }
 }
+
+/// With pod CIDRs from this program, a node that is left out gets them, or waits without a condition.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_left_out_waits_for_its_pod_cidr_without_a_condition() {
+    let arguments = [
+        "--cluster-cidr=10.244.0.0/24",
+        "--node-cidr-mask-size=25",
+        "--allocate-node-cidrs",
+        "--node-selector=pool=a",
+    ];
+    let world = World::start(&SimCloud::new(), "c-1", &arguments).await;
+    for (number, pool) in [(1, "a"), (2, "b"), (3, "a"), (4, "b")] {
+        let mut node = labelled(number, pool);
+        node["spec"].as_object_mut().unwrap().retain(|key, _| key == "providerID");
+        world.add(node);
+        sleep(Duration::from_secs(10)).await;
+    }
+    sleep(A_WHILE).await;
+    assert_eq!(world.routes().len(), 1);
+    let status = |number| world.condition(&name(number)).map(|[status, ..]| status);
+    let expect = [Some("False"), None, Some("True"), None].map(|one| one.map(str::to_owned));
+    assert_eq!([1, 2, 3, 4].map(status), expect);
+}

@@ -63,9 +63,18 @@ fn a_proof_without_a_target_of_a_node_counts_for_the_brake() {
     let first: Vec<String> = world.due(at(0));
     assert_eq!(first.len(), 3);
     for time in [1, 61, 121] {
-        ask(&mut world, at(time), |_| false);
+        assert_eq!(ask(&mut world, at(time), |_| false), 0, "no target of a node shows a lie");
     }
     assert_eq!(world.due(at(122)), first, "no more than the budget");
+    // The same for targets that were no nodes'.
+    let hop = |number: u8| RouteTarget::Address([10, 9, 9, number].into());
+    let routes = (1..6).map(|number| route(&format!("10.120.{number}.0/24"), hop(number)));
+    let mut world = World::new(vec![node(9, &["10.120.9.0/24"])], routes.collect());
+    world.table.room = Some(0);
+    for time in [0, 60] {
+        assert_eq!(ask(&mut world, at(time), |_| false), 5);
+    }
+    assert_eq!(world.due(at(61)).len(), 3);
 }
 
 #[test]

@@ -97,3 +97,15 @@ fn networks_and_addresses_are_read_as_kubernetes_reads_them() {
     let RouteChange::Create(new) = &plan.changes[0].change else { panic!("{plan:?}") };
     assert_eq!(new.addresses[0].address, "10.0.0.1", "the cloud reads it, too");
 }
+
+#[test]
+fn a_retry_does_not_hide_why_the_last_attempt_failed() {
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
+    let planned = world.plan(at(0)).due().next().expect("a change").clone();
+    world.planner.sent(at(0), &planned);
+    assert_eq!(why(&world.plan(at(1)), "n1").1, Some(false), "it is being made");
+    let error = CloudError::new(ErrorKind::QuotaExceeded, "full");
+    world.planner.applied(at(1), &planned, &Err(error));
+    world.planner.sent(at(400), &planned);
+    assert_eq!(why(&world.plan(at(401)), "n1"), ("quota_exceeded: full".to_owned(), Some(true)));
+}
