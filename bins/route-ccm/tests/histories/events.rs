@@ -53,7 +53,7 @@ pub(crate) async fn next(world: &mut World, rules: &mut Rules) {
 
 /// A standby takes over that has not seen the last changes of nodes.
 async fn take_over(world: &mut World, rules: &mut Rules) {
-    if world.truth.with(|memory| memory.is_lying) {
+    if world.truth.may_be_lied_to() {
         return;
     }
     let standby = world.stand_by().await;

@@ -62,8 +62,9 @@ pub(crate) struct World {
     pub(crate) variant: Variant,
     pub(crate) rival: Rival,
     running: Option<InProcess<RouteCcm>>,
-    /// Whether the process has stood by before.
+    /// Whether the process has stood by before, and the targets of nodes that it saw then.
     stood_by: bool,
+    known: Vec<RouteTarget>,
 }
 
 /// The user agent of a process that has stood by.
@@ -73,7 +74,7 @@ const STANDS_BY: &str = "route-ccm/standby";
 pub(crate) struct Standby {
     process: InProcess<RouteCcm>,
     program: Arc<RouteCcm>,
-    begun: Instant,
+    known: Vec<RouteTarget>,
     /// The version of the API server from which on it sees nothing.
     revision: u64,
 }
@@ -104,6 +105,7 @@ impl World {
             rival: Rival::default(),
             running: None,
             stood_by: false,
+            known: Vec::new(),
         };
         world.add_others();
         for number in 0..NODES {
@@ -164,7 +166,7 @@ impl World {
         self.begun = Instant::now();
         let leading = InProcess::leading(&self.api, cloud, &settings, last.as_ref(), metrics);
         self.running = Some(leading.await.unwrap());
-        self.stood_by = false;
+        (self.stood_by, self.known) = (false, Vec::new());
     }
 
     /// What a process begins with.
@@ -193,17 +195,17 @@ impl World {
         let (cloud, settings, metrics) = self.parts();
         let standing = InProcess::standing_by(&self.api, cloud, &settings, metrics);
         let (process, program) = standing.await.unwrap();
-        let begun = Instant::now();
+        let known = nodes(&self.api).iter().flat_map(TrueNode::targets).collect();
         let silent = ApiFault::new(Action::SilentWatch).verb(Verb::Watch).resource("nodes");
         self.api.faults().add(silent.user_agent(STANDS_BY).times(1));
         self.api.cut_watches(STANDS_BY, false);
         sleep(Duration::from_secs(2)).await;
-        Standby { process, program, begun, revision: self.api.revision() }
+        Standby { process, program, known, revision: self.api.revision() }
     }
 
     /// Ends the leader without an order and makes this standby the leader.
     pub(crate) fn take_over(&mut self, standby: Standby) {
-        let Standby { mut process, program, begun, revision } = standby;
+        let Standby { mut process, program, known, revision } = standby;
         if self.variant.without == Some(Without::Freshness) {
             // The API server says that what the standby has seen is all there is.
             let versions = self.api.revision() - revision;
@@ -213,7 +215,13 @@ impl World {
         }
         let last = self.end();
         process.take_over(program, last.as_ref());
-        (self.running, self.begun, self.stood_by) = (Some(process), begun, true);
+        (self.running, self.begun) = (Some(process), Instant::now());
+        (self.stood_by, self.known) = (true, known);
+    }
+
+    /// Whether the process has seen the target as a node's, for certain.
+    pub(crate) fn has_seen(&self, target: &RouteTarget) -> bool {
+        self.known.contains(target) || self.truth.was_seen(target, self.begun)
     }
 
     /// The page `/plan`.
