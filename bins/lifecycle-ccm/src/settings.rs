@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_base::duration;
 use ccm_controller::brake::Limit;
 use ccm_kube::selector::NodeSelector;
-use ccm_runtime::settings::{cloud_call_timeout, taint_keys};
+use ccm_runtime::settings::{cloud_call_timeout, node_selector, taint_keys};
 use ccm_settings::{at_least, one_of, parsed, within};
 use serde::Serialize;
 
@@ -71,10 +71,7 @@ ccm_settings::settings! {
             List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
         /// Only nodes with these labels are looked up, tainted and deleted, for instance
         /// pool=workers,!protected. Empty selects all nodes.
-        node_selector: NodeSelector = live(Text, "node-selector", ""), |text: &str, default: &str| match text {
-            "" => Ok(NodeSelector::default()),
-            text => parsed(text, default),
-        };
+        node_selector: NodeSelector = live(Text, "node-selector", ""), node_selector;
         /// When the taint node.cloudprovider.kubernetes.io/shutdown is removed: cloud, when the cloud reports that the
         /// machine is running; ready, when the node is Ready, as cloud-controller-manager does.
         shutdown_taint_removal: Removal = live(Text, "shutdown-taint-removal", "cloud"),

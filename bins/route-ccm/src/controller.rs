@@ -177,16 +177,19 @@ impl Controller {
                 handles.reports.problems(&node, problems.iter().map(|(_, problem)| problem));
             }
         }
-        let by_brake =
-            |held: &Option<Held>| matches!(held, Some(Held::Brake(_) | Held::NewlyInside { .. }));
-        let newly_inside = plan.changes.iter().find_map(|planned| match &planned.held {
-            Some(Held::NewlyInside { node: Some(node) }) => handles.observer.store.get(node),
-            _ => None,
+        let waiting = plan.changes.iter().find_map(|planned| {
+            let (node, why) = planned.held.as_ref()?.waits_for_a_person()?;
+            Some((handles.observer.store.get(node)?, why))
         });
-        if let Some(node) = newly_inside {
-            handles.reports.newly_inside(&node);
+        if let Some((node, why)) = waiting {
+            handles.reports.waits_for_a_person(&node, why);
         }
-        let held = plan.changes.iter().find(|planned| by_brake(&planned.held));
+        let held = plan.changes.iter().find(|planned| {
+            planned
+                .held
+                .as_ref()
+                .is_some_and(|held| !matches!(held, Held::Retry { .. } | Held::NoRoom))
+        });
         let example = held.map(|planned| {
             let why = planned.held.as_ref().map(ToString::to_string).unwrap_or_default();
             format!("{} ({}): {why}", planned.words(), planned.why)

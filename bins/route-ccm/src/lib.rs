@@ -18,6 +18,7 @@
 //! | `execute` | the calls to the cloud and their answers |
 //! | `execute::conditions` | writes the condition `NetworkUnavailable` |
 //! | `execute::page` | the page `/plan` |
+//! | `left_over` | names conditions that an earlier controller has left |
 //! | `lease` | what a leader leaves to the next one |
 //! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_route_*` and upstream's metric |
@@ -27,6 +28,7 @@ mod controller;
 mod execute;
 pub mod ipam;
 mod lease;
+mod left_over;
 mod metrics;
 mod observe;
 pub mod plan;
@@ -108,6 +110,8 @@ pub(crate) struct Handles {
     pub(crate) health: Condition,
     /// The line of `/readyz` about changes of routes that route-ccm holds.
     pub(crate) brake: Condition,
+    /// The one about conditions that an earlier controller has left.
+    pub(crate) left_over: Condition,
     pub(crate) throttle: Arc<Mutex<LogThrottle>>,
     pub(crate) timeline: Timeline,
 }
@@ -117,6 +121,9 @@ impl Handles {
         let health = context.health.condition("routes", Scope::Information, "not listed yet");
         let brake = context.health.condition("brake", Scope::Information, "not needed yet");
         brake.pass("not needed yet");
+        let left_over =
+            context.health.condition("left-over-conditions", Scope::Information, "not looked yet");
+        left_over.pass("not looked yet");
         let is_offered = !matches!(context.cloud.routes(), Ok(None));
         let has_routes = settings.configure_cloud_routes && is_offered;
         let cluster = match has_routes {
@@ -167,6 +174,7 @@ impl Handles {
             lease: context.leadership.annotations().clone(),
             health,
             brake,
+            left_over,
             throttle: Arc::default(),
             timeline,
         })
@@ -257,6 +265,8 @@ impl Program for RouteCcm {
             let conditions = execute::conditions::run(handles.clone(), writer(), token.clone());
             tasks.spawn("conditions", conditions);
         }
+        let look = left_over::run(handles.clone(), self.stores.clone(), token.clone());
+        tasks.spawn("left-over-conditions", look);
         if let Some(cidrs) = &handles.cidrs {
             let term = Term {
                 stores: self.stores.clone(),

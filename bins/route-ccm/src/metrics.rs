@@ -72,7 +72,15 @@ enum State {
     WithoutPodCidrs,
 }
 
-label!(Trigger, Outcome, Operation, Kind, State);
+/// Why a node is left out.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+enum Reason {
+    AnotherProvider,
+    NotSelected,
+}
+
+label!(Trigger, Outcome, Operation, Kind, State, Reason);
 
 /// What is computed on each scrape.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,8 +124,15 @@ metrics! {
         [ALPHA] ccm_route_routes { kind } => routes: Family<Gauge, Kind>;
         /// Nodes by state of their routes, on the leader
         [ALPHA] ccm_route_nodes { state } => nodes: Family<Gauge, State>;
-        /// Deletions and replacements of routes that are held by --route-loss, or because there is no node, on the leader
+        /// Nodes that get no route and no condition, on the leader: those of another provider, and those that
+        /// --node-selector leaves out
+        [ALPHA] ccm_route_nodes_left_out { reason } => left_out: Family<Gauge, Reason>;
+        /// Deletions and replacements of routes that are held by --route-loss, because there is no node, or until a person
+        /// approves them, on the leader
         [ALPHA] ccm_route_changes_held => held: Gauge;
+        /// Nodes for which this program makes no routes and whose NetworkUnavailable says that an earlier controller made
+        /// none, on the leader
+        [ALPHA] ccm_route_conditions_left_over => left_over: Gauge;
         /// Lists of the route table, by result
         [ALPHA] ccm_route_lists { result } => lists: Family<Counter, Result<(), ErrorKind>>, begin [Ok(())];
         /// Time from the creation of a node to the moment when all its routes are there for the first time, of nodes created while
@@ -165,6 +180,11 @@ impl RouteMetrics {
         self.writes.of(result.map_err(ApiReason::from)).inc();
     }
 
+    /// Sets the number of conditions that an earlier controller has left.
+    pub(crate) fn left_over(&self, count: usize) {
+        self.left_over.set(level(count));
+    }
+
     /// Sets the gauges.
     pub(crate) fn counted(&self, counts: &Counts) {
         for (kind, count) in [
@@ -183,6 +203,12 @@ impl RouteMetrics {
             (State::WithoutPodCidrs, counts.nodes_without_cidrs),
         ] {
             self.nodes.of(state).set(level(count));
+        }
+        for (reason, count) in [
+            (Reason::AnotherProvider, counts.nodes_of_others),
+            (Reason::NotSelected, counts.nodes_not_selected),
+        ] {
+            self.left_out.of(reason).set(level(count));
         }
         self.held.set(level(counts.held));
     }

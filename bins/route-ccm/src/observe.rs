@@ -7,14 +7,18 @@ use std::{collections::BTreeSet, sync::Arc};
 use ccm_cloud::{Cloud, ProviderId};
 use ccm_controller::instances;
 use ccm_kube::store::{Change, Store};
-use ccm_objects::Node;
+use ccm_objects::{Node, WhoseNode, whose_node};
 use ccm_runtime::program::{Context, Program};
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    plan::{condition::NETWORK_UNAVAILABLE, targets::Former, wanted::NodeView},
+    plan::{
+        condition::NETWORK_UNAVAILABLE,
+        targets::Former,
+        wanted::{LeftOut, NodeView},
+    },
     settings::RouteSettings,
 };
 
@@ -48,12 +52,45 @@ impl Observer {
     fn view(&self, node: Arc<Node>) -> NodeView {
         let id = instances::canonical_id(&*self.cloud, &node);
         let id = id.and_then(|id| ProviderId::parse(&id).ok());
-        NodeView { node, id }
+        let left_out = self.left_out(&node, &self.cloud.schemes());
+        NodeView { node, id, left_out }
+    }
+
+    /// Why the node is left out, by itself.
+    fn left_out(&self, node: &Node, schemes: &[String]) -> Option<LeftOut> {
+        if !self.settings.borrow().node_selector.matches(node) {
+            return Some(LeftOut::NotSelected);
+        }
+        let whose = whose_node(node.provider_id.as_deref(), schemes);
+        matches!(whose, WhoseNode::Anothers(_)).then_some(LeftOut::AnotherProvider)
+    }
+
+    /// Whether a node has a scheme of the provider. If none has, it has others than those it names: IDs say nothing.
+    fn has_own_nodes(&self) -> bool {
+        let schemes = self.cloud.schemes();
+        let whose =
+            |node: Arc<Node>| whose_node(node.provider_id.as_deref(), &schemes) == WhoseNode::Ours;
+        self.store.list().into_iter().any(whose)
+    }
+
+    /// Whether the node gets no route and no condition.
+    pub(crate) fn is_left_out(&self, node: &Node) -> bool {
+        match self.left_out(node, &self.cloud.schemes()) {
+            Some(LeftOut::NotSelected) => true,
+            Some(LeftOut::AnotherProvider) => self.has_own_nodes(),
+            None => false,
+        }
     }
 
     /// The present nodes.
     pub(crate) fn nodes(&self) -> Vec<NodeView> {
-        self.store.list().into_iter().map(|node| self.view(node)).collect()
+        let mut views: Vec<_> = self.store.list().into_iter().map(|node| self.view(node)).collect();
+        if !self.has_own_nodes() {
+            let says_nothing =
+                |view: &&mut NodeView| view.left_out == Some(LeftOut::AnotherProvider);
+            views.iter_mut().filter(says_nothing).for_each(|view| view.left_out = None);
+        }
+        views
     }
 
     /// Runs with the targets that were those of nodes.
@@ -76,13 +113,17 @@ impl Observer {
                 !node.pod_cidrs.is_empty()
             }
             Change::Updated { old, new } => {
-                if !matters(old, new) {
+                if !matters(old, new) && old.labels == new.labels {
                     return false;
                 }
                 let (before, after) = (self.view(Arc::clone(old)), self.view(Arc::clone(new)));
+                let is_left_out_anew = before.left_out != after.left_out;
+                if !matters(old, new) && !is_left_out_anew {
+                    return false;
+                }
                 self.memory.lock().former.changed(&before, &after);
                 // A changed condition does not repair the route: the pause after its failure goes on.
-                if has_moved(old, new) {
+                if has_moved(old, new) || is_left_out_anew {
                     self.has_changed(&after);
                 }
                 true

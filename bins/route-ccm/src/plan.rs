@@ -18,6 +18,7 @@ pub mod cases;
 pub mod condition;
 mod decide;
 pub mod failures;
+mod held;
 pub mod in_flight;
 pub mod table;
 pub mod targets;
@@ -25,7 +26,6 @@ pub mod wanted;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
     net::IpAddr,
 };
 
@@ -34,10 +34,11 @@ use ccm_cloud::{
     AddressKind, AppliedChange, CloudError, ClusterId, ErrorKind, IpFamily, NodeAddress, Owner,
     Route, RouteChange, RouteTarget, RouteTraits, TargetState, WantedRoute,
 };
-use ccm_controller::brake::{Brake, Budget, Hold, Transition, Window, approval::SetApproval};
+use ccm_controller::brake::{Brake, Budget, Transition, Window, approval::SetApproval};
 use ccm_objects::Shared;
 use ipnet::IpNet;
 
+pub use self::held::Held;
 use self::{
     cases::Cases,
     decide::Decider,
@@ -45,7 +46,7 @@ use self::{
     in_flight::InFlight,
     table::Table,
     targets::{Former, Targets, is_target},
-    wanted::{NodeView, Problem, wanted},
+    wanted::{LeftOut, NodeView, Problem, wanted},
 };
 
 /// All that a plan depends on, besides the planner's memory.
@@ -130,43 +131,6 @@ fn target_like(old: &Route, new: &WantedRoute) -> String {
     like.unwrap_or_else(|| new.node.name.clone())
 }
 
-/// Why a change is held.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// By the brake.
-    Brake(Hold),
-    /// Only the last change of the cluster CIDRs makes the route ours.
-    NewlyInside {
-        /// The node to which it leads or led, if it is known.
-        node: Option<Shared>,
-    },
-    /// Until the retry of a change that failed.
-    Retry {
-        /// The last error.
-        error: String,
-        /// When it is tried again.
-        until: At,
-    },
-    /// The route table has no room.
-    NoRoom,
-}
-
-/// The reason in words.
-impl fmt::Display for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Brake(hold) => hold.fmt(f),
-            Self::NewlyInside { .. } => f.write_str(
-                "no owner is recorded, and it is inside --cluster-cidr only since that was changed: check --cluster-cidr, or approve it",
-            ),
-            Self::Retry { error, until } => {
-                write!(f, "the last attempt failed, retried at {until}: {error}")
-            }
-            Self::NoRoom => f.write_str("the route table has no room for another route"),
-        }
-    }
-}
-
 /// What a node's routes lack. Nothing, if they are all there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRoutes {
@@ -242,12 +206,26 @@ pub struct Counts {
     pub foreign: usize,
     /// Others outside of them.
     pub elsewhere: usize,
+    /// Nodes of another provider.
+    pub nodes_of_others: usize,
+    /// Nodes that do not match `--node-selector`.
+    pub nodes_not_selected: usize,
     /// Nodes without pod CIDRs.
     pub nodes_without_cidrs: usize,
     /// Nodes whose routes are all there.
     pub nodes_complete: usize,
     /// Nodes that lack a route.
     pub nodes_incomplete: usize,
+}
+
+impl Counts {
+    /// Counts a node that is left out.
+    pub fn left_out(&mut self, why: LeftOut) {
+        *match why {
+            LeftOut::AnotherProvider => &mut self.nodes_of_others,
+            LeftOut::NotSelected => &mut self.nodes_not_selected,
+        } += 1;
+    }
 }
 
 /// The cause of an open breaker.
@@ -426,7 +404,7 @@ impl Planner {
                 }
                 answer => answer,
             };
-            self.cases.answered(now, target, answer);
+            self.cases.answered(now, target, answer, found > 0);
         }
         None
     }
@@ -455,6 +433,10 @@ fn nodes(view: &View<'_>, wanted: &wanted::Wanted, plan: &mut Plan) {
     for (place, node) in view.nodes.iter().enumerate() {
         let name = &node.node.name;
         let problems = wanted.problems.get(&place).map(Vec::as_slice).unwrap_or_default();
+        if let Some(why) = node.left_out {
+            plan.counts.left_out(why);
+            continue;
+        }
         if node.node.pod_cidrs.is_empty() {
             plan.counts.nodes_without_cidrs += 1;
             continue;

@@ -71,11 +71,20 @@ impl RouteReports {
         self.routes.report(&node.reference(), When::Changed, report);
     }
 
-    /// Reports that routes are held because --cluster-cidr was changed, on the node of one of them.
-    pub(crate) fn newly_inside(&self, node: &Node) {
-        let text = "a route to this node, which has no such pod CIDR, is inside --cluster-cidr since that was changed, and stays: check --cluster-cidr; annotation quartet.dev/approved-selector of the Lease approves that it and others are deleted";
-        let report = Report::warning("RoutesHeld", "held", text).with_event("RoutesHeld", text);
+    /// Reports that routes are held until a person approves that they go, on the node of one of them.
+    pub(crate) fn waits_for_a_person(&self, node: &Node, why: &str) {
+        let text = format!(
+            "{why}; annotation quartet.dev/approved-selector of the Lease approves that it and others are deleted"
+        );
+        let report = Report::warning("RoutesHeld", why, &*text).with_event("RoutesHeld", &*text);
         self.routes.report(&node.reference(), When::Changed, report);
+    }
+
+    /// Reports a condition that an earlier controller of routes has left, once.
+    pub(crate) fn left_over(&self, node: &Node) {
+        let text = "NetworkUnavailable is True (NoRouteCreated) because of a controller that made routes for this node, and this program makes none: no pod is scheduled here. If the pod network needs no route of the cloud, set the condition to False";
+        let report = Report::of_node(node, "NetworkUnavailableLeftOver", "left over", text);
+        self.routes.report(&node.reference(), When::Once, report);
     }
 
     /// Reports a node without pod CIDRs that this program does not give any, once.

@@ -8,10 +8,11 @@ use ccm_controller::{
     brake::{Budget, Limit},
     cluster,
 };
+use ccm_kube::selector::NodeSelector;
 use ccm_runtime::{
     program::{Controller, Need},
     programs::{NODE_IPAM, ROUTE_CCM},
-    settings::{cloud_call_timeout, enables, taint_keys},
+    settings::{cloud_call_timeout, enables, node_selector, taint_keys},
 };
 use ccm_settings::{Origin, Problems, RawSettings, at_least, checked, one_of, parsed, within};
 use ipnet::IpNet;
@@ -59,8 +60,9 @@ ccm_settings::settings! {
         pub route_reconciliation_period: Duration = live(Duration, "route-reconciliation-period", "10m0s"),
             at_least("10s");
         /// Maximum number of routes that are deleted within --route-loss-window, or moved to another address of their
-        /// node, unless their nodes were marked for scale-down: a number, or a percentage rounded up and at least 3.
-        /// The others are held and reported.
+        /// node, unless their nodes were marked for scale-down or the cloud proves twice that their targets are gone: a
+        /// number, or a percentage rounded up and at least 3. The others are held and reported. 0 lets go only routes of
+        /// marked nodes, and those that a person approves.
         pub route_loss: Limit = live(Limit, "route-loss", "10%"), parsed;
         /// Sliding window of --route-loss. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
@@ -70,6 +72,10 @@ ccm_settings::settings! {
         /// count for no limit.
         pub scale_down_taints: Vec<String> = live(
             List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
+        /// Only nodes with these labels get routes, and the condition that says whether they have them, for instance
+        /// pool=workers,!edge. Empty selects all nodes. The route of a node that is left out stays as it is until a
+        /// person approves that it goes. Pod CIDRs are assigned to all nodes.
+        pub node_selector: NodeSelector = live(Text, "node-selector", ""), node_selector;
         /// Time limit of one call to the cloud, including retries, all pages and waiting for the rate limit. From 1s
         /// to 10m0s.
         #[serde(serialize_with = "duration::serialize")]

@@ -9,8 +9,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "histories/calls.rs"]
+mod calls;
 #[path = "histories/events.rs"]
 mod events;
+#[path = "histories/lasting.rs"]
+mod lasting;
+#[path = "histories/rival.rs"]
+mod rival;
 #[path = "histories/rules.rs"]
 mod rules;
 #[path = "histories/settled.rs"]

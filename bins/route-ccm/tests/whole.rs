@@ -11,6 +11,12 @@ mod conditions;
 mod faults;
 #[path = "whole/foreign.rs"]
 mod foreign;
+#[path = "whole/left_out.rs"]
+mod left_out;
+#[path = "whole/messages.rs"]
+mod messages;
+#[path = "whole/rolling.rs"]
+mod rolling;
 #[path = "whole/world.rs"]
 mod world;
 #[path = "whole/wrong_setting.rs"]

@@ -46,7 +46,7 @@ func podRoutes() row {
 		number{
 			title: "Held by the brake",
 			about: about{
-				shows:  "Deletions and replacements of routes that wait, because too many nodes went or moved at once, because the API server lists no node, or because they are inside `--cluster-cidr` only since that was changed.",
+				shows:  "Deletions and replacements of routes that wait, because too many nodes went or moved at once, because the API server lists no node, because they are inside `--cluster-cidr` only since that was changed, or because `--node-selector` leaves their nodes out.",
 				normal: "0.",
 				do:     "Check that these nodes are really gone, then approve, or wait: the rest goes window by window. What only a change of `--cluster-cidr` makes this cluster's waits for a person.",
 				alert:  "RouteCCMRoutesHeld",
@@ -62,14 +62,18 @@ func podRoutes() row {
 		graph{
 			title: "Nodes by state of their routes",
 			about: about{
-				shows:  "Nodes by the state of their routes, on the leader.",
-				normal: "`complete`: all nodes.",
-				do:     "`incomplete`: see the nodes' condition NetworkUnavailable. `without_pod_cidrs`: no program gives them pod CIDRs.",
+				shows:  "Nodes by the state of their routes, on the leader. `another_provider` and `not_selected`: nodes that get none. `left over`: nodes with a condition of an earlier controller that keeps pods away.",
+				normal: "`complete`: all nodes of this provider.",
+				do:     "`incomplete`: see the nodes' condition NetworkUnavailable. `without_pod_cidrs`: no program gives them pod CIDRs. `not_selected`: check `--node-selector`. `left over`: see the event NetworkUnavailableLeftOver.",
 				alert:  "RouteCCMNodesWithoutRoutes",
 				page:   routes + "#conditions",
 			},
-			unit:    units.Short,
-			lines:   []line{{highest("state", of("ccm_route_nodes")), "{{state}}"}},
+			unit: units.Short,
+			lines: []line{
+				{highest("state", of("ccm_route_nodes")), "{{state}}"},
+				{highest("reason", of("ccm_route_nodes_left_out")), "{{reason}}"},
+				{highest("", of("ccm_route_conditions_left_over")), "left over"},
+			},
 			stacked: true,
 		}.panel(),
 		graph{

@@ -102,6 +102,13 @@ impl Written {
         Some(repeated)
     }
 
+    /// Records a confirmed write that is due again for reasons of this program: it is delayed like a
+    /// repeated one, and not reported.
+    pub fn changed(&self, about: &ObjectRef, (kind, content): (&'static str, Content)) {
+        let mut objects = self.objects.lock();
+        objects.entry(about.key().into()).or_default().made(self.timeline.now(), kind, content);
+    }
+
     /// Forgets an object that does not exist any more.
     pub fn forget(&self, name: &str) {
         self.objects.lock().remove(name);

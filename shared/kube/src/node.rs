@@ -10,8 +10,9 @@ use crate::{
     wire::{Fields, Kind},
 };
 
+const NETWORK: &str = "NetworkUnavailable";
 /// The conditions that are kept.
-const CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
+const CONDITIONS: [&str; 2] = ["Ready", NETWORK];
 
 stored!(
     Node,
@@ -72,9 +73,13 @@ fn address(fields: &Fields<'_>) -> Address {
 /// A condition, if it is kept.
 fn condition(fields: &Fields<'_>) -> Option<Condition> {
     let kind = fields.text("type").filter(|kind| CONDITIONS.contains(&kind.as_str()))?;
+    let status = fields.shared("status");
+    // Few nodes have it, and the message says why.
+    let has_message = kind == NETWORK && *status == *"True";
     Some(Condition {
+        message: has_message.then(|| fields.optional("message")).flatten(),
         kind: intern(&kind),
-        status: fields.shared("status"),
+        status,
         reason: fields.optional("reason"),
     })
 }

@@ -115,6 +115,8 @@ pub struct Condition {
     pub status: Shared,
     /// The reason, as one CamelCase word.
     pub reason: Option<Shared>,
+    /// The message of `NetworkUnavailable` while it is `True`.
+    pub message: Option<Shared>,
 }
 
 impl PartialEq for Node {
@@ -153,6 +155,12 @@ impl Node {
             .iter()
             .find(|condition| &*condition.kind == kind)
             .map(|condition| &*condition.status)
+    }
+
+    /// A condition with this status.
+    pub fn condition_of(&self, kind: &str, status: &str) -> Option<&Condition> {
+        let is = |one: &&Condition| *one.kind == *kind && *one.status == *status;
+        self.conditions.iter().find(is)
     }
 
     /// The value of an annotation, if it is one that Quartet reads.

@@ -14,9 +14,11 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
+use ccm_kube::selector::NodeSelector;
 use ccm_objects::label_rules;
 use ccm_settings::{
     About, Catalogue, Invocation, LoadError, RawSettings, Schema, SettingValue as _, checked,
+    parsed,
 };
 use serde::Serialize;
 
@@ -75,6 +77,15 @@ pub fn taint_keys(text: &str, _: &str) -> Result<Vec<String>, String> {
         Some(key) => Err(format!(
             "must be keys of taints, without value and effect, such as example.com/leaves; {key:?} is none"
         )),
+    }
+}
+
+/// Reads `--node-selector`, the label selector of the nodes that a controller serves. Empty selects
+/// all.
+pub fn node_selector(text: &str, default: &str) -> Result<NodeSelector, String> {
+    match text {
+        "" => Ok(NodeSelector::default()),
+        text => parsed(text, default),
     }
 }
 

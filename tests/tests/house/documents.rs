@@ -32,6 +32,7 @@ const FOREIGN: [(&str, &[&str]); 9] = [
             "raw",
             "replicas",
             "sort-by",
+            "subresource",
             "tail",
             "type",
         ],

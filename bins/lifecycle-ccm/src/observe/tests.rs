@@ -6,7 +6,8 @@ use super::*;
 use crate::policy::action::APPROVED;
 
 fn node(name: &str, id: Option<&str>) -> Arc<Node> {
-    let ready = Condition { kind: "Ready".into(), status: "Unknown".into(), reason: None };
+    let ready =
+        Condition { kind: "Ready".into(), status: "Unknown".into(), ..Condition::default() };
     Arc::new(Node {
         name: name.into(),
         uid: "u".into(),

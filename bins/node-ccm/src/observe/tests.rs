@@ -14,7 +14,7 @@ fn taint(key: &str) -> ccm_objects::Taint {
 }
 
 fn ready(status: &str) -> Vec<Condition> {
-    vec![Condition { kind: "Ready".into(), status: status.into(), reason: None }]
+    vec![Condition { kind: "Ready".into(), status: status.into(), ..Condition::default() }]
 }
 
 fn node() -> Node {

@@ -20,7 +20,7 @@ fn taint(key: &str, value: &str) -> Taint {
 }
 
 fn ready(status: &str) -> Vec<Condition> {
-    vec![Condition { kind: "Ready".into(), status: status.into(), reason: None }]
+    vec![Condition { kind: "Ready".into(), status: status.into(), ..Condition::default() }]
 }
 
 /// Adds this annotation to the node.

@@ -23,6 +23,8 @@ use crate::{
 
 /// The queue's name in its metrics.
 pub(crate) const QUEUE: &str = "route-conditions";
+/// The write of another message of the same status. Reasons may alternate, as the errors of a cloud do.
+const MESSAGE: &str = "message";
 /// How many conditions are written at once. A write in flight takes some 50 KB, with the answer and
 /// what is read from it; more at once are not faster.
 const WRITERS: usize = 16;
@@ -46,6 +48,9 @@ pub(crate) async fn run(handles: Handles, writer: Writer<Node>, token: Cancellat
 impl Handles {
     /// What the condition of this node is to be, if it is to be written.
     pub(crate) fn condition(&self, node: &Node) -> Option<NewCondition> {
+        if self.observer.is_left_out(node) {
+            return None;
+        }
         match &self.cidrs {
             Some(cidrs) if node.pod_cidrs.is_empty() => {
                 return condition::without_cidrs(node, &cidrs.lack(&node.name)?, self.has_routes);
@@ -84,8 +89,11 @@ impl Handles {
         else {
             return self.conditions.forget(&name);
         };
-        let content = Content::of(change.status);
-        if let Err(repeated) = self.written.check(&name, NETWORK_UNAVAILABLE, content) {
+        let (kind, content) = match change.moves {
+            true => (NETWORK_UNAVAILABLE, Content::of(change.status)),
+            false => (MESSAGE, Content::of(MESSAGE)),
+        };
+        if let Err(repeated) = self.written.check(&name, kind, content) {
             self.conditions.retry_every(name, repeated.wait);
             return;
         }
@@ -96,7 +104,7 @@ impl Handles {
             message: change.message,
             last_transition_time: clock::wall(),
         };
-        let patch = StatusPatch::default().with_condition(&condition);
+        let patch = StatusPatch::default().with_node_condition(&condition, change.moves);
         let written = writer.patch_status(&node, &patch).await;
         if let Some(answer) = writer::answer(&written) {
             self.metrics.written(answer);
@@ -104,8 +112,12 @@ impl Handles {
         match written {
             Ok(answer) => {
                 self.conditions.forget(&name);
-                let is_shown = answer.condition(NETWORK_UNAVAILABLE) == Some(change.status);
-                self.reports.condition_repeated(&self.written, &node, change.status, is_shown);
+                if change.moves {
+                    let is_shown = answer.condition(NETWORK_UNAVAILABLE) == Some(change.status);
+                    self.reports.condition_repeated(&self.written, &node, change.status, is_shown);
+                } else {
+                    self.written.changed(&node.reference(), (kind, content));
+                }
                 let (name, status) = (&node.name, change.status);
                 tracing::info!(node = &**name, "node {name}: {NETWORK_UNAVAILABLE}={status}");
             }

@@ -361,27 +361,31 @@ impl State {
             Some(error) => format!("cannot list the routes: {error}"),
             None => "the routes are not listed yet".to_owned(),
         };
+        let mut counts = Counts::default();
+        nodes.iter().filter_map(|view| view.left_out).for_each(|why| counts.left_out(why));
+        let served = || nodes.iter().filter(|view| view.left_out.is_none());
         let joins = |node: &Node| {
             node.condition(NETWORK_UNAVAILABLE) != Some("False")
                 && node.created.is_some_and(|created| created.as_second() >= self.begun - JOINING)
         };
         let mut plan = Plan::default();
-        for view in nodes.iter().filter(|view| joins(&view.node)) {
+        for view in served().filter(|view| joins(&view.node)) {
             for cidr in view.pod_cidrs() {
                 let routes = plan.nodes.entry(Name::clone(&view.node.name)).or_default();
                 routes.lack(cidr, Lack::pending(why.as_str()));
             }
         }
-        let bare = nodes.iter().filter(|view| view.node.pod_cidrs.is_empty());
+        let bare = served().filter(|view| view.node.pod_cidrs.is_empty());
         let (nodes_without_cidrs, nodes_incomplete) = (bare.count(), plan.nodes.len());
         self.planned(now, &mut plan);
-        Counts { nodes_without_cidrs, nodes_incomplete, ..Counts::default() }
+        Counts { nodes_without_cidrs, nodes_incomplete, ..counts }
     }
 
     /// The nodes that have had no pod CIDRs for [`BARE`].
     pub(crate) fn bare<'a>(&mut self, now: At, nodes: &'a [NodeView]) -> Vec<&'a Node> {
         let before = std::mem::take(&mut self.bare);
-        let bare = nodes.iter().map(|view| &*view.node).filter(|node| node.pod_cidrs.is_empty());
+        let served = nodes.iter().filter(|view| view.left_out.is_none());
+        let bare = served.map(|view| &*view.node).filter(|node| node.pod_cidrs.is_empty());
         let since = |node: &Node| before.get(&node.name).map_or(now, |since| *since);
         self.bare = bare.clone().map(|node| (Name::clone(&node.name), since(node))).collect();
         bare.filter(|node| now.since(since(node)) >= BARE).collect()

@@ -6,14 +6,15 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::At;
+use ccm_base::{At, Backoff};
 use ccm_cloud::{CloudError, Route, RouteTarget, TargetState};
 
 /// The time between the two answers that prove that a target is gone.
 pub const CONFIRM: Duration = Duration::from_mins(1);
 
-/// How long an answer that a target exists, or no answer, is not asked for again.
-const AGAIN: Duration = Duration::from_mins(10);
+/// The wait before a target that exists is asked about again: its machine may be about to end. As long as at last,
+/// one that is proven to be gone.
+const AGAIN: Backoff = Backoff { first: CONFIRM, longest: Duration::from_mins(10) };
 
 /// How many targets of nodes are asked about together with unknown ones, at most.
 const WITNESSES: usize = 5;
@@ -23,12 +24,12 @@ const WITNESSES: usize = 5;
 enum Case {
     /// Not answered yet, or the last answer was an error.
     Open,
-    /// It exists: the route is another owner's.
-    Exists,
+    /// It exists, as this many answers in a row have said: the route is another owner's.
+    Exists { answers: u32 },
     /// The first answer "gone" came at this time.
-    Gone { first: At, evidence: String },
+    Gone { first: At, is_witnessed: bool },
     /// The second came at least [`CONFIRM`] later.
-    Proven { evidence: String },
+    Proven { evidence: String, is_witnessed: bool },
 }
 
 /// The open cases by target.
@@ -45,15 +46,22 @@ pub enum Finding<'a> {
     /// It exists.
     Exists,
     /// It is proven to be gone.
-    Gone(&'a str),
+    Gone {
+        /// What the cloud said.
+        evidence: &'a str,
+        /// Whether it found a target of a node both times.
+        is_witnessed: bool,
+    },
 }
 
 impl Cases {
     /// What is known about a target.
     pub fn finding(&self, target: &RouteTarget) -> Finding<'_> {
         match self.cases.get(target) {
-            Some((Case::Exists, _)) => Finding::Exists,
-            Some((Case::Proven { evidence }, _)) => Finding::Gone(evidence),
+            Some((Case::Exists { .. }, _)) => Finding::Exists,
+            Some((Case::Proven { evidence, is_witnessed }, _)) => {
+                Finding::Gone { evidence, is_witnessed: *is_witnessed }
+            }
             _ => Finding::Unknown,
         }
     }
@@ -76,30 +84,37 @@ impl Cases {
         self.cases.values().map(|(_, due)| *due).filter(|due| *due > now).min()
     }
 
-    /// The cloud's answer.
+    /// The cloud's answer. `found`: the same answer found a target of a node.
     pub fn answered(
         &mut self,
         now: At,
         target: RouteTarget,
         answer: Result<TargetState, CloudError>,
+        found: bool,
     ) {
         let before = self.cases.remove(&target).map(|(case, _)| case);
         let after = match (answer, before) {
-            (Err(_), Some(case)) => (case, now + CONFIRM),
-            (Err(_), None) => (Case::Open, now + CONFIRM),
-            (Ok(TargetState::Exists), _) => (Case::Exists, now + AGAIN),
+            (Err(_), before) => (before.unwrap_or(Case::Open), now + CONFIRM),
+            (Ok(TargetState::Exists), before) => {
+                let before = if let Some(Case::Exists { answers }) = before { answers } else { 0 };
+                let answers = before.saturating_add(1);
+                (Case::Exists { answers }, now + AGAIN.after(answers))
+            }
             (Ok(TargetState::Gone(proof)), before) => {
                 let evidence = proof.evidence;
                 match before {
-                    Some(Case::Gone { first, .. }) if now >= first + CONFIRM => {
-                        (Case::Proven { evidence }, now + AGAIN)
+                    Some(Case::Gone { first, is_witnessed }) if now >= first + CONFIRM => {
+                        let is_witnessed = is_witnessed && found;
+                        (Case::Proven { evidence, is_witnessed }, now + AGAIN.longest)
                     }
-                    Some(Case::Gone { first, .. }) => {
-                        (Case::Gone { first, evidence }, first + CONFIRM)
+                    Some(Case::Gone { first, is_witnessed }) => {
+                        (Case::Gone { first, is_witnessed }, first + CONFIRM)
                     }
-                    Some(Case::Proven { .. }) => (Case::Proven { evidence }, now + AGAIN),
-                    Some(Case::Open | Case::Exists) | None => {
-                        (Case::Gone { first: now, evidence }, now + CONFIRM)
+                    Some(Case::Proven { is_witnessed, .. }) => {
+                        (Case::Proven { evidence, is_witnessed }, now + AGAIN.longest)
+                    }
+                    Some(Case::Open | Case::Exists { .. }) | None => {
+                        (Case::Gone { first: now, is_witnessed: found }, now + CONFIRM)
                     }
                 }
             }

@@ -1,14 +1,21 @@
 //! The condition `NetworkUnavailable`. Its *status* decides whether it is written: what another
-//! component has set to the right status stays, with its reason.
+//! component has set to the right status stays, with its reason. A message with a reason of ours is
+//! written again when the kind of what it says changes.
 
 use std::time::Duration;
 
-use ccm_objects::Node;
+use ccm_objects::{Condition, Node};
 
 use super::NodeRoutes;
 
 /// The type of the condition.
 pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
+
+/// Upstream's reason and message of a node without a route.
+const NOT_CREATED: &str = "NoRouteCreated";
+const FAILED: &str = "RouteController failed to create a route";
+/// The begin of what is said of a node without pod CIDRs.
+const NO_CIDRS: &str = "the node has no pod CIDRs";
 
 /// How long a node may lack routes before it is marked: the route of a new node is normally there
 /// earlier.
@@ -23,6 +30,42 @@ pub struct NewCondition {
     pub reason: &'static str,
     /// The message.
     pub message: String,
+    /// Whether the status changes, and not the message alone.
+    pub moves: bool,
+}
+
+impl NewCondition {
+    /// The condition, if it is to be written to the node.
+    fn differs(mut self, node: &Node) -> Option<Self> {
+        self.moves = node.condition(NETWORK_UNAVAILABLE) != Some(self.status);
+        (self.moves || self.says_else(node)).then_some(self)
+    }
+
+    /// Whether the node shows a reason of ours that is none any more.
+    fn says_else(&self, node: &Node) -> bool {
+        let shown = node.condition_of(NETWORK_UNAVAILABLE, "True");
+        shown.filter(|shown| is_own(shown)).is_some_and(|shown| {
+            let message = shown.message.as_deref().unwrap_or_default();
+            shown.reason.as_deref() != Some(self.reason) || topic(message).ne(topic(&self.message))
+        })
+    }
+}
+
+/// Whether the condition says that the node has no network, with a reason of ours, which is
+/// upstream's as well.
+fn is_own(condition: &Condition) -> bool {
+    let reason = condition.reason.as_deref();
+    *condition.status == *"True"
+        && reason.is_some_and(|reason| [NOT_CREATED, NOT_AVAILABLE].contains(&reason))
+}
+
+/// The kind of what a message says: its first words, without numbers, addresses and such.
+fn topic(message: &str) -> impl Iterator<Item = &str> {
+    let said = [FAILED, NO_CIDRS].into_iter().fold(message, |text, start| {
+        text.strip_prefix(start).map_or(text, |text| text.trim_start_matches(": "))
+    });
+    let first = said.split_once(": ").map_or(said, |(first, _)| first);
+    first.split(' ').filter(|word| !word.contains(|one: char| one.is_ascii_digit()))
 }
 
 /// What to write of a node with pod CIDRs, if anything. `waited` is how long it has lacked routes.
@@ -32,15 +75,17 @@ pub fn of_routes(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<N
             status: "False",
             reason: "RouteCreated",
             message: "RouteController created a route".to_owned(),
+            moves: true,
         },
         Some((_, false)) if waited < GRACE => return None,
         Some((why, _)) => NewCondition {
             status: "True",
-            reason: "NoRouteCreated",
-            message: format!("RouteController failed to create a route: {why}"),
+            reason: NOT_CREATED,
+            message: format!("{FAILED}: {why}"),
+            moves: true,
         },
     };
-    (node.condition(NETWORK_UNAVAILABLE) != Some(change.status)).then_some(change)
+    change.differs(node)
 }
 
 /// The reason for a node without pod CIDRs if this program makes no routes: the condition is then
@@ -50,20 +95,22 @@ const NOT_AVAILABLE: &str = "CIDRNotAvailable";
 /// What to write for a node that gets no pod CIDRs, if anything.
 pub fn without_cidrs(node: &Node, why: &str, has_routes: bool) -> Option<NewCondition> {
     let (reason, message) = match has_routes {
-        true => {
-            let what = format!("RouteController failed to create a route: no pod CIDRs: {why}");
-            ("NoRouteCreated", what)
-        }
-        false => (NOT_AVAILABLE, format!("the node has no pod CIDRs: {why}")),
+        true => (NOT_CREATED, format!("{FAILED}: {NO_CIDRS}: {why}")),
+        false => (NOT_AVAILABLE, format!("{NO_CIDRS}: {why}")),
     };
-    let change = NewCondition { status: "True", reason, message };
-    (node.condition(NETWORK_UNAVAILABLE) != Some(change.status)).then_some(change)
+    NewCondition { status: "True", reason, message, moves: true }.differs(node)
 }
 
 /// Whether the condition says that the node has no pod CIDRs, in a program that makes no routes.
 pub fn is_without_cidrs(node: &Node) -> bool {
-    let mut conditions = node.conditions.iter().filter(|one| &*one.kind == NETWORK_UNAVAILABLE);
-    conditions.any(|one| &*one.status == "True" && one.reason.as_deref() == Some(NOT_AVAILABLE))
+    let shown = node.condition_of(NETWORK_UNAVAILABLE, "True");
+    shown.is_some_and(|shown| shown.reason.as_deref() == Some(NOT_AVAILABLE))
+}
+
+/// Whether the condition says that the node has no route, as a controller of routes writes it.
+pub fn is_not_created(node: &Node) -> bool {
+    let shown = node.condition_of(NETWORK_UNAVAILABLE, "True");
+    shown.is_some_and(|shown| shown.reason.as_deref() == Some(NOT_CREATED))
 }
 
 /// What to write for a node that has got them, if this program makes no routes.
@@ -72,13 +119,12 @@ pub fn with_cidrs(node: &Node) -> Option<NewCondition> {
         status: "False",
         reason: "CIDRAssigned",
         message: "the node has pod CIDRs; no routes are made (--configure-cloud-routes)".to_owned(),
+        moves: true,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use ccm_objects::Condition;
-
     use super::*;
     use crate::plan::Lack;
 
@@ -93,6 +139,7 @@ mod tests {
             kind: NETWORK_UNAVAILABLE.into(),
             status: status.into(),
             reason: Some(reason.into()),
+            message: Some(format!("{FAILED}: x").into()),
         });
         Node { conditions: condition.into_iter().collect(), ..Node::default() }
     }
@@ -137,6 +184,52 @@ mod tests {
         assert_eq!(reason(with_cidrs(&marked)), Some(("False", "CIDRAssigned")));
         // That of a controller of routes.
         assert_eq!(with_cidrs(&node(Some(("True", "NoRouteCreated")))), None);
+    }
+
+    #[test]
+    fn a_message_is_written_again_when_it_says_something_of_another_kind() {
+        let shown = |message: &str| {
+            let mut node = node(Some(("True", NOT_CREATED)));
+            node.conditions[0].message = (!message.is_empty()).then(|| message.into());
+            node
+        };
+        let is_written = |message: &str, why: &str| {
+            let failed = lacking(Lack::failed(why));
+            let written = of_routes(&shown(message), &failed, GRACE);
+            assert!(
+                written.as_ref().is_none_or(|written| !written.moves),
+                "the status is the same"
+            );
+            written.is_some()
+        };
+        for (before, now, expect) in [
+            ("quota_exceeded: 3 of 3 (request a)", "quota_exceeded: 4 of 4 (request b)", false),
+            (
+                "the route of 10.0.1.0/24 is being made",
+                "the route of fd00::/64 is being made",
+                false,
+            ),
+            ("the route of 10.0.1.0/24 is being made", "quota_exceeded: 3 of 3", true),
+            ("quota_exceeded: the project is full", "unavailable: the project is full", true),
+            (
+                "the node has no pod CIDRs: all 4 are taken",
+                "the node has no pod CIDRs: all 5 are taken",
+                false,
+            ),
+            (
+                "the node has no pod CIDRs: all 4 are taken",
+                "the node has no pod CIDRs: the nodes are being read",
+                true,
+            ),
+        ] {
+            assert_eq!(is_written(&format!("{FAILED}: {before}"), now), expect, "{before}, {now}");
+        }
+        for message in ["", FAILED] {
+            assert!(is_written(message, "quota_exceeded: 3 of 3"), "{message}: it says nothing");
+        }
+        // Of the other part of the program.
+        let other = node(Some(("True", NOT_AVAILABLE)));
+        assert!(of_routes(&other, &lacking(Lack::failed("x")), GRACE).is_some());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One decision per destination.
 
+mod losses;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -10,13 +12,14 @@ use ccm_cloud::{Owner, Route, RouteChange, RouteTarget, WantedRoute};
 use ccm_objects::{Labels, Shared};
 use ipnet::IpNet;
 
+use self::losses::Loss;
 use super::{
-    Cause, Counts, Held, Lack, NodeRoutes, Plan, Planned, Planner, View,
-    cases::{Finding, witnesses},
+    Counts, Held, Lack, NodeRoutes, Planned, Planner, View,
+    cases::Finding,
     failures::Failure,
     target_of,
     targets::{Targets, is_target},
-    wanted::{NodeView, Problem, is_inside},
+    wanted::{LeftOut, NodeView, Problem, is_inside},
 };
 
 /// Whose a route is.
@@ -31,24 +34,18 @@ enum Whose {
     Foreign,
 }
 
-/// A route of ours whose target is no node.
+/// A route of ours whose target is no node, or no node that needs it.
+#[derive(Default)]
 struct Orphan {
     why: String,
-    /// The node that had the target.
+    /// The node that has or had the target.
     node: Option<Shared>,
     was_marked: bool,
     labels: Labels,
-}
-
-/// A deletion that the brake decides about.
-struct Loss {
-    planned: Planned,
-    /// The node that waits for it.
-    place: Option<usize>,
-    was_marked: bool,
-    labels: Labels,
-    /// A person may have made it, if the cluster CIDRs are wrong: why it is held.
-    newly_inside: Option<Held>,
+    /// The target, if it is no node's: the cloud may prove that it is gone.
+    target: Option<RouteTarget>,
+    /// Why the node that has the target is left out, if it is.
+    left_out: Option<LeftOut>,
 }
 
 /// Decides about destinations one by one.
@@ -118,9 +115,12 @@ impl<'a> Decider<'a> {
             // One that carries no traffic is being repaired.
             let carries = right.iter().any(|route| route.defect.is_none());
             if !carries {
-                let why = right.iter().find_map(|route| route.defect.clone());
-                let made = || format!("the route of {destination} is being made");
-                self.lack(destination, place, Lack::pending(why.unwrap_or_else(made)));
+                let defect = right.iter().find_map(|route| route.defect.clone());
+                // What failed is worth more than that it is tried again.
+                let failure = || self.planner.failures.get(destination).map(Failure::lack);
+                let made = || Lack::pending(format!("the route of {destination} is being made"));
+                let lack = defect.map(Lack::pending).or_else(failure).unwrap_or_else(made);
+                self.lack(destination, place, lack);
             }
             return;
         }
@@ -181,15 +181,6 @@ impl<'a> Decider<'a> {
         route.owner.is_none() && !before.is_empty() && !is_inside(route.destination.trunc(), before)
     }
 
-    /// Plans a deletion, if the brake allows it.
-    fn delete(&mut self, route: &Route, orphan: Orphan) {
-        let Orphan { why, node, was_marked, labels } = orphan;
-        let newly_inside = self.is_newly_inside(route).then_some(Held::NewlyInside { node });
-        let change = RouteChange::Delete(Box::new(route.clone()));
-        let planned = Planned { change, node: None, why, held: None };
-        self.losses.push(Loss { planned, place: None, was_marked, labels, newly_inside });
-    }
-
     /// Makes the route of a node.
     fn make(&mut self, destination: IpNet, place: usize, others: Vec<(&Route, Option<Orphan>)>) {
         let Some(node) = self.view.nodes.get(place) else { return };
@@ -218,14 +209,7 @@ impl<'a> Decider<'a> {
         match moves {
             Some(orphan) => {
                 let planned = Planned { change, node: Some(name), why, held: None };
-                let Orphan { was_marked, labels, .. } = orphan;
-                self.losses.push(Loss {
-                    planned,
-                    place: Some(place),
-                    was_marked,
-                    labels,
-                    newly_inside: None,
-                });
+                self.losses.push(Loss { planned, place: Some(place), orphan, waits: None });
                 self.lack(destination, place, Lack::pending(pending));
             }
             None => {
@@ -242,11 +226,16 @@ impl<'a> Decider<'a> {
         for route in self.view.table.to(destination) {
             let orphan = match self.whose(route) {
                 Whose::Node(place) => {
-                    let node = self.view.nodes.get(place).map(|view| &view.node);
-                    let name = node.map(|node| Shared::clone(&node.name)).unwrap_or_default();
-                    let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
-                    let why = format!("node {name} has no such pod CIDR");
-                    Orphan { why, node: Some(name), was_marked: false, labels }
+                    let Some(NodeView { node, left_out, .. }) = self.view.nodes.get(place) else {
+                        continue;
+                    };
+                    let (name, labels) = (Shared::clone(&node.name), node.labels.clone());
+                    let why = match left_out {
+                        None => format!("node {name} has no such pod CIDR"),
+                        Some(_) => format!("node {name} is left out"),
+                    };
+                    let left_out = *left_out;
+                    Orphan { why, node: Some(name), labels, left_out, ..Orphan::default() }
                 }
                 Whose::Orphan(orphan) => orphan,
                 Whose::Unknown => {
@@ -387,10 +376,12 @@ impl<'a> Decider<'a> {
                 node: Some(Shared::clone(&former.name)),
                 was_marked: former.was_marked,
                 labels: former.labels.clone(),
+                target: target.cloned(),
+                left_out: None,
             });
         }
         let orphan =
-            |why: String, node| Orphan { why, node, was_marked: false, labels: Labels::default() };
+            |why: String, node| Orphan { why, node, target: target.cloned(), ..Orphan::default() };
         if let Some(owner) = recorded {
             let why = format!("it was made for node {}, and its target is no node's", owner.name);
             return Whose::Orphan(orphan(why, Some(owner.name.as_str().into())));
@@ -398,7 +389,7 @@ impl<'a> Decider<'a> {
         // A route that drops packets has no target whose end could be proven.
         let Some(target) = target else { return Whose::Foreign };
         match self.planner.cases.finding(target) {
-            Finding::Gone(evidence) => {
+            Finding::Gone { evidence, .. } => {
                 let why = format!("its target {target} does not exist: {evidence}");
                 self.unknown.insert(target.clone());
                 Whose::Orphan(orphan(why, None))
@@ -408,77 +399,6 @@ impl<'a> Decider<'a> {
                 Whose::Foreign
             }
             Finding::Unknown => Whose::Unknown,
-        }
-    }
-
-    /// Asks the brake about what is lost, and completes the plan. Returns the targets that are
-    /// none of our nodes.
-    pub(super) fn finish(mut self, plan: &mut Plan) -> BTreeSet<RouteTarget> {
-        let cause = (self.view.nodes.is_empty() && self.counts.ours > 0).then_some(Cause::NoNodes);
-        plan.breaker = Some(self.planner.brake.observe(self.now, cause));
-        for loss in std::mem::take(&mut self.losses) {
-            self.lose(loss);
-        }
-        // An empty table may be a lie, and clears no doubt.
-        let is_first = self.planner.networks.is_empty();
-        if is_first || !self.is_in_doubt && self.counts.ours > 0 {
-            self.planner.networks = self.view.cluster_cidrs.to_vec();
-        }
-        self.changes.sort_by_key(|planned| planned.node.is_none());
-        for (place, state) in self.lacks {
-            if let Some(view) = self.view.nodes.get(place) {
-                plan.nodes.insert(Shared::clone(&view.node.name), state);
-            }
-        }
-        plan.changes = self.changes;
-        plan.problems = self.problems;
-        plan.witnesses = witnesses(&self.right, self.planner.questions);
-        plan.counts = self.counts;
-        plan.next = self.next;
-        self.unknown
-    }
-
-    fn lose(&mut self, Loss { planned, place, was_marked, labels, newly_inside }: Loss) {
-        let destination = planned.change.destination();
-        let is_approved = self.view.approval.is_some_and(|approval| approval.covers(&labels));
-        let population = self.counts.ours;
-        let retries = |planner: &Planner| {
-            planner.failures.get(destination).is_some_and(|failure| failure.until > self.now)
-        };
-        let Planned { change, node, why, .. } = planned;
-        if let Some(held) = newly_inside.filter(|_| !is_approved) {
-            self.counts.held += 1;
-            return self.changes.push(Planned { change, node, why, held: Some(held) });
-        }
-        // A mark counts for no limit, but a list without any node is believed of no node.
-        let is_open = self.planner.brake.breaker().is_open();
-        if !retries(self.planner)
-            && !is_approved
-            && (is_open || !was_marked)
-            && let Err(hold) = self.planner.brake.request(
-                self.now,
-                &destination.to_string(),
-                population,
-                self.view.budget,
-            )
-        {
-            self.counts.held += 1;
-            if let ccm_controller::brake::Hold::Budget { until: Some(until) } = hold {
-                self.next = Some(self.next.map_or(until, |next| next.min(until)));
-            }
-            if let (RouteChange::Replace { old, .. }, Some(place)) = (&change, place) {
-                let lack = format!(
-                    "the route of {destination} stays at {}, held by --route-loss: {hold}",
-                    target_of(old)
-                );
-                self.lack(destination, place, Lack::failed(lack));
-            }
-            let held = Some(Held::Brake(hold));
-            self.changes.push(Planned { change, node, why, held });
-            return;
-        }
-        if let (Some(lack), Some(place)) = (self.push(change, node, why), place) {
-            self.lack(destination, place, lack);
         }
     }
 }

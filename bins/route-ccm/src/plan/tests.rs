@@ -9,6 +9,7 @@ use super::*;
 mod burst;
 mod foreign;
 mod late;
+mod proven;
 mod shown;
 
 fn at(seconds: u64) -> At {
@@ -32,7 +33,7 @@ fn node(number: u8, cidrs: &[&str]) -> NodeView {
         addresses: vec![Address::new("InternalIP", format!("10.0.0.{number}"))],
         ..Node::default()
     };
-    NodeView { node: Arc::new(node), id: ProviderId::parse(&id).ok() }
+    NodeView { node: Arc::new(node), id: ProviderId::parse(&id).ok(), left_out: None }
 }
 
 fn instance(number: u8) -> RouteTarget {
@@ -61,6 +62,7 @@ struct World {
     cidrs: Vec<IpNet>,
     former: Former,
     sendable: usize,
+    limit: Limit,
 }
 
 impl World {
@@ -73,6 +75,7 @@ impl World {
             cidrs: vec![net("10.120.0.0/16"), net("fd00::/48")],
             former: Former::default(),
             sendable: usize::MAX,
+            limit: Limit::Percent(10),
         }
     }
 
@@ -85,7 +88,7 @@ impl World {
             cluster: &cluster,
             cluster_cidrs: &self.cidrs,
             former: &self.former,
-            budget: Budget { limit: Limit::Percent(10), window: Duration::from_mins(10) },
+            budget: Budget { limit: self.limit, window: Duration::from_mins(10) },
             approval: None,
             sendable: self.sendable,
         };
@@ -429,7 +432,7 @@ fn a_node_that_moves_is_replaced_within_the_budget() {
     for (number, after) in (1..60).zip(&nodes) {
         let mut before = Node::clone(&after.node);
         before.addresses = vec![Address::new("InternalIP", format!("10.0.1.{number}"))];
-        let before = NodeView { node: Arc::new(before), id: after.id.clone() };
+        let before = NodeView { node: Arc::new(before), ..after.clone() };
         world.former.changed(&before, after);
     }
     assert_eq!(world.settle(at(0)).len(), 6);

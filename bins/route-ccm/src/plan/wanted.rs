@@ -20,6 +20,17 @@ pub struct NodeView {
     pub node: Arc<Node>,
     /// Its provider ID.
     pub id: Option<ProviderId>,
+    /// Why it is left out, if it is: it gets no route and no condition, and a route to it stays.
+    pub left_out: Option<LeftOut>,
+}
+
+/// Why a node is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// Its provider ID has another provider's scheme.
+    AnotherProvider,
+    /// It does not match `--node-selector`.
+    NotSelected,
 }
 
 impl NodeView {
@@ -153,7 +164,7 @@ pub fn wanted(nodes: &[NodeView], cluster_cidrs: &[IpNet], traits: &RouteTraits)
     let mut wanted = Wanted::default();
     let mut taken: BTreeMap<IpAddr, (IpNet, usize)> = BTreeMap::new();
     for place in oldest_first(nodes) {
-        let Some(view) = nodes.get(place) else { continue };
+        let Some(view) = nodes.get(place).filter(|view| view.left_out.is_none()) else { continue };
         for text in &view.node.pod_cidrs {
             let result = accept(text, cluster_cidrs, traits)
                 .and_then(|cidr| take(&mut taken, cidr, place, nodes));

@@ -25,6 +25,7 @@ fn defaults_are_the_documented_ones() {
         scale_down_taints: ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"]
             .map(str::to_owned)
             .into(),
+        node_selector: NodeSelector::default(),
         cloud_call_timeout: Duration::from_secs(30),
         cluster_uid: String::new(),
     };

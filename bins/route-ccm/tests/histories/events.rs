@@ -34,8 +34,10 @@ pub(crate) async fn next(world: &mut World, rules: &mut Rules) {
         68..80 => person(world),
         80..84 => late_port(world),
         84..87 => deny(world),
-        87..91 => stale_leader(world),
-        91..93 => times(world),
+        87..90 => stale_leader(world),
+        90..92 => times(world),
+        92..94 => crate::rival::toggle(world),
+        94..97 => take_over(world, rules).await,
         _ => {
             world.restart().await;
             rules.restarted();
@@ -47,6 +49,25 @@ pub(crate) async fn next(world: &mut World, rules: &mut Rules) {
     }) {
         tell_the_truth(world);
     }
+}
+
+/// A standby takes over that has not seen the last changes of nodes.
+async fn take_over(world: &mut World, rules: &mut Rules) {
+    if world.truth.may_be_lied_to() {
+        return;
+    }
+    let standby = world.stand_by().await;
+    for _ in 0..world.dice.random_range(1..4) {
+        if world.dice.random() {
+            replace_node(world);
+        } else {
+            node(world);
+        }
+    }
+    let seconds = world.dice.random_range(3..25);
+    rules.watch(world, seconds).await;
+    world.take_over(standby);
+    rules.restarted();
 }
 
 /// A node goes, comes, moves to another address, or is marked.

@@ -11,13 +11,15 @@ use ipnet::IpNet;
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    lasting::Lasting,
+    rival,
     truth::{self, TrueNode},
     world::World,
 };
 
 /// The window of the brake, less the time by which a write may be late.
 const WINDOW: Duration = Duration::from_mins(9);
-/// How many routes may go within it without a mark: a tenth, and at least these.
+/// How many routes may go within it without a mark or proof: a tenth, and at least these.
 const LOSS: usize = 3;
 /// How late what a process does may be left to the next one.
 const HANDOVER: Duration = Duration::from_secs(4);
@@ -51,13 +53,19 @@ pub(crate) enum Rule {
     Counted,
     /// What is as it should be is not written.
     Quiet,
+    /// The cloud is not asked for the same change again and again.
+    Calls,
+    /// No condition is written again and again, whoever else writes it.
+    Writes,
+    /// A condition is not wrong for long.
+    Lasting,
 }
 
 /// The broken rules of a history.
 pub(crate) type Broken = ccm_tests::variants::Broken<Rule>;
 
 pub(crate) struct Rules {
-    /// Destinations that have no route any more, by the program, without a mark; since when.
+    /// Destinations that have no route any more, by the program, without a mark or proof; since when.
     lost: BTreeMap<IpNet, Instant>,
     /// The most routes that the cluster has had.
     most: usize,
@@ -65,6 +73,7 @@ pub(crate) struct Rules {
     available: BTreeSet<String>,
     /// The versions of the nodes and of the routes at the last look.
     seen: Option<(u64, u64)>,
+    lasting: Lasting,
     pub(crate) broken: Broken,
 }
 
@@ -75,6 +84,7 @@ impl Rules {
             most: 0,
             available: BTreeSet::new(),
             seen: None,
+            lasting: Lasting::default(),
             broken: world.broken.clone(),
         }
     }
@@ -97,6 +107,7 @@ impl Rules {
     /// Looks at the cloud and at the nodes.
     pub(crate) fn look(&mut self, world: &World) {
         let state = (world.api.revision(), world.cloud.router().version());
+        self.lasting.look(world, &self.broken);
         if self.seen == Some(state) {
             return;
         }
@@ -121,12 +132,13 @@ impl Rules {
         let writes = world.cloud.router().reset_writes();
         self.most = self.most.max(world.ours().len());
         for write in writes.into_iter().filter(|write| write.kind == RouteWriteKind::Delete) {
-            let is_marked = |target: &RouteTarget| {
-                world
-                    .truth
-                    .with(|memory| memory.targets.get(target).is_some_and(|(_, marked)| *marked))
+            let is_free = |target: &RouteTarget| {
+                world.truth.with(|memory| {
+                    let is_marked = memory.targets.get(target).is_some_and(|(_, marked)| *marked);
+                    is_marked || memory.proven.contains(target)
+                })
             };
-            if !write.targets.0.as_ref().is_some_and(is_marked) {
+            if !write.targets.0.as_ref().is_some_and(is_free) {
                 self.lost.insert(write.destination.trunc(), now);
             }
         }
@@ -146,7 +158,9 @@ impl Rules {
     fn look_at_conditions(&mut self, world: &World) {
         let nodes = truth::nodes(&world.api);
         let is_available = |node: &&TrueNode| node.unavailable.as_deref() == Some("False");
-        let available = nodes.iter().filter(is_available);
+        // What another controller says is its own word.
+        let available =
+            nodes.iter().filter(is_available).filter(|node| node.reason != rival::REASON);
         for node in available.clone().filter(|node| !self.available.contains(&node.name)) {
             for cidr in node.cidrs.iter().map(IpNet::trunc) {
                 let is_known = world.truth.with(|memory| {

@@ -107,8 +107,7 @@ fn is_of_others(world: &World, route: &SimRoute) -> bool {
         return true;
     }
     let Some(target) = &route.target else { return route.owner.is_none() };
-    let was_seen = world.truth.was_seen(target, world.begun);
-    route.owner.is_none() && !was_seen && world.exists(target)
+    route.owner.is_none() && !world.has_seen(target) && world.exists(target)
 }
 
 /// Whether the routes of others are not counted as they are. Of some it is not known whether the

@@ -1,7 +1,7 @@
 //! What is true, whatever the program has been told.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -37,6 +37,9 @@ pub(crate) struct TrueNode {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) id: Option<String>,
     pub(crate) unavailable: Option<String>,
+    /// The reason of that condition.
+    pub(crate) reason: String,
+    pub(crate) uid: String,
 }
 
 impl TrueNode {
@@ -57,6 +60,8 @@ impl TrueNode {
                 .collect(),
             id: node["spec"]["providerID"].as_str().map(str::to_owned),
             unavailable: unavailable.map(|one| text(&one["status"])),
+            reason: unavailable.map(|one| text(&one["reason"])).unwrap_or_default(),
+            uid: text(&node["metadata"]["uid"]),
         }
     }
 
@@ -138,6 +143,8 @@ pub(crate) struct Memory {
     pub(crate) wanted: BTreeMap<IpNet, (String, Instant)>,
     /// When something was last the target of a node; and whether that was marked for scale-down.
     pub(crate) targets: HashMap<RouteTarget, (Instant, bool)>,
+    /// What the cloud has said twice, apart, to be gone, and not otherwise since.
+    pub(crate) proven: HashSet<RouteTarget>,
     /// The targets of nodes at the last look.
     pub(crate) present: Vec<RouteTarget>,
     /// When others last changed the routes of a destination.

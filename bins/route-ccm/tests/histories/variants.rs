@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use ccm_cloud::RouteTarget;
-use ccm_sim::cloud::routes::SimRoute;
+use ccm_cloud::{CloudError, ErrorKind, RouteTarget};
+use ccm_sim::{
+    cloud::{Operation, routes::SimRoute},
+    faults::{Effect, Fault, Trouble},
+};
 use ccm_tests::variants;
 use tokio::time::sleep;
 
 use crate::{
     play,
     rules::{Rule, Rules},
-    without::Without::*,
+    without::Without::{self, *},
     world::{Variant, World, port},
 };
 
@@ -35,6 +38,8 @@ variants! {
     fn a_table_that_is_listed_once: Variant::without(Audit) => Rule::Converges,
     fn a_failure_that_is_taken_for_success: Variant::without(Failures) => Rule::Available,
     fn defects_that_are_not_seen: Variant::without(Defects) => Rule::Available,
+    fn a_new_leader_that_plans_with_an_old_store: Variant::without(Freshness) => Rule::Gap,
+    fn a_table_whose_changes_are_not_seen: Variant::without(Audit) => Rule::Lasting,
     fn duplicates_that_are_not_seen: Variant::without(Duplicates) => Rule::Converges,
 }
 
@@ -62,5 +67,40 @@ async fn replaced_before_its_node_goes(seed: u64, variant: Variant) -> Vec<(Rule
     world.add_foreign(theirs);
     world.api.delete("nodes", &World::node_name(0)).unwrap();
     rules.watch(&world, 60).await;
+    world.broken.take()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_contested_condition_costs_few_writes_and_calls() {
+    for (is_forgotten, without, expect) in [
+        (false, None, None),
+        (true, None, Some(Rule::Writes)),
+        (false, Some(Pause), Some(Rule::Calls)),
+    ] {
+        let broken = contested(is_forgotten, without).await;
+        let found = broken.iter().map(|(rule, _)| *rule).find(|rule| Some(*rule) == expect);
+        assert_eq!(found, expect, "{broken:?}");
+        assert!(expect.is_some() || broken.is_empty(), "{broken:?}");
+    }
+}
+
+/// The cloud refuses the route of a node, and another controller says that its network is up.
+async fn contested(is_forgotten: bool, without: Option<Without>) -> Vec<(Rule, String)> {
+    let variant = Variant { without, ..Variant::default() };
+    let mut world = World::start(0, variant).await;
+    sleep(Duration::from_secs(20)).await;
+    let mut rules = Rules::new(&world);
+    let error = CloudError::new(ErrorKind::QuotaExceeded, "no more");
+    let fails = Effect::Routes(vec![World::node_name(0)], Trouble::Fail(error));
+    world.cloud.faults().add(Fault::new(fails).on(Operation::ApplyRoutes));
+    world.cloud.router().remove(world.cidrs(0)[0].parse().unwrap());
+    world.restart().await;
+    crate::rival::toggle(&mut world);
+    for _ in 0..100 {
+        if is_forgotten {
+            world.restart().await;
+        }
+        rules.watch(&world, 6).await;
+    }
     world.broken.take()
 }

@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
+    calls::Calls,
     rules::{Broken, Rule},
     truth::{self, KNOWN, Truth},
     world::{World, exists},
@@ -42,6 +43,7 @@ pub(crate) struct Watched {
     /// How many calls change each destination now.
     in_flight: Arc<Mutex<BTreeMap<IpNet, usize>>>,
     proofs: Arc<Mutex<HashMap<RouteTarget, Proof>>>,
+    calls: Calls,
 }
 
 /// The answers "gone" about a target since the last other answer.
@@ -49,6 +51,12 @@ pub(crate) struct Watched {
 struct Proof {
     first: Instant,
     last: Instant,
+}
+
+impl Proof {
+    fn is_enough(self) -> bool {
+        self.last >= self.first + APART
+    }
 }
 
 impl Watched {
@@ -62,6 +70,7 @@ impl Watched {
             begun: Instant::now(),
             in_flight: Arc::default(),
             proofs: Arc::default(),
+            calls: Calls::default(),
         }
     }
 
@@ -125,7 +134,7 @@ impl Watched {
             seen || memory.present.contains(target)
         });
         let proof = self.proofs.lock().get(target).copied();
-        let is_proven = proof.is_some_and(|proof| proof.last >= proof.first + APART);
+        let is_proven = proof.is_some_and(Proof::is_enough);
         if !was_node && !is_proven {
             let how = format!("{} to {target} is to go without a proof", old.destination);
             self.broken.add(Rule::Proof, how);
@@ -174,7 +183,8 @@ impl Watched {
         let has_witness = targets
             .iter()
             .any(|one| exists(&self.cloud, one) && nodes.iter().any(|node| node.has(one)));
-        if denies && has_witness {
+        // A program that does not see the nodes has no witness.
+        if denies && has_witness && !self.truth.may_be_lied_to() {
             let evidence = format!("no instance or port {}", targets[place]);
             return TargetState::Gone(AbsenceProof {
                 method: ProofMethod::ById,
@@ -182,15 +192,25 @@ impl Watched {
                 request_id: None,
             });
         }
+        let target = &targets[place];
         let mut proofs = self.proofs.lock();
         let now = Instant::now();
-        match &state {
-            TargetState::Exists => drop(proofs.remove(&targets[place])),
-            TargetState::Gone(_) => {
-                let first = Proof { first: now, last: now };
-                proofs.entry(targets[place].clone()).or_insert(first).last = now;
+        let is_proven = match &state {
+            TargetState::Exists => {
+                proofs.remove(target);
+                false
             }
-        }
+            TargetState::Gone(_) => {
+                let proof = proofs.entry(target.clone()).or_insert(Proof { first: now, last: now });
+                proof.last = now;
+                proof.is_enough()
+            }
+        };
+        drop(proofs);
+        self.truth.with(|memory| match is_proven {
+            true => memory.proven.insert(target.clone()),
+            false => memory.proven.remove(target),
+        });
         state
     }
 }
@@ -224,6 +244,7 @@ impl Routes for Watched {
     }
 
     async fn list(&self, cluster: &ClusterId, call: Call) -> Result<RouteTable, CloudError> {
+        self.calls.count(&self.broken, [IpNet::default()].into_iter());
         Routes::list(&self.cloud, cluster, call).await
     }
 
@@ -235,6 +256,7 @@ impl Routes for Watched {
         call: Call,
     ) -> Answers<'a, AppliedChange> {
         self.check(changes, base);
+        self.calls.count(&self.broken, changes.iter().map(RouteChange::destination));
         let places = changes.iter().map(RouteChange::destination).enumerate().collect();
         let mut open = Open { places, in_flight: Arc::clone(&self.in_flight) };
         let answers = self.cloud.apply(cluster, changes, base, call);

@@ -44,6 +44,10 @@ pub(crate) enum Without {
     Defects,
     /// A second route to the same target is seen.
     Duplicates,
+    /// A new leader plans nothing before its store is as new as its term: `takeover`.
+    Freshness,
+    /// Only a change that matters for its route voids the pause after a failure: `rival`.
+    Pause,
 }
 
 /// The cloud as such a variant reaches it.

@@ -9,9 +9,9 @@ use std::{
 use ccm_cloud::{
     AddressKind, ClusterId, IpFamily, NodeAddress, Owner, RouteTarget, RouteTraits, Routes,
 };
-use ccm_runtime::{metrics::Metrics, program::Loaded};
+use ccm_runtime::{leadership::Leadership, metrics::Metrics, program::Loaded};
 use ccm_sim::{
-    apiserver::{ApiServer, Options},
+    apiserver::{Action, ApiServer, Fault as ApiFault, Options, Verb},
     cloud::{
         SimCloud, SimInstance,
         routes::{RouterSettings, SimRoute, TargetKind},
@@ -25,9 +25,13 @@ use ipnet::IpNet;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use route_ccm::RouteCcm;
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use crate::{
+    rival::Rival,
     rules::Broken,
     truth::{TrueNode, Truth, nodes},
     watched::Watched,
@@ -55,8 +59,24 @@ pub(crate) struct World {
     /// What happens a little later.
     pub(crate) later: JoinSet<()>,
     period: &'static str,
-    variant: Variant,
+    pub(crate) variant: Variant,
+    pub(crate) rival: Rival,
     running: Option<InProcess<RouteCcm>>,
+    /// Whether the process has stood by before, and the targets of nodes that it saw then.
+    stood_by: bool,
+    known: Vec<RouteTarget>,
+}
+
+/// The user agent of a process that has stood by.
+const STANDS_BY: &str = "route-ccm/standby";
+
+/// A process that does not lead yet.
+pub(crate) struct Standby {
+    process: InProcess<RouteCcm>,
+    program: Arc<RouteCcm>,
+    known: Vec<RouteTarget>,
+    /// The version of the API server from which on it sees nothing.
+    revision: u64,
 }
 
 /// What differs from the program as it is shipped.
@@ -82,7 +102,10 @@ impl World {
             later: JoinSet::new(),
             period,
             variant,
+            rival: Rival::default(),
             running: None,
+            stood_by: false,
+            known: Vec::new(),
         };
         world.add_others();
         for number in 0..NODES {
@@ -138,8 +161,16 @@ impl World {
 
     /// Ends the process, if there is one, without an order, and starts another.
     pub(crate) async fn restart(&mut self) {
-        let last = self.running.take().filter(|_| !self.variant.forgets);
-        let last = last.map(|running| running.context.leadership.clone());
+        let last = self.end();
+        let (cloud, settings, metrics) = self.parts();
+        self.begun = Instant::now();
+        let leading = InProcess::leading(&self.api, cloud, &settings, last.as_ref(), metrics);
+        self.running = Some(leading.await.unwrap());
+        (self.stood_by, self.known) = (false, Vec::new());
+    }
+
+    /// What a process begins with.
+    fn parts(&self) -> (Arc<Layered>, Loaded<RouteCcm>, Metrics) {
         let metrics = Metrics::new();
         let watched = Watched::new(self, &metrics);
         let routes: Arc<dyn Routes> = match self.variant.without {
@@ -147,10 +178,50 @@ impl World {
             None => Arc::new(watched),
         };
         let cloud = Arc::new(Layered::new(&self.cloud, Layer::Routes(routes)));
-        let settings = settings(self.variant, self.period);
-        self.begun = Instant::now();
-        let leading = InProcess::leading(&self.api, cloud, &settings, last.as_ref(), metrics);
-        self.running = Some(leading.await.unwrap());
+        (cloud, settings(self.variant, self.period), metrics)
+    }
+
+    /// Ends the process. Returns what it leaves.
+    fn end(&mut self) -> Option<Leadership> {
+        let last = self.running.take().filter(|_| !self.variant.forgets);
+        last.map(|running| running.context.leadership.clone())
+    }
+
+    /// Starts a standby, whose watch of nodes is silent from now on.
+    pub(crate) async fn stand_by(&mut self) -> Standby {
+        if self.stood_by {
+            self.restart().await;
+        }
+        let (cloud, settings, metrics) = self.parts();
+        let standing = InProcess::standing_by(&self.api, cloud, &settings, metrics);
+        let (process, program) = standing.await.unwrap();
+        let known = nodes(&self.api).iter().flat_map(TrueNode::targets).collect();
+        let silent = ApiFault::new(Action::SilentWatch).verb(Verb::Watch).resource("nodes");
+        self.api.faults().add(silent.user_agent(STANDS_BY).times(1));
+        self.api.cut_watches(STANDS_BY, false);
+        sleep(Duration::from_secs(2)).await;
+        Standby { process, program, known, revision: self.api.revision() }
+    }
+
+    /// Ends the leader without an order and makes this standby the leader.
+    pub(crate) fn take_over(&mut self, standby: Standby) {
+        let Standby { mut process, program, known, revision } = standby;
+        if self.variant.without == Some(Without::Freshness) {
+            // The API server says that what the standby has seen is all there is.
+            let versions = self.api.revision() - revision;
+            let stale = ApiFault::new(Action::StaleRead { versions }).verb(Verb::List);
+            let stale = stale.resource("nodes").user_agent(STANDS_BY);
+            self.api.faults().add(stale.lasting(Duration::from_secs(5)));
+        }
+        let last = self.end();
+        process.take_over(program, last.as_ref());
+        (self.running, self.begun) = (Some(process), Instant::now());
+        (self.stood_by, self.known) = (true, known);
+    }
+
+    /// Whether the process has seen the target as a node's, for certain.
+    pub(crate) fn has_seen(&self, target: &RouteTarget) -> bool {
+        self.known.contains(target) || self.truth.was_seen(target, self.begun)
     }
 
     /// The page `/plan`.
@@ -171,6 +242,7 @@ impl World {
 
     /// Ends all faults.
     pub(crate) fn end_faults(&mut self) {
+        self.rival.end();
         self.cloud.faults().clear();
         self.api.faults().clear();
         self.truth.with(|memory| memory.denies_until = None);

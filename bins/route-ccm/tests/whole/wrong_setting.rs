@@ -144,3 +144,20 @@ async fn another_lease_changes_no_route() {
         assert_eq!(world.cloud.router().writes().len(), writes + gone);
     }
 }
+
+/// Nodes that a selector leaves out keep their routes, however long that lasts. One that goes meanwhile loses its own.
+#[tokio::test(start_paused = true)]
+async fn a_wrong_node_selector_changes_no_route() {
+    for records_owner in [true, false] {
+        let mut world = cluster(records_owner).await;
+        for wrong in ["pool=none", "pool", "pool in (a,b)"] {
+            let settings = [&format!("--node-selector={wrong}"), "--node-selector="];
+            nothing_changes(&mut world, settings, &[(HELD, NODES)]).await;
+        }
+        world.restart_with("--node-selector=pool=none", false).await;
+        world.delete_nodes([7]);
+        sleep(MINUTES).await;
+        assert_eq!(world.metric(HELD), NODES as u64 - 1);
+        assert!(!world.routes().contains_key(&cidr(7)));
+    }
+}

@@ -118,6 +118,22 @@ impl StatusPatch {
         self
     }
 
+    /// Sets a condition of a node, which has the time of the write as well. If its status does not
+    /// change (`moves`), the time of the last transition stays.
+    #[must_use]
+    pub fn with_node_condition(mut self, condition: &ConditionChange, moves: bool) -> Self {
+        self = self.with_condition(condition);
+        let list = self.fields.get_mut("conditions").and_then(Value::as_array_mut);
+        if let Some(fields) = list.and_then(|list| list.last_mut()?.as_object_mut()) {
+            let time = fields.remove("lastTransitionTime").unwrap_or_default();
+            fields.insert("lastHeartbeatTime".to_owned(), time.clone());
+            if moves {
+                fields.insert("lastTransitionTime".to_owned(), time);
+            }
+        }
+        self
+    }
+
     /// Sets any other field.
     #[must_use]
     pub fn with(mut self, field: &str, value: Value) -> Self {
@@ -308,5 +324,13 @@ mod tests {
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }]})
         );
+        let keys = |moves| {
+            let patch = StatusPatch::default().with_node_condition(&condition, moves);
+            let body = patch.body(&node()).expect("a change");
+            let fields = body["status"]["conditions"][0].as_object().expect("fields").clone();
+            fields.keys().filter(|key| key.ends_with("Time")).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(keys(true), ["lastHeartbeatTime", "lastTransitionTime"]);
+        assert_eq!(keys(false), ["lastHeartbeatTime"]);
     }
 }

@@ -195,7 +195,7 @@ fn ours_to_an_old_address_of_the_node_stays_beside_a_foreign_one() {
     world.traits.several_targets = true;
     let mut before = Node::clone(&after.node);
     before.addresses = vec![Address::new("InternalIP", "10.0.1.1")];
-    world.former.changed(&NodeView { node: Arc::new(before), id: after.id.clone() }, &after);
+    world.former.changed(&NodeView { node: Arc::new(before), ..after.clone() }, &after);
     world.planner.answered(at(0), vec![(other, Ok(TargetState::Exists))], &[]);
     assert_eq!(world.due(at(1)), NOTHING, "it may be the only one that still works");
 }

@@ -64,7 +64,7 @@ fn of_many_former_nodes_the_last_ones_are_remembered() {
     for number in 0..50_000 {
         let name = format!("node-{number}").as_str().into();
         let node = Arc::new(Node { name, ..Node::default() });
-        former.gone(&NodeView { node, id: None }, false);
+        former.gone(&NodeView { node, id: None, left_out: None }, false);
         assert!(former.len() <= 20_000, "{number}: {}", former.len());
     }
     assert!(former.len() >= 10_000, "{}", former.len());

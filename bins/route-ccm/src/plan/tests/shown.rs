@@ -15,7 +15,7 @@ fn moved() -> World {
     for (number, after) in (1..9).zip(&nodes) {
         let mut before = Node::clone(&after.node);
         before.addresses = vec![Address::new("InternalIP", format!("10.0.1.{number}"))];
-        world.former.changed(&NodeView { node: Arc::new(before), id: after.id.clone() }, after);
+        world.former.changed(&NodeView { node: Arc::new(before), ..after.clone() }, after);
     }
     world
 }
@@ -86,7 +86,7 @@ fn networks_and_addresses_are_read_as_kubernetes_reads_them() {
     let mut odd = Node::clone(&node(1, &["::ffff:10.120.1.7/120"]).node);
     odd.addresses = vec![Address::new("InternalIP", "::ffff:10.0.0.1")];
     let hop = RouteTarget::Address("10.0.0.1".parse().expect("an address"));
-    let view = NodeView { node: Arc::new(odd), id: None };
+    let view = NodeView { node: Arc::new(odd), id: None, left_out: None };
     let mut world = World::new(vec![view], vec![route("10.120.1.0/24", hop)]);
     world.traits =
         RouteTraits { target_addresses: true, target_ids: false, ..RouteTraits::default() };
@@ -96,4 +96,16 @@ fn networks_and_addresses_are_read_as_kubernetes_reads_them() {
     let plan = world.plan(at(0));
     let RouteChange::Create(new) = &plan.changes[0].change else { panic!("{plan:?}") };
     assert_eq!(new.addresses[0].address, "10.0.0.1", "the cloud reads it, too");
+}
+
+#[test]
+fn a_retry_does_not_hide_why_the_last_attempt_failed() {
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
+    let planned = world.plan(at(0)).due().next().expect("a change").clone();
+    world.planner.sent(at(0), &planned);
+    assert_eq!(why(&world.plan(at(1)), "n1").1, Some(false), "it is being made");
+    let error = CloudError::new(ErrorKind::QuotaExceeded, "full");
+    world.planner.applied(at(1), &planned, &Err(error));
+    world.planner.sent(at(400), &planned);
+    assert_eq!(why(&world.plan(at(401)), "n1"), ("quota_exceeded: full".to_owned(), Some(true)));
 }

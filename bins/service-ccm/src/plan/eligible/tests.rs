@@ -89,7 +89,7 @@ fn a_member_has_what_the_provider_needs() {
 #[test]
 fn readiness_and_cordons_do_not_drain_a_load_balancer() {
     let condition =
-        |status: &str| Condition { kind: "Ready".into(), status: status.into(), reason: None };
+        |status: &str| Condition { kind: "Ready".into(), status: status.into(), ..Condition::default() };
     for status in ["False", "Unknown"] {
         assert!(sorted(&Node { conditions: vec![condition(status)], ..node() }).is_ok());
     }
@@ -170,7 +170,7 @@ fn passes_on(before: &Node, after: &Node) -> bool {
 fn what_changes_of_a_node_is_passed_on() {
     let with_condition = |mut node: Node, kind: &str, status: &str| {
         node.conditions =
-            vec![Condition { kind: kind.into(), status: status.into(), reason: None }];
+            vec![Condition { kind: kind.into(), status: status.into(), ..Condition::default() }];
         node
     };
     let ready = |node, status| with_condition(node, "Ready", status);
