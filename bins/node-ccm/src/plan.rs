@@ -243,7 +243,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
             return Plan::waits(WaitReason::NoAddress, addresses::missing(instance));
         }
         Ok(Some(list)) if list != node.addresses => {
-            plan.set_addresses(node, list, instance, policy)
+            plan.set_addresses(node, list, instance, policy);
         }
         Ok(_) => {}
         Err(error) if uninitialised => {

@@ -12,10 +12,6 @@ use super::{
 const NETWORK: &str = "aaaaaaaa-0000-4000-8000-000000000001";
 const SUBNET: &str = "aaaaaaaa-0000-4000-8000-000000000002";
 
-fn some(text: &str) -> Option<String> {
-    Some(text.to_owned())
-}
-
 fn settings() -> Config {
     let networking = Networking {
         public_networks: vec!["ext".to_owned()],
@@ -23,14 +19,14 @@ fn settings() -> Config {
         ..Networking::default()
     };
     let networks = LoadBalancerClass {
-        subnet_id: some(SUBNET),
-        floating_network_id: some(NETWORK),
+        subnet_id: Some(SUBNET.to_owned()),
+        floating_network_id: Some(NETWORK.to_owned()),
         ..LoadBalancerClass::default()
     };
     let class = LoadBalancerClass {
-        network_id: some("none"),
-        member_subnet_id: some(SUBNET),
-        floating_subnet_id: some("none"),
+        network_id: Some("none".to_owned()),
+        member_subnet_id: Some(SUBNET.to_owned()),
+        floating_subnet_id: Some("none".to_owned()),
         ..LoadBalancerClass::default()
     };
     let classes = [("dmz".to_owned(), class)].into();

@@ -71,23 +71,6 @@ fn files_of_other_tools_are_read_with_a_line_for_what_will_not_work() {
                 format!("line 8: [LoadBalancer] manage-security-groups = {NO_GROUPS}"),
             ],
         ),
-        (
-            "password-hash.conf",
-            vec!["line 4: [Global] password: is cut off at # or ;, which begins a comment: if that belongs to the value, put it in double quotes".to_owned()],
-        ),
-        (
-            "password-single-quotes.conf",
-            vec!["line 4: [Global] password: begins with ' or `, which quotes nothing here and is a part of the value: use double quotes".to_owned()],
-        ),
-        (
-            "project-instead-of-tenant.conf",
-            vec![
-                "line 6: [Global] project-id: unknown key; its name here is tenant-id".to_owned(),
-                "line 7: [Global] project-name: unknown key; its name here is tenant-name".to_owned(),
-                "line 8: [Global] project-domain-name: unknown key; its name here is tenant-domain-name".to_owned(),
-                "[Global]: no project is set, so the login is for the user's default project, if there is one: set tenant-id, or tenant-name with its domain".to_owned(),
-            ],
-        ),
     ] {
         assert_eq!(read(name), Ok(expect), "{name}");
     }
@@ -111,5 +94,30 @@ fn files_of_other_tools_that_no_login_follows_from_are_refused() {
         ),
     ] {
         assert_eq!(read(name), Err(expect), "{name}");
+    }
+}
+
+#[test]
+fn files_with_a_trap_are_read_with_a_line_for_it() {
+    for (name, expect) in [
+        (
+            "password-hash.conf",
+            vec!["line 4: [Global] password: is cut off at # or ;, which begins a comment: if that belongs to the value, put it in double quotes".to_owned()],
+        ),
+        (
+            "password-single-quotes.conf",
+            vec!["line 4: [Global] password: begins with ' or `, which quotes nothing here and is a part of the value: use double quotes".to_owned()],
+        ),
+        (
+            "project-instead-of-tenant.conf",
+            vec![
+                "line 6: [Global] project-id: unknown key; its name here is tenant-id".to_owned(),
+                "line 7: [Global] project-name: unknown key; its name here is tenant-name".to_owned(),
+                "line 8: [Global] project-domain-name: unknown key; its name here is tenant-domain-name".to_owned(),
+                "[Global]: no project is set, so the login is for the user's default project, if there is one: set tenant-id, or tenant-name with its domain".to_owned(),
+            ],
+        ),
+    ] {
+        assert_eq!(read(name), Ok(expect), "{name}");
     }
 }
