@@ -202,6 +202,7 @@ impl NodeMetrics {
             Note::InternalIpHeld { .. } => moved(IpChange::Held),
             Note::Changes { .. }
             | Note::InvalidAddress(_)
+            | Note::FamilyLeftOut { .. }
             | Note::InvalidLabelPolicy(_)
             | Note::NodeIpRefused(_) => 0,
         };

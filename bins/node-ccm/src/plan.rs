@@ -162,6 +162,14 @@ pub enum Note {
     /// The provided-node-ip annotation of an initialised node does not match its instance: the
     /// addresses stay.
     NodeIpRefused(String),
+    /// The provided-node-ip annotation names one family, and the instance has internal IPs of the other
+    /// one: these are left out.
+    FamilyLeftOut {
+        /// The annotation.
+        node_ip: String,
+        /// The addresses that are left out.
+        addresses: Vec<String>,
+    },
     /// The label policy of the node's annotation is none: that of the settings applies.
     InvalidLabelPolicy(String),
     /// A property of a Ready node changes on which pods, probes or volumes depend: the brake is
@@ -181,6 +189,8 @@ pub enum Note {
         from: String,
         /// The one that the cloud returns.
         to: Option<String>,
+        /// What the provider's settings leave out.
+        withheld: Option<String>,
     },
 }
 
@@ -236,7 +246,9 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
         {
             return Plan::waits(WaitReason::NoAddress, addresses::missing(instance));
         }
-        Ok(Some(list)) if list != node.addresses => plan.set_addresses(node, list, policy),
+        Ok(Some(list)) if list != node.addresses => {
+            plan.set_addresses(node, list, instance, policy);
+        }
         Ok(_) => {}
         Err(error) if uninitialised => {
             return Plan::waits(WaitReason::NodeIp, node_ip_text(node, &error));
@@ -344,13 +356,26 @@ impl Plan {
         Self::nothing(Outcome::Waits(Wait { reason, message }))
     }
 
-    fn set_addresses(&mut self, node: &Node, list: Vec<Address>, policy: Policy) {
+    fn set_addresses(
+        &mut self,
+        node: &Node,
+        list: Vec<Address>,
+        instance: &Instance,
+        policy: Policy,
+    ) {
+        if let Some(node_ip) = node.annotation(PROVIDED_NODE_IP) {
+            let (node_ip, addresses) = (node_ip.to_owned(), addresses::left_out(instance, &list));
+            if !addresses.is_empty() {
+                self.notes.push(Note::FamilyLeftOut { node_ip, addresses });
+            }
+        }
         let (from, to) = (addresses::primary(&node.addresses), addresses::primary(&list));
         if let Some(from) = from.filter(|_| is_protected(node)) {
             let (from, to) = (from.to_owned(), to.map(str::to_owned));
             let holds = policy.internal_ip_change == InternalIpChange::Hold;
             if to.is_none() || (holds && to.as_ref() != Some(&from)) {
-                self.notes.push(Note::InternalIpHeld { from, to });
+                let withheld = instance.withheld.clone();
+                self.notes.push(Note::InternalIpHeld { from, to, withheld });
                 return;
             }
             if to.as_ref() != Some(&from) {

@@ -69,12 +69,9 @@ impl NodeReports {
 
     /// Reports that a node is another provider's. A waiting node also gets an event, because
     /// users debug its taint there.
-    pub(crate) fn foreign(&self, node: &Node, schemes: &[String]) {
-        let text = format!(
-            "provider ID {} has no scheme of this provider ({}); the node is skipped",
-            node.provider_id.as_deref().unwrap_or_default(),
-            schemes.join(", ")
-        );
+    pub(crate) fn foreign(&self, node: &Node, why: &str) {
+        let id = node.provider_id.as_deref().unwrap_or_default();
+        let text = format!("provider ID {id} {why}; the node is skipped");
         let line = format!("Skip sync node {}: {text}", node.name);
         let report = match node.is_uninitialised() {
             true => Report::line("ForeignNode", &text, line).with_event("ForeignNode", &*text),
@@ -145,7 +142,9 @@ impl NodeReports {
         let text = about.to_string();
         let (topic, is_event) = about.event();
         let event = is_event.then(|| (topic, text.clone()));
-        let report = Report { event, ..Report::warning(topic, &text, &*text) };
+        // It is upstream's rule, and often what is meant.
+        let warning = !matches!(about, Note::FamilyLeftOut { .. });
+        let report = Report { warning, event, ..Report::line(topic, &text, &*text) };
         if self.report(node, when, report) {
             self.metrics.noted(about);
         }

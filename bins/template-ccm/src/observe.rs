@@ -92,8 +92,7 @@ impl Observer {
         // Another provider's node needs no call.
         if instances::claim(&*self.cloud, node) == Some(Claim::Foreign) {
             let id = node.provider_id.as_deref().unwrap_or_default();
-            let schemes = self.cloud.schemes().join(", ");
-            let why = format!("provider ID {id} has no scheme of this provider ({schemes})");
+            let why = format!("provider ID {id} {}", self.cloud.why_foreign(id));
             return Some(Ok(Lookup::NotOurs(why)));
         }
         // Each call reads the time limit from the settings, so a new one takes effect at once.

@@ -49,6 +49,10 @@ pub struct Instance {
     /// The networks that the cloud has assigned to its pods, if the cloud does so. Host bits have
     /// no meaning.
     pub pod_cidrs: Vec<IpNet>,
+    /// Addresses that the provider's own settings leave out, and which settings, if that leaves no
+    /// InternalIP: in words for people. What was left out is not missing in the cloud.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
 }
 
 impl Instance {
@@ -65,6 +69,7 @@ impl Instance {
             labels: BTreeMap::new(),
             power: PowerState::default(),
             pod_cidrs: Vec::new(),
+            withheld: None,
         }
     }
 }

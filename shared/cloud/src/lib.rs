@@ -51,7 +51,7 @@ pub use load_balancers::{
 pub use node_selector::NodeSelector;
 pub use owner::{ClusterId, Digest, DigestError, Owner};
 pub use pools::{MembersSet, Pool};
-pub use provider::{Capability, Cloud};
+pub use provider::{Capability, Cloud, Shortfall};
 pub use registry::{
     ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,
 };

@@ -34,6 +34,15 @@ impl fmt::Display for Capability {
     }
 }
 
+/// Something that is known not to work before anything has needed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortfall {
+    /// The capability that it concerns.
+    pub capability: Capability,
+    /// What is asked for, where, and what follows: one line for people, without secrets.
+    pub text: String,
+}
+
 /// One cloud, accessed with one set of credentials.
 ///
 /// Building one must not require the cloud to answer: a cloud that is down at start is "not
@@ -56,6 +65,12 @@ pub trait Cloud: Send + Sync {
             Ok(id) if self.schemes().iter().any(|scheme| scheme == id.scheme()) => Claim::Ours,
             _ => Claim::Foreign,
         }
+    }
+
+    /// Why a provider ID that is [`Claim::Foreign`] is none of this provider's. It continues a sentence
+    /// that begins with the ID. Cheap, makes no request.
+    fn why_foreign(&self, _provider_id: &str) -> String {
+        format!("has no scheme of this provider ({})", self.schemes().join(", "))
     }
 
     /// Normalises a provider ID to the form in this cloud's answers: a node may have been
@@ -91,6 +106,17 @@ pub trait Cloud: Send + Sync {
     /// [`Cloud::instances`].
     fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
         Ok(None)
+    }
+
+    /// Why a capability is not offered, as far as the provider knows. Cheap, makes no request.
+    fn why_not_offered(&self, _capability: Capability) -> Option<String> {
+        None
+    }
+
+    /// What the provider's settings ask for and does not work: an option that is not managed yet, a name
+    /// that the cloud does not have. It may change while the process runs. Cheap, makes no request.
+    fn shortfalls(&self) -> Vec<Shortfall> {
+        Vec::new()
     }
 
     /// One cheap call that shows whether the cloud answers and accepts our credentials.

@@ -1,8 +1,9 @@
 //! Reports to users: an event together with a log line, and the memory of what was
 //! reported, so that a lasting state does not flood either.
 
+mod news;
+
 use std::{
-    borrow::Cow,
     collections::HashMap,
     fmt::{self, Debug},
     time::Duration,
@@ -11,6 +12,7 @@ use std::{
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_kube::events::{EventKind, EventRecorder};
 use ccm_objects::{Node, ObjectRef, Shared as Name};
+use news::comparable;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -161,7 +163,7 @@ impl Memory {
 
     /// Whether this state is to be reported now: it has changed, or enough time has passed.
     pub fn changed(&self, object: &str, topic: &'static str, state: &str) -> bool {
-        let state = &*without_request_ids(state);
+        let state = &*comparable(state);
         self.with(object, |reported| {
             let now = Instant::now();
             let mut known = None;
@@ -185,7 +187,7 @@ impl Memory {
 
     /// Whether this state is reported for the first time.
     pub fn first(&self, object: &str, topic: &'static str, state: &str) -> bool {
-        let state = &*without_request_ids(state);
+        let state = &*comparable(state);
         self.with(object, |reported| {
             let known = reported.iter().any(|entry| entry.topic == topic && entry.state == state);
             !known && add(reported, topic, state, Instant::now())
@@ -212,22 +214,6 @@ impl Memory {
         }
         change(objects.entry(object.into()).or_default())
     }
-}
-
-/// The state without request IDs (`req-` and a UUID), which differ in each answer of a cloud.
-fn without_request_ids(state: &str) -> Cow<'_, str> {
-    const MARK: &str = "req-";
-    if !state.contains(MARK) {
-        return state.into();
-    }
-    let mut parts = state.split(MARK);
-    let mut rest = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let id = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
-        rest.push_str(MARK);
-        rest.push_str(part.trim_start_matches(id));
-    }
-    rest.into()
 }
 
 fn add(reported: &mut Vec<Reported>, topic: &'static str, state: &str, at: Instant) -> bool {

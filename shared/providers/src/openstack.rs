@@ -22,6 +22,7 @@ mod ids;
 mod instances;
 mod lbaas;
 mod metrics;
+mod names_of_settings;
 mod network;
 mod reload;
 mod routes;

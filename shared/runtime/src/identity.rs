@@ -40,6 +40,15 @@ pub enum Need {
     Known(Capability),
 }
 
+impl Need {
+    /// The capability.
+    pub const fn capability(self) -> Capability {
+        match self {
+            Self::Required(it) | Self::Optional(it) | Self::Known(it) => it,
+        }
+    }
+}
+
 /// The version that `--version` prints.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

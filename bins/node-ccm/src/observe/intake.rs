@@ -99,7 +99,7 @@ impl Intake {
         let Handles { cloud, states, plans, reports, .. } = &self.handles;
         states.set(&node.name, State::Foreign);
         plans.clear("Node", &node.name);
-        reports.foreign(node, &cloud.schemes());
+        reports.foreign(node, &cloud.why_foreign(node.provider_id.as_deref().unwrap_or_default()));
     }
 
     /// Tells the queue that the work on this node has ended.

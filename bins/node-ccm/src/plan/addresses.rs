@@ -1,5 +1,7 @@
 //! The addresses of a node.
 
+use std::net::IpAddr;
+
 use ccm_cloud::{AddressKind, Instance, NodeAddress};
 use ccm_objects::{Address, Node, node_ips, parse_ip};
 
@@ -62,8 +64,11 @@ pub fn confirm(node: &Node, instance: &Instance) -> bool {
         || node.system_uuid.as_deref().is_some_and(is_id)
 }
 
-/// Why a node has no address.
+/// Why a node has no address. What the provider's settings leave out is known, and not used.
 pub fn missing(instance: &Instance) -> String {
+    if let Some(withheld) = &instance.withheld {
+        return format!("{withheld}; the kubelet gives no IP address of the node");
+    }
     let invalid = invalid(instance).map(|one| format!("{:?}", one.address));
     let invalid = invalid.collect::<Vec<_>>().join(", ");
     let what = "neither the cloud nor the kubelet knows an IP address of the node";
@@ -88,6 +93,19 @@ pub fn lost_families(old: &[Address], new: &[Address]) -> Vec<&'static str> {
     let families = [(false, "IPv4"), (true, "IPv6")].into_iter();
     let lost = families.filter(|(v6, _)| internal(old, *v6) && !internal(new, *v6));
     lost.map(|(_, name)| name).collect()
+}
+
+/// The internal IPs of the instance of a family that a list lacks: the kubelet's `--node-ip` selects them
+/// away.
+pub fn left_out(instance: &Instance, list: &[Address]) -> Vec<String> {
+    let is_internal = |one: &&NodeAddress| one.kind == AddressKind::InternalIp;
+    let has_family = |ip: IpAddr| {
+        let mut internal = list.iter().filter(|entry| &*entry.kind == "InternalIP");
+        internal.any(|entry| entry.ip().is_some_and(|own| own.is_ipv6() == ip.is_ipv6()))
+    };
+    let known = instance.addresses.iter().filter(is_internal);
+    let left = known.filter(|one| parse_ip(&one.address).is_some_and(|ip| !has_family(ip)));
+    left.map(|one| one.address.clone()).collect()
 }
 
 /// The first internal IP of a list: the one that pods and probes use for the node.

@@ -1,6 +1,7 @@
 //! The numbers are those of the scenarios in docs/parity.md.
 
 mod properties;
+mod told;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -108,6 +108,7 @@ impl Note {
             Self::LabelKept { .. } => ("LabelKept", false),
             Self::InvalidAddress(_) => ("InvalidAddress", true),
             Self::NodeIpRefused(_) => ("InvalidNodeIP", true),
+            Self::FamilyLeftOut { .. } => ("NodeIPFamilyLeftOut", true),
             Self::InvalidLabelPolicy(_) => ("InvalidAnnotation", true),
             Self::Changes { field: Field::InternalIp, .. } => ("NodeInternalIPChanged", true),
             Self::Changes { field: Field::AddressFamily, .. } => ("NodeAddressFamilyLost", true),
@@ -229,6 +230,11 @@ impl fmt::Display for Note {
                 write!(f, "Discarding {kind} {address:?} from the cloud: it is not an IP address")
             }
             Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
+            Self::FamilyLeftOut { node_ip, addresses } => write!(
+                f,
+                "left out because of the kubelet's --node-ip {node_ip}: {}; to have both families, give --node-ip one address of each",
+                addresses.join(", ")
+            ),
             Self::InvalidLabelPolicy(text) => {
                 write!(
                     f,
@@ -242,11 +248,15 @@ impl fmt::Display for Note {
                 let (what, to) = (field.words(), to.as_deref().unwrap_or("none"));
                 write!(f, "the {what} of this Ready node changes from {from} to {to}")
             }
-            Self::InternalIpHeld { from, to: None } => write!(
+            Self::InternalIpHeld { from, to: None, withheld: None } => write!(
                 f,
                 "the cloud returns no InternalIP; this node is Ready and keeps its addresses, with {from}"
             ),
-            Self::InternalIpHeld { from, to: Some(to) } => write!(
+            Self::InternalIpHeld { from, to: None, withheld: Some(withheld) } => write!(
+                f,
+                "{withheld}, so there is no InternalIP; this node is Ready and keeps its addresses, with {from}"
+            ),
+            Self::InternalIpHeld { from, to: Some(to), .. } => write!(
                 f,
                 "the cloud returns {to} as the first InternalIP; this node is Ready and keeps {from} (--node-internal-ip-change=hold)"
             ),

@@ -64,3 +64,16 @@ async fn the_id_of_a_request_is_no_news() {
     assert!(memory.first("o", "once", "a req-1 b"));
     assert!(!memory.first("o", "once", "a req-2 b"));
 }
+
+/// The size of a project changes with each machine, and no node is found for that.
+#[tokio::test(start_paused = true)]
+async fn a_count_is_no_news() {
+    let memory = Memory::new(Duration::ZERO);
+    let none = |servers| format!("none of the {servers} servers of the project has the name \"n\"");
+    assert!(memory.changed("o", "topic", &none(2)));
+    for servers in 3..9 {
+        assert!(!memory.changed("o", "topic", &none(servers)), "{servers}");
+    }
+    tokio::time::advance(REPEAT).await;
+    assert!(memory.changed("o", "topic", &none(2)), "it is repeated");
+}

@@ -122,6 +122,7 @@ impl From<&Instance> for proto::Instance {
             labels,
             power,
             pod_cidrs,
+            withheld: _,
         } = instance;
         Self {
             provider_id: Some(provider_id.as_str().to_owned()),
@@ -173,6 +174,7 @@ impl TryFrom<proto::Instance> for Instance {
         };
         let text = |value: Option<String>| value.filter(|value| !value.is_empty());
         Ok(Self {
+            withheld: None,
             provider_id: id(&provider_id)?,
             other_ids: other_ids.iter().map(id).collect::<Result<_, _>>()?,
             addresses: addresses

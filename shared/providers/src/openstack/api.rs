@@ -331,6 +331,14 @@ impl Client {
         }
     }
 
+    /// Why the catalog has no such service in the region in use; `None` if it has one, and before the
+    /// first login.
+    pub(crate) fn lacks(&self, service: Service) -> Option<String> {
+        let token = self.session.load().last()?;
+        let found = token.catalog.url(service, self.interface, self.region.as_deref());
+        found.is_err().then(|| token.catalog.absence(service, self.region.as_deref()))
+    }
+
     /// The project that the last token was for, once there was one.
     pub(crate) fn project(&self) -> Option<Project> {
         self.session.load().last()?.project.clone()

@@ -10,7 +10,10 @@ use std::{
 
 use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
-use ccm_cloud::{Call, Claim, Cloud, CloudError, ErrorKind, Instances, LoadBalancers, Routes};
+use ccm_cloud::{
+    Call, Capability, Claim, Cloud, CloudError, ErrorKind, Instances, LoadBalancers, Routes,
+    Shortfall,
+};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -25,7 +28,10 @@ use super::{
     config::Config,
     ids::{self, Parsed},
     instances::OpenStackInstances,
+    names_of_settings,
+    network::Neutron,
     routes::NeutronRoutes,
+    text::MAX_VALUE,
 };
 
 /// One project in one region.
@@ -41,6 +47,10 @@ pub(super) struct OpenStackCloud {
     balancers: Option<Arc<OctaviaBalancers>>,
     /// What this process asked for: only then the services behind it are asked.
     wanted: Wanted,
+    /// Names of the settings that the cloud does not have.
+    unresolved: Mutex<Vec<Shortfall>>,
+    /// Wakes the task that looks for them when the cloud has answered.
+    answers: Notify,
     /// Why it is not known yet what the cloud offers; `None` once Nova has answered.
     unknown: Mutex<Option<CloudError>>,
     /// The settings that have changed and need a restart.
@@ -102,6 +112,8 @@ impl OpenStackCloud {
             routes,
             balancers: balancers.map(Arc::new),
             wanted: Wanted::default(),
+            unresolved: Mutex::default(),
+            answers: Notify::new(),
             clients,
             client,
             config: config.clone(),
@@ -230,6 +242,31 @@ impl OpenStackCloud {
         }
     }
 
+    /// Waits until all services have answered that this process uses.
+    pub(super) async fn answered(&self) {
+        self.answers.notified().await;
+    }
+
+    /// Looks which names of the settings the cloud does not have, of the capabilities that this process
+    /// uses, and says what has changed since the last look. Returns true if it has all.
+    pub(super) async fn resolve(&self, call: Call) -> Result<bool, CloudError> {
+        let uses = |capability: Capability| match capability {
+            Capability::Instances => self.asks_nova(),
+            Capability::LoadBalancers => self.wanted_balancers().is_some(),
+            Capability::Routes => self.wanted_routes().is_some(),
+        };
+        let neutron = Neutron::new(Arc::clone(&self.client) as _);
+        let found = names_of_settings::unresolved(&self.config, &neutron, uses, call).await?;
+        let before = std::mem::replace(&mut *self.unresolved.lock(), found.clone());
+        for lost in found.iter().filter(|it| !before.contains(it)) {
+            tracing::warn!("{}", lost.text);
+        }
+        for resolved in before.iter().filter(|it| !found.contains(it)) {
+            tracing::info!("not so any more: {}", resolved.text);
+        }
+        Ok(found.is_empty())
+    }
+
     /// The client in use.
     #[cfg(test)]
     pub(super) fn client(&self) -> Arc<Client> {
@@ -271,6 +308,49 @@ impl Cloud for OpenStackCloud {
             Parsed::Malformed(_) if ids::has_scheme(text) => Claim::Ours,
             Parsed::Malformed(_) => Claim::Foreign,
         }
+    }
+
+    fn why_foreign(&self, provider_id: &str) -> String {
+        match self.parse(provider_id) {
+            Parsed::AnotherRegion(region) => {
+                let source = if self.config.region.is_some() { "" } else { " in the catalog" };
+                let own = self.client.region().map_or_else(
+                    || "its region is not known yet".to_owned(),
+                    |own| {
+                        format!("this provider serves {own} (cloud.conf [Global] region{source})")
+                    },
+                );
+                format!("names the region {}, and {own}", one_line(&region, MAX_VALUE))
+            }
+            Parsed::Ours(_) | Parsed::Malformed(_) => {
+                format!("has no scheme of this provider ({NAME})")
+            }
+        }
+    }
+
+    fn why_not_offered(&self, capability: Capability) -> Option<String> {
+        match capability {
+            Capability::Instances => None,
+            Capability::LoadBalancers if self.balancers.is_none() => {
+                Some("[LoadBalancer] enabled is false".to_owned())
+            }
+            Capability::LoadBalancers => self.client.lacks(Service::LoadBalancer),
+            Capability::Routes if self.routes.is_none() => {
+                Some("[Route] router-id is not set".to_owned())
+            }
+            Capability::Routes => Some(
+                "Neutron has neither the extension extraroute nor extraroute-atomic".to_owned(),
+            ),
+        }
+    }
+
+    fn shortfalls(&self) -> Vec<Shortfall> {
+        let unmanaged = self
+            .config
+            .unmanaged
+            .iter()
+            .map(|text| Shortfall { capability: Capability::LoadBalancers, text: text.clone() });
+        unmanaged.chain(self.unresolved.lock().iter().cloned()).collect()
     }
 
     fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
@@ -331,7 +411,11 @@ impl Cloud for OpenStackCloud {
         };
         let (network, balancing) = (self.network_health(call), self.balancer_health(call));
         let (compute, network, balancing) = tokio::join!(compute, network, balancing);
-        compute.and(network).and(balancing)
+        let outcome = compute.and(network).and(balancing);
+        if outcome.is_ok() {
+            self.answers.notify_one();
+        }
+        outcome
     }
 
     async fn outdated(&self) -> String {

@@ -13,9 +13,11 @@ mod balancer;
 mod clouds;
 mod credentials;
 mod environment;
+mod foreign_words;
 mod ini;
 mod secret;
 mod sections;
+pub(crate) mod unmanaged;
 mod values;
 
 use std::{
@@ -74,6 +76,8 @@ pub(crate) struct Config {
     pub networks: LoadBalancerClass,
     /// Those that Services may choose by name.
     pub classes: BTreeMap<String, LoadBalancerClass>,
+    /// What is asked of load balancers and makes Services be refused, a line each.
+    pub unmanaged: Vec<String>,
 }
 
 /// The audience of an endpoint; its name is the word in the catalog.
@@ -254,9 +258,11 @@ impl Config {
         let config = Self::convert(&sections, env, files, &mut problems);
         let path = path.display();
         match config {
-            Some(config) if problems.is_empty() => {
-                let warnings = problems.warnings().iter().map(|what| format!("{path}: {what}"));
-                Ok(Loaded { config, warnings: warnings.collect() })
+            Some(mut config) if problems.is_empty() => {
+                let with_path = |what: &String| format!("{path}: {what}");
+                config.unmanaged = config.unmanaged.iter().map(with_path).collect();
+                let warnings = problems.warnings().iter().map(with_path).collect();
+                Ok(Loaded { config, warnings })
             }
             _ => Err(format!("{path}: {}", problems.in_one_line())),
         }
@@ -315,6 +321,7 @@ impl Config {
             load_balancer: load_balancer?,
             networks: networks?,
             classes,
+            unmanaged: unmanaged::warn(sections, problems),
         })
     }
 }
@@ -334,7 +341,8 @@ fn global(
         }
         return Some(global);
     }
-    let mut given = clouds::read(&wanted, env, files, problems)?;
+    let is_insecure = own.get("tls-insecure").is_some_and(|value| value.text == "true");
+    let mut given = clouds::read(&wanted, is_insecure, env, files, problems)?;
     Login::read(&global, problems)?.keep_fitting(own, &mut given);
     given.extend(own.clone());
     Some(merged(GLOBAL, &given, problems))

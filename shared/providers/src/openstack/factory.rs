@@ -10,6 +10,7 @@ use super::{
     api::Clients,
     cloud::OpenStackCloud,
     metrics::OpenStackMetrics,
+    names_of_settings,
     reload::{self, Source},
 };
 
@@ -40,6 +41,7 @@ impl ProviderFactory for OpenStackFactory {
         let clients = Clients::new(context.gate, metrics.clone(), &context.user_agent);
         let cloud = Arc::new(OpenStackCloud::new(clients, &loaded.config)?);
         context.metrics.add(&mut |registry| metrics.register(registry));
+        cloud.keep(names_of_settings::run(Arc::downgrade(&cloud)));
         cloud.keep(reload::run(source, Arc::downgrade(&cloud), metrics));
         Ok(cloud)
     }

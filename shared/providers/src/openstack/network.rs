@@ -94,6 +94,18 @@ impl Neutron {
         Ok(entries.iter().filter_map(|entry| port::read_network(entry).ok()).collect())
     }
 
+    /// The names among these that networks have which this project sees.
+    pub(super) async fn networks_named(
+        &self,
+        names: &BTreeSet<String>,
+        call: Call,
+    ) -> Result<BTreeSet<String>, CloudError> {
+        let filter = names.iter().map(String::as_str);
+        let entries = self.entries("networks", NETWORK_FIELDS, "name", filter, call).await?;
+        let read = entries.iter().filter_map(|entry| port::read_network(entry).ok());
+        Ok(read.map(|(_, name)| name).collect())
+    }
+
     /// All entries of a collection whose `filter` is one of `values`, in as few requests as
     /// the length of a URL allows.
     async fn entries(

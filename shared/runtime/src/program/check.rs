@@ -70,7 +70,7 @@ async fn look<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Fo
     if let Some(Err(error)) = pages {
         found.failures.push(Failure::Broken(chain(&error)));
     }
-    look_at_provider::<P>(&loaded.common, providers, &mut found).await;
+    look_at_provider::<P>(&loaded, providers, &mut found).await;
     found
 }
 
@@ -89,10 +89,11 @@ async fn look_at_kubeconfig<P: Program>(common: &CommonSettings, found: &mut Fou
 }
 
 async fn look_at_provider<P: Program>(
-    common: &CommonSettings,
+    loaded: &Loaded<P>,
     providers: &ProviderRegistry,
     found: &mut Found,
 ) {
+    let common = &loaded.common;
     let factory = match providers.get(&common.cloud.provider) {
         Ok(factory) => factory,
         Err(error) => return found.failures.push(Failure::Usage(error.to_string())),
@@ -103,8 +104,12 @@ async fn look_at_provider<P: Program>(
             let problem = provider::configuration_problem(factory.name(), &context, &error);
             found.failures.push(Failure::Usage(problem));
         }
+        Ok(Ok(cloud)) => {
+            let idle = provider::would_idle(&*cloud, &P::needs(&loaded.own));
+            found.warnings.extend(idle.map(|idle| format!("a start would be {idle}")));
+        }
         // A cloud that does not respond now does not make the configuration invalid.
-        Ok(_) => {}
+        Ok(Err(_)) => {}
         Err(_) => found.warnings.push(format!(
             "the configuration check of the provider {} timed out after {} s",
             factory.name(),

@@ -98,6 +98,10 @@ impl<P: Program> Parts<P> {
         leading: &mut Option<Arc<P>>,
     ) -> Result<(), Failure> {
         let needs = P::needs(&self.own.borrow());
+        let (shown, of) = (Arc::clone(&cloud), needs.clone());
+        self.health.add("provider-settings", Scope::Information, move || {
+            provider::shortfalls(&*shown, &of)
+        });
         provider::wait_capable(cloud.as_ref(), &needs, &self.startup).await;
         self.startup.fail("preparing");
         let place = Where::of(&self.common.borrow());

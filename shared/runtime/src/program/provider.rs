@@ -6,13 +6,16 @@ use async_trait::async_trait;
 use ccm_base::{Backoff, RetryClass, jittered};
 use ccm_cloud::{
     Call, Capability, Cloud, CloudError, Instances, ProviderConfig, ProviderContext,
-    ProviderFactory,
+    ProviderFactory, Shortfall,
 };
 use futures::FutureExt as _;
 use tokio::time::{sleep, timeout};
 
 use super::{Failure, Need, Program};
-use crate::{health::Condition, settings::CommonSettings};
+use crate::{
+    health::{Condition, Verdict},
+    settings::CommonSettings,
+};
 
 /// Pause between a failure and the next attempt.
 const WAIT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
@@ -113,15 +116,46 @@ fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
     }
 }
 
+/// What is said of a program without a capability that it requires.
+fn idle(cloud: &dyn Cloud, missing: Capability) -> String {
+    let why = cloud.why_not_offered(missing).map_or_else(String::new, |why| format!(": {why}"));
+    format!("idle: the cloud provider {} does not offer {missing}{why}", cloud.name())
+}
+
+/// What is said of a program that a start with this provider would leave idle, as far as that is known
+/// without a request.
+pub(super) fn would_idle(cloud: &dyn Cloud, needs: &[Need]) -> Option<String> {
+    let missing = needs.iter().find_map(|need| match *need {
+        Need::Required(capability) if matches!(offered(cloud, capability), Ok(false)) => {
+            Some(capability)
+        }
+        Need::Required(_) | Need::Optional(_) | Need::Known(_) => None,
+    });
+    missing.map(|missing| idle(cloud, missing))
+}
+
+/// Whether what this program needs is as the provider's settings ask for.
+pub(super) fn shortfalls(cloud: &dyn Cloud, needs: &[Need]) -> Verdict {
+    let needs =
+        |shortfall: &Shortfall| needs.iter().any(|need| need.capability() == shortfall.capability);
+    let lines = cloud.shortfalls().into_iter().filter(needs).map(|shortfall| shortfall.text);
+    match lines.collect::<Vec<_>>() {
+        none if none.is_empty() => {
+            Verdict::Passed("nothing is known that they ask for and does not work".to_owned())
+        }
+        lines => Verdict::Failed(lines.join("; ")),
+    }
+}
+
 /// Waits until the provider has the capabilities that the program requires, and logs the
 /// optional ones that it lacks.
 pub(super) async fn wait_capable(cloud: &dyn Cloud, needs: &[Need], startup: &Condition) {
     let mut logged = None;
     while let Some(missing) = missing(cloud, needs, startup).await {
-        let idle = format!("idle: the cloud provider {} does not offer {missing}", cloud.name());
-        if logged != Some(missing) {
+        let idle = idle(cloud, missing);
+        if logged.as_ref() != Some(&idle) {
             tracing::info!("{idle}");
-            logged = Some(missing);
+            logged = Some(idle.clone());
         }
         // Each time, because a failed probe replaces the message.
         startup.pass(idle);
@@ -138,12 +172,12 @@ async fn missing(cloud: &dyn Cloud, needs: &[Need], startup: &Condition) -> Opti
                 return Some(capability);
             }
             Need::Optional(capability) if matches!(offered(cloud, capability), Ok(false)) => {
-                let provider = cloud.name();
-                tracing::info!(provider, %capability, "the cloud does not offer an optional capability; continuing without it");
+                let (provider, why) = (cloud.name(), cloud.why_not_offered(capability));
+                tracing::info!(provider, %capability, why, "the cloud does not offer an optional capability; continuing without it");
             }
             Need::Known(capability) if !offers(cloud, capability, startup).await => {
-                let provider = cloud.name();
-                tracing::info!(provider, %capability, "the cloud does not offer a capability; continuing without it");
+                let (provider, why) = (cloud.name(), cloud.why_not_offered(capability));
+                tracing::info!(provider, %capability, why, "the cloud does not offer a capability; continuing without it");
             }
             Need::Required(_) | Need::Optional(_) | Need::Known(_) => {}
         }

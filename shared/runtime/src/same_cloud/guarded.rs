@@ -4,11 +4,11 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    AbsenceProof, Answers, AppliedChange, Call, Claim, Cloud, CloudError, ClusterId, Depth, Detail,
-    Fleet, InstanceTraits, Instances, LoadBalancer, LoadBalancerList, LoadBalancerTraits,
-    LoadBalancers, Lookup, LookupResult, MemberChange, MembersSet, NodeIdentity, NodeSelector,
-    Progress, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, Scope, TargetState,
-    Unwanted, Wanted,
+    AbsenceProof, Answers, AppliedChange, Call, Capability, Claim, Cloud, CloudError, ClusterId,
+    Depth, Detail, Fleet, InstanceTraits, Instances, LoadBalancer, LoadBalancerList,
+    LoadBalancerTraits, LoadBalancers, Lookup, LookupResult, MemberChange, MembersSet,
+    NodeIdentity, NodeSelector, Progress, RouteChange, RouteTable, RouteTarget, RouteTraits,
+    Routes, Scope, Shortfall, TargetState, Unwanted, Wanted,
 };
 use futures::{StreamExt as _, stream};
 
@@ -82,6 +82,18 @@ impl Cloud for Guarded<dyn Cloud> {
 
     fn claim(&self, provider_id: Option<&str>) -> Claim {
         self.inner.claim(provider_id)
+    }
+
+    fn why_foreign(&self, provider_id: &str) -> String {
+        self.inner.why_foreign(provider_id)
+    }
+
+    fn why_not_offered(&self, capability: Capability) -> Option<String> {
+        self.inner.why_not_offered(capability)
+    }
+
+    fn shortfalls(&self) -> Vec<Shortfall> {
+        self.inner.shortfalls()
     }
 
     fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {

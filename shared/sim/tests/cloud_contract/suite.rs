@@ -141,6 +141,7 @@ pub async fn returns_all_fields_of_an_instance(way: Way) {
             labels: rich.labels.clone(),
             power,
             pod_cidrs: rich.pod_cidrs.clone(),
+            withheld: None,
         };
         assert_eq!(*got, expect);
         assert_eq!(instances(&rig).list(call()).await.unwrap().instances, [expect]);

@@ -15,7 +15,7 @@ use ccm_cloud::{CloudError, Note, Traffic};
 
 use self::reading::Reading;
 pub(super) use self::{reading::remark, selector::Selector};
-use crate::openstack::config::{Config, LoadBalancer, LoadBalancerClass};
+use crate::openstack::config::{Config, LoadBalancer, LoadBalancerClass, unmanaged};
 
 /// How the annotations begin.
 pub(super) const PREFIX: &str = "loadbalancer.openstack.org/";
@@ -259,25 +259,18 @@ fn unmanaged(reading: &Reading<'_>, config: &LoadBalancer, networks: &Networks) 
         all.push(Given { value: what.to_owned(), source });
     };
     if config.manage_security_groups {
-        let what = "security groups are not managed yet: set it to false, and open the node ports \
-                    to the load balancers yourself";
-        add(reading::option("manage-security-groups"), what);
+        add(reading::option("manage-security-groups"), unmanaged::SECURITY_GROUPS);
     }
     if config.serial_calls {
-        let what = "load balancers are made by one request each: set it to false";
-        add(reading::option("provider-requires-serial-api-calls"), what);
+        add(reading::option("provider-requires-serial-api-calls"), unmanaged::SERIAL_CALLS);
     }
     if let Some(tls) =
         reading.given("default-tls-container-ref", config.default_tls_container.as_ref())
     {
-        let what = "TLS is not terminated by the load balancer yet: remove it, or set it to the \
-                    empty text";
-        add(tls.source, what);
+        add(tls.source, unmanaged::TLS);
     }
     for Given { source, .. } in &networks.floating_patterns {
-        let what = "patterns and tags do not choose the floating subnet yet: set \
-                    floating-subnet-id instead";
-        add(source.clone(), what);
+        add(source.clone(), unmanaged::PATTERNS);
     }
     all
 }

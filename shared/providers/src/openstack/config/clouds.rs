@@ -86,9 +86,11 @@ struct Document {
 type Texts = BTreeMap<String, String>;
 
 /// Finds and reads the entry and returns what it gives for `[Global]`. Every problem is recorded.
+/// `is_insecure` says that `[Global]` asks for what `verify: false` means.
 /// `files` gets every file that was read, and every one that would have been if it were there.
 pub(super) fn read(
     wanted: &Wanted,
+    is_insecure: bool,
     environment: &Environment,
     files: &mut Files,
     problems: &mut Problems,
@@ -97,7 +99,8 @@ pub(super) fn read(
     let file = reader.find_clouds(wanted)?;
     let (name, mut texts) = reader.entry(&file, wanted)?;
     fill_domains(&mut texts);
-    if texts.get("verify").is_some_and(|text| text.eq_ignore_ascii_case("false")) {
+    let is_false = |text: &String| text.eq_ignore_ascii_case("false");
+    if !is_insecure && texts.get("verify").is_some_and(is_false) {
         reader.problems.warn(format!(
             "{}: verify of the entry {name:?} is not read; set tls-insecure = true in [Global]",
             file.display()

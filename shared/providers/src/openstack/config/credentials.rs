@@ -78,8 +78,6 @@ pub(crate) enum Scope {
         /// The domain.
         domain: Domain,
     },
-    /// A whole domain.
-    Domain(Domain),
 }
 
 /// An application credential.
@@ -112,8 +110,7 @@ settings! {
         project_id: Option<String> = fixed(Text, "tenant-id", "");
         /// Name of the project. Needs a domain: tenant-domain-* or domain-*.
         project_name: Option<String> = fixed(Text, "tenant-name", "");
-        /// ID of the domain of user and project where they have none of their own. Without a project, the domain that is
-        /// worked in.
+        /// ID of the domain of user and project where they have none of their own.
         domain_id: Option<String> = fixed(Text, "domain-id", "");
         /// The same by name.
         domain_name: Option<String> = fixed(Text, "domain-name", "");
@@ -137,7 +134,7 @@ settings! {
         trustee_id: Option<String> = fixed(Text, "trustee-id", "");
         /// With trust-id: the password, instead of password.
         trustee_password: Option<String> = fixed(Secret, "trustee-password", "");
-        /// A token of Keystone; needs a project or a domain. It cannot renew itself: use it for short runs only.
+        /// A token of Keystone; needs a project. It cannot renew itself: use it for short runs only.
         token: Option<String> = fixed(Secret, "token", "");
     }
 }
@@ -248,16 +245,21 @@ impl Login {
 
     fn by_token(self, problems: &mut Problems) -> Option<Credentials> {
         let scope = self.scope(problems)?;
-        let what =
-            "token needs what it is for: tenant-id, or tenant-name with a domain, or domain-id";
+        let what = "token needs what it is for: tenant-id, or tenant-name with a domain";
         let scope = need((scope != Scope::Default).then_some(scope), what, problems)?;
         Some(Credentials::Token { token: Secret::new(self.token?), scope })
     }
 
     fn by_password(self, problems: &mut Problems) -> Option<Credentials> {
         let (user, scope) = (self.user("password", problems), self.scope(problems));
-        let password = Secret::new(self.password?);
-        Some(Credentials::Password { user: user?, password, scope: scope? })
+        let (user, scope, password) = (user?, scope?, Secret::new(self.password?));
+        if scope == Scope::Default {
+            problems.warn(
+                "[Global]: no project is set, so the login is for the user's default project, if \
+                 there is one: set tenant-id, or tenant-name with its domain",
+            );
+        }
+        Some(Credentials::Password { user, password, scope })
     }
 
     fn user(&self, needed_by: &str, problems: &mut Problems) -> Option<User> {
@@ -278,13 +280,21 @@ impl Login {
             return Some(Scope::ProjectId(id.clone()));
         }
         let Some(name) = self.project_name.clone() else {
-            return Some(self.domain().map_or(Scope::Default, Scope::Domain));
+            return self.without_project(problems);
         };
         let own = domain(self.project_domain_id.as_ref(), self.project_domain_name.as_ref());
         let what = "tenant-name needs the project's domain: tenant-domain-name, \
                     tenant-domain-id, domain-name or domain-id";
         let domain = need(own.or(self.domain()), what, problems)?;
         Some(Scope::ProjectName { name, domain })
+    }
+
+    /// A user may have a default project. A login for a domain would have no service in its catalog.
+    fn without_project(&self, problems: &mut Problems) -> Option<Scope> {
+        let may_be = self.token.is_some() || self.domain().is_none();
+        let what = "no project is set, and a login for a domain has no servers: set tenant-id, or \
+                    tenant-name";
+        need(may_be.then_some(Scope::Default), what, problems)
     }
 
     /// The domain of whatever has none of its own.

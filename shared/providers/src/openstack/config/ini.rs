@@ -30,6 +30,33 @@ pub(super) struct Entry {
     pub key: String,
     /// What is behind `=`; none where there is no `=`.
     pub value: Option<String>,
+    /// What may be read other than it is meant.
+    pub trap: Option<Trap>,
+}
+
+/// A character of a value that may be meant otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trap {
+    /// It begins with a quote of another kind, which is a part of it.
+    Quote,
+    /// A comment begins without a blank before it.
+    Comment,
+}
+
+impl Trap {
+    /// What is said of it. It does not hold the value.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Quote => {
+                "begins with ' or `, which quotes nothing here and is a part of the value: use \
+                 double quotes"
+            }
+            Self::Comment => {
+                "is cut off at # or ;, which begins a comment: if that belongs to the value, put \
+                 it in double quotes"
+            }
+        }
+    }
 }
 
 /// A line that cannot be read, and why.
@@ -137,25 +164,28 @@ impl Reader<'_> {
     fn entry(&mut self) -> Result<Entry, &'static str> {
         let line = self.line;
         let key = self.name()?;
-        let value = match self.past_blanks() {
+        let (value, trap) = match self.past_blanks() {
             Some('=') => {
                 self.rest.next();
-                self.past_blanks();
-                Some(self.value()?)
+                let (value, trap) = self.value()?;
+                (Some(value), trap)
             }
-            None | Some('\n' | '#' | ';') => None,
+            None | Some('\n' | '#' | ';') => (None, None),
             Some(_) => return Err(NO_EQUALS),
         };
-        Ok(Entry { line, key, value })
+        Ok(Entry { line, key, value, trap })
     }
 
-    fn value(&mut self) -> Result<String, &'static str> {
+    fn value(&mut self) -> Result<(String, Option<Trap>), &'static str> {
         let (mut value, mut in_quotes) = (String::new(), false);
+        let mut after_blank = self.rest.peek().is_some_and(|c| c.is_whitespace());
+        let is_quoted = matches!(self.past_blanks(), Some('\'' | '`'));
         // How much of the value stays when the blanks at its end are taken away.
         let mut kept = 0;
         while let Some(c) =
             self.rest.next_if(|c| *c != '\n' && (in_quotes || !matches!(c, '#' | ';')))
         {
+            after_blank = c.is_whitespace();
             let c = match c {
                 '"' => {
                     in_quotes = !in_quotes;
@@ -178,7 +208,12 @@ impl Reader<'_> {
             }
         }
         value.truncate(kept);
-        if in_quotes { Err(OPEN_QUOTE) } else { Ok(value) }
+        let is_cut = matches!(self.rest.peek(), Some('#' | ';')) && !after_blank;
+        let trap = match is_quoted {
+            true => Some(Trap::Quote),
+            false => is_cut.then_some(Trap::Comment),
+        };
+        if in_quotes { Err(OPEN_QUOTE) } else { Ok((value, trap)) }
     }
 
     /// What an escape stands for; nothing for the break of a line.

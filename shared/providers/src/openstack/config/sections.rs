@@ -10,6 +10,7 @@ use super::{
     balancer::{LoadBalancer, LoadBalancerClass},
     clouds::Wanted,
     credentials::Login,
+    foreign_words,
     ini::{self, Entry, Section},
 };
 
@@ -105,7 +106,7 @@ impl Sections {
 fn place(section: &Section) -> Result<(&'static str, String), String> {
     let names = SECTIONS.map(|(name, _)| name);
     let Some(name) = names.into_iter().find(|name| name.eq_ignore_ascii_case(&section.name)) else {
-        let near = nearest(&section.name, &names);
+        let near = foreign_words::section(&section.name).or_else(|| nearest(&section.name, &names));
         let hint = near.map_or_else(String::new, |near| format!("; did you mean [{near}]?"));
         return Err(format!("[{}]: unknown section{hint}", section.name));
     };
@@ -133,6 +134,11 @@ fn take(
         return;
     };
     let place = format!("line {}: [{section}] {flag}", entry.line);
+    if kind == Kind::Secret
+        && let Some(trap) = entry.trap
+    {
+        problems.warn(format!("{place}: {}", trap.words()));
+    }
     let before = given.remove(flag);
     if before.is_some() && kind != Kind::Repeated {
         problems.warn(format!("{place}: given before; the last one counts"));
@@ -156,12 +162,18 @@ fn take(
 }
 
 /// What is said of a key that its section does not have.
-fn unknown(section: &str, Entry { key, value, .. }: &Entry) -> String {
+fn unknown(section: &str, entry: &Entry) -> String {
+    let Entry { key, value, .. } = entry;
+    if let Some(why) = foreign_words::retired(section, entry) {
+        return format!("[{section}] {key}: {why}");
+    }
     let elsewhere = SECTIONS
         .iter()
         .find(|(name, _)| keys(name).any(|setting| setting.flag.eq_ignore_ascii_case(key)));
     let here: Vec<_> = keys(section).map(|setting| setting.flag).collect();
+    let named = foreign_words::key(section, key);
     let hint = match (elsewhere, nearest(key, &here)) {
+        _ if let Some(name) = named => format!("; its name here is {name}"),
         (Some((name, _)), _) => format!("; it belongs in [{name}]"),
         (None, Some(near)) => format!("; did you mean {near}?"),
         // The second line of a broken password looks like a key without a value.

@@ -7,8 +7,11 @@ use tempfile::TempDir;
 use super::*;
 
 mod clouds;
+mod generated;
+mod told;
 
-const LOGIN: &str = "[Global]\nauth-url = https://k:5000/v3\nuser-id = u\npassword = hush\n";
+const LOGIN: &str =
+    "[Global]\nauth-url = https://k:5000/v3\nuser-id = u\ntenant-id = t\npassword = hush\n";
 
 /// Surroundings with folders of their own.
 struct Place {
@@ -100,7 +103,7 @@ fn a_minimal_file_has_the_defaults() {
         Credentials::Password {
             user: User::Id("u".to_owned()),
             password: Secret::new("hush"),
-            scope: Scope::Default
+            scope: Scope::ProjectId("t".to_owned())
         }
     );
     let balancer = config.load_balancer;
@@ -185,41 +188,40 @@ fn settings() -> Vec<(&'static str, &'static ccm_settings::Setting)> {
 #[test]
 fn what_is_odd_is_a_warning() {
     for (rest, expect) in [
-        ("[Router]\nrouter-id = x\n", "line 5: [Router]: unknown section; did you mean [Route]?"),
-        ("[Nonsense]\na\nb\n", "line 5: [Nonsense]: unknown section"),
-        ("[Global \"x\"]\na\n", "line 5: [Global \"x\"]: unknown section; did you mean [Global]?"),
-        ("auth_url = x\n", "line 5: [Global] auth_url: unknown key; did you mean auth-url?"),
-        ("pasword = hush\n", "line 5: [Global] pasword: unknown key; did you mean password?"),
-        ("router-id = x\n", "line 5: [Global] router-id: unknown key; it belongs in [Route]"),
-        ("zzzzzzzz = hush\n", "line 5: [Global] zzzzzzzz: unknown key"),
+        ("[Router]\nrouter-id = x\n", "line 6: [Router]: unknown section; did you mean [Route]?"),
+        ("[Nonsense]\na\nb\n", "line 6: [Nonsense]: unknown section"),
+        ("[Global \"x\"]\na\n", "line 6: [Global \"x\"]: unknown section; did you mean [Global]?"),
+        ("auth_url = x\n", "line 6: [Global] auth_url: unknown key; did you mean auth-url?"),
+        ("pasword = hush\n", "line 6: [Global] pasword: unknown key; did you mean password?"),
+        ("router-id = x\n", "line 6: [Global] router-id: unknown key; it belongs in [Route]"),
+        ("zzzzzzzz = hush\n", "line 6: [Global] zzzzzzzz: unknown key"),
         // The second line of a password that was broken in two.
-        ("hush\n", "line 5: [Global]: unknown key without a value"),
-        ("[LoadBalancer]\nuse-octavia = true\n", "line 6: [LoadBalancer] use-octavia: unknown key"),
+        ("hush\n", "line 6: [Global]: unknown key without a value"),
         (
             "[LoadBalancerClass]\nsubnet-id = x\n",
-            "line 5: [LoadBalancerClass]: not used, it has no name; write [LoadBalancerClass \"name\"]",
+            "line 6: [LoadBalancerClass]: not used, it has no name; write [LoadBalancerClass \"name\"]",
         ),
-        ("password = hush2\n", "line 5: [Global] password: given before; the last one counts"),
+        ("password = hush2\n", "line 6: [Global] password: given before; the last one counts"),
         (
             "tls-insecure = yes\n",
-            "line 5: [Global] tls-insecure = \"yes\": only exactly true counts",
+            "line 6: [Global] tls-insecure = \"yes\": only exactly true counts",
         ),
         (
             "cert-file = c\n",
-            "line 5: [Global] cert-file = \"/etc/c\": not used: cert-file and key-file must both be set",
+            "line 6: [Global] cert-file = \"/etc/c\": not used: cert-file and key-file must both be set",
         ),
         (
             "key-file = c\n",
-            "line 5: [Global] key-file = \"/etc/c\": not used: cert-file and key-file must both be set",
+            "line 6: [Global] key-file = \"/etc/c\": not used: cert-file and key-file must both be set",
         ),
         ("cloud = c\n", "[Global] cloud and clouds-file: not used without use-clouds = true"),
         (
             "[Networking]\naddress-sort-order = 10.0.0.0/8,x\n",
-            "line 6: [Networking] address-sort-order = \"10.0.0.0/8,x\": left out \"x\": no network prefix such as 10.0.0.0/8",
+            "line 7: [Networking] address-sort-order = \"10.0.0.0/8,x\": left out \"x\": no network prefix such as 10.0.0.0/8",
         ),
         (
             "[LoadBalancer]\nlb-provider = mine\n",
-            "line 6: [LoadBalancer] lb-provider = \"mine\": not known here; known are amphora, octavia, ovn, f5, amphorav2",
+            "line 7: [LoadBalancer] lb-provider = \"mine\": not known here; known are amphora, octavia, ovn, f5, amphorav2",
         ),
         (
             "[LoadBalancer]\nlb-provider = ovn\n",
@@ -227,11 +229,11 @@ fn what_is_odd_is_a_warning() {
         ),
         (
             "[LoadBalancer]\nlb-method = SOURCE_IP_PORT\n",
-            "line 6: [LoadBalancer] lb-method = \"SOURCE_IP_PORT\": not what amphora offers, which gets ROUND_ROBIN instead",
+            "line 7: [LoadBalancer] lb-method = \"SOURCE_IP_PORT\": not what amphora offers, which gets ROUND_ROBIN instead",
         ),
         (
             "[LoadBalancer]\nmonitor-max-retries = 0\n",
-            "line 6: [LoadBalancer] monitor-max-retries = \"0\": not what Octavia takes; must be from 1 to 10",
+            "line 7: [LoadBalancer] monitor-max-retries = \"0\": not what Octavia takes; must be from 1 to 10",
         ),
     ] {
         assert_eq!(good(rest).warnings, [format!("/etc/cloud.conf: {expect}")], "{rest}");
@@ -245,26 +247,26 @@ fn all_problems_are_refused_and_reported_together() {
     let url = "must be the URL of Keystone, such as https://keystone.example.com:5000/v3";
     let place = Place::new();
     for (rest, expect) in [
-        ("use-clouds = maybe\n", format!("line 5: [Global] use-clouds = \"maybe\": {flag}")),
-        ("use-clouds =\n", format!("line 5: [Global] use-clouds: {flag}")),
-        ("request-timeout = fast\n", format!("line 5: [Global] request-timeout = \"fast\": {duration}")),
-        ("request-timeout = -5s\n", format!("line 5: [Global] request-timeout = \"-5s\": {duration}")),
-        ("token\n", "line 5: [Global] token: has no value; must be token = value".to_owned()),
-        ("os-endpoint-type = internalURL\n", "line 5: [Global] os-endpoint-type = \"internalURL\": must be public or internal or admin".to_owned()),
-        ("auth-url = keystone:5000\n", format!("line 5: [Global] auth-url = \"keystone:5000\": {url}")),
-        ("auth-url = ftp://k\n", format!("line 5: [Global] auth-url = \"ftp://k\": {url}")),
-        ("auth-url = https://me:hush@k\n", "line 5: [Global] auth-url: must not hold a user or a password; they have keys of their own".to_owned()),
-        ("auth-url = https://k/v2.0\n", "line 5: [Global] auth-url = \"https://k/v2.0\": is Keystone's API v2.0, which no longer exists; must end in /v3 or have no version".to_owned()),
-        ("[Labels]\nmetadata = a*b\n", "line 6: [Labels] metadata = \"a*b\": \"a*b\": * may stand only at the end".to_owned()),
-        ("[LoadBalancer]\nlb-version = v1\n", "line 6: [LoadBalancer] lb-version = \"v1\": must be v2".to_owned()),
-        ("[LoadBalancer]\nmax-shared-lb = -1\n", "line 6: [LoadBalancer] max-shared-lb = \"-1\": must be a whole number from 0 to 4294967295".to_owned()),
+        ("use-clouds = maybe\n", format!("line 6: [Global] use-clouds = \"maybe\": {flag}")),
+        ("use-clouds =\n", format!("line 6: [Global] use-clouds: {flag}")),
+        ("request-timeout = fast\n", format!("line 6: [Global] request-timeout = \"fast\": {duration}")),
+        ("request-timeout = -5s\n", format!("line 6: [Global] request-timeout = \"-5s\": {duration}")),
+        ("token\n", "line 6: [Global] token: has no value; must be token = value".to_owned()),
+        ("os-endpoint-type = internalURL\n", "line 6: [Global] os-endpoint-type = \"internalURL\": must be public or internal or admin".to_owned()),
+        ("auth-url = keystone:5000\n", format!("line 6: [Global] auth-url = \"keystone:5000\": {url}")),
+        ("auth-url = ftp://k\n", format!("line 6: [Global] auth-url = \"ftp://k\": {url}")),
+        ("auth-url = https://me:hush@k\n", "line 6: [Global] auth-url: must not hold a user or a password; they have keys of their own".to_owned()),
+        ("auth-url = https://k/v2.0\n", "line 6: [Global] auth-url = \"https://k/v2.0\": is Keystone's API v2.0, which no longer exists; must end in /v3 or have no version".to_owned()),
+        ("[Labels]\nmetadata = a*b\n", "line 7: [Labels] metadata = \"a*b\": \"a*b\": * may stand only at the end".to_owned()),
+        ("[LoadBalancer]\nlb-version = v1\n", "line 7: [LoadBalancer] lb-version = \"v1\": must be v2".to_owned()),
+        ("[LoadBalancer]\nmax-shared-lb = -1\n", "line 7: [LoadBalancer] max-shared-lb = \"-1\": must be a whole number from 0 to 4294967295".to_owned()),
         ("token = hush\n", "[Global]: credentials contradict each other: token and password are set; keep only those of one, such as token".to_owned()),
-        ("password = \"hush\n", "line 5: a double quote is not closed on its line; write \\\" for a quote that belongs to the value".to_owned()),
-        ("password = hu\\sh\n", "line 5: an unknown escape; write \\\\ for a backslash (known are \\\\ \\\" \\n \\t \\b)".to_owned()),
-        ("hush hush\n", "line 5: expected = behind the key".to_owned()),
-        ("[Metadata]\nsearch-order =\n", "line 6: [Metadata] search-order: must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
-        ("[Metadata]\nsearch-order = a,b,c\n", "line 6: [Metadata] search-order = \"a,b,c\": must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
-        ("[Metadata]\nsearch-order = configdrive\n", "line 6: [Metadata] search-order = \"configdrive\": must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
+        ("password = \"hush\n", "line 6: a double quote is not closed on its line; write \\\" for a quote that belongs to the value".to_owned()),
+        ("password = hu\\sh\n", "line 6: an unknown escape; write \\\\ for a backslash (known are \\\\ \\\" \\n \\t \\b)".to_owned()),
+        ("hush hush\n", "line 6: expected = behind the key".to_owned()),
+        ("[Metadata]\nsearch-order =\n", "line 7: [Metadata] search-order: must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
+        ("[Metadata]\nsearch-order = a,b,c\n", "line 7: [Metadata] search-order = \"a,b,c\": must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
+        ("[Metadata]\nsearch-order = configdrive\n", "line 7: [Metadata] search-order = \"configdrive\": must be one or two of configDrive, metadataService, separated by a comma".to_owned()),
     ] {
         let said = place.refused(&format!("{LOGIN}{rest}"));
         let (problem, odd) = said.split_once("; also ").unwrap_or((&said, ""));

@@ -72,6 +72,33 @@ pub(super) fn node_addresses(
     Ok(set.sorted())
 }
 
+/// The addresses of the server that are not among those of the node, and the settings that leave them
+/// out; `None` if there are none.
+pub(super) fn withheld(
+    known: &Inputs<'_>,
+    networking: &Networking,
+    shown: &[NodeAddress],
+) -> Option<String> {
+    let Networking { ipv6_disabled, internal_networks, .. } = networking;
+    let is_shown = |ip: IpAddr| shown.iter().any(|one| one.address.parse() == Ok(ip));
+    let mut left_out = Vec::new();
+    for (name, entries) in &networks(known).ok()? {
+        for Entry { ip, .. } in entries.iter().filter(|entry| !is_shown(entry.ip)) {
+            let setting = match *ipv6_disabled && ip.is_ipv6() {
+                true => "ipv6-support-disabled leaves it out".to_owned(),
+                false if internal_networks.is_empty() => continue,
+                false => format!(
+                    "internal-network-name = {} does not admit it",
+                    one_line(&internal_networks.join(", "), MAX_VALUE)
+                ),
+            };
+            let name = one_line(name, MAX_VALUE);
+            left_out.push(format!("{ip} on {name}: [Networking] {setting}"));
+        }
+    }
+    (!left_out.is_empty()).then(|| format!("the server has {}", left_out.join("; ")))
+}
+
 /// The networks whose names are needed but not in Nova's list of the server: those of
 /// sub-ports, and those of ports that the list does not contain yet.
 pub(super) fn networks_to_name<'a>(

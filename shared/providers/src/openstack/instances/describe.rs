@@ -11,7 +11,7 @@ use super::{
         ids::{self, ServerId},
         text::label_value,
     },
-    addresses::{Inputs, node_addresses},
+    addresses::{Inputs, node_addresses, withheld},
 };
 
 /// The domain of the labels of `[Labels]`.
@@ -72,6 +72,7 @@ pub(super) fn describe(known: &Inputs<'_>, kind: Kind, shape: &Shape) -> Result<
     let about = |what: String| server.about(what);
     let mut instance = presence(server, shape).map_err(about)?;
     instance.addresses = node_addresses(known, &shape.networking).map_err(about)?;
+    instance.withheld = withheld(known, &shape.networking, &instance.addresses);
     instance.zone = server.fields.zone.as_deref().and_then(label_value);
     instance.region = shape.region.as_deref().and_then(label_value);
     instance.labels = labels(server, kind.id, &shape.labels);

@@ -164,7 +164,7 @@ impl<'a> Finder<'a> {
         })?;
         match uuid.and_then(|uuid| index.server(uuid)) {
             Some(server) => index.beside(server?, name),
-            None => index.named(name).unwrap_or_else(|| prove::gone_by_name(name, index)),
+            None => index.named(name).unwrap_or_else(|| prove::gone_by_name(name, uuid, index)),
         }
     }
 
@@ -189,7 +189,7 @@ impl<'a> Finder<'a> {
         };
         match by_uuid {
             Some(server) => index.beside(server, name),
-            None => index.named(name).unwrap_or_else(|| prove::gone_by_name(name, index)),
+            None => index.named(name).unwrap_or_else(|| prove::gone_by_name(name, uuid, index)),
         }
     }
 
@@ -264,6 +264,11 @@ impl Index {
             [id] => self.server(id).map(|server| server.map(Found::Server)),
             ids => Some(Err(prove::conflict(name, ids))),
         }
+    }
+
+    /// The names of all servers that exist.
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.by_name.values().flatten().map(|named| named.name.as_str()).collect()
     }
 
     fn is_named(&self, name: &str) -> bool {

@@ -1,6 +1,6 @@
 //! When a server counts as gone, and the evidence. Nodes are deleted because of these.
 
-use ccm_base::message::one_line;
+use ccm_base::{message::one_line, nearest};
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod};
 
 use super::{
@@ -10,16 +10,23 @@ use super::{
 
 /// The maximum number of IDs in a message.
 const MAX_IDS: usize = 10;
+/// In a project with more servers no near name is looked for: it takes time for each missing node.
+const MAX_COMPARED: usize = 1_000;
 
 /// Nova's response about an ID: 404, or a status that means deleted.
 pub(super) fn gone_by_id(provider_id: &str, answer: &str, request_id: Option<String>) -> Found {
     gone(ProofMethod::ById, format!("{provider_id}: {answer}"), request_id)
 }
 
-/// No server of this name in the list of the project. This is proof only if the list is
-/// complete and has all names.
-pub(super) fn gone_by_name(name: &str, index: &Index) -> Result<Found, CloudError> {
+/// No server of this name in the list of the project, nor of the ID that was tried before. This is proof
+/// only if the list is complete and has all names.
+pub(super) fn gone_by_name(
+    name: &str,
+    uuid: Option<&ServerId>,
+    index: &Index,
+) -> Result<Found, CloudError> {
     let Index { size, nameless, request_id, gap, .. } = index;
+    let near = near(name, &index.names());
     if let Some(gap) = gap {
         return Err(unproven(name, gap));
     }
@@ -31,8 +38,32 @@ pub(super) fn gone_by_name(name: &str, index: &Index) -> Result<Found, CloudErro
         );
         return Err(CloudError::new(ErrorKind::Unavailable, message));
     }
-    let evidence = format!("none of the {size} servers of the project has the name {name:?}");
+    let tried = match uuid {
+        Some(uuid) => format!("no server has the node's system UUID {uuid} as its ID, and "),
+        None => String::new(),
+    };
+    let near = near.map_or_else(String::new, |near| {
+        format!("; the nearest name is {:?}", one_line(near, MAX_VALUE))
+    });
+    let evidence =
+        format!("{tried}none of the {size} servers of the project has the name {name:?}{near}");
     Ok(gone(ProofMethod::ByName, evidence, request_id.clone()))
+}
+
+/// The name of a server that is probably meant: one with or without a domain, or a misspelt one. Names
+/// that differ in digits only are those of other machines.
+fn near<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    let host = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
+    let without_digits = |name: &str| name.replace(|c: char| c.is_ascii_digit(), "");
+    if let Some(other) = names.iter().find(|other| host(other) == host(name)) {
+        return Some(other);
+    }
+    if names.len() > MAX_COMPARED {
+        return None;
+    }
+    let is_sibling = |other: &&&str| without_digits(other) == without_digits(name);
+    let others: Vec<&str> = names.iter().filter(|other| !is_sibling(other)).copied().collect();
+    nearest(name, &others)
 }
 
 /// The error for a name that is missing in a list that may be incomplete.
@@ -68,4 +99,27 @@ pub(super) fn contradiction(by_uuid: &ServerId, name: &str, by_name: &ServerId) 
 
 fn gone(method: ProofMethod, evidence: String, request_id: Option<String>) -> Found {
     Found::Settled(Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_name_is_that_of_the_same_machine() {
+        for (name, names, expect) in [
+            ("short.example.internal", &["other", "short"][..], Some("short")),
+            ("short", &["other", "Short.example.internal"], Some("Short.example.internal")),
+            ("wroker-a", &["worker-a", "other"], Some("worker-a")),
+            ("node-00404", &["node-00405", "node-00403"], None),
+            ("quite-another", &["worker-a"], None),
+            ("any", &[], None),
+        ] {
+            assert_eq!(near(name, names), expect, "{name}");
+        }
+        let many: Vec<String> = (0..=MAX_COMPARED).map(|nth| format!("worker-a{nth}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(near("wroker-a1", &many), None, "too many to compare");
+        assert_eq!(near("worker-a7.example", &many), Some("worker-a7"));
+    }
 }

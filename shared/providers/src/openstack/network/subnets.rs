@@ -71,6 +71,16 @@ impl Neutron {
         answer.read(operation).map(|OneSubnet { subnet }| Some(subnet))
     }
 
+    /// The subnets of these IDs that the project sees.
+    pub(crate) async fn subnets(
+        &self,
+        ids: &BTreeSet<String>,
+        call: Call,
+    ) -> Result<Vec<Subnet>, CloudError> {
+        let ids = ids.iter().map(String::as_str);
+        readable("subnet", &self.entries("subnets", SUBNET_FIELDS, "id", ids, call).await?)
+    }
+
     /// The subnets of a network, as far as the project may see them.
     pub(crate) async fn subnets_of(
         &self,

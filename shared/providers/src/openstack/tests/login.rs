@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, Claim, Cloud as _, ErrorKind};
+use ccm_cloud::{Call, Capability, Claim, Cloud as _, ErrorKind};
 use futures::future::join_all;
 use tokio::time::{Instant, advance, sleep};
 
@@ -259,4 +259,67 @@ async fn a_login_for_no_project_finds_no_server_gone() {
     assert_eq!(error.kind, ErrorKind::Invalid);
     assert!(error.message.contains("no project"), "{error}");
     assert_eq!(rig.cloud.count("nova", "/"), 0);
+}
+
+/// A node of another region has the scheme of this provider.
+#[tokio::test(start_paused = true)]
+async fn what_is_foreign_is_told_by_what_differs() {
+    let rig = Rig::new();
+    let other = "openstack://two/0f0e0d0c-1111-2222-3333-00000000abcd";
+    for (region, expect) in [
+        (
+            Some("one"),
+            "names the region two, and this provider serves one (cloud.conf [Global] region)",
+        ),
+        (
+            None,
+            "names the region two, and this provider serves one (cloud.conf [Global] region in the catalog)",
+        ),
+    ] {
+        let cloud = answering(&rig, region, false).await;
+        assert_eq!(cloud.why_foreign(other), expect, "{region:?}");
+        assert_eq!(cloud.why_foreign("aws:///i-1"), "has no scheme of this provider (openstack)");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_capability_has_its_cause() {
+    let rig = Rig::new();
+    let config = |change: fn(&mut Config)| {
+        let mut config = config(PASSWORD);
+        change(&mut config);
+        config
+    };
+    let off = config(|config| config.load_balancer.enabled = false);
+    let cloud = OpenStackCloud::new(rig.clients(), &off).unwrap();
+    let why = |cloud: &OpenStackCloud, of| cloud.why_not_offered(of).unwrap_or_default();
+    assert_eq!(why(&cloud, Capability::LoadBalancers), "[LoadBalancer] enabled is false");
+    assert_eq!(why(&cloud, Capability::Routes), "[Route] router-id is not set");
+    for (octavia, expect) in [
+        (None, "the catalog of region one has no load-balancer endpoint (it has compute, network)"),
+        (
+            Some(("http://octavia", "two")),
+            "the catalog of region one has no load-balancer endpoint (it has one in two)",
+        ),
+        (Some(("http://octavia", "one")), ""),
+    ] {
+        rig.cloud.set_octavia(octavia);
+        let cloud = OpenStackCloud::new(rig.clients(), &config(|_| ())).unwrap();
+        assert_eq!(why(&cloud, Capability::LoadBalancers), "", "nothing is known before a login");
+        cloud.load_balancers().ok();
+        cloud.health(Call::waiting(Duration::from_secs(10))).await.ok();
+        assert_eq!(why(&cloud, Capability::LoadBalancers), expect, "{octavia:?}");
+    }
+}
+
+/// Who, for what and where: the first questions of whoever reads it. Never the secret.
+#[tokio::test(start_paused = true)]
+async fn a_refused_login_names_user_project_and_url() {
+    let rig = Rig::new();
+    rig.cloud.set_password("another one");
+    let error = rig.nova(10).await.unwrap_err();
+    let expect =
+        "login at http://keystone/ by password of user \"u1\" for project \"p1\" refused: ";
+    assert!(error.message.starts_with(expect), "{error}");
+    assert!(!error.message.contains(PASSWORD), "{error}");
 }

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::openstack::{api::Service, config::Interface};
+use crate::openstack::{api::Service, config::Interface, text::MAX_VALUE};
 
 /// The endpoints, in the catalog's order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     endpoints: Vec<(Service, Endpoint)>,
+    /// The types of all services, those that are not used here included.
+    types: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -31,14 +34,15 @@ struct WireEntry {
 impl Catalog {
     /// Reads the entries that can be read; others are of no service of ours.
     pub(crate) fn read(entries: Vec<Value>) -> Self {
-        let mut endpoints = Vec::new();
+        let (mut endpoints, mut types) = (Vec::new(), BTreeSet::new());
         for entry in entries {
             let Ok(entry) = serde_json::from_value::<WireEntry>(entry) else { continue };
+            types.insert(one_line(&entry.r#type, MAX_VALUE));
             let Some(service) = Service::of_type(&entry.r#type) else { continue };
             let readable = entry.endpoints.into_iter().flat_map(serde_json::from_value);
             endpoints.extend(readable.map(|endpoint| (service, endpoint)));
         }
-        Self { endpoints }
+        Self { endpoints, types }
     }
 
     /// The first endpoint of the service that is meant for `interface` and lies in
@@ -68,6 +72,17 @@ impl Catalog {
     /// The region of that endpoint, if it has one.
     pub(crate) fn region(&self, service: Service, interface: Interface) -> Option<&str> {
         self.endpoint(service, interface, None)?.region()
+    }
+
+    /// Says that it has no such service in `region`, if one is given, and what it has instead.
+    pub(crate) fn absence(&self, service: Service, region: Option<&str>) -> String {
+        let place = region.map_or_else(String::new, |region| format!(" of region {region}"));
+        let regions: BTreeSet<&str> = self.of(service).filter_map(Endpoint::region).collect();
+        let has = match regions.is_empty() {
+            true => self.types.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+            false => format!("one in {}", Vec::from_iter(regions).join(", ")),
+        };
+        format!("the catalog{place} has no {} endpoint (it has {has})", service.name())
     }
 
     fn endpoint(

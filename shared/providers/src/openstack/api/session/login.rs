@@ -26,17 +26,19 @@ impl Login {
         Self { auth_url: shown.to_string(), url: format!("{base}auth/tokens"), credentials }
     }
 
-    /// The method and who logs in, for messages. No secrets.
+    /// The method, who logs in and for which project, for messages. No secrets.
     pub(crate) fn method(&self) -> String {
         match &self.credentials {
-            Credentials::Password { user, .. } => format!("password of user {}", user.shown()),
+            Credentials::Password { user, scope, .. } => {
+                format!("password of user {}{}", user.shown(), scope.shown())
+            }
             Credentials::ApplicationCredential { credential, .. } => match credential {
                 ApplicationCredential::Id(id) => format!("application credential {id:?}"),
                 ApplicationCredential::Name { name, user } => {
                     format!("application credential {name:?} of user {}", user.shown())
                 }
             },
-            Credentials::Token { .. } => "token".to_owned(),
+            Credentials::Token { scope, .. } => format!("token{}", scope.shown()),
             Credentials::Trust { user, trust, .. } => {
                 format!("trust {trust:?} and password of user {}", user.shown())
             }
@@ -127,12 +129,20 @@ impl Domain {
 }
 
 impl Scope {
+    fn shown(&self) -> String {
+        match self {
+            Self::Default => String::new(),
+            Self::ProjectId(text) | Self::ProjectName { name: text, .. } => {
+                format!(" for project {text:?}")
+            }
+        }
+    }
+
     fn json(&self) -> Option<Value> {
         match self {
             Self::Default => None,
             Self::ProjectId(id) => Some(json!({ "project": { "id": id } })),
             Self::ProjectName { name, domain } => Some(json!({ "project": named(name, domain) })),
-            Self::Domain(domain) => Some(json!({ "domain": domain.json() })),
         }
     }
 }

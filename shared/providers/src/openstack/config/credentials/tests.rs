@@ -70,7 +70,6 @@ fn of(scope: &Scope) -> String {
         Scope::ProjectName { name, domain } => {
             format!("project {name}{}", domain_of(domain))
         }
-        Scope::Domain(domain) => format!("domain {}", domain_of(domain)),
     }
 }
 
@@ -88,15 +87,12 @@ fn one_way_to_log_in_follows_from_what_is_given() {
             "username=u password=p project_name=t domain_id=d project_domain_name=pd user_domain_id=ud",
             "u@#ud p project t@pd",
         ),
-        // Without a project, the domain is what is worked in.
-        ("username=u password=p domain_name=d", "u@d p domain @d"),
         ("username=u password=p user_domain_name=d", "u@d p default"),
         ("ac_id=i ac_secret=s", "application #i s"),
         ("ac_id=i ac_name=n ac_secret=s project_id=t", "application #i s"),
         ("ac_name=n ac_secret=s user_id=u", "application n of #u s"),
         ("ac_name=n ac_secret=s username=u domain_name=d", "application n of u@d s"),
         ("token=x project_id=t", "token x project #t"),
-        ("token=x domain_id=d", "token x domain @#d"),
         ("trust_id=t user_id=u password=p", "trust t #u p"),
         ("trust_id=t trustee_id=e trustee_password=q user_id=u password=p", "trust t #e q"),
         ("trust_id=t trustee_id=e trustee_password=q username=n", "trust t #e q"),
@@ -126,8 +122,13 @@ fn what_is_missing_is_named_all_at_once() {
         ),
         ("ac_name=n ac_secret=hush username=u", user.to_owned()),
         (
-            "token=hush user_domain_id=d",
-            "token needs what it is for: tenant-id, or tenant-name with a domain, or domain-id"
+            "token=hush domain_id=d",
+            "token needs what it is for: tenant-id, or tenant-name with a domain".to_owned(),
+        ),
+        (
+            // A token for a domain has no servers in its catalog.
+            "username=u password=hush domain_name=d",
+            "no project is set, and a login for a domain has no servers: set tenant-id, or tenant-name"
                 .to_owned(),
         ),
         ("token=hush project_name=t", project.to_owned()),

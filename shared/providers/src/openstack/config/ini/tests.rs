@@ -9,7 +9,7 @@ fn shown(text: &str) -> Vec<String> {
     for section in sections {
         let sub = section.sub.map_or_else(String::new, |sub| format!(" {sub:?}"));
         lines.push(format!("{} [{}{sub}]", section.line, section.name));
-        for Entry { line, key, value } in section.entries {
+        for Entry { line, key, value, .. } in section.entries {
             lines.push(
                 value.map_or(format!("{line} {key}"), |value| format!("{line} {key}={value}")),
             );
@@ -151,5 +151,29 @@ proptest! {
             .map(|entry| (entry.key.clone(), entry.value.clone().unwrap_or_default()))
             .collect();
         prop_assert_eq!(read, entries);
+    }
+}
+
+#[test]
+fn what_may_be_meant_otherwise_is_seen() {
+    for (text, expect) in [
+        ("= pw", None),
+        ("= pw # a comment", None),
+        ("= pw\t; a comment", None),
+        ("= # a comment", None),
+        ("= \"pw#x\"", None),
+        ("= \"'pw'\"", None),
+        ("= pw'`", None),
+        ("= pw#x", Some(Trap::Comment)),
+        ("= pw;x", Some(Trap::Comment)),
+        ("=#pw", Some(Trap::Comment)),
+        ("= \"pw\"#x", Some(Trap::Comment)),
+        ("= 'pw'", Some(Trap::Quote)),
+        ("='pw#x'", Some(Trap::Quote)),
+        ("= `pw`", Some(Trap::Quote)),
+    ] {
+        let (sections, unreadable) = parse(&format!("[a]\nk{text}\n"));
+        assert_eq!(unreadable, [], "{text}");
+        assert_eq!(sections[0].entries[0].trap, expect, "{text}");
     }
 }

@@ -30,6 +30,15 @@ impl Case {
         Ok(list.into_iter().map(|address| (address.kind, address.address)).collect())
     }
 
+    fn withheld(&self) -> Option<String> {
+        let Row::Whole(server) = Row::read(&self.server.to_string()) else { panic!() };
+        let (ports, sub_ports): (Vec<Port>, Vec<Port>) = (read(&self.ports), read(&self.sub_ports));
+        let names = BTreeMap::new();
+        let known = Inputs { server: &server, ports: &ports, sub_ports: &sub_ports, names: &names };
+        let shown = node_addresses(&known, &self.networking).unwrap();
+        withheld(&known, &self.networking, &shown)
+    }
+
     #[track_caller]
     fn gives(&self, expect: &[(AddressKind, &str)]) {
         let expect: Vec<_> =
@@ -447,4 +456,23 @@ proptest! {
         once.dedup();
         prop_assert_eq!(once.len(), first.len(), "nothing is shown twice");
     }
+}
+
+#[test]
+fn what_the_settings_leave_out_is_told_with_the_setting() {
+    let case = example();
+    assert_eq!(case.withheld(), None);
+    let admits_none = case.with(|it| it.internal_networks = some(&["k8s-intern"]));
+    let none = "[Networking] internal-network-name = k8s-intern does not admit it";
+    assert_eq!(
+        admits_none.withheld().unwrap(),
+        format!("the server has 10.0.0.32 on private: {none}; 10.0.0.31 on private: {none}")
+    );
+    let without_v6 = case.with(|it| it.ipv6_disabled = true);
+    assert_eq!(
+        without_v6.withheld().as_deref(),
+        Some(
+            "the server has 2001:4800:780e:510:be76:4eff:fe04:84a8 on public: [Networking] ipv6-support-disabled leaves it out"
+        )
+    );
 }

@@ -54,6 +54,7 @@ fn tells_everything() {
         labels: BTreeMap::from([("openstack.quartet.dev/flavor-id".to_owned(), "7".to_owned())]),
         power: PowerState::Running,
         pod_cidrs: Vec::new(),
+        withheld: None,
     };
     assert_eq!(instance, expect);
     let instance = described(&server, &shape(Some("bench"), true)).unwrap();

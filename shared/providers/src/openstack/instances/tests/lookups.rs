@@ -165,6 +165,10 @@ async fn gone_by_name() {
                 assert_eq!(proof.method, ProofMethod::ByName, "{name}");
                 assert!(proof.evidence.contains(name), "{proof:?}");
                 assert!(proof.evidence.contains("none of the 10 servers"), "{proof:?}");
+                let tried = node.system_uuid.as_ref().map(|uuid| {
+                    format!("no server has the node's system UUID {uuid} as its ID, and none")
+                });
+                assert!(tried.is_none_or(|it| proof.evidence.starts_with(&it)), "{proof:?}");
             }
         }
     }

@@ -24,7 +24,6 @@ fn all() -> Vec<Credentials> {
         Scope::ProjectId("p1".to_owned()),
         project(),
         Scope::ProjectName { name: "k8s".to_owned(), domain: own.clone() },
-        Scope::Domain(own.clone()),
     ];
     let mut all: Vec<_> = scopes
         .into_iter()
@@ -60,15 +59,14 @@ fn bodies_by_method() {
         .collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
     password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}}}}
-    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"id":"p1"}}}}
-    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
-    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"domain":{"id":"d1"},"name":"k8s"}}}}
-    password of user "u1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"domain":{"id":"d1"}}}}
-    password of user "ann": {"auth":{"identity":{"methods":["password"],"password":{"user":{"domain":{"name":"Default"},"name":"ann","password":"p\"w"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
-    password of user "ann": {"auth":{"identity":{"methods":["password"],"password":{"user":{"domain":{"id":"d1"},"name":"ann","password":"p\"w"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
+    password of user "u1" for project "p1": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"id":"p1"}}}}
+    password of user "u1" for project "k8s": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
+    password of user "u1" for project "k8s": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u1","password":"pw"}}},"scope":{"project":{"domain":{"id":"d1"},"name":"k8s"}}}}
+    password of user "ann" for project "k8s": {"auth":{"identity":{"methods":["password"],"password":{"user":{"domain":{"name":"Default"},"name":"ann","password":"p\"w"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
+    password of user "ann" for project "k8s": {"auth":{"identity":{"methods":["password"],"password":{"user":{"domain":{"id":"d1"},"name":"ann","password":"p\"w"}}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
     application credential "a1": {"auth":{"identity":{"application_credential":{"id":"a1","secret":"s"},"methods":["application_credential"]}}}
     application credential "ccm" of user "ann": {"auth":{"identity":{"application_credential":{"name":"ccm","secret":"s","user":{"domain":{"name":"Default"},"name":"ann"}},"methods":["application_credential"]}}}
-    token: {"auth":{"identity":{"methods":["token"],"token":{"id":"t"}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
+    token for project "k8s": {"auth":{"identity":{"methods":["token"],"token":{"id":"t"}},"scope":{"project":{"domain":{"name":"Default"},"name":"k8s"}}}}
     trust "t1" and password of user "u2": {"auth":{"identity":{"methods":["password"],"password":{"user":{"id":"u2","password":"pw"}}},"scope":{"OS-TRUST:trust":{"id":"t1"}}}}
     "#);
 }

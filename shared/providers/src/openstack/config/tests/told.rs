@@ -1,0 +1,117 @@
+//! What is told of words that have no effect, of options that are not managed yet, and of cut secrets.
+
+use super::*;
+
+fn each_is_told(cases: &[(&str, &str)]) {
+    for (rest, expect) in cases {
+        assert_eq!(good(rest).warnings, [format!("/etc/cloud.conf: {expect}")], "{rest}");
+    }
+}
+
+#[test]
+fn foreign_and_retired_words_are_told_with_what_is_right() {
+    each_is_told(&[
+        (
+            "project_id = x\n",
+            "line 6: [Global] project_id: unknown key; its name here is tenant-id",
+        ),
+        ("Region-Name = x\n", "line 6: [Global] Region-Name: unknown key; its name here is region"),
+        (
+            "os-interface = x\n",
+            "line 6: [Global] os-interface: unknown key; its name here is os-endpoint-type",
+        ),
+        ("[Networks]\na\n", "line 6: [Networks]: unknown section; did you mean [Networking]?"),
+        (
+            "[LoadBalancerClass \"x\"]\nexternal_network_id = x\n",
+            "line 7: [LoadBalancerClass] external_network_id: unknown key; its name here is floating-network-id",
+        ),
+        (
+            "secret-name = x\n",
+            "line 6: [Global] secret-name: has no effect: credentials are read from this file or clouds.yaml, never from a Secret",
+        ),
+        (
+            "kubeconfig-path = x\n",
+            "line 6: [Global] kubeconfig-path: has no effect: it is the flag --kubeconfig",
+        ),
+        (
+            "[LoadBalancer]\nuse-octavia = no\n",
+            "line 7: [LoadBalancer] use-octavia: has no effect: there are no other load balancers than Octavia's",
+        ),
+        (
+            "[LoadBalancer]\nuse-octavia = true\n",
+            "line 7: [LoadBalancer] use-octavia: has no effect: Octavia is always used; remove it",
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_not_managed_is_told_with_what_follows() {
+    each_is_told(&[
+        (
+            "[LoadBalancer]\nmanage-security-groups = true\n",
+            "line 7: [LoadBalancer] manage-security-groups = \"true\": service-ccm will refuse new load balancers: security groups are not managed yet: set it to false, and open the node ports to the load balancers yourself",
+        ),
+        (
+            "[LoadBalancer]\nprovider-requires-serial-api-calls = 1\n",
+            "line 7: [LoadBalancer] provider-requires-serial-api-calls = \"1\": service-ccm will refuse new load balancers: load balancers are made by one request each: set it to false",
+        ),
+        (
+            "[LoadBalancer]\ndefault-tls-container-ref = x\n",
+            "line 7: [LoadBalancer] default-tls-container-ref = \"x\": service-ccm will refuse new load balancers: TLS is not terminated by the load balancer yet: remove it, or set it to the empty text",
+        ),
+        (
+            "[LoadBalancer]\nmax-shared-lb = 4\n",
+            "line 7: [LoadBalancer] max-shared-lb = \"4\": several Services do not share a load balancer yet: each gets its own",
+        ),
+    ]);
+}
+
+/// Nothing of these is asked for where there are no load balancers or no floating IPs, or where the ID goes
+/// before.
+#[test]
+fn what_is_not_managed_is_told_only_where_it_matters() {
+    let patterns = "floating-subnet = a*\nfloating-subnet-tags = b\n";
+    let all = "manage-security-groups = true\nmax-shared-lb = 4\n";
+    for (rest, warnings, unmanaged) in [
+        (format!("[LoadBalancer]\nenabled = false\n{all}{patterns}"), 0, 0),
+        (format!("[LoadBalancer]\n{all}{patterns}"), 4, 3),
+        (format!("[LoadBalancer]\ninternal-lb = true\n{all}{patterns}"), 2, 1),
+        (format!("[LoadBalancer]\nfloating-subnet-id = x\n{patterns}"), 0, 0),
+        (
+            format!(
+                "[LoadBalancer]\nfloating-subnet-id = x\n[LoadBalancerClass \"c\"]\n{patterns}"
+            ),
+            2,
+            2,
+        ),
+        ("[LoadBalancer]\nmax-shared-lb = 1\nmanage-security-groups = false\n".to_owned(), 0, 0),
+        ("[LoadBalancer]\ndefault-tls-container-ref =\n".to_owned(), 0, 0),
+    ] {
+        let Loaded { config, warnings: said } = good(&rest);
+        assert_eq!((said.len(), config.unmanaged.len()), (warnings, unmanaged), "{rest}: {said:?}");
+        assert!(config.unmanaged.iter().all(|line| said.contains(line)), "{rest}");
+    }
+}
+
+#[test]
+fn a_secret_that_a_comment_cuts_is_told_without_it() {
+    let cut = "is cut off at # or ;, which begins a comment: if that belongs to the value, put it in double quotes";
+    let quote = "begins with ' or `, which quotes nothing here and is a part of the value: use double quotes";
+    let ways = "[Global]\nauth-url = https://k\n";
+    let trust = format!("{ways}trust-id = t\ntrustee-id = u\n");
+    let application = format!("{ways}application-credential-id = u\n");
+    for (begin, line, key, text, what) in [
+        (&trust, 5, "trustee-password", "hush#hush", cut),
+        (&trust, 5, "trustee-password", "'hush'", quote),
+        (&application, 4, "application-credential-secret", "hush;hush", cut),
+        (&application, 4, "application-credential-secret", "`hush#`", quote),
+    ] {
+        let loaded = parsed(&format!("{begin}{key} = {text}\n")).unwrap();
+        assert_eq!(
+            loaded.warnings,
+            [format!("/etc/cloud.conf: line {line}: [Global] {key}: {what}")]
+        );
+    }
+    // Of what is no secret, people see what is read.
+    assert_eq!(good("region = 'a#b\n").warnings, Vec::<String>::new());
+}
