@@ -109,6 +109,7 @@ impl Program for NodeCcm {
         let (closing, token) = (self.closing.clone(), context.token.clone());
         let lookups = lookups::run(self.handles.clone(), intake(), senders, closing, token);
         tasks.spawn("lookups", lookups);
+        tasks.spawn("selector", intake().follow_selector(context.token.clone()));
         let Handles { guard, store, queue, .. } = self.handles.clone();
         guard.take_over();
         tasks.spawn("approvals", guard.follow_approvals(store, queue, context.token.clone()));

@@ -41,6 +41,8 @@ pub(crate) enum State {
     NotOurs,
     /// Its provider ID is another provider's.
     Foreign,
+    /// `--node-selector` leaves it out.
+    NotSelected,
 }
 
 impl State {

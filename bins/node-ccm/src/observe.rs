@@ -10,10 +10,11 @@ pub(crate) mod waiting;
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::Backoff;
-use ccm_cloud::Cloud;
+use ccm_cloud::{Claim, Cloud};
 use ccm_controller::{
     corrector::Corrector,
     guard::Guard,
+    instances,
     inventory::Inventory,
     lookups::Answers,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
@@ -80,6 +81,25 @@ impl Handles {
             metrics,
             repeats: RepeatMetrics::beginning(&context.metrics, "Node", "addresses"),
         }
+    }
+
+    /// Whether `--node-selector` selects this node.
+    pub(crate) fn selects(&self, node: &Node) -> bool {
+        self.settings.borrow().node_selector.matches(node)
+    }
+
+    /// Which provider owns the node; `None` while this is unknown. What is not selected is treated
+    /// like another provider's.
+    pub(crate) fn claim(&self, node: &Node) -> Option<Claim> {
+        if !self.selects(node) {
+            return Some(Claim::Foreign);
+        }
+        instances::claim(&*self.cloud, node)
+    }
+
+    /// Whether the node may be this provider's; `None` while this is unknown.
+    pub(crate) fn is_ours(&self, node: &Node) -> Option<bool> {
+        self.claim(node).map(|claim| claim != Claim::Foreign)
     }
 }
 

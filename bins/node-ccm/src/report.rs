@@ -80,6 +80,18 @@ impl NodeReports {
         self.report(node, When::Once, report);
     }
 
+    /// Reports that a node is not selected. A waiting node also gets an event.
+    pub(crate) fn not_selected(&self, node: &Node) {
+        let (name, topic) = (&node.name, "NodeNotSelected");
+        let text = "--node-selector of node-ccm does not select this node; it stays tainted until another controller initialises it, or its labels or the selector change";
+        let line = format!("Skip sync node {name}: --node-selector does not select it");
+        let report = match node.is_uninitialised() {
+            true => Report::warning(topic, text, line).with_event(topic, text),
+            false => Report::line(topic, "", line),
+        };
+        self.report(node, When::Once, report);
+    }
+
     /// Reports that a node is skipped, and why. Most have no event, because they are another
     /// provider's.
     pub(crate) fn skipped(&self, node: &Node, outcome: &Outcome) {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ccm_base::duration;
 use ccm_controller::brake::{Budget, Limit};
-use ccm_runtime::settings::{cloud_call_timeout, per_second};
+use ccm_kube::selector::NodeSelector;
+use ccm_runtime::settings::{cloud_call_timeout, node_selector, per_second};
 use ccm_settings::{at_least, one_of, parsed, within};
 use serde::Serialize;
 
@@ -67,6 +68,9 @@ ccm_settings::settings! {
         /// Whether a new node keeps its taint while neither the cloud nor the kubelet knows an IP address of it.
         /// false is for clouds that know no addresses.
         pub node_addresses_required: bool = live(Switch, "node-addresses-required", "true");
+        /// Only nodes with these labels are initialised and kept in sync, for instance pool=workers,!edge. Empty selects
+        /// all nodes. A node that is left out stays as it is, with its taint until another controller removes it.
+        pub node_selector: NodeSelector = live(Text, "node-selector", ""), node_selector;
     } => |settings, raw, problems| {
         let period = settings.node_status_update_frequency.max(SHORTEST_PERIOD);
         if period > settings.node_status_update_frequency {

@@ -7,7 +7,8 @@ use ccm_controller::{
     brake::{Budget, Limit},
     cluster,
 };
-use ccm_runtime::settings::{cloud_call_timeout, taint_keys};
+use ccm_kube::selector::NodeSelector;
+use ccm_runtime::settings::{cloud_call_timeout, node_selector, taint_keys};
 use ccm_settings::{at_least, checked, one_of, parsed, within};
 use serde::Serialize;
 
@@ -57,6 +58,9 @@ ccm_settings::settings! {
         /// Whether nodes whose provider ID has the scheme of another provider, such as edge nodes, are members of load
         /// balancers. Nodes without a provider ID are members in any case.
         pub load_balancer_foreign_nodes: bool = live(Switch, "load-balancer-foreign-nodes", "false");
+        /// Only nodes with these labels are members of load balancers, for instance pool=workers,!edge. Empty selects all
+        /// nodes. Members that leave because of it count for --load-balancer-member-loss.
+        pub node_selector: NodeSelector = live(Text, "node-selector", ""), node_selector;
         /// Interval between two lists of the cluster's load balancers, which find what was changed or deleted in the
         /// cloud, and load balancers without a Service. At least 10s.
         #[serde(serialize_with = "duration::serialize")]

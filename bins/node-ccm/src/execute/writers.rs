@@ -97,7 +97,7 @@ impl Writers {
             self.handles.queue.add(Arc::clone(&node.name), Priority::Urgent);
             return;
         }
-        let claim = self.intake.claim(&node).unwrap_or(Claim::Unclaimed);
+        let claim = self.handles.claim(&node).unwrap_or(Claim::Unclaimed);
         let policy = self.intake.policy();
         let again = |node: &Node| plan(node, claim, answer, policy);
         let plan = again(&node);

@@ -24,8 +24,11 @@ pub(crate) fn guard<P: Program<Settings = NodeSettings>>(
 ) -> Guard {
     let (store, cloud, settings) =
         (store.clone(), Arc::clone(&context.cloud), context.settings.clone());
+    let selects = context.settings.clone();
     let counts = move |node: &&Arc<Node>| {
-        is_protected(node) && instances::is_ours(&*cloud, node) == Some(true)
+        is_protected(node)
+            && selects.borrow().node_selector.matches(node)
+            && instances::is_ours(&*cloud, node) == Some(true)
     };
     Guard::new(
         context,

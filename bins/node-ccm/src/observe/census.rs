@@ -21,7 +21,7 @@ pub(crate) fn take(handles: &Handles) {
         match handles.states.get(&node.name) {
             Some(State::Unconfirmed) => count(Problem::Unconfirmed),
             Some(State::InstanceGone) if node.is_ready() => count(Problem::InstanceGone),
-            Some(State::Foreign | State::NotOurs) => {}
+            Some(State::Foreign | State::NotOurs | State::NotSelected) => {}
             _ if !node.is_uninitialised() && !addresses::have_ip(&node.addresses) => {
                 count(Problem::NoAddress);
             }
@@ -29,7 +29,7 @@ pub(crate) fn take(handles: &Handles) {
         }
     }
     let (cloud, mut own) = (&*handles.cloud, nodes);
-    own.retain(|node| instances::is_ours(cloud, node) == Some(true));
+    own.retain(|node| handles.is_ours(node) == Some(true));
     for (id, nodes) in instances::duplicates(cloud, &own) {
         let names: Vec<_> = nodes.iter().map(|node| &*node.name).collect();
         for node in &nodes {

@@ -6,10 +6,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use ccm_cloud::Claim;
 use ccm_controller::{instances, queue::Priority};
 use ccm_kube::store::Change;
 use ccm_objects::{Node, Shared as Name};
+use tokio_util::sync::CancellationToken;
 
 use super::{Handles, sync_priority};
 use crate::{metrics::State, plan::Policy};
@@ -45,6 +45,23 @@ impl Intake {
         }
     }
 
+    /// Queues the nodes whose labels select them anew when `--node-selector` has changed, until the
+    /// token is cancelled.
+    pub(crate) async fn follow_selector(self: Arc<Self>, token: CancellationToken) {
+        let mut settings = self.handles.settings.clone();
+        let mut selector = settings.borrow_and_update().node_selector.clone();
+        while let Some(Ok(())) = token.run_until_cancelled(settings.changed()).await {
+            let now = settings.borrow_and_update().node_selector.clone();
+            if now != selector {
+                selector = now;
+                for node in self.handles.store.list() {
+                    self.handles.queue.add(Arc::clone(&node.name), Priority::Routine);
+                }
+            }
+        }
+        token.cancelled().await;
+    }
+
     /// Handles a change of a node. Never blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) {
         if !self.leads() {
@@ -57,7 +74,7 @@ impl Intake {
                 if node.is_uninitialised() {
                     corrector.step_aside();
                     queue.add(Arc::clone(&node.name), Priority::Urgent);
-                } else if self.claim(node) != Some(Claim::Foreign) {
+                } else if self.handles.is_ours(node) != Some(false) {
                     answers.require(&node.name);
                     queue.add(Arc::clone(&node.name), Priority::Routine);
                 }
@@ -79,26 +96,25 @@ impl Intake {
         self.leads.load(Ordering::SeqCst)
     }
 
-    /// Which provider owns the node; `None` while this is unknown.
-    pub(crate) fn claim(&self, node: &Node) -> Option<Claim> {
-        instances::claim(&*self.handles.cloud, node)
-    }
-
     /// Whether the node may be this provider's; `None` while this is unknown. Records it if the
     /// node is another provider's.
     pub(crate) fn is_ours(&self, node: &Node) -> Option<bool> {
-        let is_ours = instances::is_ours(&*self.handles.cloud, node)?;
+        let is_ours = self.handles.is_ours(node)?;
         if !is_ours {
             self.foreign(node);
         }
         Some(is_ours)
     }
 
-    /// Records that a node is another provider's, and reports it once.
+    /// Records that a node is another provider's or is not selected, and reports it once.
     pub(crate) fn foreign(&self, node: &Node) {
         let Handles { cloud, states, plans, reports, .. } = &self.handles;
-        states.set(&node.name, State::Foreign);
         plans.clear("Node", &node.name);
+        if !self.handles.selects(node) {
+            states.set(&node.name, State::NotSelected);
+            return reports.not_selected(node);
+        }
+        states.set(&node.name, State::Foreign);
         reports.foreign(node, &cloud.why_foreign(node.provider_id.as_deref().unwrap_or_default()));
     }
 

@@ -6,7 +6,6 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::RetryClass;
 use ccm_cloud::{Call, CloudError, Instance, Lookup};
 use ccm_controller::{
-    instances,
     inventory::Answer,
     lookups::SizedLookups,
     passes::{Next, Pass},
@@ -99,7 +98,7 @@ impl Refresh {
 
     /// All nodes that may be this provider's, initialised or not.
     fn own_nodes(&self) -> Vec<Arc<Node>> {
-        let ours = |node: &Arc<Node>| instances::is_ours(&*self.handles.cloud, node) == Some(true);
+        let ours = |node: &Arc<Node>| self.handles.is_ours(node) == Some(true);
         self.handles.store.list().into_iter().filter(ours).collect()
     }
 

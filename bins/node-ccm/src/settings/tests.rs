@@ -23,6 +23,7 @@ fn defaults_are_the_documented_ones() {
         node_change_budget_window: Duration::from_hours(1),
         node_label_policy: LabelPolicy::Follow,
         node_addresses_required: true,
+        node_selector: NodeSelector::default(),
     };
     assert_eq!(settings, expect);
 }

@@ -18,6 +18,33 @@ impl Whole {
     }
 }
 
+/// Nodes that it leaves out stay as they are; new ones are told why they wait.
+#[tokio::test(start_paused = true)]
+async fn a_wrong_node_selector_changes_no_node() {
+    let mut whole = Whole::start(&[OFTEN]).await;
+    let names = whole.ready(0..NODES).await;
+    let last = whole.context().leadership.clone();
+    whole.process = whole.lead("--node-selector=pool=none", Some(&last)).await;
+    whole.move_instances(0..NODES);
+    let new = whole.add_node(NODES);
+    sleep(NIGHT).await;
+    assert_eq!((whole.moved(&names), whole.writes()), (0, Vec::new()));
+    assert!(whole.is_tainted(&new));
+    let told = whole.events(&new);
+    assert_eq!(
+        told.iter().filter(|(reason, _)| reason == "NodeNotSelected").count(),
+        1,
+        "{told:?}"
+    );
+    let state = "ccm_node_nodes{state=\"not_selected\"}";
+    assert_eq!(whole.metric(state), NODES as u64 + 1);
+    // Its label selects it.
+    let label = json!({"metadata": {"labels": {"pool": "none"}}});
+    whole.api.patch("nodes", &new, "", PatchKind::Merge, label).unwrap();
+    whole.initialised(&new).await;
+    assert_eq!(whole.metric(state), NODES as u64);
+}
+
 /// On another Lease, nothing was left to the next leader, and the last one leads still. What the brake holds is held by
 /// both.
 #[tokio::test(start_paused = true)]

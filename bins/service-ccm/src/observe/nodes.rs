@@ -100,6 +100,7 @@ impl Nodes {
             scale_down_taints: &settings.scale_down_taints,
             schemes: &self.handles.cloud.schemes(),
             foreign_nodes: settings.load_balancer_foreign_nodes,
+            selector: &settings.node_selector,
             traits: &traits,
             labels,
         };

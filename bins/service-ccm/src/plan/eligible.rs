@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ccm_base::At;
 use ccm_cloud::{AddressKind, Digest, LoadBalancerTraits, Member, NodeAddress, ProviderId};
+use ccm_kube::selector::NodeSelector;
 use ccm_objects::{Labels, Node, WhoseNode, service_keys, whose_node};
 use sha2::{Digest as _, Sha256};
 
@@ -26,6 +27,8 @@ pub enum Excluded {
     Deleting,
     /// Its provider ID is another provider's.
     Foreign,
+    /// `--node-selector` does not select it.
+    NotSelected,
     /// It still has the taint of a node that is not initialised.
     Uninitialised,
     /// It has no provider ID, and the provider needs the IDs of members.
@@ -42,6 +45,7 @@ impl Excluded {
             Self::Label => format!("with the label {}", service_keys::EXCLUDE_NODE),
             Self::Deleting => "being deleted".to_owned(),
             Self::Foreign => "of another provider".to_owned(),
+            Self::NotSelected => "not selected by --node-selector".to_owned(),
             Self::Uninitialised => "not initialised".to_owned(),
             Self::NoProviderId => "without a provider ID".to_owned(),
             Self::NoAddress => "without an address".to_owned(),
@@ -160,6 +164,8 @@ pub struct Rules<'a> {
     pub schemes: &'a [String],
     /// `--load-balancer-foreign-nodes`: whether nodes of other providers are members.
     pub foreign_nodes: bool,
+    /// `--node-selector`: which nodes may be members at all.
+    pub selector: &'a NodeSelector,
     /// The traits of the provider.
     pub traits: &'a LoadBalancerTraits,
     /// The labels by which load balancers select their members.
@@ -208,6 +214,9 @@ fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
     }
     if !rules.foreign_nodes && matches!(whose(node, rules), WhoseNode::Anothers(_)) {
         return Err(Excluded::Foreign);
+    }
+    if !rules.selector.matches(node) {
+        return Err(Excluded::NotSelected);
     }
     let provider_id = node.provider_id.as_deref().and_then(|text| ProviderId::parse(text).ok());
     let addresses: Vec<NodeAddress> = node.addresses.iter().filter_map(address).collect();

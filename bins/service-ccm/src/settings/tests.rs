@@ -18,6 +18,7 @@ fn defaults_are_the_documented_ones() {
             .map(str::to_owned)
             .into(),
         load_balancer_foreign_nodes: false,
+        node_selector: NodeSelector::default(),
         load_balancer_audit_period: Duration::from_mins(5),
         load_balancer_look_period: Duration::from_hours(24),
         orphaned_load_balancers: Policy::Report,

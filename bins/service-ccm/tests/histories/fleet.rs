@@ -283,6 +283,24 @@ async fn another_default_selector_takes_no_more_than_the_brake_allows() {
     }
 }
 
+/// The selector selects no node, or another half of them.
+#[tokio::test(start_paused = true)]
+async fn a_wrong_node_selector_takes_no_more_than_the_brake_allows() {
+    for selector in ["--node-selector=pool=none", "--node-selector=pool=half"] {
+        let mut world = World::with_services(0..2).await;
+        for number in 0..NODES / 2 {
+            let patch = json!({"metadata": {"labels": {"pool": "half"}}});
+            let node = World::node_name(number);
+            world.api.patch("nodes", &node, "", PatchKind::Merge, patch).unwrap();
+        }
+        world.wrong = Some(selector);
+        world.restart().await;
+        sleep(NIGHT).await;
+        assert_eq!([0, 1].map(|number| world.members(number)), [NODES - 3; 2], "{selector}");
+        assert!(world.metric::<f64>("ccm_service_members_held ") > 0.5);
+    }
+}
+
 /// A setting names a taint that all nodes have.
 #[tokio::test(start_paused = true)]
 async fn a_wrong_scale_down_taint_takes_no_more_than_the_brake_allows() {

@@ -1,4 +1,4 @@
-use ccm_cloud::NodeSelector;
+use ccm_kube::selector::NodeSelector;
 use ccm_objects::{Address, Condition, Taint, node_keys};
 
 use std::time::Duration;
@@ -24,13 +24,30 @@ fn traits() -> LoadBalancerTraits {
 
 fn rules<'a>(taints: &'a [String], traits: &'a LoadBalancerTraits) -> Rules<'a> {
     static NO_LABELS: LazyLock<LabelKeys> = LazyLock::new(LabelKeys::default);
+    static ALL: LazyLock<NodeSelector> = LazyLock::new(NodeSelector::default);
     Rules {
         scale_down_taints: taints,
         schemes: &[],
         foreign_nodes: false,
+        selector: &ALL,
         traits,
         labels: &NO_LABELS,
     }
+}
+
+#[test]
+fn only_selected_nodes_are_members() {
+    let selector: NodeSelector = "pool=web".parse().unwrap();
+    let rules = |selector| Rules { selector, ..rules(&[], &TRAITS) };
+    static TRAITS: LazyLock<LoadBalancerTraits> = LazyLock::new(traits);
+    let of_pool = |pool: &str| {
+        let labels = [("pool".into(), pool.into())].into_iter().collect();
+        Node { labels, ..node() }
+    };
+    assert!(member(&of_pool("web"), rules(&selector)).is_ok());
+    assert_eq!(member(&of_pool("batch"), rules(&selector)), Err(Excluded::NotSelected));
+    assert_eq!(member(&node(), rules(&selector)), Err(Excluded::NotSelected));
+    assert!(member(&node(), rules(&NodeSelector::default())).is_ok());
 }
 
 #[test]
@@ -88,8 +105,11 @@ fn a_member_has_what_the_provider_needs() {
 
 #[test]
 fn readiness_and_cordons_do_not_drain_a_load_balancer() {
-    let condition =
-        |status: &str| Condition { kind: "Ready".into(), status: status.into(), ..Condition::default() };
+    let condition = |status: &str| Condition {
+        kind: "Ready".into(),
+        status: status.into(),
+        ..Condition::default()
+    };
     for status in ["False", "Unknown"] {
         assert!(sorted(&Node { conditions: vec![condition(status)], ..node() }).is_ok());
     }
@@ -271,7 +291,7 @@ fn with_further_labels_nothing_else_changes() {
     };
     let keys = |text: &str| {
         let mut keys = LabelKeys::default();
-        keys.add(&NodeSelector::parse(text));
+        keys.add(&ccm_cloud::NodeSelector::parse(text));
         keys
     };
     let (before, now) = (keys("pool"), keys("pool,rack"));
