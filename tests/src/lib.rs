@@ -12,6 +12,7 @@
 //! | [`prometheus`] | dashboards, alert rules and pages of metrics, with a real Prometheus |
 //! | [`openstack`] | scenarios with real OpenStack services |
 //! | [`manifests`] | what is installed |
+//! | [`mod@policies`] | mutating admission policies of a real API server |
 //! | [`histories`] | random histories of the deletion policy |
 //! | [`mod@variants`] | random histories of a whole controller, and variants without a protection |
 //! | [`mutants`] | decisions that are broken one at a time: `make mutants` |
@@ -31,6 +32,7 @@ pub mod metrics_page;
 pub mod mutants;
 pub mod nodes;
 pub mod openstack;
+pub mod policies;
 pub mod printed;
 pub mod prometheus;
 pub mod rights;

@@ -13,6 +13,7 @@ mod gate;
 mod ipam;
 mod life;
 mod observe;
+mod policies;
 mod story;
 mod work;
 
@@ -38,6 +39,8 @@ fn main() -> anyhow::Result<ExitCode> {
                 gate::without_routes_and_cidrs_it_is_idle,
                 gate::a_provider_without_routes_is_no_failure,
                 gate::a_wrong_cluster_cidr_is_refused;
+            REAL:
+                policies::what_is_taken_back_costs_a_write_a_minute;
         },
         work: Work {
             launch: work::launch,
