@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_base::{RetryClass, clock};
+use ccm_base::clock;
 use ccm_controller::{
     queue::Priority,
     workers,
@@ -19,6 +19,8 @@ use crate::ipam::{AllocatorType, Refusal, Reservation, Written, join, network};
 
 /// The kind of step on `/plan`.
 const STEP: &str = "pod-cidrs";
+/// The pause after a write that the API server has answered as done and has not stored.
+const NOT_STORED: Duration = Duration::from_mins(1);
 /// The pause before route-ccm tries a node again that waits for another node or for a route.
 const AGAIN: Duration = Duration::from_mins(1);
 
@@ -120,7 +122,7 @@ impl Cidrs {
 
     /// Handles a write that the API server has answered as done, with a node without pod CIDRs.
     fn not_stored(&self, node: &Node, cidrs: &[IpNet]) {
-        let pace = self.queue.retry_as(Name::clone(&node.name), RetryClass::Retry);
+        let pace = self.queue.retry_every(Name::clone(&node.name), NOT_STORED);
         let why = format!(
             "the API server did not store podCIDRs {}: an admission policy or webhook?",
             join(cidrs)

@@ -211,7 +211,6 @@ impl Allocator {
         self.insert(node);
         let signs = foreign.as_ref().filter(|_| was_bare);
         let rival = signs.and_then(|sign| self.signs.add(sign, takes_ours, now)).cloned();
-        self.signs.forget(&node.uid);
         Seen { confirmed, problems: self.examine(&node.uid), foreign, rival }
     }
 

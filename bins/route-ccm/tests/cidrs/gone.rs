@@ -163,3 +163,26 @@ async fn a_node_of_another_cloud_does_not_wait() {
     sleep(Duration::from_mins(1)).await;
     leader.has_nothing_to_do();
 }
+
+/// The next node of its name is another one.
+#[tokio::test(start_paused = true)]
+async fn a_block_becomes_free_if_its_node_registers_again_before_the_answer() {
+    let world = World::new();
+    let leader = world.lead(&[&SMALL[..], &[NO_ROUTES]].concat()).await;
+    sleep(Duration::from_secs(5)).await;
+    for _ in 0..3 {
+        let once = World::fault(Action::DelayAnswer(LOOKUP / 2)).times(1);
+        world.api.faults().add(once);
+        let name = world.add(0);
+        sleep(Duration::from_millis(600)).await;
+        world.remove(&name);
+        world.add(0);
+        sleep(LOOKUP).await;
+        world.assigned(std::slice::from_ref(&name)).await;
+        world.remove(&name);
+        sleep(LOOKUP).await;
+    }
+    sleep(FREE * 2).await;
+    leader.shows("node_ipam_controller_cidrset_usage_cidrs{clusterCIDR=\"10.64.0.0/22\"}", 0.0);
+    leader.has_nothing_to_do();
+}

@@ -29,15 +29,14 @@ const USED: &str = "node_ipam_controller_cidrset_usage_cidrs{clusterCIDR=\"10.9.
 /// Longer than any back-off, and than the grace time of blocks.
 const SETTLED: Duration = Duration::from_mins(3);
 /// So many writes a minute and node at most, whatever the answers are.
-const WRITES: usize = 15;
+const WRITES: u64 = 15;
 
 struct History {
     random: StdRng,
     world: World,
     leader: Replica,
     arguments: &'static [&'static str],
-    /// Pod CIDRs of other clients since this leader leads, at least and at most: it may have seen them
-    /// first with the beginning of its term.
+    /// Nodes that got pod CIDRs of other clients since this leader leads, at most.
     foreign: usize,
     begun: Instant,
 }
@@ -70,7 +69,7 @@ impl History {
             60..68 => self.name_cidr(number),
             68..80 => self.disturb_writes(),
             80..90 => self.disturb_lookups(),
-            90..95 => self.another_assigns(number).await,
+            90..95 => self.another_assigns(number),
             _ => self.change_leader().await,
         }
         // Often less than an answer takes.
@@ -79,8 +78,9 @@ impl History {
         sleep(wait).await;
         self.world.are_distinct();
         let writes = self.world.patches();
-        let minutes = self.begun.elapsed().as_secs() as usize / 60 + 1;
-        assert!(writes <= WRITES * NODES * minutes, "{writes} writes in {minutes} min");
+        let minutes = self.begun.elapsed().as_secs() / 60 + 1;
+        let most = WRITES * NODES as u64 * minutes;
+        assert!(writes as u64 <= most, "{writes} writes in {minutes} min");
     }
 
     /// The node registers; its instance may be the one that it had.
@@ -166,11 +166,10 @@ impl History {
     }
 
     /// Another client assigns a network that is no block of ours.
-    async fn another_assigns(&mut self, number: usize) {
+    fn another_assigns(&mut self, number: usize) {
         let cidr = format!("10.99.{}.0/24", self.below(256));
         let spec = json!({"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}});
         let name = SimInstance::numbered(number).name;
-        // The simulated server does not check it in a merge patch by an administrator.
         let is_free =
             !self.world.api.list("nodes").iter().any(|node| node["spec"]["podCIDR"] == *cidr);
         let is_bare = self.is_there(number) && self.world.cidrs(&name).is_empty();
@@ -237,14 +236,14 @@ impl History {
     fn count(&self, name: &str) -> usize {
         let text = self.leader.process.context.metrics.encode().unwrap();
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        lines.next().map_or(0, |value| value.parse::<f64>().unwrap() as usize)
+        lines.next().map_or(0, |value| value.trim_end_matches(".0").parse().unwrap())
     }
 }
 
 async fn play(arguments: &'static [&'static str]) {
     let one = std::env::var("QUARTET_HISTORY").ok().map(|seed| seed.parse().unwrap());
     for seed in one.map_or(0..HISTORIES, |seed| seed..seed + 1) {
-        println!("history {seed}");
+        eprintln!("history {seed}");
         let mut history = History::begin(seed, arguments).await;
         for _ in 0..EVENTS {
             history.step().await;

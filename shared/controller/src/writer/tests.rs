@@ -166,20 +166,14 @@ fn rights_follow_from_the_kind() {
 /// A limiter that admits one request after another, each after this time.
 struct Slow {
     each: Duration,
-    is_real: bool,
     admitted: Arc<Mutex<u32>>,
 }
 
 impl RequestLimiter for Slow {
     fn admit(&self, _: RequestClass) -> BoxFuture<'static, ()> {
-        let (each, is_real, admitted) = (self.each, self.is_real, Arc::clone(&self.admitted));
+        let (each, admitted) = (self.each, Arc::clone(&self.admitted));
         Box::pin(async move {
-            // The term of leadership is not that of paused time.
-            if is_real {
-                std::thread::sleep(each);
-            } else {
-                tokio::time::sleep(each).await;
-            }
+            tokio::time::sleep(each).await;
             *admitted.lock() += 1;
         })
     }
@@ -191,7 +185,7 @@ impl RequestLimiter for Slow {
 /// requests were admitted, and sent.
 fn limited(
     leadership: Leadership,
-    (each, is_real): (Duration, bool),
+    each: Duration,
     takes: Duration,
 ) -> (Writer<Node>, Arc<Mutex<u32>>, Arc<Mutex<u32>>) {
     let (admitted, sent) = (Arc::default(), Arc::new(Mutex::new(0)));
@@ -208,7 +202,7 @@ fn limited(
         master: None,
         user_agent: "test".to_owned(),
         request_timeout: TIMEOUT,
-        limiter: Arc::new(Slow { each, is_real, admitted: Arc::clone(&admitted) }),
+        limiter: Arc::new(Slow { each, admitted: Arc::clone(&admitted) }),
         metrics: Arc::new(RestMetrics::default()),
     };
     let (clients, store) = (Clients::in_process(service, &config).unwrap(), Store::new());
@@ -219,7 +213,7 @@ fn limited(
 
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_the_limiter_is_no_part_of_the_timeout() {
-    let slow = (TIMEOUT * 3, false);
+    let slow = TIMEOUT * 3;
     let takes = TIMEOUT / 2;
     let (writer, admitted, sent) = limited(Leadership::unconditional(), slow, takes);
     writer.patch(&node(), &named()).await.unwrap();
@@ -230,10 +224,11 @@ async fn the_wait_for_the_limiter_is_no_part_of_the_timeout() {
     assert!(matches!(late, Err(Stopped::Refused(ApiError::Timeout))), "{late:?}");
 }
 
+/// In real time: the term of leadership is not that of paused time.
 #[tokio::test]
 async fn a_write_whose_term_ends_while_it_waits_for_the_limiter_is_not_sent() {
     let term = Leadership::for_a_term(TIMEOUT + Duration::from_millis(200));
-    let slow = (Duration::from_millis(300), true);
+    let slow = Duration::from_millis(300);
     let (writer, _, sent) = limited(term, slow, Duration::ZERO);
     let late = writer.patch(&node(), &named()).await;
     assert!(matches!(late, Err(Stopped::Lost(_))), "{late:?}");

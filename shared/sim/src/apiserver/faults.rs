@@ -304,7 +304,6 @@ impl FaultPlan {
 pub(super) struct Effects {
     pub(super) stale: u64,
     pub(super) short: Option<usize>,
-    pub(super) delay_after: Duration,
     pub(super) drop_after: bool,
     pub(super) cut: Option<(Duration, bool)>,
     pub(super) watch_error: Option<u16>,

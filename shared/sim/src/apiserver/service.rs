@@ -3,6 +3,7 @@
 use std::{
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -71,7 +72,7 @@ impl Core {
         let (parts, body) = request.into_parts();
         let info = RequestInfo::new(&parts);
         let entry = self.audit.begin(&info, self.identity.uptime());
-        let (effects, taken_back) = match self.inject(&info).await {
+        let Injected { effects, taken_back, late } = match self.inject(&info).await {
             Ok(effects) => effects,
             Err(Broken::Refused(error)) => {
                 return Ok(finish(&entry, respond::refusal(&info, &error)));
@@ -89,8 +90,8 @@ impl Core {
             }
             Err(error) => Err(error),
         };
-        if !effects.delay_after.is_zero() {
-            tokio::time::sleep(effects.delay_after).await;
+        if !late.is_zero() {
+            tokio::time::sleep(late).await;
         }
         if effects.drop_after {
             entry.finish(Outcome::Dropped);
@@ -103,13 +104,13 @@ impl Core {
         Ok(finish(&entry, response))
     }
 
-    /// Applies the active faults to a request. Also returns the fields that faults remove from it.
-    async fn inject(&self, info: &RequestInfo) -> Result<(Effects, Vec<&'static str>), Broken> {
-        let (mut effects, mut taken_back) = (Effects::default(), Vec::new());
+    /// Applies the active faults to a request.
+    async fn inject(&self, info: &RequestInfo) -> Result<Injected, Broken> {
+        let Injected { mut effects, mut taken_back, mut late } = Injected::default();
         for action in self.faults.strike(info) {
             match action {
                 Action::Delay(duration) => tokio::time::sleep(duration).await,
-                Action::DelayAnswer(duration) => effects.delay_after = duration,
+                Action::DelayAnswer(duration) => late = duration,
                 Action::DropBeforeApply => return Err(Broken::Dropped),
                 Action::DropAfterApply => effects.drop_after = true,
                 Action::Status { code, retry_after } => {
@@ -126,7 +127,7 @@ impl Core {
                 Action::Malformed { name, instead } => effects.malformed.push((name, instead)),
             }
         }
-        Ok((effects, taken_back))
+        Ok(Injected { effects, taken_back, late })
     }
 }
 
@@ -143,6 +144,16 @@ fn without(fields: &[&str], body: Bytes) -> Bytes {
         }
     }
     json.to_string().into()
+}
+
+/// What faults do to a request that is processed.
+#[derive(Default)]
+struct Injected {
+    effects: Effects,
+    /// The fields that they remove from it.
+    taken_back: Vec<&'static str>,
+    /// How much later the response comes.
+    late: Duration,
 }
 
 enum Broken {

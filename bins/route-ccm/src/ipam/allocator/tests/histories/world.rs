@@ -56,8 +56,12 @@ struct Write {
     /// Whether the leader gets an answer.
     answers: bool,
     /// The answer that is on its way.
-    answer: Option<Option<Node>>,
+    answer: Option<Result<Node, Refused>>,
 }
+
+/// The API server has refused a write.
+#[derive(Clone, Debug)]
+struct Refused;
 
 pub(super) struct World {
     random: StdRng,
@@ -266,25 +270,25 @@ impl World {
         }
     }
 
-    /// The node as it is after the write; `None` if the write is refused.
-    fn land(&mut self, write: &Write) -> Option<Node> {
-        let bare = self.nodes.get_mut(&write.uid).filter(|node| node.pod_cidrs.is_empty())?;
+    /// The node as it is after the write.
+    fn land(&mut self, write: &Write) -> Result<Node, Refused> {
+        let bare = self.nodes.get_mut(&write.uid).filter(|node| node.pod_cidrs.is_empty());
+        let bare = bare.ok_or(Refused)?;
         bare.pod_cidrs = write.cidrs.iter().map(|cidr| cidr.to_string().into()).collect();
         let node = bare.clone();
         self.maybe.insert(write.uid.clone());
         self.counts[0] += 1;
         self.counts[1] += u64::from(self.left.contains_key(&write.cidrs[0]));
-        Some(node)
+        Ok(node)
     }
 
     /// The informer may have shown the end of the node since.
-    fn answer(&mut self, uid: &str, answer: Option<Node>) -> Result<(), Broken> {
-        let written = if answer.is_some() { Written::Yes } else { Written::No };
+    fn answer(&mut self, uid: &str, answer: Result<Node, Refused>) -> Result<(), Broken> {
+        let written = if answer.is_ok() { Written::Yes } else { Written::No };
         self.leader.answered(uid, written);
         let is_there = self.view.contains_key(uid);
-        let Some(node) = answer.filter(|_| is_there || self.without == Some(Without::Store)) else {
-            return Ok(());
-        };
+        let is_looked_at = is_there || self.without == Some(Without::Store);
+        let Some(node) = answer.ok().filter(|_| is_looked_at) else { return Ok(()) };
         self.observe(&node)?;
         if is_there {
             self.view.insert(uid.to_owned(), node);
@@ -370,7 +374,7 @@ impl World {
             write.answers = false;
             if write.answer.is_none() && self.percent(50) {
                 // What it breaks is found by the next look.
-                self.land(&write);
+                drop(self.land(&write));
             }
         }
         // What this leader has not seen yet, the next one sees as gone from the beginning.
