@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ccm_controller::watch::Stores;
+use ccm_runtime::health::{Condition, Health, Scope};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -11,6 +12,13 @@ use crate::{Handles, plan::condition};
 
 /// The time between two looks.
 const PERIOD: Duration = Duration::from_mins(1);
+
+/// The line of `/readyz?verbose`.
+pub(crate) fn line(health: &Health) -> Condition {
+    let line = health.condition("left-over-conditions", Scope::Information, "");
+    line.pass("not looked yet: this replica does not lead");
+    line
+}
 
 /// Looks until the token is cancelled.
 pub(crate) async fn run(handles: Handles, stores: Stores, token: CancellationToken) {

@@ -121,9 +121,6 @@ impl Handles {
         let health = context.health.condition("routes", Scope::Information, "not listed yet");
         let brake = context.health.condition("brake", Scope::Information, "not needed yet");
         brake.pass("not needed yet");
-        let left_over =
-            context.health.condition("left-over-conditions", Scope::Information, "not looked yet");
-        left_over.pass("not looked yet");
         let is_offered = !matches!(context.cloud.routes(), Ok(None));
         let has_routes = settings.configure_cloud_routes && is_offered;
         let cluster = match has_routes {
@@ -174,7 +171,7 @@ impl Handles {
             lease: context.leadership.annotations().clone(),
             health,
             brake,
-            left_over,
+            left_over: left_over::line(&context.health),
             throttle: Arc::default(),
             timeline,
         })

@@ -48,11 +48,11 @@ impl Observer {
         }
     }
 
-    /// The node as the plan sees it.
-    fn view(&self, node: Arc<Node>) -> NodeView {
+    /// The node as the plan sees it, unless [the schemes are others](has_own).
+    fn view(&self, node: Arc<Node>, schemes: &[String]) -> NodeView {
         let id = instances::canonical_id(&*self.cloud, &node);
         let id = id.and_then(|id| ProviderId::parse(&id).ok());
-        let left_out = self.left_out(&node, &self.cloud.schemes());
+        let left_out = self.left_out(&node, schemes);
         NodeView { node, id, left_out }
     }
 
@@ -65,30 +65,25 @@ impl Observer {
         matches!(whose, WhoseNode::Anothers(_)).then_some(LeftOut::AnotherProvider)
     }
 
-    /// Whether a node has a scheme of the provider. If none has, it has others than those it names: IDs say nothing.
-    fn has_own_nodes(&self) -> bool {
-        let schemes = self.cloud.schemes();
-        let whose =
-            |node: Arc<Node>| whose_node(node.provider_id.as_deref(), &schemes) == WhoseNode::Ours;
-        self.store.list().into_iter().any(whose)
-    }
-
     /// Whether the node gets no route and no condition.
     pub(crate) fn is_left_out(&self, node: &Node) -> bool {
-        match self.left_out(node, &self.cloud.schemes()) {
+        let schemes = self.cloud.schemes();
+        match self.left_out(node, &schemes) {
             Some(LeftOut::NotSelected) => true,
-            Some(LeftOut::AnotherProvider) => self.has_own_nodes(),
+            Some(LeftOut::AnotherProvider) => has_own(&self.store.list(), &schemes),
             None => false,
         }
     }
 
     /// The present nodes.
     pub(crate) fn nodes(&self) -> Vec<NodeView> {
-        let mut views: Vec<_> = self.store.list().into_iter().map(|node| self.view(node)).collect();
-        if !self.has_own_nodes() {
-            let says_nothing =
+        let (nodes, schemes) = (self.store.list(), self.cloud.schemes());
+        let is_told = has_own(&nodes, &schemes);
+        let mut views: Vec<_> = nodes.into_iter().map(|node| self.view(node, &schemes)).collect();
+        if !is_told {
+            let is_anothers =
                 |view: &&mut NodeView| view.left_out == Some(LeftOut::AnotherProvider);
-            views.iter_mut().filter(says_nothing).for_each(|view| view.left_out = None);
+            views.iter_mut().filter(is_anothers).for_each(|view| view.left_out = None);
         }
         views
     }
@@ -106,9 +101,10 @@ impl Observer {
     /// Handles a change of a node; returns whether the routes have to be compared with it. The informer calls it on
     /// every replica; never blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) -> bool {
+        let view = |node: &Arc<Node>| self.view(Arc::clone(node), &self.cloud.schemes());
         match change {
             Change::Added(node) => {
-                self.has_changed(&self.view(Arc::clone(node)));
+                self.has_changed(&view(node));
                 // A node without pod CIDRs needs no route yet; passes are rare.
                 !node.pod_cidrs.is_empty()
             }
@@ -116,7 +112,7 @@ impl Observer {
                 if !matters(old, new) && old.labels == new.labels {
                     return false;
                 }
-                let (before, after) = (self.view(Arc::clone(old)), self.view(Arc::clone(new)));
+                let (before, after) = (view(old), view(new));
                 let is_left_out_anew = before.left_out != after.left_out;
                 if !matters(old, new) && !is_left_out_anew {
                     return false;
@@ -130,7 +126,7 @@ impl Observer {
             }
             Change::Deleted(node) => {
                 let is_marked = self.is_marked(node);
-                self.memory.lock().former.gone(&self.view(Arc::clone(node)), is_marked);
+                self.memory.lock().former.gone(&view(node), is_marked);
                 true
             }
         }
@@ -138,7 +134,7 @@ impl Observer {
 
     /// The node has got its pod CIDRs from us, which the informer does not report.
     pub(crate) fn assigned(&self, node: &Arc<Node>) {
-        self.has_changed(&self.view(Arc::clone(node)));
+        self.has_changed(&self.view(Arc::clone(node), &self.cloud.schemes()));
     }
 
     fn has_changed(&self, view: &NodeView) {
@@ -151,6 +147,13 @@ impl Observer {
     fn is_marked(&self, node: &Node) -> bool {
         node.has_taint_of(&self.settings.borrow().scale_down_taints)
     }
+}
+
+/// Whether a node has a scheme of the provider. If none has, it has others than those it names: IDs say nothing.
+fn has_own(nodes: &[Arc<Node>], schemes: &[String]) -> bool {
+    let is_own =
+        |node: &Arc<Node>| whose_node(node.provider_id.as_deref(), schemes) == WhoseNode::Ours;
+    nodes.iter().any(is_own)
 }
 
 /// Whether the plan, or the condition that follows from it, looks at what has changed.

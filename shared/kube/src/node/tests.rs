@@ -83,6 +83,19 @@ fn what_is_looked_at_is_kept_and_nothing_else() {
     assert_eq!((node.system_uuid.as_deref(), node.kubelet_port), (Some("su-1"), Some(10250)));
 }
 
+/// Of 5000 nodes without trouble no message is kept.
+#[test]
+fn the_message_is_kept_of_a_node_without_network() {
+    for (status, kept) in [("True", Some("why")), ("False", None), ("Unknown", None)] {
+        let mut object = sound();
+        object["status"]["conditions"][2]["status"] = json!(status);
+        object["status"]["conditions"][2]["message"] = json!("why");
+        let conditions = read(&object).unwrap().conditions;
+        let messages: Vec<_> = conditions.iter().map(|one| one.message.as_deref()).collect();
+        assert_eq!(messages, [None, kept], "{status}");
+    }
+}
+
 #[test]
 fn what_is_written_back_whole_is_kept_whole() {
     let node = read(&sound()).unwrap();
