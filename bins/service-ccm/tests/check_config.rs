@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, process::Command};
+
+use ccm_tests::cluster::repository;
 
 const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
     "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
@@ -11,8 +13,7 @@ const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-cont
 
 /// The exit code and the lines that are printed, without what all of them begin with.
 fn check(name: &str) -> (Option<i32>, Vec<String>) {
-    let files =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/providers/tests/cloud_conf");
+    let files = repository().join("shared/providers/tests/cloud_conf");
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let text = fs::read_to_string(files.join(name)).unwrap();

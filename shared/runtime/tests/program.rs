@@ -30,6 +30,18 @@ async fn what_a_program_needs_follows_from_its_settings() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_work_is_shown_also_while_the_program_idles() {
+    let shortfall = Some("no network of this name");
+    let mut idle = alone(Script { shortfall, offers_nothing: true, ..Script::default() });
+    idle.shows("[!]provider-settings: no network of this name").await;
+    idle.shows("[+]startup ok: idle: the cloud provider test does not offer instances: no network of this name").await;
+    assert_eq!(idle.end().await, Ok(()));
+    let mut good = alone(Script::default());
+    good.shows("[+]provider-settings ok: ").await;
+    assert_eq!(good.end().await, Ok(()));
+}
+
 /// A simulated API server, and its address.
 async fn served() -> (ListenHandle, String) {
     let server = ApiServer::new(Options::default());

@@ -4,8 +4,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use ccm_base::clock::Timeline;
-use ccm_cloud::{Call, Detail, ErrorKind, NodeIdentity};
+use ccm_cloud::{
+    Call, Capability, Cloud, CloudError, Detail, ErrorKind, Instances, NodeIdentity, Shortfall,
+};
 use ccm_kube::events::{EventMetrics, EventRecorder};
 use ccm_runtime::{
     health::Health,
@@ -217,4 +220,50 @@ async fn a_change_and_its_approval_are_an_event_each() {
     rig.annotate(CLOUD_IDENTITY, None);
     sleep(Duration::from_mins(1)).await;
     assert_eq!(rig.events(), 2);
+}
+
+/// A cloud that tells more than it must.
+struct Telling;
+
+#[async_trait]
+impl Cloud for Telling {
+    fn name(&self) -> &'static str {
+        "telling"
+    }
+
+    fn schemes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn why_foreign(&self, provider_id: &str) -> String {
+        format!("{provider_id} is elsewhere")
+    }
+
+    fn why_not_offered(&self, capability: Capability) -> Option<String> {
+        Some(format!("no {capability}"))
+    }
+
+    fn shortfalls(&self) -> Vec<Shortfall> {
+        vec![Shortfall { capability: Capability::Routes, text: "no router".to_owned() }]
+    }
+
+    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+        Ok(None)
+    }
+
+    async fn health(&self, _: Call) -> Result<(), CloudError> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cloud_tells_passes_the_guard() {
+    let (leadership, place) = (Leadership::unconditional(), Where::named("kube-system", "x"));
+    let guarded = SameCloud::new(Arc::new(Telling), &leadership, &place).guarded();
+    assert_eq!(guarded.why_foreign("x://1"), "x://1 is elsewhere");
+    assert_eq!(
+        guarded.why_not_offered(Capability::Routes),
+        Telling.why_not_offered(Capability::Routes)
+    );
+    assert_eq!(guarded.shortfalls(), Telling.shortfalls());
 }

@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use ccm_cloud::{
     Call, CallClass, CallGate, CallReport, Capability, Cloud, CloudError, Detail, ErrorKind, Fleet,
     Instances, LookupResult, NodeIdentity, ProviderContext, ProviderFactory, ProviderRegistry,
+    Shortfall,
 };
 use ccm_controller::watch;
 use ccm_objects::Node;
@@ -46,6 +47,8 @@ pub(crate) struct Script {
     pub(crate) identity: Option<&'static str>,
     /// The provider offers no instances.
     pub(crate) offers_nothing: bool,
+    /// What the provider says that does not work, and why it offers no instances.
+    pub(crate) shortfall: Option<&'static str>,
     pub(crate) prepare_fails: bool,
     pub(crate) a_task_panics: bool,
     pub(crate) a_task_ends: bool,
@@ -198,6 +201,15 @@ impl Cloud for Scripted {
 
     fn identity(&self) -> Option<String> {
         self.0.script.identity.map(str::to_owned)
+    }
+
+    fn why_not_offered(&self, _: Capability) -> Option<String> {
+        self.0.script.shortfall.map(str::to_owned)
+    }
+
+    fn shortfalls(&self) -> Vec<Shortfall> {
+        let text = self.0.script.shortfall.map(str::to_owned);
+        text.map(|text| Shortfall { capability: Capability::Instances, text }).into_iter().collect()
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
