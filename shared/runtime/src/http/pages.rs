@@ -148,7 +148,7 @@ impl Pages {
         };
         if query.is_for_json() {
             let checks = findings.iter().map(|finding| page.entry(finding, is_excluded(finding)));
-            let all = Checks { page: name, passed: good, checks: checks.collect() };
+            let all = CheckPage { page: name, passed: good, checks: checks.collect() };
             let text = serde_json::to_string_pretty(&all).unwrap_or_default() + "\n";
             return reply(status, JSON, text);
         }
@@ -247,7 +247,7 @@ impl HealthPage {
 
 /// A health page as JSON.
 #[derive(Serialize)]
-struct Checks<'a> {
+struct CheckPage<'a> {
     page: &'a str,
     passed: bool,
     checks: Vec<Entry<'a>>,

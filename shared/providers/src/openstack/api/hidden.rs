@@ -39,7 +39,7 @@ impl Hidden {
 
     /// The text without them.
     pub(super) fn text(&self, text: &str) -> String {
-        self.forms.iter().fold(text.to_owned(), |text, form| without(&text, form))
+        self.forms.iter().fold(text.to_owned(), |text, form| without(&text, form).unwrap_or(text))
     }
 
     /// An answer that is no success without them.
@@ -87,37 +87,29 @@ impl Hidden {
     }
 
     fn lies_in(&self, text: &str) -> bool {
-        self.forms.iter().any(|form| !places(text, form).is_empty())
+        self.forms.iter().any(|form| without(text, form).is_some())
     }
 }
 
-/// Where a secret is in a text.
-fn places(text: &str, form: &str) -> Vec<usize> {
+/// The text without this secret, if it is there.
+fn without(text: &str, form: &str) -> Option<String> {
     let is_short = form.chars().count() < SHORT;
     let in_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
-    let (mut found, mut from) = (Vec::new(), 0);
-    while let Some(at) = text[from..].find(form).map(|at| from + at) {
-        let (before, behind) = (&text[..at], &text[at + form.len()..]);
-        let is_part = in_word(before.chars().next_back()) || in_word(behind.chars().next());
+    let (mut clean, mut rest, mut is_there) = (String::new(), text, false);
+    while let Some((before, behind)) = rest.split_once(form) {
+        clean.push_str(before);
+        let is_part = in_word(clean.chars().next_back()) || in_word(behind.chars().next());
         if is_short && is_part {
             // The next one may begin within this one.
-            from = at + form.chars().next().map_or(1, char::len_utf8);
+            let mut letters = rest.strip_prefix(before).unwrap_or_default().chars();
+            clean.extend(letters.next());
+            rest = letters.as_str();
         } else {
-            found.push(at);
-            from = at + form.len();
+            clean.push_str(INSTEAD);
+            (rest, is_there) = (behind, true);
         }
     }
-    found
-}
-
-fn without(text: &str, form: &str) -> String {
-    let (mut clean, mut rest) = (String::new(), 0);
-    for at in places(text, form) {
-        clean.push_str(&text[rest..at]);
-        clean.push_str(INSTEAD);
-        rest = at + form.len();
-    }
-    clean + &text[rest..]
+    is_there.then(|| clean + rest)
 }
 
 #[cfg(test)]
