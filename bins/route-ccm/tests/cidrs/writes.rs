@@ -84,7 +84,7 @@ async fn one_write_a_node_however_many_register() {
 /// A write that waits for our own limiter was not sent, and has not failed.
 #[tokio::test(start_paused = true)]
 async fn a_low_rate_of_requests_fails_no_write() {
-    const NODES: usize = 300;
+    const NODES: usize = 100;
     let world = World::new();
     let rate = ["--kube-api-qps=4", "--kube-api-burst=4"];
     let leader = world.lead(&[&LARGE[..], &[NO_ROUTES], &rate].concat()).await;
