@@ -83,10 +83,13 @@ fn trait_and_protocol_have_the_same_methods() {
         // These work on texts alone, on our side.
         ("Cloud.claim", ""),
         ("Cloud.canonical_id", ""),
+        ("Cloud.why_foreign", ""),
         ("LoadBalancers.selector", ""),
         // About files of this process.
         ("Cloud.outdated", ""),
         ("Cloud.changed", ""),
+        ("Cloud.shortfalls", ""),
+        ("Cloud.why_not_offered", ""),
     ];
     let cloud = include_str!("../../cloud/src/provider.rs");
     let instances = include_str!("../../cloud/src/instances.rs");
