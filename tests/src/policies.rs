@@ -45,11 +45,11 @@ impl Policy {
     /// Waits until this label cannot be set.
     pub async fn takes_back(&self, node: &str, label: &str) -> Result<()> {
         let set = json!({"metadata": {"labels": {label: "probe"}}});
-        let none = json!({"metadata": {"labels": {label: null}}});
+        let unset = json!({"metadata": {"labels": {label: null}}});
         poll::until("the policy to be in force", SOON, || async {
             nodes::patch(&self.client, node, set.clone()).await?;
             let labels = nodes::get(&self.client, node).await?.metadata.labels.unwrap_or_default();
-            nodes::patch(&self.client, node, none.clone()).await?;
+            nodes::patch(&self.client, node, unset.clone()).await?;
             Ok((!labels.contains_key(label)).then_some(()))
         })
         .await

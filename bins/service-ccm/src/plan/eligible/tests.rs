@@ -37,9 +37,8 @@ fn rules<'a>(taints: &'a [String], traits: &'a LoadBalancerTraits) -> Rules<'a> 
 
 #[test]
 fn only_selected_nodes_are_members() {
-    let selector: NodeSelector = "pool=web".parse().unwrap();
-    let rules = |selector| Rules { selector, ..rules(&[], &TRAITS) };
-    static TRAITS: LazyLock<LoadBalancerTraits> = LazyLock::new(traits);
+    let (selector, traits): (NodeSelector, _) = ("pool=web".parse().unwrap(), traits());
+    let rules = |selector| Rules { selector, ..rules(&[], &traits) };
     let of_pool = |pool: &str| {
         let labels = [("pool".into(), pool.into())].into_iter().collect();
         Node { labels, ..node() }
