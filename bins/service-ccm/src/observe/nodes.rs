@@ -96,11 +96,15 @@ impl Nodes {
     fn current(&self, labels: &LabelKeys, now: At) -> NodeSet {
         let settings = self.handles.settings.borrow().clone();
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
+        let nodes = self.handles.nodes.list();
+        let is_left_out = |node: &&Arc<Node>| !settings.node_selector.matches(node);
+        let left_out =
+            nodes.iter().filter(is_left_out).map(|node| Arc::clone(&node.name)).collect();
         let rules = Rules {
             scale_down_taints: &settings.scale_down_taints,
             schemes: &self.handles.cloud.schemes(),
             foreign_nodes: settings.load_balancer_foreign_nodes,
-            selector: &settings.node_selector,
+            left_out: &left_out,
             traits: &traits,
             labels,
         };
@@ -109,7 +113,6 @@ impl Nodes {
         if before.marks.update(went) {
             self.handles.balancers.set_departures();
         }
-        let nodes = self.handles.nodes.list();
         node_set(nodes.iter().map(|node| &**node), rules, &before, now)
     }
 

@@ -3,11 +3,13 @@
 //! As upstream since KEP-3458: whether a node is Ready plays no role, because the load
 //! balancer's health check sees sooner and better which node can take connections.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ccm_base::At;
 use ccm_cloud::{AddressKind, Digest, LoadBalancerTraits, Member, NodeAddress, ProviderId};
-use ccm_kube::selector::NodeSelector;
 use ccm_objects::{Labels, Node, WhoseNode, service_keys, whose_node};
 use sha2::{Digest as _, Sha256};
 
@@ -164,8 +166,8 @@ pub struct Rules<'a> {
     pub schemes: &'a [String],
     /// `--load-balancer-foreign-nodes`: whether nodes of other providers are members.
     pub foreign_nodes: bool,
-    /// `--node-selector`: which nodes may be members at all.
-    pub selector: &'a NodeSelector,
+    /// The nodes that `--node-selector` does not select.
+    pub left_out: &'a BTreeSet<Arc<str>>,
     /// The traits of the provider.
     pub traits: &'a LoadBalancerTraits,
     /// The labels by which load balancers select their members.
@@ -215,7 +217,7 @@ fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
     if !rules.foreign_nodes && matches!(whose(node, rules), WhoseNode::Anothers(_)) {
         return Err(Excluded::Foreign);
     }
-    if !rules.selector.matches(node) {
+    if rules.left_out.contains(&node.name) {
         return Err(Excluded::NotSelected);
     }
     let provider_id = node.provider_id.as_deref().and_then(|text| ProviderId::parse(text).ok());

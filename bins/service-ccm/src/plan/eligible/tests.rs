@@ -1,9 +1,7 @@
-use ccm_kube::selector::NodeSelector;
+use ccm_cloud::NodeSelector;
 use ccm_objects::{Address, Condition, Taint, node_keys};
 
-use std::time::Duration;
-
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use super::*;
 
@@ -24,29 +22,23 @@ fn traits() -> LoadBalancerTraits {
 
 fn rules<'a>(taints: &'a [String], traits: &'a LoadBalancerTraits) -> Rules<'a> {
     static NO_LABELS: LazyLock<LabelKeys> = LazyLock::new(LabelKeys::default);
-    static ALL: LazyLock<NodeSelector> = LazyLock::new(NodeSelector::default);
+    static NONE: BTreeSet<Arc<str>> = BTreeSet::new();
     Rules {
         scale_down_taints: taints,
         schemes: &[],
         foreign_nodes: false,
-        selector: &ALL,
+        left_out: &NONE,
         traits,
         labels: &NO_LABELS,
     }
 }
 
 #[test]
-fn only_selected_nodes_are_members() {
-    let (selector, traits): (NodeSelector, _) = ("pool=web".parse().unwrap(), traits());
-    let rules = |selector| Rules { selector, ..rules(&[], &traits) };
-    let of_pool = |pool: &str| {
-        let labels = [("pool".into(), pool.into())].into_iter().collect();
-        Node { labels, ..node() }
-    };
-    assert!(member(&of_pool("web"), rules(&selector)).is_ok());
-    assert_eq!(member(&of_pool("batch"), rules(&selector)), Err(Excluded::NotSelected));
-    assert_eq!(member(&node(), rules(&selector)), Err(Excluded::NotSelected));
-    assert!(member(&node(), rules(&NodeSelector::default())).is_ok());
+fn a_node_that_is_not_selected_is_no_member() {
+    let (left_out, traits) = ([node().name].into(), traits());
+    let rules = Rules { left_out: &left_out, ..rules(&[], &traits) };
+    assert_eq!(member(&node(), rules), Err(Excluded::NotSelected));
+    assert!(member(&Node { name: "m".into(), ..node() }, rules).is_ok());
 }
 
 #[test]
@@ -290,7 +282,7 @@ fn with_further_labels_nothing_else_changes() {
     };
     let keys = |text: &str| {
         let mut keys = LabelKeys::default();
-        keys.add(&ccm_cloud::NodeSelector::parse(text));
+        keys.add(&NodeSelector::parse(text));
         keys
     };
     let (before, now) = (keys("pool"), keys("pool,rack"));
