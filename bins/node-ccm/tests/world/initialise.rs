@@ -161,6 +161,9 @@ pub(super) async fn foreign_nodes_and_foreign_taints_are_left_alone(env: Env) ->
     nodes::event(&env.client, "foreign-1", waits, Duration::from_secs(10)).await?;
     let types = nodes::event_types(&env.client, "foreign-1", "ForeignNode").await?;
     ensure!(types == ["Warning"], "{types:?}");
+    let log = program.log();
+    let line = log.lines().find(|line| line.contains("Skip sync node foreign-1"));
+    ensure!(line.is_some_and(|line| line.contains("node_ccm::report")), "{line:?}");
     Ok(())
 }
 
