@@ -29,7 +29,10 @@ pub(crate) struct NodeReports {
 
 impl NodeReports {
     pub(crate) fn new(events: EventRecorder, metrics: NodeMetrics) -> Self {
-        Self { reports: Arc::new(Reports::new(events, Duration::ZERO, ccm_controller::log_here!())), metrics }
+        Self {
+            reports: Arc::new(Reports::new(events, Duration::ZERO, ccm_controller::log_here!())),
+            metrics,
+        }
     }
 
     /// Forgets the reports about a deleted node.

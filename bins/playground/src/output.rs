@@ -113,6 +113,9 @@ mod tests {
     #[test]
     fn a_word_without_a_place_is_not_cut() {
         let url = "http://127.0.0.1:10258/readyz?verbose&more";
-        assert_eq!(wrapped(&format!("         see {url} now"), 30), format!("         see {url}\n               now"));
+        assert_eq!(
+            wrapped(&format!("         see {url} now"), 30),
+            format!("         see {url}\n               now")
+        );
     }
 }

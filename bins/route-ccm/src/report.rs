@@ -33,7 +33,11 @@ pub(crate) struct RouteReports {
 
 impl RouteReports {
     pub(crate) fn new(events: EventRecorder) -> Self {
-        let cidrs = Reports::new(events.of(IPAM), Duration::ZERO, ccm_controller::log_here!("route_ccm::ipam"));
+        let cidrs = Reports::new(
+            events.of(IPAM),
+            Duration::ZERO,
+            ccm_controller::log_here!("route_ccm::ipam"),
+        );
         Self { routes: Reports::new(events, Duration::ZERO, ccm_controller::log_here!()), cidrs }
     }
 

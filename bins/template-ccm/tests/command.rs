@@ -134,5 +134,8 @@ fn the_cluster_of_the_shell_is_not_taken() {
         .unwrap();
     let told = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(USAGE), "{told}");
-    assert!(told.contains("give --kubeconfig=<file> (KUBECONFIG and ~/.kube/config are not"), "{told}");
+    assert!(
+        told.contains("give --kubeconfig=<file> (KUBECONFIG and ~/.kube/config are not"),
+        "{told}"
+    );
 }

@@ -95,7 +95,9 @@ fn action(catalogue: &Catalogue, matches: &ArgMatches) -> Action {
     let About { binary, version, commit, .. } = catalogue.about();
     if let Some(form) = matches.get_one::<String>("version") {
         Action::Print(match form.as_str() {
-            "json" => format!("{:#}\n", json!({"program": binary, "version": version, "commit": commit})),
+            "json" => {
+                format!("{:#}\n", json!({"program": binary, "version": version, "commit": commit}))
+            }
             _ => format!("{binary} {version} (commit {commit})\n"),
         })
     } else if matches.get_flag("print-config") {

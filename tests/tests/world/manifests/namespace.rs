@@ -22,7 +22,8 @@ const BOUND: [(&str, &str); 3] =
 /// By the transformers, with their own name of a namespace and with another one.
 pub fn programs_move_and_leases_stay(rig: &Rig, _: &str) -> Result<()> {
     for namespace in [OWN, "quartet-system"] {
-        let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let space =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         rig.kubectl.apply_well(&space.to_string(), &[])?;
         for provider in ["openstack", "external-provider"] {
             let text = moved(rig, provider, namespace)?;
