@@ -33,6 +33,7 @@ const FOREIGN: [(&str, &[&str]); 11] = [
             "previous",
             "raw",
             "replicas",
+            "server-side",
             "sort-by",
             "subresource",
             "tail",
