@@ -13,7 +13,11 @@ TEST = $(CARGO) test --locked
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 DIST = target/$(HOST)/dist
 CONTROLLERS = $(notdir $(wildcard bins/*-ccm))
-BUILD_DIST = RUSTFLAGS="-C target-feature=+crt-static -C symbol-mangling-version=v0 \
+# What --version, the log and ccm_build_info say of a build; nothing without git.
+BUILT_FROM = QUARTET_GIT_COMMIT="$$(git rev-parse --short=12 HEAD 2>/dev/null)" \
+  QUARTET_GIT_TREE_STATE="$$(git status --porcelain 2>/dev/null | awk 'END {print NR ? "dirty" : "clean"}')" \
+  QUARTET_BUILD_DATE="$$(git log -1 --format=%cI 2>/dev/null)"
+BUILD_DIST = $(BUILT_FROM) RUSTFLAGS="-C target-feature=+crt-static -C symbol-mangling-version=v0 \
   -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-T,$(CURDIR)/manifests/image/text.ld" \
   $(CARGO) build --locked --profile dist --target $(HOST) $(addprefix -p ,$(CONTROLLERS)) && \
   for program in $(CONTROLLERS); do $(DIST)/$$program --version || exit 1; done

@@ -257,6 +257,14 @@ pub async fn events(client: &Client, name: &str) -> Result<Vec<String>> {
     Ok(list.items.into_iter().map(line).collect())
 }
 
+/// The types of the events with this reason about an object of this name: `Normal`, `Warning`.
+pub async fn event_types(client: &Client, name: &str, reason: &str) -> Result<Vec<String>> {
+    let params =
+        ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
+    let list = Api::<Event>::all(client.clone()).list(&params).await?;
+    Ok(list.items.into_iter().filter_map(|event| event.type_).collect())
+}
+
 /// How much later an event comes whose first try the API server was too busy for.
 const RETRIED: Duration = Duration::from_secs(20);
 

@@ -20,7 +20,7 @@ const VERDICT: &str = "verdict";
 
 /// The reports of this program.
 pub(crate) fn reports(events: EventRecorder) -> Arc<Reports> {
-    Arc::new(Reports::new(events, FLAP_SUPPRESSION))
+    Arc::new(Reports::new(events, FLAP_SUPPRESSION, ccm_controller::log_here!()))
 }
 
 /// Reports the decision about a node, unless it is no action.

@@ -29,7 +29,10 @@ pub(crate) struct NodeReports {
 
 impl NodeReports {
     pub(crate) fn new(events: EventRecorder, metrics: NodeMetrics) -> Self {
-        Self { reports: Arc::new(Reports::new(events, Duration::ZERO)), metrics }
+        Self {
+            reports: Arc::new(Reports::new(events, Duration::ZERO, ccm_controller::log_here!())),
+            metrics,
+        }
     }
 
     /// Forgets the reports about a deleted node.
@@ -68,13 +71,19 @@ impl NodeReports {
     }
 
     /// Reports that a node is another provider's. A waiting node also gets an event, because
-    /// users debug its taint there.
+    /// users debug its taint there: a warning, because it may wait for a controller that is not
+    /// there.
     pub(crate) fn foreign(&self, node: &Node, why: &str) {
         let id = node.provider_id.as_deref().unwrap_or_default();
-        let text = format!("provider ID {id} {why}; the node is skipped");
+        let waits = node.is_uninitialised();
+        let what = match waits {
+            true => "it stays tainted until the controller of its cloud initialises it",
+            false => "the node is skipped",
+        };
+        let text = format!("provider ID {id} {why}; {what}");
         let line = format!("Skip sync node {}: {text}", node.name);
-        let report = match node.is_uninitialised() {
-            true => Report::line("ForeignNode", &text, line).with_event("ForeignNode", &*text),
+        let report = match waits {
+            true => Report::warning("ForeignNode", &text, line).with_event("ForeignNode", &*text),
             false => Report::line("Foreign", &text, line),
         };
         self.report(node, When::Once, report);

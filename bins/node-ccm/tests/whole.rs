@@ -269,8 +269,8 @@ async fn a_tainted_foreign_node_gets_one_event() {
     let settled = whole.add_node(0);
     whole.initialised(&settled).await;
     sleep(Duration::from_mins(30)).await;
-    let text =
-        "provider ID elsewhere://i-1 has no scheme of this provider (sim); the node is skipped";
+    let text = "provider ID elsewhere://i-1 has no scheme of this provider (sim); \
+                it stays tainted until the controller of its cloud initialises it";
     assert_eq!(whole.events("foreign"), [("ForeignNode".to_owned(), text.to_owned())]);
     let untaint = json!({"spec": {"taints": null}});
     whole.api.patch("nodes", "foreign", "", PatchKind::Merge, untaint).unwrap();

@@ -1,7 +1,8 @@
-//! The demo, with one chapter for each controller.
+//! The demo, with one chapter for each controller, and what is left to play with.
 
 pub mod lifecycle;
 pub mod node;
+pub mod play;
 pub mod route;
 pub mod service;
 

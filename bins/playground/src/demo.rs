@@ -1,7 +1,13 @@
 //! The processes of the demo: the simulated API server and cloud in this process, and the
 //! real programs as child processes.
 
-use std::{net::Ipv4Addr, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::ExitStatus,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use ccm_cloud::{AddressKind, NodeAddress};
@@ -9,12 +15,15 @@ use ccm_runtime::programs;
 use ccm_sim::{
     apiserver::{ApiServer, ListenHandle, Options, PatchKind, Verb},
     cloud::{Operation, SimCloud, SimInstance},
+    cloud_pages,
     faults::{Effect, Fault},
     poll,
     program::{Launch, Program, Signal},
     served::ServedCloud,
 };
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::output::Output;
 
@@ -31,6 +40,7 @@ pub struct Demo {
     listener: ListenHandle,
     kubeconfig: PathBuf,
     served: ServedCloud,
+    pages: (SocketAddr, DropGuard),
     programs: Vec<(String, Program)>,
     arguments: Arguments,
 }
@@ -51,15 +61,20 @@ impl Demo {
         let kubeconfig = folder.path().join("kubeconfig");
         tokio::fs::write(&kubeconfig, server.kubeconfig(listener.addr)).await?;
         let cloud = ServedCloud::start(folder.path()).await?;
+        let pages = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let (address, stop) = (pages.local_addr()?, CancellationToken::new());
+        tokio::spawn(cloud_pages::serve(cloud.cloud().clone(), pages, stop.clone()));
         let mut demo = Self {
             folder,
             server,
             listener,
             kubeconfig,
             served: cloud,
+            pages: (address, stop.drop_guard()),
             programs: Vec::new(),
             arguments,
         };
+        output.say("starting eight programs, which takes some seconds");
         for program in programs::shipped() {
             for replica in ["a", "b"] {
                 demo.start(&format!("{}-{replica}", program.binary)).await?;
@@ -71,7 +86,7 @@ impl Demo {
 
     /// Prints the commands to inspect the demo from another terminal.
     pub fn describe(&self, output: &Output) {
-        output.say(format!("kubectl --kubeconfig={} get nodes -w", self.kubeconfig.display()));
+        output.say(format!("kubectl --kubeconfig={} get nodes -w", self.kubeconfig()));
         for (name, program) in &self.programs {
             output.say(format!(
                 "{name}: curl {}  (and /plan, /readyz?verbose, /configz)",
@@ -79,6 +94,21 @@ impl Demo {
             ));
         }
         output.say(format!("logs: {}", self.folder.path().display()));
+    }
+
+    /// The kubeconfig of the simulated API server.
+    pub fn kubeconfig(&self) -> std::path::Display<'_> {
+        self.kubeconfig.display()
+    }
+
+    /// The address of the simulated cloud's pages.
+    pub fn cloud_pages(&self) -> SocketAddr {
+        self.pages.0
+    }
+
+    /// The URL of a page of the program's leader.
+    pub async fn url(&self, controller: &str, path: &str) -> Result<String> {
+        Ok(self.leader(controller).await?.url(path))
     }
 
     /// The cloud, to fill and to change.
@@ -184,15 +214,16 @@ impl Demo {
         .await
     }
 
-    /// The answers (HTTP status codes) to the writes of node-ccm to nodes.
-    pub fn node_writes(&self) -> Vec<u16> {
+    /// The number of writes of node-ccm to nodes. A rejected one is none: another program has just
+    /// written to the same node, and on a busy machine that is a matter of chance.
+    pub fn accepted_node_writes(&self) -> usize {
         let records = self.server.audit().records();
         let writes = records.iter().filter(|record| {
             record.user_agent.starts_with("node-ccm/")
                 && record.resource == "nodes"
                 && matches!(record.verb, Verb::Patch | Verb::Update)
         });
-        writes.map(|record| record.outcome.code()).collect()
+        writes.filter(|record| (200..300).contains(&record.outcome.code())).count()
     }
 
     /// The events about a node: `Reason: message`.
@@ -221,10 +252,13 @@ impl Demo {
 
     /// A page of the leading replica of this program.
     pub async fn page(&self, controller: &str, path: &str) -> Result<String> {
+        Ok(self.leader(controller).await?.get(path).await?.1)
+    }
+
+    async fn leader(&self, controller: &str) -> Result<&Program> {
         let leader = self.leading(controller).await.into_iter().next();
         let program = self.programs.iter().find(|(name, _)| Some(name) == leader.as_ref());
-        let (_, program) = program.with_context(|| format!("no {controller} leads"))?;
-        Ok(program.get(path).await?.1)
+        Ok(&program.with_context(|| format!("no {controller} leads"))?.1)
     }
 
     /// Stops a program as Kubernetes does, and returns how it ended.

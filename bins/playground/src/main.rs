@@ -50,7 +50,8 @@ async fn run(arguments: &Arguments, output: &mut Output) -> Result<()> {
         chapters::node::run(&mut demo, output, arguments.nodes.into()).await?;
         chapters::lifecycle::run(&demo, output).await?;
         chapters::route::run(&demo, output).await?;
-        chapters::service::run(&demo, output).await
+        chapters::service::run(&demo, output).await?;
+        chapters::play::run(&demo, output, arguments.nodes.into()).await
     };
     tokio::select! {
         result = chapters => result?,
@@ -59,6 +60,7 @@ async fn run(arguments: &Arguments, output: &mut Output) -> Result<()> {
     output.summary();
     if !arguments.check {
         demo.describe(output);
+        chapters::play::ideas(&demo, output).await?;
         output.say("everything keeps running; Ctrl-C ends it");
         interrupted().await;
     }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
+use terminal_size::{Width, terminal_size};
 use tokio::time::Instant;
 
 /// The terminal output.
@@ -67,7 +68,54 @@ impl Output {
     }
 
     fn line(&self, text: &str) {
+        let width = terminal_size().map_or(usize::MAX, |(Width(width), _)| width.into());
         // A closed terminal is no failure: the demo is also a test.
-        writeln!(self.terminal.lock(), "{text}").ok();
+        writeln!(self.terminal.lock(), "{}", wrapped(text, width)).ok();
+    }
+}
+
+/// The column at which a line continues: that of a step's text.
+const INDENT: usize = 15;
+
+/// The text in lines of this width, broken between words. A longer word has a line of its own.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split_inclusive(' ') {
+        let length = word.trim_end().chars().count();
+        if column > INDENT && column + length > width {
+            out.truncate(out.trim_end_matches(' ').len());
+            out.push('\n');
+            out.push_str(&" ".repeat(INDENT));
+            column = INDENT;
+        }
+        out.push_str(word);
+        column += word.chars().count();
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn lines_break_between_words() {
+        let text = "    1.0s ok    a node joins: after 3 s, its initialisation included";
+        assert_eq!(wrapped(text, usize::MAX), text);
+        assert_eq!(wrapped(text, text.len()), text);
+        assert_eq!(
+            wrapped(text, 40),
+            "    1.0s ok    a node joins: after 3 s,\n               its initialisation\n               included"
+        );
+    }
+
+    #[test]
+    fn a_word_without_a_place_is_not_cut() {
+        let url = "http://127.0.0.1:10258/readyz?verbose&more";
+        assert_eq!(
+            wrapped(&format!("         see {url} now"), 30),
+            format!("         see {url}\n               now")
+        );
     }
 }

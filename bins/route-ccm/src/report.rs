@@ -33,8 +33,12 @@ pub(crate) struct RouteReports {
 
 impl RouteReports {
     pub(crate) fn new(events: EventRecorder) -> Self {
-        let cidrs = Reports::new(events.of(IPAM), Duration::ZERO);
-        Self { routes: Reports::new(events, Duration::ZERO), cidrs }
+        let cidrs = Reports::new(
+            events.of(IPAM),
+            Duration::ZERO,
+            ccm_controller::log_here!("route_ccm::ipam"),
+        );
+        Self { routes: Reports::new(events, Duration::ZERO, ccm_controller::log_here!()), cidrs }
     }
 
     /// Forgets the reports about a deleted node.

@@ -33,7 +33,9 @@ pub(crate) struct ServiceReports {
 
 impl ServiceReports {
     pub(crate) fn new(events: EventRecorder) -> Self {
-        Self { reports: Arc::new(Reports::new(events, Duration::ZERO)) }
+        Self {
+            reports: Arc::new(Reports::new(events, Duration::ZERO, ccm_controller::log_here!())),
+        }
     }
 
     /// Forgets the reports about a deleted Service.

@@ -15,7 +15,7 @@ pub(crate) struct NodeReports(Reports);
 
 impl NodeReports {
     pub(crate) fn new(events: EventRecorder) -> Self {
-        Self(Reports::new(events, Duration::ZERO))
+        Self(Reports::new(events, Duration::ZERO, ccm_controller::log_here!()))
     }
 
     /// Forgets the reports about a deleted node.

@@ -117,3 +117,25 @@ fn check_config_validates_the_files_that_settings_name() {
     let [certificate, key] = tls(&text);
     check(&[certificate, key, "--secure-port=0".to_owned()], DONE);
 }
+
+/// What a person's kubectl uses may be a cluster in production, with all rights.
+#[test]
+fn the_cluster_of_the_shell_is_not_taken() {
+    let files = Files::new();
+    let kubeconfig = files.file("config", "apiVersion: v1\nkind: Config\n");
+    std::fs::create_dir(files.0.path().join(".kube")).unwrap();
+    std::fs::copy(&kubeconfig, files.0.path().join(".kube/config")).unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_template-ccm"))
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env("KUBECONFIG", &kubeconfig)
+        .env("HOME", files.0.path())
+        .args(files.unavailable())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(USAGE), "{told}");
+    assert!(
+        told.contains("give --kubeconfig=<file> (KUBECONFIG and ~/.kube/config are not"),
+        "{told}"
+    );
+}

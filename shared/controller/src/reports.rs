@@ -83,10 +83,66 @@ impl<'a> Report<'a> {
     }
 }
 
+/// A log line of a report.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// Whether it is about a node: the name of the field with the object's key.
+    pub is_of_a_node: bool,
+    /// The object.
+    pub key: &'a str,
+    /// Whether it was reported before: then it is a line for debugging.
+    pub is_news: bool,
+    /// Whether it is a warning.
+    pub warning: bool,
+    /// The decision.
+    pub verdict: Option<&'a str>,
+    /// The reason.
+    pub reason: Option<&'a str>,
+    /// The evidence.
+    pub proof: Option<&'a str>,
+    /// What is said.
+    pub text: &'a str,
+}
+
+/// A function that writes a [`Line`], with this target or that of the module that uses the macro:
+/// so `--log-filter` tells the lines of one controller from those of another.
+#[macro_export]
+macro_rules! log_here {
+    () => {
+        $crate::log_here!(module_path!())
+    };
+    ($target:expr) => {
+        |line: &$crate::reports::Line<'_>| {
+            macro_rules! write_line {
+                        ($level:ident, $label:ident) => {
+                            tracing::$level!(
+                                target: $target,
+                                $label = line.key,
+                                verdict = line.verdict,
+                                reason = line.reason,
+                                proof = line.proof,
+                                "{}",
+                                line.text
+                            )
+                        };
+                    }
+            match (line.is_of_a_node, line.is_news, line.warning) {
+                (true, true, true) => write_line!(warn, node),
+                (true, true, false) => write_line!(info, node),
+                (true, false, _) => write_line!(debug, node),
+                (false, true, true) => write_line!(warn, object),
+                (false, true, false) => write_line!(info, object),
+                (false, false, _) => write_line!(debug, object),
+            }
+        }
+    };
+}
+
 /// Reports about objects, and the memory of past reports.
 pub struct Reports {
     events: EventRecorder,
     memory: Memory,
+    log: fn(&Line<'_>),
 }
 
 impl Debug for Reports {
@@ -96,10 +152,10 @@ impl Debug for Reports {
 }
 
 impl Reports {
-    /// Reports through this recorder. A state that comes back is not reported again within
-    /// `pause`.
-    pub fn new(events: EventRecorder, pause: Duration) -> Self {
-        Self { events, memory: Memory::new(pause) }
+    /// Reports through this recorder and this log, [`log_here`](crate::log_here) of the program. A
+    /// state that comes back is not reported again within `pause`.
+    pub fn new(events: EventRecorder, pause: Duration, log: fn(&Line<'_>)) -> Self {
+        Self { events, memory: Memory::new(pause), log }
     }
 
     /// The memory of past reports, for direct queries.
@@ -118,19 +174,16 @@ impl Reports {
             When::Changed => self.memory.changed(&key, topic, state),
             When::Once => self.memory.first(&key, topic, state),
         };
-        macro_rules! write_line {
-            ($level:ident, $label:ident) => {
-                tracing::$level!($label = &*key, verdict, reason, proof, "{line}")
-            };
-        }
-        match (about.kind, news, warning) {
-            ("Node", true, true) => write_line!(warn, node),
-            ("Node", true, false) => write_line!(info, node),
-            ("Node", false, _) => write_line!(debug, node),
-            (_, true, true) => write_line!(warn, object),
-            (_, true, false) => write_line!(info, object),
-            (_, false, _) => write_line!(debug, object),
-        }
+        (self.log)(&Line {
+            is_of_a_node: about.kind == "Node",
+            key: &key,
+            is_news: news,
+            warning,
+            verdict,
+            reason,
+            proof: proof.as_deref(),
+            text: &line,
+        });
         if news && let Some((reason, text)) = event {
             let kind = if warning { EventKind::Warning } else { EventKind::Normal };
             self.events.record(about, kind, reason, one_line(&text, LONGEST_LINE));

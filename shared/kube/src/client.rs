@@ -90,7 +90,7 @@ const NAMESPACE: &str = "default";
 /// The configuration of the clients.
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// `--kubeconfig`. Without it: `KUBECONFIG`, then `~/.kube/config`, then the pod.
+    /// `--kubeconfig`. Without it: the pod.
     pub kubeconfig: Option<PathBuf>,
     /// `--master`: the API server's URL, overrides the configured one.
     pub master: Option<String>,

@@ -52,6 +52,17 @@ impl Need {
 /// The version that `--version` prints.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// The commit of this build, which `make build` sets; `unknown` in a build without it.
+pub const COMMIT: &str = or_unknown(option_env!("QUARTET_GIT_COMMIT"));
+
+/// `make build` sets an empty text where there is no repository.
+const fn or_unknown(commit: Option<&'static str>) -> &'static str {
+    match commit {
+        Some(commit) if !commit.is_empty() => commit,
+        _ => "unknown",
+    }
+}
+
 impl Identity {
     /// Its controller's names.
     pub(crate) const fn as_controller(&self) -> Controller {
@@ -74,5 +85,17 @@ impl Identity {
             other => other,
         };
         format!("{}/{VERSION} ({}/{architecture})", self.binary, std::env::consts::OS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::or_unknown;
+
+    #[test]
+    fn a_build_without_a_repository_has_an_unknown_commit() {
+        assert_eq!(or_unknown(Some("3f2c9a1b7d04")), "3f2c9a1b7d04");
+        assert_eq!(or_unknown(Some("")), "unknown");
+        assert_eq!(or_unknown(None), "unknown");
     }
 }

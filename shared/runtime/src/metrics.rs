@@ -12,7 +12,10 @@ use ccm_metrics::{Family, Gauge, MetricsSink, Registry, Text, metrics};
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::text};
 
-use crate::{identity::VERSION, process};
+use crate::{
+    identity::{COMMIT, VERSION},
+    process,
+};
 
 /// Histogram buckets in seconds for one network request, same as client-go's
 /// `rest_client_request_duration_seconds`.
@@ -23,13 +26,10 @@ pub const REQUEST_SECONDS: [f64; 12] =
 /// monolithic cloud controller manager select on it.
 const MANAGER: &str = "cloud-controller-manager";
 
-/// Commit, tree state (`clean` or `dirty`) and date (RFC 3339) of this build, as the image build
-/// passes them; otherwise empty.
-const GIT: [Option<&str>; 3] = [
-    option_env!("QUARTET_GIT_COMMIT"),
-    option_env!("QUARTET_GIT_TREE_STATE"),
-    option_env!("QUARTET_BUILD_DATE"),
-];
+/// Tree state (`clean` or `dirty`) and date (RFC 3339) of the commit, as `make build` passes them;
+/// otherwise empty.
+const GIT: [Option<&str>; 2] =
+    [option_env!("QUARTET_GIT_TREE_STATE"), option_env!("QUARTET_BUILD_DATE")];
 
 metrics! {
     struct ProgramMetrics {
@@ -48,13 +48,13 @@ impl ProgramMetrics {
     fn built(&self, program: &'static str) {
         let platform = format!("{}/{}", consts::OS, consts::ARCH);
         let git_version = format!("v{VERSION}");
-        let [commit, tree_state, date] = GIT.map(Option::unwrap_or_default);
+        let [tree_state, date] = GIT.map(Option::unwrap_or_default);
         let mut parts = VERSION.split('.');
         let mut part = || parts.next().unwrap_or_default();
         let upstream =
-            [part(), part(), &git_version, commit, tree_state, date, "", "rustc", &platform];
+            [part(), part(), &git_version, COMMIT, tree_state, date, "", "rustc", &platform];
         self.upstream.of(upstream.map(|text| text.to_owned().into())).set(1);
-        let own = [program, VERSION, commit, &platform];
+        let own = [program, VERSION, COMMIT, &platform];
         self.build.of(own.map(|text| text.to_owned().into())).set(1);
     }
 }
@@ -177,6 +177,9 @@ mod tests {
         let own = text.lines().find(|line| line.starts_with("ccm_build_info{")).unwrap();
         assert!(own.contains(&format!("version=\"{version}\"")) && own.ends_with(" 1"), "{own}");
         assert!(own.contains("program=\"sample-ccm\""), "{own}");
+        let commit = format!("commit=\"{COMMIT}\"");
+        assert!(!COMMIT.is_empty() && own.contains(&commit), "{own}");
+        assert!(upstream.contains(&format!("git_{commit}")), "{upstream}");
         assert!(text.ends_with("# EOF\n"));
     }
 

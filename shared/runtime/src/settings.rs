@@ -25,7 +25,7 @@ use serde::Serialize;
 pub use common::{CloudSettings, CommonSettings, ElectionSettings, KubeSettings, LONGEST_LEASE};
 pub use rates::per_second;
 
-use crate::identity::{Controller, Identity, VERSION};
+use crate::identity::{COMMIT, Controller, Identity, VERSION};
 
 /// The common settings, and the settings of one program.
 #[derive(Clone, Debug, Serialize)]
@@ -42,7 +42,12 @@ pub type Loaded<S> = ccm_settings::Loaded<Settings<S>>;
 
 /// All settings of a program; its own settings come first.
 pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
-    let about = About { binary: identity.binary, summary: identity.summary(), version: VERSION };
+    let about = About {
+        binary: identity.binary,
+        summary: identity.summary(),
+        version: VERSION,
+        commit: COMMIT,
+    };
     let own = [(identity.binary, S::TABLE)];
     Catalogue::new(about, own.into_iter().chain(common::SECTIONS), foreign::all())
         .with_default("secure-port", identity.port.to_string())

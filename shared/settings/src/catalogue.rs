@@ -31,8 +31,10 @@ pub struct About {
     pub binary: &'static str,
     /// What it is: the first line of `--help`.
     pub summary: String,
-    /// The output of `--version`.
+    /// Its version.
     pub version: &'static str,
+    /// The commit that it is built from.
+    pub commit: &'static str,
 }
 
 /// A flag that is accepted with a warning and has no effect.

@@ -92,11 +92,13 @@ pub fn parse(catalogue: &Catalogue, arguments: &[OsString]) -> Result<CommandLin
 }
 
 fn action(catalogue: &Catalogue, matches: &ArgMatches) -> Action {
-    let About { binary, version, .. } = catalogue.about();
+    let About { binary, version, commit, .. } = catalogue.about();
     if let Some(form) = matches.get_one::<String>("version") {
         Action::Print(match form.as_str() {
-            "json" => format!("{:#}\n", json!({"program": binary, "version": version})),
-            _ => format!("{binary} {version}\n"),
+            "json" => {
+                format!("{:#}\n", json!({"program": binary, "version": version, "commit": commit}))
+            }
+            _ => format!("{binary} {version} (commit {commit})\n"),
         })
     } else if matches.get_flag("print-config") {
         Action::PrintConfig

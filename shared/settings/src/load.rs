@@ -264,7 +264,7 @@ impl<T: Serialize> Loaded<T> {
         let settings: BTreeMap<&str, serde_json::Value> = self.raw.iter().map(setting).collect();
         let about = self.catalogue.about();
         let page = json!({
-            about.binary: {"version": about.version, "settings": settings, "effective": self.typed}
+            about.binary: {"version": about.version, "commit": about.commit, "settings": settings, "effective": self.typed}
         });
         format!("{page:#}\n")
     }

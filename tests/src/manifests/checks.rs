@@ -65,7 +65,9 @@ fn bindings_lead_somewhere(objects: &Objects) -> Vec<String> {
     let mut problems = Vec::new();
     for binding in objects.of("RoleBinding").chain(objects.of("ClusterRoleBinding")) {
         let (kind, name) = (at(binding, "/roleRef/kind"), at(binding, "/roleRef/name"));
-        if objects.named(kind, name).is_none() {
+        let role = objects.named(kind, name);
+        let space = |object: &Value| object.pointer("/metadata/namespace").cloned();
+        if role.is_none_or(|role| kind == "Role" && space(role) != space(binding)) {
             problems.push(format!("{}: there is no {kind} {name}", identity(binding)));
         }
         for subject in list(binding, "/subjects") {
@@ -99,7 +101,8 @@ fn flows_belong_to_the_accounts(objects: &Objects) -> Vec<String> {
             problems.push(format!("{}: its precedence is {precedence:?}", identity(schema)));
         }
         let account = at(deployment, "/spec/template/spec/serviceAccountName");
-        let account = serde_json::json!({"name": account, "namespace": "kube-system"});
+        let namespace = at(deployment, "/metadata/namespace");
+        let account = serde_json::json!({"name": account, "namespace": namespace});
         if schema.pointer("/spec/rules/0/subjects/0/serviceAccount") != Some(&account) {
             problems.push(format!("{} is not for the account {account}", identity(schema)));
         }

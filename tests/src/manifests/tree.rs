@@ -10,15 +10,21 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use walkdir::WalkDir;
 
-/// Bases of several controllers; not applied by themselves.
-const BASES: [&str; 2] = ["common", "kubelets"];
+/// Bases of several controllers, and what moves them; not applied by themselves.
+const BASES: [&str; 3] = ["common", "kubelets", "namespace"];
 /// Components for the cloud; a deployment uses exactly one.
 const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];
 /// Components that bring a controller, which is installed in no other way.
 const BRINGS: [(&str, &str); 1] = [("routes", "route-ccm")];
 /// Optional components.
-const OPTIONS: [&str; 5] =
-    ["control-plane-only", "host-network", "one-replica", "own-credentials", "prometheus-operator"];
+const OPTIONS: [&str; 6] = [
+    "beside-go-controller",
+    "control-plane-only",
+    "host-network",
+    "one-replica",
+    "own-credentials",
+    "prometheus-operator",
+];
 
 /// The contents of `manifests/`.
 #[derive(Clone, Debug)]

@@ -31,8 +31,9 @@ pub(super) fn job(program: &str, addresses: Vec<String>) -> Result<Job> {
     let wanted = monitor["spec"]["selector"]["matchLabels"].as_object();
     let is_selected = wanted.context("it selects by labels")?.iter();
     ensure!(is_selected.clone().all(|(key, value)| labels.get(key) == Some(value)), "{labels:?}");
-    let spaces = list(monitor, "/spec/namespaceSelector/matchNames");
-    ensure!(spaces.contains(&service["metadata"]["namespace"]), "not in {spaces:?}");
+    // The operator looks only where the monitor is.
+    ensure!(monitor.pointer("/spec/namespaceSelector").is_none(), "other namespaces");
+    ensure!(monitor["metadata"]["namespace"] == service["metadata"]["namespace"], "elsewhere");
     let [endpoint] = list(monitor, "/spec/endpoints") else {
         anyhow::bail!("the ServiceMonitor has more than one endpoint");
     };

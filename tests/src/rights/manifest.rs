@@ -88,8 +88,9 @@ impl Manifest {
         objects.extend(own);
         for object in &mut objects {
             for name in names(object) {
-                if name.as_str() == Some("ccm") {
-                    *name = Value::from(program);
+                let own = name.as_str().and_then(|name| name.strip_prefix("ccm"));
+                if let Some(rest) = own {
+                    *name = Value::from(format!("{program}{rest}"));
                 }
             }
         }

@@ -13,8 +13,10 @@ use super::{
 };
 
 /// Flags of other programs that the pages name.
-const FOREIGN: [(&str, &[&str]); 9] = [
+const FOREIGN: [(&str, &[&str]); 11] = [
     ("sim-cloud", &["instance"]),
+    ("sim-apiserver", &["listen"]),
+    ("helm", &["reuse-values", "set"]),
     (
         "kubectl",
         &[
@@ -31,6 +33,7 @@ const FOREIGN: [(&str, &[&str]); 9] = [
             "previous",
             "raw",
             "replicas",
+            "server-side",
             "sort-by",
             "subresource",
             "tail",

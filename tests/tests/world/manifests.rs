@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 mod apply;
 mod content;
 mod kubelets;
+mod namespace;
 mod pods;
 mod rig;
 
@@ -20,7 +21,7 @@ use rig::Rig;
 /// A test of the whole tree, or of one folder.
 type Test = fn(&Rig, &str) -> Result<()>;
 
-const WHOLE: [(&str, Test); 10] = [
+const WHOLE: [(&str, Test); 13] = [
     ("rendered_files_are_current", content::rendered_files_are_current),
     ("every_choice_is_right_and_accepted", content::every_choice_is_right_and_accepted),
     ("routes_come_with_their_component_alone", content::routes_come_with_their_component_alone),
@@ -29,6 +30,9 @@ const WHOLE: [(&str, Test); 10] = [
     ("strict_means_strict", apply::strict_means_strict),
     ("one_controller_goes_and_the_other_stays", apply::one_goes_and_the_other_stays),
     ("without_server_side_apply_too", apply::without_server_side_apply_too),
+    ("the_overlay_of_a_cloud_has_all", content::the_overlay_of_a_cloud_has_all),
+    ("programs_move_and_leases_stay", namespace::programs_move_and_leases_stay),
+    ("one_namespace_for_all_is_no_conflict", namespace::one_for_all_is_no_conflict),
     ("a_kubelet_approves_no_deletion", kubelets::a_kubelet_approves_no_deletion),
     ("probes_answer_on_leader_and_standby", pods::probes_answer_on_leader_and_standby),
 ];

@@ -157,6 +157,13 @@ pub(super) async fn foreign_nodes_and_foreign_taints_are_left_alone(env: Env) ->
     ensure!(touched.is_none(), "the foreign node was written: {touched:?}");
     let counted = program.metric("ccm_node_foreign_nodes").await?;
     ensure!((counted - 1.0).abs() < f64::EPSILON, "one foreign node is counted, not {counted}");
+    let waits = "stays tainted until the controller of its cloud initialises it";
+    nodes::event(&env.client, "foreign-1", waits, Duration::from_secs(10)).await?;
+    let types = nodes::event_types(&env.client, "foreign-1", "ForeignNode").await?;
+    ensure!(types == ["Warning"], "{types:?}");
+    let log = program.log();
+    let line = log.lines().find(|line| line.contains("Skip sync node foreign-1"));
+    ensure!(line.is_some_and(|line| line.contains("node_ccm::report")), "{line:?}");
     Ok(())
 }
 

@@ -77,7 +77,7 @@ async fn shows(demo: &Demo, name: &str, status: &str) -> Result<(String, f64)> {
 }
 
 /// Destination and target of the node's route.
-fn route(demo: &Demo, name: &str) -> Result<(String, String)> {
+pub fn route(demo: &Demo, name: &str) -> Result<(String, String)> {
     let node = demo.node(name).context("the node exists")?;
     let cidr = node["spec"]["podCIDRs"][0].as_str().context("it has a pod CIDR")?;
     let route = demo.cloud().router().to(cidr.parse()?).pop().context("it has a route")?;

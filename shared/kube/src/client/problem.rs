@@ -12,13 +12,10 @@ use crate::error::auth_problem;
 pub enum ClientError {
     /// No source of configuration exists.
     #[error(
-        "no Kubernetes configuration: --kubeconfig and KUBECONFIG are not set, {home} does not exist, and this is not \
-         a pod (KUBERNETES_SERVICE_HOST is not set); give --kubeconfig=<file>"
+        "no Kubernetes configuration: --kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not \
+         set); give --kubeconfig=<file> (KUBECONFIG and ~/.kube/config are not read)"
     )]
-    NotConfigured {
-        /// The kubeconfig of the user that was looked for.
-        home: String,
-    },
+    NotConfigured,
     /// A source of configuration is not usable.
     #[error("{origin}: {problem}; {remedy}")]
     Unusable {

@@ -1,9 +1,6 @@
 //! Finds the configuration of the clients.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use http::Uri;
 use kube::{
@@ -17,10 +14,6 @@ use ccm_base::message::chain;
 /// The process's environment, as a value for tests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surroundings {
-    /// `KUBECONFIG`: one file or several, separated by colons.
-    pub(super) kubeconfig: Option<OsString>,
-    /// The user's home.
-    pub(super) home: Option<PathBuf>,
     /// Reads the configuration of a pod, if this is one.
     pub(super) pod: Option<fn() -> Result<Config, InClusterError>>,
     /// `NO_PROXY`.
@@ -32,8 +25,6 @@ impl Surroundings {
     pub(super) fn of_process() -> Self {
         let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
-            kubeconfig: std::env::var_os("KUBECONFIG"),
-            home: std::env::home_dir(),
             pod: var("KUBERNETES_SERVICE_HOST").map(|_| Config::incluster as fn() -> _),
             no_proxy: var("NO_PROXY").or_else(|| var("no_proxy")),
         }
@@ -50,33 +41,25 @@ pub(super) struct Found {
     pub(super) own_proxy: bool,
 }
 
-/// Finds the configuration: the flag, else `KUBECONFIG`, else `~/.kube/config` if it exists,
-/// else the pod, else `master` alone. A source that is named must be valid: falling back
-/// to another cluster's would be worse than failing.
+/// Finds the configuration: the flag, else the pod, else `master` alone. What a person's kubectl
+/// uses does not count: a program that is started in a shell would change the cluster that happens to
+/// be selected there. A source that is named must be valid: falling back to another cluster's would
+/// be worse than failing.
 pub(super) fn find(
     flag: Option<&Path>,
     master: Option<&str>,
     surroundings: &Surroundings,
 ) -> Result<Found, ClientError> {
     let master = master.filter(|value| !value.is_empty());
-    let home = surroundings.home.as_ref().map(|home| home.join(".kube/config"));
-    let variable = surroundings.kubeconfig.as_deref().unwrap_or_default();
-    let named: Vec<PathBuf> =
-        std::env::split_paths(variable).filter(|path| !path.as_os_str().is_empty()).collect();
     let (origin, config) = if let Some(path) = flag.filter(|path| !path.as_os_str().is_empty()) {
-        (format!("--kubeconfig={}", path.display()), merged(&[path.to_owned()]))
-    } else if !named.is_empty() {
-        (format!("KUBECONFIG={}", variable.display()), merged(&named))
-    } else if let Some(path) = home.as_ref().filter(|path| path.exists()) {
-        (path.display().to_string(), merged(std::slice::from_ref(path)))
+        (format!("--kubeconfig={}", path.display()), read(path))
     } else if let Some(pod) = &surroundings.pod {
         ("in-cluster configuration".to_owned(), of_pod(*pod))
     } else if let Some(master) = master {
         let config = Config::new(Uri::from_static("http://localhost"));
         (format!("--master={master}"), Ok((config, false)))
     } else {
-        let home = home.unwrap_or_else(|| PathBuf::from("~/.kube/config"));
-        return Err(ClientError::NotConfigured { home: home.display().to_string() });
+        return Err(ClientError::NotConfigured);
     };
     let (mut config, own_proxy) = config.map_err(|problem| problem.of(&origin))?;
     if let Some(master) = master {
@@ -88,30 +71,28 @@ pub(super) fn find(
     Ok(Found { config, origin, own_proxy })
 }
 
-fn merged(paths: &[PathBuf]) -> Result<(Config, bool), Problem> {
-    let files = paths.iter().try_fold(Kubeconfig::default(), |merged, path| {
-        merged.merge(Kubeconfig::read_from(path)?)
-    })?;
+fn read(path: &Path) -> Result<(Config, bool), Problem> {
+    let file = Kubeconfig::read_from(path)?;
     let context =
-        files.contexts.iter().find(|context| Some(&context.name) == files.current_context.as_ref());
+        file.contexts.iter().find(|context| Some(&context.name) == file.current_context.as_ref());
     let context = context.and_then(|context| context.context.as_ref());
     // kube sends no credentials then.
     if let Some(user) =
         context.and_then(|context| context.user.as_ref()).filter(|user| !user.is_empty())
-        && !files.auth_infos.iter().any(|known| known.name == *user)
+        && !file.auth_infos.iter().any(|known| known.name == *user)
     {
         return Err(Problem::new(
             format!("the context's user {user:?} is not among the users"),
             "name a user of this file in the context",
         ));
     }
-    let cluster = files
+    let cluster = file
         .clusters
         .iter()
         .find(|cluster| context.is_some_and(|context| context.cluster == cluster.name));
     let proxy = cluster.and_then(|cluster| cluster.cluster.as_ref()?.proxy_url.as_ref());
     let own_proxy = proxy.is_some_and(|proxy| !proxy.is_empty());
-    Ok((Config::try_from(files)?, own_proxy))
+    Ok((Config::try_from(file)?, own_proxy))
 }
 
 fn of_pod(pod: fn() -> Result<Config, InClusterError>) -> Result<(Config, bool), Problem> {

@@ -79,7 +79,7 @@ async fn look_at_kubeconfig<P: Program>(common: &CommonSettings, found: &mut Fou
     let config = client_config::<P>(common, Arc::new(Unlimited), metrics);
     match timeout(CHECK, Clients::connect(config)).await {
         // In-cluster settings may be checked outside a pod, for instance in a pipeline.
-        Ok(Err(error @ ClientError::NotConfigured { .. })) => {
+        Ok(Err(error @ ClientError::NotConfigured)) => {
             found.warnings.push(format!("a start would fail: {}", chain(&error)));
         }
         Ok(Err(error)) => found.failures.push(Failure::Usage(chain(&error))),

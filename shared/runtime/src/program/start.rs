@@ -13,7 +13,7 @@ use super::{
     specimens,
 };
 use crate::{
-    identity::VERSION,
+    identity::{COMMIT, VERSION},
     logging::{self, LogControl},
     rights::needed,
     settings,
@@ -130,6 +130,7 @@ fn introduce<P: Program>(loaded: &Loaded<P>) {
     tracing::info!(
         program = P::IDENTITY.binary,
         version = VERSION,
+        commit = COMMIT,
         settings = set.join(", "),
         "starting"
     );

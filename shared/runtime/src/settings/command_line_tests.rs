@@ -8,6 +8,7 @@ use super::{
     controllers,
     sample::{IDENTITY, SampleSettings},
 };
+use crate::identity::{COMMIT, VERSION};
 
 fn catalogue() -> Catalogue {
     super::catalogue::<SampleSettings>(&IDENTITY)
@@ -178,11 +179,13 @@ fn help_and_version_are_texts() {
         Action::Print(text) => text,
         other => panic!("{argument}: {other:?}"),
     };
-    let version = format!("node-ccm {}\n", env!("CARGO_PKG_VERSION"));
+    let version = format!("node-ccm {VERSION} (commit {COMMIT})\n");
     assert_eq!(text("--version"), version);
     assert_eq!(text("--version=raw"), version);
     let json: serde_json::Value = serde_json::from_str(&text("--version=json")).unwrap();
-    let expect = serde_json::json!({"program": "node-ccm", "version": env!("CARGO_PKG_VERSION")});
+    let expect = serde_json::json!({
+        "program": "node-ccm", "version": VERSION, "commit": COMMIT,
+    });
     assert_eq!(json, expect);
     // Line breaks depend on the terminal.
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -189,8 +189,8 @@ impl fmt::Debug for KubeSettings {
 
 ccm_settings::settings! {
     impl KubeSettings {
-        /// Kubeconfig file. Without it: the variable KUBECONFIG, else ~/.kube/config if it exists, else the pod's
-        /// service account.
+        /// Kubeconfig file. Without it: the pod's service account. The variable KUBECONFIG and ~/.kube/config are not
+        /// read.
         kubeconfig: Option<PathBuf> = fixed(Path, "kubeconfig", "");
         /// URL of the API server; overrides the one in the kubeconfig.
         master: Option<String> = fixed(Text, "master", "");

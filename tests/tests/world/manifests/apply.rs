@@ -45,7 +45,7 @@ pub fn without_server_side_apply_too(rig: &Rig, _: &str) -> Result<()> {
 pub fn one_goes_and_the_other_stays(rig: &Rig, _: &str) -> Result<()> {
     let (node, _) = rig.render("overlays/openstack/node-ccm")?;
     let (lifecycle, _) = rig.render("overlays/openstack/lifecycle-ccm")?;
-    let (both, _) = rig.render("overlays/openstack")?;
+    let both = format!("{node}\n---\n{lifecycle}");
     rig.kubectl.delete(&both)?;
     rig.kubectl.apply_well(&node, &[SERVER_SIDE])?;
     let alone = rig.kubectl.get(&node)?.versions();

@@ -73,6 +73,11 @@ fn look_at(rig: &Rig, choice: &Choice) -> Result<()> {
         for (component, there) in found {
             ensure!(choice.has(component) == there, "{component} is there: {there}");
         }
+        if objects::name_of(deployment) == "node-ccm" {
+            let arguments = objects::arguments(objects::controller(deployment)?);
+            let is_moved = arguments.contains(&"--secure-port=10298");
+            ensure!(choice.has("beside-go-controller") == is_moved, "{arguments:?}");
+        }
     }
     rig.kubectl.apply_well(&text, &["--server-side", "--dry-run=server"])?;
     Ok(())
@@ -137,6 +142,16 @@ pub fn routes_come_with_their_component_alone(rig: &Rig, _: &str) -> Result<()> 
         with == ["external/route-ccm", "openstack/route-ccm"],
         "overlays with the component: {with:?}"
     );
+    Ok(())
+}
+
+/// The overlay of a cloud has every controller but the one that needs to be told the networks.
+pub fn the_overlay_of_a_cloud_has_all(rig: &Rig, _: &str) -> Result<()> {
+    for cloud in ["openstack", "external"] {
+        let (_, objects) = rig.render(&format!("overlays/{cloud}"))?;
+        let names = sorted(objects.of("Deployment").map(objects::name_of).collect());
+        ensure!(names == ["lifecycle-ccm", "node-ccm", "service-ccm"], "{cloud}: {names:?}");
+    }
     Ok(())
 }
 
