@@ -37,9 +37,7 @@ pub const STANDBY: &str = "standby";
 /// The limiter of requests to the API server. The rate of the defaults is too high to matter.
 fn limiter(requests: Rate) -> Arc<dyn RequestLimiter> {
     match requests.per_second {
-        Some(rate) if rate < 100.0 => {
-            Arc::new(Limits::new(Rates::each(requests), &Metrics::new()))
-        }
+        Some(rate) if rate < 100.0 => Arc::new(Limits::new(Rates::each(requests), &Metrics::new())),
         _ => Arc::new(Unlimited),
     }
 }

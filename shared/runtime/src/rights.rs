@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub(crate) use review::{Review, RightsMetrics};
 
-use crate::settings::ElectionSettings;
+use crate::{rivals, settings::ElectionSettings};
 
 /// One verb on one resource, as in RBAC.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -77,22 +77,26 @@ impl fmt::Display for Right {
 }
 
 /// All permissions of a program with these own permissions. A program that may create events in all
-/// namespaces needs no permission for single ones.
+/// namespaces needs no permission for single ones, and one that may list all Leases none for its own.
 pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     let in_all_namespaces = own.contains(&Right::new("create", "events"));
     let mut all = own;
     all.extend(of_events());
+    all.push(rivals::right());
     if election.enabled {
         all.extend(of_election(election));
     }
     all.retain(|right| {
+        let is_listed = Right { name: Cow::Borrowed(""), ..right.clone() } == rivals::right();
         !(in_all_namespaces && right.resource == "events" && !right.namespace.is_empty())
+            && !(is_listed && !right.name.is_empty())
     });
     all
 }
 
-/// The program's own permissions that an observer needs.
+/// The permissions that an observer needs.
 pub fn reads(mut own: Vec<Right>) -> Vec<Right> {
+    own.push(rivals::right());
     own.retain(|right| matches!(right.verb, "get" | "list" | "watch"));
     own
 }

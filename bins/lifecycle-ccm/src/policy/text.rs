@@ -106,7 +106,9 @@ fn kept(reason: Reason) -> Message {
         Reason::Ready => ("it is Ready again; the node is kept", Some("NodeKept"), false),
         Reason::NotOurs => ("another controller is responsible for it", None, false),
         Reason::NotSelected => ("it does not match --node-selector", None, false),
-        Reason::Foreign => ("its provider ID is another provider's, or names another region", None, false),
+        Reason::Foreign => {
+            ("its provider ID is another provider's, or names another region", None, false)
+        }
         Reason::Deleting => ("it is already being deleted", None, false),
         Reason::AnotherNode => ("it was deleted or replaced by another node", None, false),
     };

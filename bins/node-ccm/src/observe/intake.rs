@@ -98,8 +98,10 @@ impl Intake {
     pub(crate) fn foreign(&self, node: &Node) {
         let Handles { cloud, states, plans, reports, .. } = &self.handles;
         states.set(&node.name, State::Foreign);
-        plans.clear("Node", &node.name);
-        reports.foreign(node, &cloud.why_foreign(node.provider_id.as_deref().unwrap_or_default()));
+        let why = cloud.why_foreign(node.provider_id.as_deref().unwrap_or_default());
+        reports.foreign(node, &why);
+        let id = node.provider_id.as_deref().unwrap_or_default();
+        plans.block(&node.reference(), &format!("provider ID {id} {why}"));
     }
 
     /// Tells the queue that the work on this node has ended.

@@ -15,7 +15,7 @@ use tower::layer::layer_fn;
 use super::{Failure, Loaded, Program, reload::Reload};
 use crate::{
     cloud_gate::CloudGate,
-    health::{Condition, Health, Scope},
+    health::{Condition, Health, Scope, Verdict},
     http::{Pages, Server},
     leadership::{Elector, Eligibility, Leadership, LeadershipMetrics, guard::LeaseGuard},
     limits::Limits,
@@ -87,6 +87,11 @@ impl<P: Program> Parts<P> {
         let plans = Plans::new(settings.mode, &metrics);
         let shown = plans.clone();
         health.add("waiting", Scope::Information, move || shown.waiting());
+        let clock = clients.clock.clone();
+        health.add("clock", Scope::Information, move || match clock.verdict() {
+            Ok(text) => Verdict::Passed(text),
+            Err(text) => Verdict::Failed(text),
+        });
         if settings.mode == Mode::Observe {
             health.condition("mode", Scope::Information, "").pass(OBSERVES);
         }

@@ -88,8 +88,11 @@ fn a_member_has_what_the_provider_needs() {
 
 #[test]
 fn readiness_and_cordons_do_not_drain_a_load_balancer() {
-    let condition =
-        |status: &str| Condition { kind: "Ready".into(), status: status.into(), ..Condition::default() };
+    let condition = |status: &str| Condition {
+        kind: "Ready".into(),
+        status: status.into(),
+        ..Condition::default()
+    };
     for status in ["False", "Unknown"] {
         assert!(sorted(&Node { conditions: vec![condition(status)], ..node() }).is_ok());
     }
