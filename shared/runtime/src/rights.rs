@@ -87,9 +87,11 @@ pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
         all.extend(of_election(election));
     }
     all.retain(|right| {
-        let is_listed = Right { name: Cow::Borrowed(""), ..right.clone() } == rivals::right();
-        !(in_all_namespaces && right.resource == "events" && !right.namespace.is_empty())
-            && !(is_listed && !right.name.is_empty())
+        let is_single_list = !right.name.is_empty()
+            && Right { name: Cow::Borrowed(""), ..right.clone() } == rivals::right();
+        let is_single_event =
+            in_all_namespaces && right.resource == "events" && !right.namespace.is_empty();
+        !(is_single_list || is_single_event)
     });
     all
 }
