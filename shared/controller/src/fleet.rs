@@ -69,7 +69,17 @@ impl Oddity {
         let is_foreign = |node: &&Arc<Node>| instances::claim(cloud, node) == Some(Claim::Foreign);
         let foreign = nodes.iter().filter(is_foreign);
         let ids: Vec<&str> = foreign.filter_map(|node| node.provider_id.as_deref()).collect();
-        let (count, of, own) = (ids.len(), nodes.len(), cloud.schemes());
+        Self::of_foreign(&ids, nodes.len(), &cloud.schemes(), |id| cloud.why_foreign(id))
+    }
+
+    /// What these provider IDs of `of` nodes say, which are foreign to a provider with these schemes.
+    fn of_foreign(
+        ids: &[&str],
+        of: usize,
+        own: &[String],
+        why: impl FnOnce(&str) -> String,
+    ) -> Option<Self> {
+        let count = ids.len();
         if count * 2 <= of {
             return None;
         }
@@ -77,7 +87,7 @@ impl Oddity {
         let others = schemes.filter(|scheme| !own.contains(scheme)).collect::<BTreeSet<_>>();
         if others.is_empty() {
             let id = ids.first()?;
-            let first = format!("provider ID {id} {}", cloud.why_foreign(id));
+            let first = format!("provider ID {id} {}", why(id));
             return Some(Self::OtherPart { nodes: count, of, first });
         }
         Some(Self::OtherProvider { nodes: count, of, schemes: others })
@@ -123,18 +133,13 @@ impl FleetLine {
 #[cfg(test)]
 mod tests {
     use ccm_runtime::health::{Health, Scope};
-    use ccm_sim::cloud::SimCloud;
     use ccm_testing::Log;
 
     use super::*;
 
-    fn odd(ids: &[&str]) -> Option<String> {
-        let node = |id: &&str| {
-            let provider_id = (!id.is_empty()).then(|| (*id).into());
-            Arc::new(Node { provider_id, ..Node::default() })
-        };
-        let nodes: Vec<_> = ids.iter().map(node).collect();
-        Oddity::of_ids(&SimCloud::new(), &nodes).map(|oddity| oddity.to_string())
+    fn odd(ids: &[&str], of: usize) -> Option<String> {
+        let why = |_: &str| "names the region b".to_owned();
+        Oddity::of_foreign(ids, of, &["sim".to_owned()], why).map(|oddity| oddity.to_string())
     }
 
     #[test]
@@ -143,15 +148,17 @@ mod tests {
             let what = "nodes have provider IDs of k3s; is its cloud controller still on?";
             Some(format!("{count} of {of} {what}"))
         };
-        assert_eq!(odd(&["k3s://a", "k3s://b"]), k3s(2, 2));
-        assert_eq!(odd(&["k3s://a", "k3s://b", "sim://i-1"]), k3s(2, 3));
-        assert_eq!(odd(&["k3s://a", "sim://i-1"]), None, "half of them");
-        assert_eq!(odd(&["k3s://a", ""]), None, "a node without an ID may become ours");
-        assert_eq!(odd(&["sim://i-1"]), None);
-        assert_eq!(odd(&[]), None);
-        let several = odd(&["aws:///z/i-1", "k3s://b", "aws:///z/i-2"]).unwrap();
+        assert_eq!(odd(&["k3s://a", "k3s://b"], 2), k3s(2, 2));
+        assert_eq!(odd(&["k3s://a", "k3s://b"], 3), k3s(2, 3));
+        assert_eq!(odd(&["k3s://a"], 2), None, "half of them");
+        assert_eq!(odd(&[], 3), None);
+        assert_eq!(odd(&[], 0), None);
+        let several = odd(&["aws:///z/i-1", "k3s://b", "aws:///z/i-2"], 3).unwrap();
         assert!(several.contains("3 of 3 nodes have provider IDs of aws, k3s;"), "{several}");
-        assert!(odd(&["no id"]).is_some_and(|text| text.contains("of no id;")));
+        assert!(odd(&["no id"], 1).is_some_and(|text| text.contains("of no id;")));
+        let elsewhere = odd(&["sim://b/i-1"], 1).unwrap();
+        let what = "1 of 1 nodes are not served here; the first: provider ID sim://b/i-1 names the region b";
+        assert_eq!(elsewhere, what);
     }
 
     #[test]

@@ -82,13 +82,13 @@ pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     let in_all_namespaces = own.contains(&Right::new("create", "events"));
     let mut all = own;
     all.extend(of_events());
-    all.push(rivals::right());
+    all.push(of_rivals());
     if election.enabled {
         all.extend(of_election(election));
     }
     all.retain(|right| {
         let is_single_list = !right.name.is_empty()
-            && Right { name: Cow::Borrowed(""), ..right.clone() } == rivals::right();
+            && Right { name: Cow::Borrowed(""), ..right.clone() } == of_rivals();
         let is_single_event =
             in_all_namespaces && right.resource == "events" && !right.namespace.is_empty();
         !(is_single_list || is_single_event)
@@ -98,7 +98,7 @@ pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
 
 /// The permissions that an observer needs.
 pub fn reads(mut own: Vec<Right>) -> Vec<Right> {
-    own.push(rivals::right());
+    own.push(of_rivals());
     own.retain(|right| matches!(right.verb, "get" | "list" | "watch"));
     own
 }
@@ -107,6 +107,12 @@ pub fn reads(mut own: Vec<Right>) -> Vec<Right> {
 /// patched (`ccm_kube::events`).
 fn of_events() -> [Right; 2] {
     ["create", "patch"].map(|verb| Right::new(verb, "events").within("default"))
+}
+
+/// The list of Leases that shows other cloud controllers.
+fn of_rivals() -> Right {
+    let group = Cow::Borrowed("coordination.k8s.io");
+    Right { group, ..Right::new("list", "leases").within(rivals::NAMESPACE) }
 }
 
 /// The Lease, for the election library and the standby's watch, and its events, which do not

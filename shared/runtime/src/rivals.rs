@@ -24,24 +24,17 @@ use crate::{
     health::{Condition, Health, Scope},
     metrics::Metrics,
     plans::Mode,
-    rights::Right,
     settings::ElectionSettings,
 };
 
 /// Where cloud controllers have their Leases.
-const NAMESPACE: &str = "kube-system";
+pub(crate) const NAMESPACE: &str = "kube-system";
 /// Between the two looks. Leases are renewed every few seconds.
 const LOOK: Duration = Duration::from_secs(30);
 /// Between two surveys.
 const PERIOD: Duration = Duration::from_hours(1);
 /// Between two surveys while there is a rival, or while the Leases cannot be read.
 const SOON: Duration = Duration::from_mins(5);
-
-/// The right that this needs.
-pub(crate) fn right() -> Right {
-    let group = "coordination.k8s.io".into();
-    Right { group, ..Right::new("list", "leases").within(NAMESPACE) }
-}
 
 metrics! {
     pub(crate) struct RivalMetrics {

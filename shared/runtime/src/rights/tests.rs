@@ -222,7 +222,7 @@ fn rights() -> Vec<Right> {
 fn an_observer_needs_to_read() {
     let own = [rights(), vec![Right::new("delete", "nodes")]].concat();
     let mut expect = rights();
-    expect.push(rivals::right());
+    expect.push(of_rivals());
     assert_eq!(reads(own), expect);
 }
 
