@@ -28,7 +28,7 @@ async fn shown(ahead: &[i64]) -> (f64, bool) {
         let text = exposed(&config);
         let name = "ccm_apiserver_clock_difference_seconds ";
         let line = text.lines().find_map(|line| line.strip_prefix(name));
-        last = (line.expect(&text).parse().unwrap(), clients.clock.verdict().is_ok());
+        last = (line.unwrap().parse().unwrap(), clients.clock.verdict().is_ok());
     }
     last
 }
@@ -38,7 +38,7 @@ async fn a_clock_that_differs_is_seen_in_the_date_of_an_answer() {
     let log = Log::new();
     let _listening = log.listen(Level::WARN);
     assert_eq!(shown(&[0]).await, (0.0, true));
-    assert_eq!(shown(&[9]).await.1, true, "{}", log.text());
+    assert!(shown(&[9]).await.1, "{}", log.text());
     assert!(!log.text().contains("clock"), "{}", log.text());
     let (behind, is_right) = shown(&[95]).await;
     assert!((-95.5..-93.5).contains(&behind) && !is_right, "{behind}");
