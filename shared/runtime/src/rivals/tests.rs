@@ -8,7 +8,7 @@ use http_body_util::Full;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 use tower::{BoxError, service_fn};
 
 use super::*;
@@ -72,7 +72,7 @@ struct Running {
     server: Arc<Mutex<Server>>,
     health: Health,
     metrics: Metrics,
-    _end: tokio_util::sync::DropGuard,
+    _task: JoinSet<()>,
 }
 
 fn run(mode: Mode) -> Running {
@@ -110,8 +110,9 @@ fn run(mode: Mode) -> Running {
     let client = Client::new(service, "default");
     let parts = (&health, &metrics);
     let survey = Survey::new("node-ccm", (&settings, mode), client, &events, parts);
-    tokio::spawn(survey.run(token.clone()));
-    Running { server, health, metrics, _end: token.drop_guard() }
+    let mut task = JoinSet::new();
+    task.spawn(survey.run(token));
+    Running { server, health, metrics, _task: task }
 }
 
 impl Running {
