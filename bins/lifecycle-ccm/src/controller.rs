@@ -62,6 +62,7 @@ impl Pass for Controller {
             self.metrics.passed(started.elapsed());
         }
         self.update_gauges(&nodes);
+        self.observer.survey();
         let next = self.agenda(&nodes);
         let now = self.observer.now();
         let due = if !is_done || !next.is_empty() {

@@ -12,7 +12,8 @@ use std::{
 use ccm_base::clock::{self, Timeline};
 use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup};
 use ccm_controller::{
-    ages::Ages, approvals::Approvals, instances, kubelets::Kubelets, lookups::SizedLookups,
+    ages::Ages, approvals::Approvals, fleet::Oddity, instances, kubelets::Kubelets,
+    lookups::SizedLookups,
 };
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
@@ -120,6 +121,8 @@ pub(crate) struct Observer {
     kubelets: Kubelets,
     approvals: Mutex<Approvals>,
     sized: SizedLookups,
+    /// Whether this process only observes.
+    observes: bool,
     pub(crate) reports: CloudReports,
 }
 
@@ -136,6 +139,7 @@ impl Observer {
             kubelets: Kubelets::new(context),
             approvals: Mutex::new(approvals),
             sized: SizedLookups::new(Arc::clone(&context.cloud), LOOKUPS_PER_PASS),
+            observes: context.plans.is_observing(),
             reports: CloudReports::new(context, metrics),
         }
     }
@@ -241,10 +245,16 @@ impl Observer {
         Replies { lookups, witnesses, list, start }
     }
 
+    /// Shows on the line `fleet` what is odd about all nodes together.
+    pub(crate) fn survey(&self) {
+        self.reports.survey(Oddity::of_ids(&*self.cloud, &self.store.list()));
+    }
+
     /// What the cloud can answer next.
     pub(crate) fn abilities(&self) -> Abilities {
         let lists = instances::traits(&*self.cloud).lists;
-        Abilities { most_lookups: self.sized.size(), lists, seed: rand::random() }
+        let (most_lookups, seed) = (self.sized.size(), rand::random());
+        Abilities { most_lookups, lists, lists_once: self.observes, seed }
     }
 
     /// The cloud's answers, with the list compared with these nodes. Reports unusable answers.
@@ -256,6 +266,7 @@ impl Observer {
             List::Witnesses => Listing::Witnesses,
         });
         self.reports.answers(lookups.iter().chain(&witnesses), list.as_ref());
+        self.reports.listed(list.as_ref(), &witnesses, nodes);
         // Its instance exists: the system UUID has changed for another reason.
         let found = lookups.iter().filter(|lookup| matches!(lookup.result, Ok(Lookup::Found(_))));
         let mut replaced = self.replaced.lock();

@@ -11,7 +11,7 @@ use ccm_controller::{
 };
 use ccm_kube::write::{Patch, StatusPatch};
 use ccm_objects::Node;
-use ccm_runtime::plans;
+use ccm_runtime::plans::{self, Plans};
 
 use crate::{
     observe::Handles,
@@ -57,6 +57,18 @@ async fn execute(
         }
     }
     Ok(latest)
+}
+
+/// Publishes a plan on the page `/plan`, or why there is none.
+fn publish(plans: &Plans, node: &Node, plan: &Plan, pause: Option<Pause>) {
+    match &plan.outcome {
+        Outcome::Initialised | Outcome::InSync => {
+            plans.set(&node.reference(), published(plan, pause));
+        }
+        // The intake says which provider's it is.
+        Outcome::Foreign => {}
+        outcome => plans.block(&node.reference(), &outcome.to_string()),
+    }
 }
 
 /// The steps of a plan as `/plan` shows them.

@@ -15,6 +15,7 @@
 //! | [`reports`] | deduplicated events and log lines |
 //! | [`lookups`] | lookups in calls as large as the cloud answers in time; the stage that looks up the nodes of a queue |
 //! | [`inventory`] | the last list of the fleet |
+//! | [`fleet`] | what is odd about all nodes together |
 //! | [`instances`] | batched queries to the cloud, with checked answers |
 //! | [`cluster`] | the identity of the cluster |
 //! | [`own_node`] | what holds up the node that runs this program |
@@ -33,6 +34,7 @@ pub mod batch_size;
 pub mod brake;
 pub mod cluster;
 pub mod corrector;
+pub mod fleet;
 pub mod guard;
 pub mod handover;
 pub mod instances;

@@ -19,7 +19,7 @@
 //! | `watch_status` | turns a response other than 2xx into an error with the server's message |
 //! | `encoding` | gzip, but never on watches |
 //! | `retry` | a few more attempts for requests that are safe to repeat |
-//! | `attempt` | each attempt waits for the limiter and is measured: `rest_client_*` |
+//! | `attempt` | each attempt waits for the limiter and is measured: `rest_client_*`; its answer shows the server's clock |
 //! | authentication | the token, read again for each attempt |
 //! | headers | user agent, impersonation |
 //! | `transport` | sends; forgets a connection whose credentials were refused |
@@ -47,6 +47,7 @@ mod prepare;
 mod problem;
 mod retry;
 mod retry_after;
+mod server_clock;
 mod source;
 mod stack;
 mod transport;
@@ -65,6 +66,7 @@ pub(crate) use attempt::Admitted;
 pub use class::RequestClass;
 pub use limiter::{RequestLimiter, Unlimited};
 pub use problem::ClientError;
+pub use server_clock::ServerClock;
 
 use self::{
     middleware::Next,
@@ -117,6 +119,8 @@ pub struct Clients {
     pub events: kube::Client,
     /// Admits writes of `main` before they are sent.
     pub admission: Admission,
+    /// The API server's clock, as the answers to all clients show it.
+    pub clock: ServerClock,
     /// The API server, as `host:port`.
     pub server: String,
     /// The setting or place that names the server.
@@ -190,6 +194,7 @@ impl Clients {
             watch: client(Role::Watch)?,
             events: client(Role::Events)?,
             lease: stack(Role::Lease)?,
+            clock: layers.clock().clone(),
             server: layers.server().to_owned(),
             origin: origin.to_owned(),
         })

@@ -10,7 +10,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_metrics::{Counter, Family, Histogram, LabelValue, Text, label, metrics};
+use ccm_metrics::{Counter, Family, FloatGauge, Histogram, LabelValue, Text, label, metrics};
 use http::{Method, StatusCode};
 use strum::{IntoStaticStr, VariantNames};
 
@@ -96,6 +96,15 @@ metrics! {
         [ALPHA] rest_client_request_size_bytes { verb, host } => request_sizes: Family<Histogram, Calls>, bounds BYTES;
         /// Size of response bodies on the wire in bytes, by verb and host
         [ALPHA] rest_client_response_size_bytes { verb, host } => response_sizes: Family<Histogram, Calls>, bounds BYTES;
+        /// By how many seconds the clock of this machine is at least ahead of the API server's (negative: behind), from the Date of its last answer
+        [ALPHA] ccm_apiserver_clock_difference_seconds => clock_difference: FloatGauge;
+    }
+}
+
+impl RestMetrics {
+    /// An answer has shown by how many seconds this machine's clock is ahead.
+    pub(crate) fn clock_differs(&self, seconds: f64) {
+        self.clock_difference.set(seconds);
     }
 }
 

@@ -34,5 +34,6 @@ pub mod term;
 pub use annotations::{CLOUD_IDENTITY, HANDOVER, LeaseAnnotations};
 pub use elector::{Elector, Ended};
 pub use eligibility::Eligibility;
+pub(crate) use identity::program as program_of;
 pub use metrics::LeadershipMetrics;
 pub use term::{Leadership, Lost, Term};

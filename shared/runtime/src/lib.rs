@@ -12,6 +12,7 @@
 //! | [`plans`] | the decided steps of the program, for `/plan` |
 //! | [`health`], [`http`] | health checks; the admin pages, their server and its TLS |
 //! | [`rights`] | the API server permissions of a program, and their review at startup |
+//! | `rivals` | whether another cloud controller does the same work |
 //! | [`supervisor`] | named tasks; an unexpected end ends the process |
 //! | [`logging`], [`metrics`], [`process`] | log format and levels; the registry; `process_*` |
 
@@ -28,6 +29,7 @@ pub mod process;
 pub mod program;
 pub mod programs;
 pub mod rights;
+mod rivals;
 pub mod same_cloud;
 pub mod settings;
 pub mod supervisor;

@@ -82,6 +82,9 @@ struct Plan {
     name: String,
     since: Timestamp,
     steps: Vec<Step>,
+    /// Why nothing is done for the object; it has no steps then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked: Option<String>,
     /// Since when it has had any.
     #[serde(skip)]
     waits: Instant,
@@ -126,6 +129,8 @@ struct Page {
     due: BTreeMap<&'static str, usize>,
     /// The number of held steps by kind.
     held: BTreeMap<&'static str, usize>,
+    /// The number of objects without steps that nothing can be done for.
+    blocked: usize,
     plans: Vec<Plan>,
 }
 
@@ -156,43 +161,59 @@ impl Plans {
     /// Publishes all steps for an object; an empty list clears it. Unchanged steps have no
     /// effect.
     pub fn set(&self, object: &ObjectRef, steps: Vec<Step>) {
-        self.replace(object.kind, object.key(), steps);
+        self.replace(object.kind, object.key(), steps, None);
+    }
+
+    /// Publishes why nothing is done for an object, instead of steps.
+    pub fn block(&self, object: &ObjectRef, why: &str) {
+        let why = one_line(why, LONGEST_LINE);
+        self.replace(object.kind, object.key(), Vec::new(), Some(why));
     }
 
     /// Removes an object's plan: nothing to do, or done.
     pub fn clear(&self, kind: &'static str, key: &str) {
-        self.replace(kind, key.to_owned(), Vec::new());
+        self.replace(kind, key.to_owned(), Vec::new(), None);
     }
 
-    fn replace(&self, kind: &'static str, name: String, mut steps: Vec<Step>) {
+    fn replace(
+        &self,
+        kind: &'static str,
+        name: String,
+        mut steps: Vec<Step>,
+        blocked: Option<String>,
+    ) {
         for step in &mut steps {
             let texts = step.changes.iter_mut().chain([&mut step.reason]).chain(&mut step.held);
             texts.for_each(|text| *text = one_line(text, LONGEST_LINE));
         }
         let (key, mut plans) = ((kind, name), self.shared.plans.lock());
-        let known = plans.get(&key).map(|plan| &*plan.steps).unwrap_or_default();
-        if known == steps {
+        let plan = plans.get(&key);
+        let known = plan.map(|plan| &*plan.steps).unwrap_or_default();
+        if known == steps && plan.and_then(|plan| plan.blocked.as_ref()) == blocked.as_ref() {
             return;
         }
-        self.log(kind, &key.1, &steps);
+        self.log(kind, &key.1, &steps, blocked.as_deref());
         for step in steps.iter().filter(|step| step.held.is_none() && !known.contains(step)) {
             self.shared.metrics.decided.of(step.step).inc();
         }
-        if steps.is_empty() {
+        if steps.is_empty() && blocked.is_none() {
             plans.remove(&key);
         } else {
-            let waits = plans.get(&key).map_or_else(Instant::now, |plan| plan.waits);
-            let plan = Plan { kind, name: key.1.clone(), since: clock::wall(), steps, waits };
-            plans.insert(key, plan);
+            let waiting = plans.get(&key).filter(|plan| !plan.steps.is_empty());
+            let waits = waiting.map_or_else(Instant::now, |plan| plan.waits);
+            let (name, since) = (key.1.clone(), clock::wall());
+            plans.insert(key, Plan { kind, name, since, steps, blocked, waits });
         }
-        self.shared.metrics.objects.set(i64::try_from(plans.len()).unwrap_or(i64::MAX));
+        let objects = with_steps(&plans).count();
+        self.shared.metrics.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
     /// A leader's steps are logged by its controller.
-    fn log(&self, kind: &str, object: &str, steps: &[Step]) {
-        let text = match steps {
-            [] => "nothing".to_owned(),
-            steps => steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+    fn log(&self, kind: &str, object: &str, steps: &[Step], blocked: Option<&str>) {
+        let text = match (steps, blocked) {
+            ([], Some(why)) => format!("nothing, blocked: {why}"),
+            ([], None) => "nothing".to_owned(),
+            (steps, _) => steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         };
         match self.shared.mode {
             Mode::Observe => tracing::info!(kind, object, "would change {kind} {object}: {text}"),
@@ -207,7 +228,7 @@ impl Plans {
 
     /// The page as text.
     pub fn text(&self, name: Option<&str>) -> String {
-        let Page { mode, standby, objects, omitted, due, held, plans } = self.page(name);
+        let Page { mode, standby, objects, omitted, due, held, blocked, plans } = self.page(name);
         let mode = match mode {
             Mode::Observe => "mode: observe, no step is executed",
             Mode::Control if standby => {
@@ -216,10 +237,13 @@ impl Plans {
             Mode::Control => "mode: control, steps that are not executed yet",
         };
         let (due, held) = (counts(&due), counts(&held));
-        let mut lines =
-            vec![mode.to_owned(), format!("objects: {objects}; steps due: {due}; held: {held}")];
-        for Plan { kind, name, since, steps, .. } in plans {
+        let blocked =
+            if blocked == 0 { String::new() } else { format!("; objects blocked: {blocked}") };
+        let counts = format!("objects: {objects}; steps due: {due}; held: {held}{blocked}");
+        let mut lines = vec![mode.to_owned(), counts];
+        for Plan { kind, name, since, steps, blocked, .. } in plans {
             lines.push(format!("\n{kind} {name}, since {since:.0}"));
+            lines.extend(blocked.map(|why| format!("  blocked: {why}")));
             lines.extend((1..).zip(steps).map(|(number, step)| format!("  {number}. {step}")));
         }
         if omitted > 0 {
@@ -232,10 +256,10 @@ impl Plans {
     /// Fails if that is long; an observer's steps wait for ever.
     pub(crate) fn waiting(&self) -> Verdict {
         let plans = self.shared.plans.lock();
-        let Some(oldest) = plans.values().min_by_key(|plan| plan.waits) else {
+        let Some(oldest) = with_steps(&plans).min_by_key(|plan| plan.waits) else {
             return Verdict::Passed("no object".to_owned());
         };
-        let (time, count) = (oldest.waits.elapsed(), plans.len());
+        let (time, count) = (oldest.waits.elapsed(), with_steps(&plans).count());
         let objects = if count == 1 { "object" } else { "objects" };
         let first = oldest.steps.iter().map(ToString::to_string).next().unwrap_or_default();
         let text = format!(
@@ -256,12 +280,24 @@ impl Plans {
             let counts = if step.held.is_some() { &mut held } else { &mut due };
             *counts.entry(step.step).or_default() += 1;
         }
-        let objects = chosen.clone().count();
-        let plans: Vec<_> = chosen.take(SHOWN).cloned().collect();
+        // Objects that wait for this program come first.
+        let (waiting, blocked): (Vec<&Plan>, Vec<&Plan>) =
+            chosen.partition(|plan| plan.blocked.is_none());
+        let (objects, blocked_objects) = (waiting.len(), blocked.len());
+        let shown = waiting.into_iter().chain(blocked).take(SHOWN);
+        let plans: Vec<Plan> = shown.cloned().collect();
         let standby = self.shared.standby.load(Ordering::Relaxed);
-        let (mode, omitted) = (self.shared.mode, objects - plans.len());
-        Page { mode, standby, objects, omitted, due, held, plans }
+        let omitted = objects + blocked_objects - plans.len();
+        let (mode, blocked) = (self.shared.mode, blocked_objects);
+        Page { mode, standby, objects, omitted, due, held, blocked, plans }
     }
+}
+
+/// Those of the plans that have steps. A blocked object does not wait for this program.
+fn with_steps<'a>(
+    plans: &'a BTreeMap<(&'static str, String), Plan>,
+) -> impl Iterator<Item = &'a Plan> {
+    plans.values().filter(|plan| !plan.steps.is_empty())
 }
 
 /// The numbers of steps by kind, in words.

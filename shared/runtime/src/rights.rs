@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub(crate) use review::{Review, RightsMetrics};
 
-use crate::settings::ElectionSettings;
+use crate::{rivals, settings::ElectionSettings};
 
 /// One verb on one resource, as in RBAC.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -77,22 +77,28 @@ impl fmt::Display for Right {
 }
 
 /// All permissions of a program with these own permissions. A program that may create events in all
-/// namespaces needs no permission for single ones.
+/// namespaces needs no permission for single ones, and one that may list all Leases none for its own.
 pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     let in_all_namespaces = own.contains(&Right::new("create", "events"));
     let mut all = own;
     all.extend(of_events());
+    all.push(of_rivals());
     if election.enabled {
         all.extend(of_election(election));
     }
     all.retain(|right| {
-        !(in_all_namespaces && right.resource == "events" && !right.namespace.is_empty())
+        let is_single_list = !right.name.is_empty()
+            && Right { name: Cow::Borrowed(""), ..right.clone() } == of_rivals();
+        let is_single_event =
+            in_all_namespaces && right.resource == "events" && !right.namespace.is_empty();
+        !(is_single_list || is_single_event)
     });
     all
 }
 
-/// The program's own permissions that an observer needs.
+/// The permissions that an observer needs.
 pub fn reads(mut own: Vec<Right>) -> Vec<Right> {
+    own.push(of_rivals());
     own.retain(|right| matches!(right.verb, "get" | "list" | "watch"));
     own
 }
@@ -101,6 +107,12 @@ pub fn reads(mut own: Vec<Right>) -> Vec<Right> {
 /// patched (`ccm_kube::events`).
 fn of_events() -> [Right; 2] {
     ["create", "patch"].map(|verb| Right::new(verb, "events").within("default"))
+}
+
+/// The list of Leases that shows other cloud controllers.
+fn of_rivals() -> Right {
+    let group = Cow::Borrowed("coordination.k8s.io");
+    Right { group, ..Right::new("list", "leases").within(rivals::NAMESPACE) }
 }
 
 /// The Lease, for the election library and the standby's watch, and its events, which do not

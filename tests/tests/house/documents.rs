@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Flags of other programs that the pages name.
-const FOREIGN: [(&str, &[&str]); 11] = [
+const FOREIGN: [(&str, &[&str]); 12] = [
     ("sim-cloud", &["instance"]),
     ("sim-apiserver", &["listen"]),
     ("helm", &["reuse-values", "set"]),
@@ -43,6 +43,7 @@ const FOREIGN: [(&str, &[&str]); 11] = [
     ("cargo", &["all-targets", "example", "nocapture", "release", "test"]),
     ("cilium-operator", &["set-cilium-is-up-condition"]),
     ("the kubelet", &["node-ip", "provider-id"]),
+    ("k3s", &["disable-cloud-controller"]),
     ("openstack", &["access-rules", "cascade", "os-cloud", "role", "tag", "tags"]),
     ("etcdutl", &["bump-revision"]),
     ("the benchmarks", &["first-history", "seed"]),

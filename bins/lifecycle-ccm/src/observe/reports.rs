@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use ccm_cloud::CloudError;
+use ccm_cloud::{CloudError, Lookup};
 use ccm_controller::{
     brake::Transition,
+    fleet::{FleetLine, Oddity},
     reports::{Memory, REPEAT},
 };
 use ccm_kube::ApiError;
@@ -13,6 +14,9 @@ use ccm_runtime::{
     program::{Context, Program},
 };
 
+use parking_lot::Mutex;
+
+use super::Nodes;
 use crate::{
     metrics::LifecycleMetrics,
     policy::{Breaker, Listing, LookedUp},
@@ -25,13 +29,24 @@ pub(crate) struct CloudReports {
     condition: Condition,
     /// The kinds of cloud errors that were already reported.
     kinds: Memory,
+    fleet: Mutex<Fleet>,
+}
+
+/// The line `fleet` of `/readyz?verbose`.
+struct Fleet {
+    line: FleetLine,
+    /// What the last list has shown of the initialised nodes: how many of them, and of how many.
+    shown: Option<(usize, usize)>,
 }
 
 impl CloudReports {
     pub(crate) fn new<P: Program>(context: &Context<P>, metrics: LifecycleMetrics) -> Self {
         let condition = context.health.condition("breaker", Scope::Information, "not checked yet");
         condition.pass("not checked: this replica does not lead");
-        Self { metrics, condition, kinds: Memory::new(REPEAT) }
+        let fleet = context.health.condition("fleet", Scope::Information, "not checked yet");
+        fleet.pass("not checked: this replica does not lead");
+        let fleet = Mutex::new(Fleet { line: FleetLine::new(fleet), shown: None });
+        Self { metrics, condition, kinds: Memory::new(REPEAT), fleet }
     }
 
     /// Called when this replica becomes the leader.
@@ -64,6 +79,35 @@ impl CloudReports {
             }
         }
         list.into_iter().for_each(unusable_list);
+    }
+
+    /// Remembers what a list has shown of the initialised nodes.
+    pub(crate) fn listed(&self, list: Option<&Listing>, witnesses: &[LookedUp], nodes: &Nodes) {
+        let shown = match list {
+            Some(Listing::Read { missing, .. }) => {
+                let initialised =
+                    nodes.views.iter().filter(|view| view.in_reach() && !view.uninitialised);
+                let found = initialised.clone().filter(|view| !missing.contains(&view.name));
+                (found.count(), initialised.count())
+            }
+            Some(Listing::Witnesses) => {
+                let gone = witnesses.iter().filter(|one| matches!(one.result, Ok(Lookup::Gone(_))));
+                (witnesses.len() - gone.count(), witnesses.len())
+            }
+            Some(Listing::Failed(_)) | None => return,
+        };
+        self.fleet.lock().shown = Some(shown);
+    }
+
+    /// Shows what is odd about the nodes: what their provider IDs say, or else the last list.
+    pub(crate) fn survey(&self, of_ids: Option<Oddity>) {
+        let Fleet { line, shown } = &mut *self.fleet.lock();
+        let oddity = of_ids.or_else(|| shown.and_then(|(found, of)| Oddity::of_answers(found, of)));
+        let text = match shown {
+            Some((found, of)) => format!("the last list has shown {found} of {of} nodes"),
+            None => "no list of the fleet has been needed yet".to_owned(),
+        };
+        line.show(oddity.as_ref(), text);
     }
 
     /// Logs that the Lease of this node's kubelet cannot be read, once for each reason.

@@ -21,13 +21,16 @@ pub struct Abilities {
     pub most_lookups: usize,
     /// Whether it can list the fleet.
     pub lists: bool,
+    /// Whether the fleet is listed once even if no node is suspected: what an observer shows of the
+    /// cloud must not wait for an instance that is gone.
+    pub lists_once: bool,
     /// A random number, another one for each agenda: it selects the witnesses.
     pub seed: u64,
 }
 
 impl Default for Abilities {
     fn default() -> Self {
-        Self { most_lookups: LOOKUPS_PER_PASS, lists: true, seed: 0 }
+        Self { most_lookups: LOOKUPS_PER_PASS, lists: true, lists_once: false, seed: 0 }
     }
 }
 
@@ -105,17 +108,18 @@ impl Decider {
         Agenda { look_up, heartbeats, witnesses, list, next, ended }
     }
 
-    /// When an open breaker needs a new list.
+    /// When an open breaker needs a new list, or an observer its first one.
     fn relist(&self, policy: &Policy) -> Option<At> {
         let pause = policy.monitor_period * HELD_PERIODS;
         let due = self.listed.map_or(At::default(), |listed| listed + pause);
-        self.breaker().is_open().then_some(due)
+        let first = self.abilities.lists_once && !self.has_seen;
+        (first || self.breaker().is_open()).then_some(due)
     }
 
     /// The Ready nodes to look up. Few while no answer has shown that the provider cannot answer
     /// for one of them: the cloud may show another project.
     fn witnesses(&self, views: &[NodeView], list: bool, policy: &Policy) -> Vec<Arc<str>> {
-        let Abilities { most_lookups, lists, seed } = self.abilities;
+        let Abilities { most_lookups, lists, seed, .. } = self.abilities;
         let witnesses = views.iter().filter(|view| view.is_well() && view.has_id);
         let unlisted = self.breaker().is_open();
         let wanted = |view: &&NodeView| match lists {

@@ -39,7 +39,9 @@ impl Decider {
             self.listed = Some(answers.asked);
         }
         self.learn(&answers);
-        let list = self.shown(views, &answers, policy).map(|shown| {
+        let shown = self.shown(views, &answers, policy);
+        self.has_seen |= shown.is_some();
+        let list = shown.map(|shown| {
             let (coverage, cause) = self.measure(views, &shown, policy);
             if self.brake.observe(now, cause) == Transition::Closed {
                 self.forget_evidence(views, &shown);

@@ -20,7 +20,7 @@ use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::supervisor::Supervisor;
 
-use super::{Unfinished, execute, published};
+use super::{Unfinished, execute, publish};
 use crate::{
     metrics::State,
     observe::{Handles, brake, intake::Intake, lookups::WorkSenders},
@@ -104,7 +104,7 @@ impl Writers {
         let settled = plan.outcome == Outcome::InSync;
         let pause =
             settled.then(|| brake::check(&self.handles.guard, &node, &plan).err()).flatten();
-        self.handles.plans.set(&node.reference(), published(&plan, pause));
+        publish(&self.handles.plans, &node, &plan, pause);
         if let Some(pause) = pause {
             return self.pause(&node, &plan, pause);
         }

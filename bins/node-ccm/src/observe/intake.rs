@@ -109,13 +109,16 @@ impl Intake {
     /// Records that a node is another provider's or is not selected, and reports it once.
     pub(crate) fn foreign(&self, node: &Node) {
         let Handles { cloud, states, plans, reports, .. } = &self.handles;
-        plans.clear("Node", &node.name);
         if !self.handles.selects(node) {
             states.set(&node.name, State::NotSelected);
+            plans.block(&node.reference(), "--node-selector does not select it");
             return reports.not_selected(node);
         }
         states.set(&node.name, State::Foreign);
-        reports.foreign(node, &cloud.why_foreign(node.provider_id.as_deref().unwrap_or_default()));
+        let id = node.provider_id.as_deref().unwrap_or_default();
+        let why = cloud.why_foreign(id);
+        reports.foreign(node, &why);
+        plans.block(&node.reference(), &format!("provider ID {id} {why}"));
     }
 
     /// Tells the queue that the work on this node has ended.

@@ -6,6 +6,8 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::RetryClass;
 use ccm_cloud::{Call, CloudError, Instance, Lookup};
 use ccm_controller::{
+    fleet::{FleetLine, Oddity},
+    instances,
     inventory::Answer,
     lookups::SizedLookups,
     passes::{Next, Pass},
@@ -29,8 +31,15 @@ const MOST: usize = 10_000;
 pub(crate) struct Refresh {
     handles: Handles,
     intake: Arc<Intake>,
-    health: Condition,
+    line: FleetLine,
     sized: SizedLookups,
+}
+
+/// What a refresh has seen.
+struct Looked {
+    /// In one line.
+    line: String,
+    oddity: Option<Oddity>,
 }
 
 impl Pass for Refresh {
@@ -40,12 +49,12 @@ impl Pass for Refresh {
         let result = self.refresh().await;
         inventory.keep_those_of(&**cloud, &store.list());
         match result {
-            Ok(line) => {
-                self.health.pass(line);
+            Ok(Looked { line, oddity }) => {
+                self.line.show(oddity.as_ref(), line);
                 Next::Period
             }
             Err((line, class)) => {
-                self.health.fail(line);
+                self.line.fail(line);
                 Next::Failed(class)
             }
         }
@@ -59,7 +68,7 @@ impl Pass for Refresh {
 impl Refresh {
     pub(crate) fn new(handles: &Handles, intake: Arc<Intake>, health: Condition) -> Self {
         let sized = SizedLookups::new(Arc::clone(&handles.cloud), MOST);
-        Self { handles: handles.clone(), intake, health, sized }
+        Self { handles: handles.clone(), intake, line: FleetLine::new(health), sized }
     }
 
     /// Looks up all nodes and queues those that differ. Logs the result in one line.
@@ -67,10 +76,12 @@ impl Refresh {
     /// # Errors
     ///
     /// Why no node was answered. A node without an answer concerns no other one.
-    async fn refresh(&self) -> Result<String, (String, RetryClass)> {
+    async fn refresh(&self) -> Result<Looked, (String, RetryClass)> {
         let nodes = self.own_nodes();
+        let foreign = Oddity::of_ids(&*self.handles.cloud, &self.handles.store.list());
         if nodes.iter().all(|node| node.is_uninitialised()) {
-            return Ok("no initialised node, so none was looked up".to_owned());
+            let line = "no initialised node, so none was looked up".to_owned();
+            return Ok(Looked { line, oddity: foreign });
         }
         let Handles { inventory, metrics, settings, .. } = &self.handles;
         let started = Instant::now();
@@ -84,16 +95,18 @@ impl Refresh {
             tracing::warn!(%error, "cannot look up the nodes; initialised nodes are not updated until a lookup succeeds");
             return Err((format!("cannot look up the nodes: {error}"), error.class()));
         }
+        let oddity = foreign.or_else(|| not_found(&nodes, &answers));
         let differing = self.compare(&nodes, answers);
         let (took, nodes) = (started.elapsed(), nodes.len());
         inventory.refreshed(started);
         metrics.refreshed(took, Ok(differing));
         tracing::info!(differing, unanswered, "Update {nodes} nodes status took {took:?}.");
         let line = format!("{nodes} nodes looked up, {differing} differ");
-        Ok(match error {
+        let line = match error {
             Some(error) => format!("{line}; {unanswered} not answered, the first: {error}"),
             None => line,
-        })
+        };
+        Ok(Looked { line, oddity })
     }
 
     /// All nodes that may be this provider's, initialised or not.
@@ -156,4 +169,13 @@ impl Refresh {
             self.handles.queue.retry_as(Arc::clone(&node.name), error.class());
         }
     }
+}
+
+/// Whether the cloud knows none of the initialised nodes. One without an answer may be known.
+fn not_found(nodes: &[Arc<Node>], answers: &[Answer]) -> Option<Oddity> {
+    let initialised = nodes.iter().zip(answers).filter(|(node, _)| !node.is_uninitialised());
+    let is_gone = |answer: &Answer| matches!(answer, Answer::Other(Ok(Lookup::Gone(_))));
+    let gone = initialised.clone().filter(|(_, answer)| is_gone(answer)).count();
+    let of = initialised.count();
+    Oddity::of_answers(of - gone, of)
 }

@@ -6,13 +6,18 @@ use ccm_runtime::plans;
 use super::Lanes;
 use crate::{
     observe::Planned,
-    plan::{ADOPT, Failed, Plan, State, Step, members::Decision},
+    plan::{
+        ADOPT, Failed, Plan, State, Step,
+        front_end::{Problem, in_words},
+        members::Decision,
+        reason::Reason,
+    },
 };
 
 impl Lanes {
     /// Publishes the plan of a Service on the page `/plan`.
     pub(super) fn publish(&self, service: &Service, planned: &Planned) {
-        let steps = self.handles.balancers.with(service, |entry| {
+        let steps: Vec<plans::Step> = self.handles.balancers.with(service, |entry| {
             let adoption = planned.waits_for_adoption.then(|| adoption(&entry.state)).flatten();
             let next = match &planned.plan {
                 // What it shows belongs to another step.
@@ -59,8 +64,28 @@ impl Lanes {
                 .chain(held)
                 .collect()
         });
-        self.handles.plans.set(&service.reference(), steps);
+        match blocked(service, planned) {
+            Some(why) if steps.is_empty() => self.handles.plans.block(&service.reference(), &why),
+            _ => self.handles.plans.set(&service.reference(), steps),
+        }
     }
+}
+
+/// Why nothing is done for a Service that asks for a load balancer, until its user changes it.
+fn blocked(service: &Service, planned: &Planned) -> Option<String> {
+    if !service.is_load_balancer || service.deleting {
+        return None;
+    }
+    if planned.plan == Plan::NotOurs {
+        let class = service.details.as_ref().and_then(|details| details.class.as_deref());
+        return Some(match class {
+            Some(class) => format!("load balancer class {class} is not served here"),
+            None => "Services without a load balancer class are not served here".to_owned(),
+        });
+    }
+    let fatal: Vec<&Problem> = planned.problems.iter().filter(|one| one.fatal).collect();
+    (!fatal.is_empty())
+        .then(|| format!("{}: {}", Reason::InvalidConfiguration.as_str(), in_words(&fatal)))
 }
 
 /// The step of a load balancer that waits to be adopted.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ccm_cloud::{CloudError, ErrorKind};
+use ccm_objects::service_keys::SOURCE_RANGES;
 use ccm_sim::{
     apiserver::{Action, Fault as ApiFault, PatchKind, Verb},
     cloud::{Operation, balancers::SimBalancer},
@@ -373,4 +374,36 @@ async fn a_call_that_failed_is_on_the_page_as_held_until_it_is_repeated() {
     sleep(Duration::from_mins(10)).await;
     let plans = world.plans();
     assert!(plans.contains("objects: 0"), "{plans}");
+}
+
+/// `/plan` says why nothing is done for a Service.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_nothing_can_be_done_for_is_on_the_page_with_the_reason() {
+    let world = World::with_services(0..2).await;
+    let ranges = |value: Value| json!({"metadata": {"annotations": {SOURCE_RANGES: value}}});
+    world.patch(0, ranges(json!("nonsense")));
+    let spec = json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/nobody",
+        "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30091}]});
+    let unserved = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "unserved", "namespace": "default"}, "spec": spec});
+    world.api.create(unserved).unwrap();
+    let error = CloudError::new(ErrorKind::QuotaExceeded, "no more load balancers");
+    world.cloud.faults().add(on(Operation::EnsureLoadBalancers, 1, Trouble::Fail(error)));
+    world.patch(1, json!({"metadata": {"annotations": {"sim/note": "other"}}}));
+    sleep(SOON).await;
+    let plans = world.plans();
+    for text in [
+        "  blocked: InvalidConfiguration: ",
+        "  blocked: load balancer class example.com/nobody is not served here",
+        "no more load balancers",
+        "objects: 1; ",
+        "objects blocked: 2",
+    ] {
+        assert!(plans.contains(text), "{text:?} is not in {plans}");
+    }
+    world.patch(0, ranges(Value::Null));
+    world.api.delete("services", "default/unserved").unwrap();
+    sleep(SOON).await;
+    let plans = world.plans();
+    assert!(!plans.contains("blocked"), "{plans}");
 }

@@ -1,5 +1,5 @@
 //! One attempt to send a request: it waits for the rate limiter, which learns the result,
-//! and is counted and measured.
+//! and is counted and measured. Its answer shows the clock of the API server.
 
 use std::{
     sync::{
@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use ccm_base::clock;
 use http::{Method, Request, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt as _;
@@ -22,6 +23,7 @@ use super::{
     class::{classify, is_watch},
     middleware::{Answer, Next},
     retry_after::retry_after,
+    server_clock::ServerClock,
 };
 use crate::metrics::Recorder;
 
@@ -53,6 +55,7 @@ impl Admitted {
 pub(super) struct Attempts {
     pub(super) limiter: Arc<dyn RequestLimiter>,
     pub(super) recorder: Recorder,
+    pub(super) clock: ServerClock,
 }
 
 impl Attempts {
@@ -80,9 +83,11 @@ impl Attempts {
             status: None,
             retry_after: None,
         };
+        let sent = clock::wall();
         let response = next.oneshot(request).await?;
+        self.clock.answered(response.headers(), sent);
         attempt.status = Some(response.status());
-        attempt.retry_after = retry_after(response.headers(), ccm_base::clock::wall());
+        attempt.retry_after = retry_after(response.headers(), clock::wall());
         drop(attempt);
         if endless {
             return Ok(response);

@@ -14,6 +14,7 @@ use super::{
     middleware::{Next, around},
     problem::Problem,
     retry::retry,
+    server_clock::ServerClock,
     watch_status::refuse,
 };
 use crate::metrics::Recorder;
@@ -54,6 +55,7 @@ pub(super) struct Layers<'a> {
     kube: &'a kube::Config,
     auth: Option<&'a AuthLayer>,
     recorder: Recorder,
+    clock: ServerClock,
     server: String,
 }
 
@@ -65,12 +67,18 @@ impl<'a> Layers<'a> {
     ) -> Self {
         let server = host_and_port(&kube.cluster_url);
         let recorder = Recorder::new(Arc::clone(&config.metrics), server.as_str().into());
-        Self { config, kube, auth, recorder, server }
+        let clock = ServerClock::new(&config.metrics);
+        Self { config, kube, auth, recorder, clock, server }
     }
 
     /// The API server as `host:port`.
     pub(super) fn server(&self) -> &str {
         &self.server
+    }
+
+    /// The API server's clock, as all clients see it.
+    pub(super) fn clock(&self) -> &ServerClock {
+        &self.clock
     }
 
     /// Wraps a transport in the layers of a client; the layer added last sees a request first.
@@ -95,7 +103,7 @@ impl<'a> Layers<'a> {
     /// The attempts of a client: none waits for a lease request.
     pub(super) fn attempts(&self, lease: bool) -> Attempts {
         let limiter = if lease { Arc::new(Unlimited) } else { Arc::clone(&self.config.limiter) };
-        Attempts { limiter, recorder: self.recorder.clone() }
+        Attempts { limiter, recorder: self.recorder.clone(), clock: self.clock.clone() }
     }
 
     /// Adds the user agent and impersonation headers.

@@ -21,6 +21,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod certificates;
+mod clock;
 mod connections;
 mod deadlines;
 mod encoding;

@@ -14,7 +14,7 @@ pub(super) fn new(program: &str) -> String {
 
 /// The program that an identity names. `None` if it names none, like those of client-go, which
 /// are `<host>_<uuid>`.
-pub(super) fn program(identity: &str) -> Option<&str> {
+pub(crate) fn program(identity: &str) -> Option<&str> {
     let (rest, unique) = identity.rsplit_once('_')?;
     Uuid::try_parse(unique).ok()?;
     rest.rsplit_once('_').map(|(_, program)| program)

@@ -59,7 +59,7 @@ fn the_page_shows_each_objects_steps() {
     });
     let expect = json!({
         "mode": "observe", "standby": false, "objects": 3, "omitted": 0, "due": {"addresses": 1, "labels": 2},
-        "held": {"delete": 1}, "plans": [first, second, third],
+        "held": {"delete": 1}, "blocked": 0, "plans": [first, second, third],
     });
     assert_eq!(json(&plans, None), expect);
     let text = plans.text(None);
@@ -175,4 +175,35 @@ async fn the_line_says_which_object_waits_longest() {
     observer.set(&node("node-1"), vec![step("labels", "a=b")]);
     tokio::time::advance(Duration::from_hours(1)).await;
     assert!(observer.waiting().is_passed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocked_object_is_shown_with_its_reason_and_waits_for_nobody() {
+    let (log, metrics) = (Log::new(), Metrics::new());
+    let _listening = log.listen(tracing::Level::INFO);
+    let plans = Plans::new(Mode::Control, &metrics);
+    plans.block(&node("node-1"), "its instance\nis not found");
+    plans.set(&node("node-2"), vec![held("delete")]);
+    let page = json(&plans, None);
+    assert_eq!((&page["objects"], &page["blocked"]), (&json!(1), &json!(1)));
+    let shown = json!({
+        "kind": "Node", "name": "node-1", "since": null, "steps": [],
+        "blocked": "its instance is not found",
+    });
+    assert_eq!(page["plans"], json!([page["plans"][0], shown]), "steps come first");
+    let text = plans.text(None);
+    assert!(text.contains("steps due: none; held: 1 delete; objects blocked: 1"), "{text}");
+    assert!(
+        plans.text(Some("node-1")).contains("\n  blocked: its instance is not found"),
+        "{text}"
+    );
+    assert_eq!(sample("ccm_plan_objects", &metrics), Some(1));
+    tokio::time::advance(LONG * 2).await;
+    plans.clear("Node", "node-2");
+    assert!(plans.waiting().is_passed(), "{:?}", plans.waiting());
+    // What waits, waits since it has steps.
+    plans.set(&node("node-1"), vec![step("labels", "a=b")]);
+    assert!(plans.waiting().is_passed(), "{:?}", plans.waiting());
+    plans.clear("Node", "node-1");
+    assert!(!plans.text(None).contains("node-1"));
 }

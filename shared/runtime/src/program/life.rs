@@ -19,6 +19,7 @@ use crate::{
     plans::Mode,
     programs,
     rights::{self, Review},
+    rivals::Survey,
     same_cloud::{SameCloud, Where},
 };
 
@@ -107,6 +108,7 @@ impl<P: Program> Parts<P> {
         let place = Where::of(&self.common.borrow());
         let same_cloud = SameCloud::new(cloud, &self.leadership, &place);
         let watch = same_cloud.watch(&self.events, &place);
+        let rivals = self.rivals();
         let context = self.context(same_cloud);
         let program = Arc::new(P::prepare(&context).await?);
         self.startup.pass("prepared");
@@ -131,6 +133,7 @@ impl<P: Program> Parts<P> {
             let shown = watch.run(&self.health, &self.metrics, self.tasks.token().clone());
             self.tasks.spawn("cloud-identity", shown);
         }
+        self.tasks.spawn("rivals", rivals.run(self.tasks.token().clone()));
         program.lead(&context);
         let why = tokio::select! {
             () = self.leadership.lost() => "leaderelection lost".to_owned(),
@@ -139,6 +142,19 @@ impl<P: Program> Parts<P> {
             }
         };
         Err(Failure::Broken(why))
+    }
+
+    /// The survey of other cloud controllers.
+    fn rivals(&self) -> Survey {
+        let common = self.common.borrow();
+        let (client, parts) = (self.clients.main.clone(), (&self.health, &self.metrics));
+        Survey::new(
+            P::IDENTITY.binary,
+            (&common.election, common.mode),
+            client,
+            &self.events,
+            parts,
+        )
     }
 
     /// Reviews the program's permissions in the background.

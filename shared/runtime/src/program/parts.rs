@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ccm_base::message::chain;
 use ccm_kube::{
-    client::{ClientConfig, Clients, RequestLimiter},
+    client::{ClientConfig, Clients, RequestLimiter, ServerClock},
     events::{EventMetrics, EventRecorder},
     metrics::RestMetrics,
 };
@@ -15,7 +15,7 @@ use tower::layer::layer_fn;
 use super::{Failure, Loaded, Program, reload::Reload};
 use crate::{
     cloud_gate::CloudGate,
-    health::{Condition, Health, Scope},
+    health::{Condition, Health, Scope, Verdict},
     http::{Pages, Server},
     leadership::{Elector, Eligibility, Leadership, LeadershipMetrics, guard::LeaseGuard},
     limits::Limits,
@@ -85,11 +85,7 @@ impl<P: Program> Parts<P> {
         };
         let gate = gate(&limits, &leadership, &health, &metrics);
         let plans = Plans::new(settings.mode, &metrics);
-        let shown = plans.clone();
-        health.add("waiting", Scope::Information, move || shown.waiting());
-        if settings.mode == Mode::Observe {
-            health.condition("mode", Scope::Information, "").pass(OBSERVES);
-        }
+        show(&health, &plans, &clients.clock);
 
         if let Some(pages) = &settings.pages {
             let content = Pages {
@@ -122,6 +118,19 @@ impl<P: Program> Parts<P> {
             own,
         };
         Ok((parts, elector))
+    }
+}
+
+/// The lines of health that need no program.
+fn show(health: &Health, plans: &Plans, clock: &ServerClock) {
+    let (shown, clock) = (plans.clone(), clock.clone());
+    health.add("waiting", Scope::Information, move || shown.waiting());
+    health.add("clock", Scope::Information, move || match clock.verdict() {
+        Ok(text) => Verdict::Passed(text),
+        Err(text) => Verdict::Failed(text),
+    });
+    if plans.is_observing() {
+        health.condition("mode", Scope::Information, "").pass(OBSERVES);
     }
 }
 

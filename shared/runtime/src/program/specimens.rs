@@ -10,6 +10,7 @@ use crate::{
     metrics::Metrics,
     plans::PlanMetrics,
     rights::RightsMetrics,
+    rivals::RivalMetrics,
     same_cloud::SameCloudMetrics,
 };
 
@@ -29,6 +30,7 @@ pub fn specimens<P: Program>() -> Metrics {
     let limits = Limits::new(Rates::each(Rate::UNLIMITED), &metrics);
     CloudGate::new(limits, &metrics, None).specimens();
 
+    RivalMetrics::new(&metrics);
     SameCloudMetrics::new(&metrics);
     RestMetrics::new(&metrics).specimens();
     EventMetrics::new(&metrics).specimens();

@@ -263,3 +263,27 @@ fn a_failed_deletion_is_due_at_once_and_releases_its_budget() {
     let agenda = decider.agenda(at(20.5), &views, &policy);
     assert_eq!((names(&agenda), agenda.list), (vec!["a"], true));
 }
+
+/// It must not wait for a node that is suspected: with the wrong project nothing else shows it.
+#[test]
+fn an_observer_asks_for_one_list_that_can_be_read() {
+    let (policy, views) = (Policy::default(), vec![ready("a"), ready("b")]);
+    let mut leader = Decider::new();
+    assert!(leader.agenda(at(0.0), &views, &policy).is_empty());
+    let mut observer = Decider::new();
+    observer.adapt_to(Abilities { lists_once: true, ..Abilities::default() });
+    let mut asks_at = |seconds: f64, answer: Option<Listing>| {
+        let asks = observer.agenda(at(seconds), &views, &policy).list;
+        if let Some(list) = answer.filter(|_| asks) {
+            let (asked, list) = (at(seconds), Some(list));
+            let answers = Answers { asked, lookups: Vec::new(), witnesses: Vec::new(), list };
+            observer.decide(at(seconds), &views, answers, &policy);
+        }
+        asks
+    };
+    let failed = Listing::Failed(CloudError::new(ErrorKind::Timeout, "late"));
+    assert!(asks_at(0.0, Some(failed)));
+    assert!(!asks_at(5.0, None), "not at once again");
+    assert!(asks_at(60.0, Some(lacks(at(60.0), &[]))));
+    assert!(!asks_at(600.0, None), "one is enough");
+}

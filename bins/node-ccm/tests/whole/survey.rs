@@ -1,0 +1,108 @@
+//! What is said at the start about a fleet that is another provider's, or in another project, and
+//! what `/plan` says about a node that nothing is done for.
+
+use ccm_runtime::health::Verdict;
+
+use super::*;
+
+impl Whole {
+    /// A node that another controller has initialised.
+    fn settled_elsewhere(&self, name: &str, provider_id: &str) {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "spec": {"providerID": provider_id},
+        });
+        self.api.create(node).unwrap();
+    }
+
+    fn fleet_verdict(&self) -> Verdict {
+        let findings = self.context().health.findings();
+        findings.into_iter().find(|finding| finding.name == "fleet").unwrap().verdict
+    }
+
+    fn plan_of(&self, name: &str) -> String {
+        self.context().plans.text(Some(name))
+    }
+}
+
+/// A node-ccm that leads, or observes, after half an hour with these nodes of another controller.
+async fn after_half_an_hour(arguments: &[&str], nodes: &[(&str, &str)]) -> Whole {
+    let whole = Whole::before_start(arguments);
+    for (name, id) in nodes {
+        whole.settled_elsewhere(name, id);
+    }
+    let program = Arc::new(NodeCcm::prepare(whole.context()).await.unwrap());
+    program.lead(whole.context());
+    sleep(Duration::from_mins(30)).await;
+    whole
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_of_another_provider_is_no_fleet_without_work() {
+    let nodes = [("k3s-1", "k3s://k3s-1"), ("k3s-2", "k3s://k3s-2")];
+    let whole = after_half_an_hour(&[], &nodes).await;
+    let what = "2 of 2 nodes have provider IDs of k3s; is its cloud controller still on?";
+    assert_eq!(whole.fleet_verdict(), Verdict::Failed(what.to_owned()));
+
+    let one_of_many = [nodes[0], ("node-00000", "sim://i-00000"), ("node-00001", "sim://i-00001")];
+    let whole = Whole::before_start(&[]);
+    for number in 0..2 {
+        whole.cloud.add(SimInstance::numbered(number));
+    }
+    for (name, id) in one_of_many {
+        whole.settled_elsewhere(name, id);
+    }
+    let program = Arc::new(NodeCcm::prepare(whole.context()).await.unwrap());
+    program.lead(whole.context());
+    sleep(Duration::from_mins(30)).await;
+    assert!(whole.fleet_verdict().is_passed(), "{:?}", whole.fleet_verdict());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_project_without_any_of_the_nodes_is_no_fleet_that_is_in_sync() {
+    for mode in ["--mode=observe", "--mode=control"] {
+        let whole = after_half_an_hour(
+            &[mode],
+            &[("node-00000", "sim://i-00000"), ("node-00001", "sim://i-00001")],
+        )
+        .await;
+        let what = "0 of 2 initialised nodes found: wrong project, region or credentials?";
+        assert_eq!(whole.fleet_verdict(), Verdict::Failed(what.to_owned()), "{mode}");
+        let page = whole.plan_of("node-00000");
+        assert!(page.contains("blocked: instance gone"), "{mode}: {page}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_says_why_nothing_is_done_for_a_node() {
+    for mode in ["--mode=observe", "--mode=control"] {
+        let whole = Whole::before_start(&[mode]);
+        whole.register("lost", None);
+        whole.register("foreign", Some("elsewhere://i-1"));
+        whole.settled_elsewhere("settled", "elsewhere://i-2");
+        let program = Arc::new(NodeCcm::prepare(whole.context()).await.unwrap());
+        program.lead(whole.context());
+        sleep(Duration::from_mins(2)).await;
+        for (name, why) in [
+            ("lost", "blocked: waits (instance_not_found): "),
+            (
+                "foreign",
+                "blocked: provider ID elsewhere://i-1 has no scheme of this provider (sim)",
+            ),
+            (
+                "settled",
+                "blocked: provider ID elsewhere://i-2 has no scheme of this provider (sim)",
+            ),
+        ] {
+            let page = whole.plan_of(name);
+            assert!(page.contains(why), "{mode}: {page}");
+        }
+        assert_eq!(whole.metric("ccm_plan_objects "), 0, "{mode}");
+
+        let instance = SimInstance { name: "lost".to_owned(), ..SimInstance::numbered(7) };
+        whole.cloud.add(instance);
+        sleep(Duration::from_mins(10)).await;
+        let page = whole.plan_of("lost");
+        assert!(!page.contains("blocked: "), "{mode}: {page}");
+    }
+}

@@ -1,0 +1,162 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ccm_kube::events::EventMetrics;
+use ccm_testing::Log;
+use http::{Request, Response};
+use http_body_util::Full;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::Instant};
+use tower::{BoxError, service_fn};
+
+use super::*;
+use crate::{health::Verdict, settings::sample::sample};
+
+/// The holder of a Lease of this program.
+fn holder(program: &str) -> String {
+    format!("host-1_{program}_00000000-0000-4000-8000-000000000000")
+}
+
+fn lease(name: &str, holder: &str) -> Seen {
+    Seen { name: name.to_owned(), holder: holder.to_owned(), renewed: "1".to_owned() }
+}
+
+fn own() -> Own {
+    Own { program: "node-ccm", lease: Some("node-ccm".to_owned()) }
+}
+
+#[test]
+fn only_other_programs_that_do_the_same_work_are_rivals() {
+    for (name, holder, is_rival) in [
+        ("cloud-controller-manager", "cp-1_5d0c".to_owned(), true),
+        ("openstack-cloud-controller-manager", "cp-1_5d0c".to_owned(), true),
+        ("rke2-cloud-controller-manager", "cp-1_5d0c".to_owned(), true),
+        ("kube-controller-manager", "cp-1_5d0c".to_owned(), false),
+        ("cloud-controller-manager-operator", "cp-1_5d0c".to_owned(), false),
+        ("cloud-controller-manager", String::new(), false),
+        ("node-ccm", holder("node-ccm"), false),
+        ("node-ccm-2", holder("node-ccm"), true),
+        ("route-ccm", holder("route-ccm"), false),
+        // It took the Lease of the Go program over.
+        ("cloud-controller-manager", holder("service-ccm"), false),
+    ] {
+        assert_eq!(own().is_rival(&lease(name, &holder)), is_rival, "{name} {holder}");
+    }
+    let renamed = Own { lease: Some("cloud-controller-manager".to_owned()), ..own() };
+    assert!(!renamed.is_rival(&lease("cloud-controller-manager", "cp-1_5d0c")), "our own Lease");
+    assert!(Own { lease: None, ..own() }.is_rival(&lease("node-ccm", &holder("node-ccm"))));
+}
+
+#[test]
+fn a_lease_that_is_not_renewed_is_nobodys() {
+    let before = [lease("cloud-controller-manager", "cp-1_5d0c")];
+    assert_eq!(rivals(&own(), &before, &before), []);
+    assert_eq!(rivals(&own(), &[], &before), [], "seen once");
+    let after = [Seen { renewed: "2".to_owned(), ..before[0].clone() }];
+    let found = rivals(&own(), &before, &after);
+    let text: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(text, ["cp-1_5d0c renews the Lease cloud-controller-manager"]);
+}
+
+/// An API server with one Lease of a Go program.
+struct Server {
+    /// Whether it is renewed.
+    lives: bool,
+    lists: usize,
+    status: u16,
+}
+
+struct Running {
+    server: Arc<Mutex<Server>>,
+    health: Health,
+    metrics: Metrics,
+    _task: JoinSet<()>,
+}
+
+fn run(mode: Mode) -> Running {
+    let server = Arc::new(Mutex::new(Server { lives: true, lists: 0, status: 200 }));
+    let (shared, start) = (Arc::clone(&server), Instant::now());
+    let service = service_fn(move |request: Request<Body>| {
+        assert_eq!(
+            request.uri().path(),
+            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+        );
+        let mut server = shared.lock();
+        server.lists += 1;
+        let seconds = if server.lives { start.elapsed().as_secs() } else { 0 };
+        let (hours, minutes) = (seconds / 3600, seconds % 3600 / 60);
+        let renewed = format!("2026-11-27T{hours:02}:{minutes:02}:{:02}.000000Z", seconds % 60);
+        let lease = json!({
+            "metadata": {"name": "cloud-controller-manager", "namespace": "kube-system"},
+            "spec": {"holderIdentity": "cp-1_5d0c", "renewTime": renewed},
+        });
+        let body: Value = match server.status {
+            200 => {
+                json!({"kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1", "metadata": {}, "items": [lease]})
+            }
+            code => {
+                json!({"kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": "Forbidden"})
+            }
+        };
+        let answer = Response::builder().status(server.status);
+        let answer = answer.body(Full::new(Bytes::from(body.to_string())));
+        async move { Ok::<_, BoxError>(answer?) }
+    });
+    let (health, metrics, token) = (Health::new(), Metrics::new(), CancellationToken::new());
+    let events = EventRecorder::muted(EventMetrics::default());
+    let settings = sample(&[], &[], None).unwrap().common.election.clone();
+    let client = Client::new(service, "default");
+    let parts = (&health, &metrics);
+    let survey = Survey::new("node-ccm", (&settings, mode), client, &events, parts);
+    let mut task = JoinSet::new();
+    task.spawn(survey.run(token));
+    Running { server, health, metrics, _task: task }
+}
+
+impl Running {
+    fn verdict(&self) -> Verdict {
+        let findings = self.health.findings();
+        findings.into_iter().find(|finding| finding.name == "rivals").unwrap().verdict
+    }
+
+    fn gauge(&self) -> String {
+        let text = self.metrics.encode().unwrap();
+        text.lines().find_map(|line| line.strip_prefix("ccm_rivals ")).unwrap().to_owned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rival_is_seen_at_the_start_and_told_once() {
+    let log = Log::new();
+    let _listening = log.listen(tracing::Level::WARN);
+    let running = run(Mode::Control);
+    sleep(LOOK + Duration::from_secs(1)).await;
+    let verdict = running.verdict();
+    assert!(!verdict.is_passed() && verdict.detail().contains("renews the Lease"), "{verdict:?}");
+    assert_eq!(running.gauge(), "1");
+    sleep(Duration::from_hours(2)).await;
+    let told = log.text();
+    assert_eq!(told.matches("another cloud controller runs").count(), 1, "{told}");
+
+    running.server.lock().lives = false;
+    sleep(SOON * 2 + LOOK).await;
+    assert!(running.verdict().is_passed(), "{:?}", running.verdict());
+    assert_eq!(running.gauge(), "0");
+    let before = running.server.lock().lists;
+    sleep(Duration::from_hours(10)).await;
+    assert!((20..=22).contains(&(running.server.lock().lists - before)), "two looks an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_has_no_rival_and_a_missing_right_is_said() {
+    let running = run(Mode::Observe);
+    sleep(LOOK * 2).await;
+    let verdict = running.verdict();
+    assert!(verdict.is_passed() && verdict.detail().contains("cp-1_5d0c"), "{verdict:?}");
+    running.server.lock().status = 403;
+    sleep(SOON * 2).await;
+    let verdict = running.verdict();
+    assert!(!verdict.is_passed() && verdict.detail().contains("forbidden"), "{verdict:?}");
+}
