@@ -22,8 +22,8 @@ use ccm_sim::{
     served::ServedCloud,
 };
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use crate::output::Output;
 
@@ -40,7 +40,7 @@ pub struct Demo {
     listener: ListenHandle,
     kubeconfig: PathBuf,
     served: ServedCloud,
-    pages: (SocketAddr, DropGuard),
+    pages: (SocketAddr, JoinSet<()>),
     programs: Vec<(String, Program)>,
     arguments: Arguments,
 }
@@ -62,15 +62,16 @@ impl Demo {
         tokio::fs::write(&kubeconfig, server.kubeconfig(listener.addr)).await?;
         let cloud = ServedCloud::start(folder.path()).await?;
         let pages = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let (address, stop) = (pages.local_addr()?, CancellationToken::new());
-        tokio::spawn(cloud_pages::serve(cloud.cloud().clone(), pages, stop.clone()));
+        let (address, mut serving) = (pages.local_addr()?, JoinSet::new());
+        let served = cloud_pages::serve(cloud.cloud().clone(), pages, CancellationToken::new());
+        serving.spawn(served);
         let mut demo = Self {
             folder,
             server,
             listener,
             kubeconfig,
             served: cloud,
-            pages: (address, stop.drop_guard()),
+            pages: (address, serving),
             programs: Vec::new(),
             arguments,
         };

@@ -7,7 +7,6 @@ use ccm_base::RetryClass;
 use ccm_cloud::{Call, CloudError, Instance, Lookup};
 use ccm_controller::{
     fleet::{FleetLine, Oddity},
-    instances,
     inventory::Answer,
     lookups::SizedLookups,
     passes::{Next, Pass},
