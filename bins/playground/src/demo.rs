@@ -63,8 +63,7 @@ impl Demo {
         let cloud = ServedCloud::start(folder.path()).await?;
         let pages = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let (address, mut serving) = (pages.local_addr()?, JoinSet::new());
-        let served = cloud_pages::serve(cloud.cloud().clone(), pages, CancellationToken::new());
-        serving.spawn(served);
+        serving.spawn(cloud_pages::serve(cloud.cloud().clone(), pages, CancellationToken::new()));
         let mut demo = Self {
             folder,
             server,

@@ -114,18 +114,18 @@ macro_rules! log_here {
     ($target:expr) => {
         |line: &$crate::reports::Line<'_>| {
             macro_rules! write_line {
-                                        ($level:ident, $label:ident) => {
-                                            tracing::$level!(
-                                                target: $target,
-                                                $label = line.key,
-                                                verdict = line.verdict,
-                                                reason = line.reason,
-                                                proof = line.proof,
-                                                "{}",
-                                                line.text
-                                            )
-                                        };
-                                    }
+                                                ($level:ident, $label:ident) => {
+                                                    tracing::$level!(
+                                                        target: $target,
+                                                        $label = line.key,
+                                                        verdict = line.verdict,
+                                                        reason = line.reason,
+                                                        proof = line.proof,
+                                                        "{}",
+                                                        line.text
+                                                    )
+                                                };
+                                            }
             match (line.is_of_a_node, line.is_news, line.warning) {
                 (true, true, true) => write_line!(warn, node),
                 (true, true, false) => write_line!(info, node),
