@@ -112,29 +112,25 @@ macro_rules! log_here {
         $crate::log_here!(module_path!())
     };
     ($target:expr) => {
-        |line: &$crate::reports::Line<'_>| {
-            macro_rules! write_line {
-                                                ($level:ident, $label:ident) => {
-                                                    tracing::$level!(
-                                                        target: $target,
-                                                        $label = line.key,
-                                                        verdict = line.verdict,
-                                                        reason = line.reason,
-                                                        proof = line.proof,
-                                                        "{}",
-                                                        line.text
-                                                    )
-                                                };
-                                            }
-            match (line.is_of_a_node, line.is_news, line.warning) {
-                (true, true, true) => write_line!(warn, node),
-                (true, true, false) => write_line!(info, node),
-                (true, false, _) => write_line!(debug, node),
-                (false, true, true) => write_line!(warn, object),
-                (false, true, false) => write_line!(info, object),
-                (false, false, _) => write_line!(debug, object),
-            }
+        |line: &$crate::reports::Line<'_>| match (line.is_of_a_node, line.is_news, line.warning) {
+            (true, true, true) => $crate::log_here!(warn, node, $target, line),
+            (true, true, false) => $crate::log_here!(info, node, $target, line),
+            (true, false, _) => $crate::log_here!(debug, node, $target, line),
+            (false, true, true) => $crate::log_here!(warn, object, $target, line),
+            (false, true, false) => $crate::log_here!(info, object, $target, line),
+            (false, false, _) => $crate::log_here!(debug, object, $target, line),
         }
+    };
+    ($level:ident, $label:ident, $target:expr, $line:ident) => {
+        tracing::$level!(
+            target: $target,
+            $label = $line.key,
+            verdict = $line.verdict,
+            reason = $line.reason,
+            proof = $line.proof,
+            "{}",
+            $line.text
+        )
     };
 }
 
@@ -152,7 +148,7 @@ impl Debug for Reports {
 }
 
 impl Reports {
-    /// Reports through this recorder and this log, [`log_here`](crate::log_here) of the program. A
+    /// Reports through this recorder and this log, [`log_here`] of the program. A
     /// state that comes back is not reported again within `pause`.
     pub fn new(events: EventRecorder, pause: Duration, log: fn(&Line<'_>)) -> Self {
         Self { events, memory: Memory::new(pause), log }

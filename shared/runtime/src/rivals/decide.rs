@@ -43,6 +43,8 @@ impl Own {
 pub(super) struct Rival {
     pub(super) lease: String,
     holder: String,
+    /// Whether it is this program with another Lease. Two may divide nodes or classes between them.
+    pub(super) is_same_program: bool,
 }
 
 impl fmt::Display for Rival {
@@ -60,6 +62,10 @@ pub(super) fn rivals(own: &Own, before: &[Seen], after: &[Seen]) -> Vec<Rival> {
     };
     let rivals = after.iter().filter(|lease| own.is_rival(lease)).filter(is_renewed);
     rivals
-        .map(|Seen { name, holder, .. }| Rival { lease: name.clone(), holder: holder.clone() })
+        .map(|Seen { name, holder, .. }| Rival {
+            lease: name.clone(),
+            holder: holder.clone(),
+            is_same_program: program_of(holder) == Some(own.program),
+        })
         .collect()
 }

@@ -58,6 +58,10 @@ fn a_lease_that_is_not_renewed_is_nobodys() {
     let found = rivals(&own(), &before, &after);
     let text: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(text, ["cp-1_5d0c renews the Lease cloud-controller-manager"]);
+    assert!(!found[0].is_same_program);
+    let before = [lease("node-ccm-2", &holder("node-ccm"))];
+    let after = [Seen { renewed: "2".to_owned(), ..before[0].clone() }];
+    assert!(rivals(&own(), &before, &after)[0].is_same_program);
 }
 
 /// An API server with one Lease of a Go program.
