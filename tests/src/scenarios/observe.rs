@@ -77,7 +77,7 @@ fn announced(leader: &Program) -> BTreeMap<String, Vec<String>> {
         let message =
             line["message"].as_str().and_then(|text| text.strip_prefix("planned for Node "));
         if let Some((name, text)) = message.and_then(|text| text.split_once(": "))
-            && text != "nothing"
+            && !text.starts_with("nothing")
             && !text.contains("), held: ")
         {
             all.entry(name.to_owned()).or_default().push(text.to_owned());
