@@ -121,7 +121,8 @@ async fn a_watch_that_is_refused_or_cut_is_noticed_with_the_error() {
         assert!(took <= MINUTE, "{fault:?}: {took:?}");
         assert!(why.contains(expect), "{fault:?}: {why}");
         server.fail_always(None);
-        busy(&server, 20 * SECOND).await;
+        // The pause before the next try and that before the first proof.
+        busy(&server, 45 * SECOND).await;
         assert_eq!(running.state.failure(), None, "{fault:?}: soon after the end of the fault");
     }
 }
