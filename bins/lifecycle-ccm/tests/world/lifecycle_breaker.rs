@@ -28,7 +28,7 @@ async fn breaker(program: &Program, open: bool, limit: Duration) -> Result<Strin
     .await?;
     let (status, page) = program.get("/readyz?verbose").await?;
     ensure!(status == 200, "a breaker does not make it unready: {page}");
-    let line = page.lines().find(|line| line.contains("]breaker ")).unwrap_or_default();
+    let line = page.lines().find(|line| line.contains("]breaker")).unwrap_or_default();
     ensure!(line.contains("no node is deleted") == open, "/readyz?verbose says {line:?} of {page}");
     Ok(line.to_owned())
 }
