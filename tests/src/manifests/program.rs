@@ -22,6 +22,9 @@ auth-url = http://127.0.0.1:1/v3
 region = RegionOne
 application-credential-id = 3a1c0de5f0b14b5e8d6f2d7c9b8a7e6f
 application-credential-secret = \"not one\"
+
+[Route]
+router-id = 6f0a2e52-6c1d-4b8e-9a51-0c5b1f0a7d11
 ";
 
 /// The program and arguments of a Deployment, on this machine.
