@@ -121,7 +121,7 @@ pub(crate) struct Observer {
     kubelets: Kubelets,
     approvals: Mutex<Approvals>,
     sized: SizedLookups,
-    /// Whether this process only observes.
+    /// True if this process only observes.
     observes: bool,
     pub(crate) reports: CloudReports,
 }

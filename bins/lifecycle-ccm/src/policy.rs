@@ -89,7 +89,7 @@ pub struct Decider {
     brake: Brake<Cause>,
     /// When the fleet was last listed, with or without success.
     listed: Option<At>,
-    /// Whether a list of the fleet has been read.
+    /// True if a list of the fleet has been read.
     has_seen: bool,
     /// Since when every list has shown most of the Ready nodes.
     shown_since: Option<At>,

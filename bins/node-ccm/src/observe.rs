@@ -83,7 +83,7 @@ impl Handles {
         }
     }
 
-    /// Whether `--node-selector` selects this node.
+    /// Returns true if `--node-selector` selects this node.
     pub(crate) fn selects(&self, node: &Node) -> bool {
         self.settings.borrow().node_selector.matches(node)
     }
@@ -97,7 +97,7 @@ impl Handles {
         instances::claim(&*self.cloud, node)
     }
 
-    /// Whether the node may be this provider's; `None` while this is unknown.
+    /// Returns true if the node may be this provider's; `None` while this is unknown.
     pub(crate) fn is_ours(&self, node: &Node) -> Option<bool> {
         self.claim(node).map(|claim| claim != Claim::Foreign)
     }

@@ -74,7 +74,7 @@ impl Output {
     }
 }
 
-/// The column at which a line continues: that of a step's text.
+/// The column at which a broken line continues: where the text of a step begins.
 const INDENT: usize = 15;
 
 /// The text in lines of this width, broken between words. A longer word has a line of its own.

@@ -84,7 +84,7 @@ impl Core {
     }
 }
 
-/// Whether the node has no pod CIDRs, and needs some.
+/// Returns true if the node has no pod CIDRs, and needs some.
 fn needs_cidrs(node: &Node) -> bool {
     node.pod_cidrs.is_empty() && !node.deleting
 }

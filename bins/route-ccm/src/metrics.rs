@@ -124,7 +124,7 @@ metrics! {
         [ALPHA] ccm_route_routes { kind } => routes: Family<Gauge, Kind>;
         /// Nodes by state of their routes, on the leader
         [ALPHA] ccm_route_nodes { state } => nodes: Family<Gauge, State>;
-        /// Nodes that get no route and no condition, on the leader: those of another provider, and those that
+        /// Nodes that get no route and no condition, on the leader: nodes of another provider, and nodes that
         /// --node-selector leaves out
         [ALPHA] ccm_route_nodes_left_out { reason } => left_out: Family<Gauge, Reason>;
         /// Deletions and replacements of routes that are held by --route-loss, because there is no node, or until a person

@@ -65,7 +65,7 @@ impl Observer {
         matches!(whose, WhoseNode::Anothers(_)).then_some(LeftOut::AnotherProvider)
     }
 
-    /// Whether the node gets no route and no condition.
+    /// Returns true if the node gets no route and no condition.
     pub(crate) fn is_left_out(&self, node: &Node) -> bool {
         let schemes = self.cloud.schemes();
         match self.left_out(node, &schemes) {
@@ -149,7 +149,7 @@ impl Observer {
     }
 }
 
-/// Whether a node has a scheme of the provider. If none has, it has others than those it names: IDs say nothing.
+/// Returns true if a node has a scheme of the provider. If none has, the provider IDs say nothing: the provider uses other schemes than it names.
 fn has_own(nodes: &[Arc<Node>], schemes: &[String]) -> bool {
     let is_own =
         |node: &Arc<Node>| whose_node(node.provider_id.as_deref(), schemes) == WhoseNode::Ours;

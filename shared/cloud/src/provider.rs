@@ -67,7 +67,7 @@ pub trait Cloud: Send + Sync {
         }
     }
 
-    /// Why a provider ID that is [`Claim::Foreign`] is none of this provider's. It continues a sentence
+    /// Why a provider ID with [`Claim::Foreign`] does not belong to this provider. It continues a sentence
     /// that begins with the ID. Cheap, makes no request.
     fn why_foreign(&self, _provider_id: &str) -> String {
         format!("has no scheme of this provider ({})", self.schemes().join(", "))

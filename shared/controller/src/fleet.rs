@@ -25,7 +25,7 @@ pub enum Oddity {
         /// The schemes of their provider IDs.
         schemes: BTreeSet<String>,
     },
-    /// Most nodes have this provider's scheme and are none of its part of the cloud.
+    /// Most nodes have this provider's scheme, and are in a part of the cloud that it does not serve.
     OtherPart {
         /// The number of such nodes.
         nodes: usize,

@@ -86,13 +86,13 @@ impl<'a> Report<'a> {
 /// A log line of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// Whether it is about a node: the name of the field with the object's key.
+    /// True if the object is a node: then the log field with its key is `node`.
     pub is_of_a_node: bool,
     /// The object.
     pub key: &'a str,
-    /// Whether it was reported before: then it is a line for debugging.
+    /// True if it was reported before: then it is a line for debugging.
     pub is_news: bool,
-    /// Whether it is a warning.
+    /// True if it is a warning.
     pub warning: bool,
     /// The decision.
     pub verdict: Option<&'a str>,
@@ -104,8 +104,8 @@ pub struct Line<'a> {
     pub text: &'a str,
 }
 
-/// A function that writes a [`Line`], with this target or that of the module that uses the macro:
-/// so `--log-filter` tells the lines of one controller from those of another.
+/// Makes a function that writes a [`Line`] with this log target, or with the module that uses the macro as
+/// its target, so that `--log-filter` can select the lines of one controller.
 #[macro_export]
 macro_rules! log_here {
     () => {

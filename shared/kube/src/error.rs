@@ -150,7 +150,7 @@ impl ApiError {
     }
 }
 
-/// Whether an admission policy or webhook has written this. A policy denies with 422 and a webhook
+/// Returns true if an admission policy or webhook has written this message. A policy denies with 422 and a webhook
 /// with 400 unless its author sets another code, and only the text tells that from a request that
 /// is invalid: `... is forbidden: ValidatingAdmissionPolicy 'x' with binding 'y' denied request: ...`,
 /// `admission webhook "x" denied the request: ...`.

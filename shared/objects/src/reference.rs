@@ -18,6 +18,17 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
+    /// A Lease, without its UID and version: events about an election name it this way.
+    pub fn lease(namespace: &str, name: &str) -> Self {
+        Self {
+            api_version: "coordination.k8s.io/v1",
+            kind: "Lease",
+            namespace: Some(namespace.to_owned()),
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Its name, prefixed with namespace and slash if it has a namespace.
     pub fn key(&self) -> String {
         match &self.namespace {

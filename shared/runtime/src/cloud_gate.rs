@@ -161,8 +161,8 @@ impl CloudGate {
         }
     }
 
-    /// The services called so far with their last results. Fails if the last result of a
-    /// service is a failure, or that of one of its operations a refusal of the credentials.
+    /// The services called so far with their last results. Fails if the last call to a service has
+    /// failed, or if the cloud has refused the credentials of the last call of one operation.
     pub fn verdict(&self) -> Verdict {
         let services = self.shared.services.lock();
         if services.is_empty() {

@@ -63,7 +63,7 @@ struct Check {
     name: String,
     scope: Scope,
     run: CheckFn,
-    /// Whether it passed when it ran last, and since when that is so.
+    /// The last result, true if the check passed, and when this result came first.
     state: Arc<Mutex<Option<(bool, Instant)>>>,
 }
 

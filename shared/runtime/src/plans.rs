@@ -253,7 +253,7 @@ impl Plans {
     }
 
     /// The line `waiting` of `/readyz?verbose`: how many objects have steps, and which one for longest.
-    /// Fails if that is long; an observer's steps wait for ever.
+    /// Fails if that is long. It does not fail for an observer, which executes no step.
     pub(crate) fn waiting(&self) -> Verdict {
         let plans = self.shared.plans.lock();
         let Some(oldest) = with_steps(&plans).min_by_key(|plan| plan.waits) else {

@@ -69,7 +69,7 @@ impl Survey {
     ) -> Self {
         let line = health.condition("rivals", Scope::Information, "");
         line.pass("not looked for yet");
-        // An observer's own Lease is that of the leader beside it.
+        // The leader beside an observer holds the observer's Lease.
         let elects = election.enabled || mode == Mode::Observe;
         let is_here = elects && election.namespace == NAMESPACE;
         let lease = election.enabled.then(|| (election.namespace.clone(), election.lease.clone()));
@@ -155,13 +155,7 @@ impl Survey {
 
     fn record(&self, text: &str) {
         let Some((namespace, name)) = &self.lease else { return };
-        let about = ObjectRef {
-            api_version: "coordination.k8s.io/v1",
-            kind: "Lease",
-            namespace: Some(namespace.clone()),
-            name: name.clone(),
-            ..ObjectRef::default()
-        };
+        let about = ObjectRef::lease(namespace, name);
         self.events.record(&about, EventKind::Warning, "OtherCloudController", text);
     }
 }

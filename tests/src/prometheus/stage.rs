@@ -121,9 +121,8 @@ impl Stage {
         Ok(Self { env, replicas, program, unanswered, _second: second, pages: Vec::new() })
     }
 
-    /// What each Prometheus scrapes: one cluster without any label but those that Prometheus sets, or
-    /// with those of its operator, and one with the label `cluster`. Dashboards and rules must
-    /// know them all.
+    /// What each Prometheus scrapes: one cluster whose labels come from Prometheus alone or from its
+    /// operator, and one with the label `cluster`. Dashboards and rules must know all of them.
     fn jobs(&self) -> Result<[(&'static str, Vec<Job>); 2]> {
         let program = self.program.binary;
         let replicas = self.replicas.iter().map(target).collect::<Result<Vec<_>>>()?;

@@ -318,7 +318,7 @@ fn the_pages_can_be_anywhere() {
     let (old, new) = (docs_url(), "https://git.example.com/a/b/docs");
     let before = links(&old);
     let moved = |to: &str| Command::new(&script).arg(to).status().unwrap().success();
-    assert!(!moved("docs/runbooks") && !moved(""), "what is no URL is refused");
+    assert!(!moved("docs/runbooks") && !moved(""), "a text that is not a URL is refused");
     assert!(before > 100 && moved(&format!("{new}/")), "{before}");
     assert_eq!((links(&old), links(new)), (0, before));
     assert!(moved(&old) && links(&old) == before);

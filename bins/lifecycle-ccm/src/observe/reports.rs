@@ -35,7 +35,7 @@ pub(crate) struct CloudReports {
 /// The line `fleet` of `/readyz?verbose`.
 struct Fleet {
     line: FleetLine,
-    /// What the last list has shown of the initialised nodes: how many of them, and of how many.
+    /// The number of initialised nodes that the last list has shown, and the number of all of them.
     shown: Option<(usize, usize)>,
 }
 

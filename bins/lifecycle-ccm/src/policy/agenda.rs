@@ -21,8 +21,8 @@ pub struct Abilities {
     pub most_lookups: usize,
     /// Whether it can list the fleet.
     pub lists: bool,
-    /// Whether the fleet is listed once even if no node is suspected: what an observer shows of the
-    /// cloud must not wait for an instance that is gone.
+    /// True if lifecycle-ccm lists the fleet once even if no node is suspected. An observer should show
+    /// the cloud before the first instance is gone.
     pub lists_once: bool,
     /// A random number, another one for each agenda: it selects the witnesses.
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! What is said at the start about a fleet that is another provider's, or in another project.
+//! lifecycle-ccm reports at the start that the nodes belong to another provider or project.
 
 use ccm_runtime::{health::Verdict, program::Program as _};
 

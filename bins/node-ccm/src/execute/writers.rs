@@ -152,7 +152,7 @@ impl Writers {
         let Err(Later { wait, repeated }) = allowed else {
             return self.apply(node, plan, again).await;
         };
-        // What an answer does not show was reported when it came.
+        // node-ccm has reported a write that the answer does not show when the answer came.
         if let Some(repeated) = repeated.filter(|repeated| !repeated.is_refused) {
             self.handles.reports.repeated(node, plan, &repeated);
         }

@@ -170,7 +170,8 @@ impl Refresh {
     }
 }
 
-/// Whether the cloud knows none of the initialised nodes. One without an answer may be known.
+/// Returns a finding if the cloud knows none of the initialised nodes. A node without an answer counts
+/// as known.
 fn not_found(nodes: &[Arc<Node>], answers: &[Answer]) -> Option<Oddity> {
     let initialised = nodes.iter().zip(answers).filter(|(node, _)| !node.is_uninitialised());
     let is_gone = |answer: &Answer| matches!(answer, Answer::Other(Ok(Lookup::Gone(_))));

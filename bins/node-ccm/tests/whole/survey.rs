@@ -1,5 +1,5 @@
-//! What is said at the start about a fleet that is another provider's, or in another project, and
-//! what `/plan` says about a node that nothing is done for.
+//! node-ccm reports at the start that the nodes belong to another provider or project, and `/plan`
+//! shows why node-ccm does nothing about a node.
 
 use ccm_runtime::health::Verdict;
 

@@ -214,7 +214,7 @@ impl Allocator {
         Seen { confirmed, problems: self.examine(&node.uid), foreign, rival }
     }
 
-    /// Whether our allocator has given a part of the network to a node, or would give it next.
+    /// Returns true if our allocator has given a part of the network to a node, or would give it next.
     fn is_ours(&self, uid: &str, network: IpNet) -> bool {
         let kept = self.nodes.get(uid).into_iter().flat_map(|known| known.networks.iter().copied());
         let next = self.pools.iter().filter_map(|pool| Some(pool.find()?.block));

@@ -106,7 +106,7 @@ impl Pool {
         Some(IpNet::new(address.addr(), length).ok()?.trunc())
     }
 
-    /// Whether the network contains all blocks. No node needs that, unless there is one block: with it
+    /// Returns true if the network contains all blocks. No node needs that, unless there is one block: with it
     /// the credentials of one kubelet would take the blocks of all nodes. So it takes none.
     pub(super) fn is_all(&self, network: IpNet) -> bool {
         self.bits() > 0 && network.contains(&self.range.network)

@@ -135,7 +135,7 @@ impl Writes {
     }
 }
 
-/// Whether a node that shows these pod CIDRs got them from another client. `known` are those that it
+/// Returns true if a node that shows these pod CIDRs got them from another client. `known` are those that it
 /// had, or that were kept for it, with what is known of our writes in the second case.
 pub(super) fn is_foreign(shown: &[IpNet], known: Option<(&[IpNet], Option<Writes>)>) -> bool {
     match known {

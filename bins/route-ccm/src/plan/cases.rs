@@ -49,7 +49,7 @@ pub enum Finding<'a> {
     Gone {
         /// What the cloud said.
         evidence: &'a str,
-        /// Whether it found a target of a node both times.
+        /// True if it found a target of a node both times.
         is_witnessed: bool,
     },
 }

@@ -30,18 +30,18 @@ pub struct NewCondition {
     pub reason: &'static str,
     /// The message.
     pub message: String,
-    /// Whether the status changes, and not the message alone.
+    /// True if the status changes. False if only the message changes.
     pub moves: bool,
 }
 
 impl NewCondition {
-    /// The condition, if it is to be written to the node.
+    /// The condition, if route-ccm should write it to the node.
     fn differs(mut self, node: &Node) -> Option<Self> {
         self.moves = node.condition(NETWORK_UNAVAILABLE) != Some(self.status);
         (self.moves || self.says_else(node)).then_some(self)
     }
 
-    /// Whether the node shows a reason of ours that is none any more.
+    /// Returns true if the node shows a reason of route-ccm that does not apply any more.
     fn says_else(&self, node: &Node) -> bool {
         let shown = node.condition_of(NETWORK_UNAVAILABLE, "True");
         shown.filter(|shown| is_own(shown)).is_some_and(|shown| {
@@ -51,7 +51,7 @@ impl NewCondition {
     }
 }
 
-/// Whether the condition says that the node has no network, with a reason of ours, which is
+/// Returns true if the condition says that the node has no network, with a reason of ours, which is
 /// upstream's as well.
 fn is_own(condition: &Condition) -> bool {
     let reason = condition.reason.as_deref();
@@ -107,7 +107,7 @@ pub fn is_without_cidrs(node: &Node) -> bool {
     shown.is_some_and(|shown| shown.reason.as_deref() == Some(NOT_AVAILABLE))
 }
 
-/// Whether the condition says that the node has no route, as a controller of routes writes it.
+/// Returns true if the condition says that the node has no route, as a controller of routes writes it.
 pub fn is_not_created(node: &Node) -> bool {
     let shown = node.condition_of(NETWORK_UNAVAILABLE, "True");
     shown.is_some_and(|shown| shown.reason.as_deref() == Some(NOT_CREATED))

@@ -34,7 +34,7 @@ enum Whose {
     Foreign,
 }
 
-/// A route of ours whose target is no node, or no node that needs it.
+/// A route of this cluster whose target is not a node, or is a node that does not need it.
 #[derive(Default)]
 struct Orphan {
     why: String,
@@ -42,7 +42,7 @@ struct Orphan {
     node: Option<Shared>,
     was_marked: bool,
     labels: Labels,
-    /// The target, if it is no node's: the cloud may prove that it is gone.
+    /// The target, if it does not belong to a node: the cloud may prove that it is gone.
     target: Option<RouteTarget>,
     /// Why the node that has the target is left out, if it is.
     left_out: Option<LeftOut>,

@@ -116,7 +116,7 @@ impl History {
         self.set_cidrs(number, if names { std::slice::from_ref(&cidr) } else { &[] });
     }
 
-    /// Whether the cloud names no network for the node, or one that another node has.
+    /// Returns true if the cloud names no network for the node, or one that another node has.
     fn lacks(&self, number: usize) -> bool {
         let instance = SimInstance::numbered(number);
         let named = self.world.cloud.get(&instance.id).unwrap().pod_cidrs;
@@ -165,7 +165,7 @@ impl History {
         self.world.cloud.faults().add(fault);
     }
 
-    /// Another client assigns a network that is no block of ours.
+    /// Another client assigns a network that is not a block of the allocator.
     fn another_assigns(&mut self, number: usize) {
         let cidr = format!("10.99.{}.0/24", self.below(256));
         let spec = json!({"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}});
@@ -192,14 +192,14 @@ impl History {
     async fn end(&mut self) {
         self.world.api.faults().clear();
         self.world.cloud.faults().clear();
-        // Nothing is to be expected of a node without an instance.
+        // A node without an instance may get pod CIDRs or not.
         for number in (0..NODES).filter(|number| self.is_there(*number)) {
             if self.world.cloud.get(&SimInstance::numbered(number).id).is_none() {
                 self.world.remove(&SimInstance::numbered(number).name);
             }
         }
         sleep(SETTLED).await;
-        // The network of an instance that has another one since may be that of a node still.
+        // A node may still have the network that its instance has lost since.
         for number in 0..NODES {
             while self.is_there(number) && self.lacks(number) {
                 self.name_cidr(number);

@@ -89,7 +89,7 @@ impl Lasting {
     }
 }
 
-/// Whether the node has a working route of this pod CIDR.
+/// Returns true if the node has a working route of this pod CIDR.
 fn has_route(world: &World, node: &TrueNode, cidr: IpNet) -> bool {
     world.cloud.router().to(cidr).iter().any(|route| {
         route.defect.is_none() && route.target.as_ref().is_some_and(|target| node.has(target))

@@ -62,7 +62,7 @@ pub(crate) struct World {
     pub(crate) variant: Variant,
     pub(crate) rival: Rival,
     running: Option<InProcess<RouteCcm>>,
-    /// Whether the process has stood by before, and the targets of nodes that it saw then.
+    /// True if the process has stood by before.
     stood_by: bool,
     known: Vec<RouteTarget>,
 }
@@ -219,7 +219,7 @@ impl World {
         (self.stood_by, self.known) = (true, known);
     }
 
-    /// Whether the process has seen the target as a node's, for certain.
+    /// Returns true if the process has certainly seen that the target belongs to a node.
     pub(crate) fn has_seen(&self, target: &RouteTarget) -> bool {
         self.known.contains(target) || self.truth.was_seen(target, self.begun)
     }

@@ -224,7 +224,7 @@ async fn the_wait_for_the_limiter_is_no_part_of_the_timeout() {
     assert!(matches!(late, Err(Stopped::Refused(ApiError::Timeout))), "{late:?}");
 }
 
-/// In real time: the term of leadership is not that of paused time.
+/// This test runs in real time, because paused time does not move the term of leadership.
 #[tokio::test]
 async fn a_write_whose_term_ends_while_it_waits_for_the_limiter_is_not_sent() {
     let term = Leadership::for_a_term(TIMEOUT + Duration::from_millis(200));

@@ -45,7 +45,7 @@ struct Name {
     value: String,
     kind: Kind,
     capability: Capability,
-    /// What follows if there is none.
+    /// What follows if the cloud has no object of this name.
     effect: &'static str,
 }
 

@@ -26,7 +26,7 @@ pub struct LeaseAnnotations(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     annotations: Mutex<Annotations>,
-    /// Whether an election writes them.
+    /// True if an election writes the annotations to a Lease.
     is_elected: bool,
     /// How many changes of what is left the API server has stored.
     stored: watch::Sender<u64>,

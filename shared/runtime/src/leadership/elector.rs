@@ -414,13 +414,7 @@ impl Elector {
 
     /// Records an event.
     fn record(&self, what: &str) {
-        let about = ObjectRef {
-            api_version: "coordination.k8s.io/v1",
-            kind: "Lease",
-            namespace: Some(self.config.namespace.clone()),
-            name: self.config.lease.clone(),
-            ..ObjectRef::default()
-        };
+        let about = ObjectRef::lease(&self.config.namespace, &self.config.lease);
         self.events.record(
             &about,
             EventKind::Normal,

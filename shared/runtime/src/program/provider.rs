@@ -134,7 +134,7 @@ pub(super) fn would_idle(cloud: &dyn Cloud, needs: &[Need]) -> Option<String> {
     missing.map(|missing| idle(cloud, missing))
 }
 
-/// Whether what this program needs is as the provider's settings ask for.
+/// Passes if the cloud has what the provider's settings ask for, as far as this program needs it.
 pub(super) fn shortfalls(cloud: &dyn Cloud, needs: &[Need]) -> Verdict {
     let needs =
         |shortfall: &Shortfall| needs.iter().any(|need| need.capability() == shortfall.capability);

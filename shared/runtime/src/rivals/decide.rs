@@ -1,4 +1,4 @@
-//! Which Leases are those of other cloud controllers that work. Pure.
+//! Which Leases show that another cloud controller works. Pure.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Whether the Lease is held by another program that does this program's work.
+    /// Returns true if another program that does this program's work holds the Lease.
     pub(super) fn is_rival(&self, lease: &Seen) -> bool {
         let is_own = self.lease.as_ref() == Some(&lease.name);
         let same_program = program_of(&lease.holder) == Some(self.program);
@@ -43,7 +43,7 @@ impl Own {
 pub(super) struct Rival {
     pub(super) lease: String,
     holder: String,
-    /// Whether it is this program with another Lease. Two may divide nodes or classes between them.
+    /// True if it is this program with another Lease. Two may divide nodes or classes between them.
     pub(super) is_same_program: bool,
 }
 

@@ -66,7 +66,7 @@ fn a_lease_that_is_not_renewed_is_nobodys() {
 
 /// An API server with one Lease of a Go program.
 struct Server {
-    /// Whether it is renewed.
+    /// True if it is renewed.
     lives: bool,
     lists: usize,
     status: u16,

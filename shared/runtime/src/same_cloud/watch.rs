@@ -160,13 +160,7 @@ impl Watch {
 
     fn record(&self, kind: EventKind, reason: &'static str, what: String) {
         let Some((namespace, name)) = &self.place.lease else { return };
-        let about = ObjectRef {
-            api_version: "coordination.k8s.io/v1",
-            kind: "Lease",
-            namespace: Some(namespace.clone()),
-            name: name.clone(),
-            ..ObjectRef::default()
-        };
+        let about = ObjectRef::lease(namespace, name);
         self.events.record(&about, kind, reason, what);
     }
 }

@@ -97,7 +97,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Whether the brake lets the route go.
+    /// Returns true if the brake lets the route go.
     fn brake(&mut self, change: &RouteChange, orphan: &Orphan) -> Result<(), Hold> {
         let destination = change.destination();
         let retries = |planner: &Planner| {
@@ -119,7 +119,7 @@ impl Decider<'_> {
         self.planner.brake.request(self.now, &uid, population, self.view.budget)
     }
 
-    /// Whether the cloud has proven, with answers that found targets of nodes, that the target is gone.
+    /// Returns true if the cloud has proven, with answers that found targets of nodes, that the target is gone.
     fn is_gone(&self, target: &RouteTarget) -> bool {
         let finding = self.planner.cases.finding(target);
         matches!(finding, Finding::Gone { is_witnessed: true, .. })

@@ -72,8 +72,8 @@ pub(super) fn node_addresses(
     Ok(set.sorted())
 }
 
-/// The addresses of the server that are not among those of the node, and the settings that leave them
-/// out; `None` if there are none.
+/// The addresses of the server that the node does not get, and the settings that leave them out; `None`
+/// if the node gets all addresses.
 pub(super) fn withheld(
     known: &Inputs<'_>,
     networking: &Networking,

@@ -51,7 +51,7 @@ pub(super) fn gone_by_name(
 }
 
 /// The name of a server that is probably meant: one with or without a domain, or a misspelt one. Names
-/// that differ in digits only are those of other machines.
+/// that differ only in digits belong to other machines.
 fn near<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let host = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
     let without_digits = |name: &str| name.replace(|c: char| c.is_ascii_digit(), "");

@@ -150,7 +150,7 @@ fn a_node_that_comes_back_has_what_it_had() {
     }
 }
 
-/// Whether these pod CIDRs of the node are another client's.
+/// Returns true if these pod CIDRs of the node are another client's.
 fn is_foreign(allocator: &mut Allocator, name: &str, cidrs: &[&str]) -> bool {
     let seen = allocator.observe(&node(name, cidrs), NOW);
     assert_eq!(seen.rival, None);

@@ -112,6 +112,6 @@ fn a_secret_that_a_comment_cuts_is_told_without_it() {
             [format!("/etc/cloud.conf: line {line}: [Global] {key}: {what}")]
         );
     }
-    // Of what is no secret, people see what is read.
+    // A value that is not a secret is shown as it was read.
     assert_eq!(good("region = 'a#b\n").warnings, Vec::<String>::new());
 }

@@ -42,7 +42,7 @@ pub(super) enum Rule {
     Full,
     /// A node gets the same blocks again while its write may be carried out.
     Same,
-    /// Our own writes are no other client's.
+    /// The allocator does not take its own writes for writes of another client.
     NoForeign,
 }
 
