@@ -8,6 +8,7 @@
 
 use std::{collections::HashSet, env::consts, fmt, sync::Arc};
 
+use bytes::Bytes;
 use ccm_metrics::{Family, Gauge, MetricsSink, Registry, Text, metrics};
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::text};
@@ -106,27 +107,47 @@ impl Metrics {
         Ok(text)
     }
 
-    /// All metrics with their media type, in a format that the client accepts by its header
-    /// `Accept`: OpenMetrics if it asks for it, as Prometheus does, otherwise the older text
-    /// format, which every tool reads.
-    pub fn page(&self, accept: &str) -> Result<(&'static str, String), fmt::Error> {
-        let text = self.encode()?;
-        Ok(if accept.contains("application/openmetrics-text") {
-            ("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
-        } else {
-            ("text/plain; version=0.0.4; charset=utf-8", classic(&text))
-        })
-    }
-
     /// Reports whether the controller of this name runs.
     pub fn set_running(&self, name: &'static str, running: bool) {
         self.program.running.of((name, MANAGER)).set(running.into());
     }
 }
 
+/// A text format of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// OpenMetrics, as Prometheus asks for it.
+    Open,
+    /// The older text format, which every tool reads.
+    Classic,
+}
+
+impl Format {
+    /// The format for a client that accepts this (header `Accept`).
+    pub(crate) fn accepted(accept: &str) -> Self {
+        let is_open = accept.contains("application/openmetrics-text");
+        if is_open { Self::Open } else { Self::Classic }
+    }
+
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+
+    /// A page that [`Metrics::encode`] wrote, in this format.
+    pub(crate) fn page(self, open: Bytes) -> Bytes {
+        match self {
+            Self::Open => open,
+            Self::Classic => classic(&String::from_utf8_lossy(&open)).into(),
+        }
+    }
+}
+
 /// A page in OpenMetrics as Prometheus' older text format: a counter's description names it as
 /// its series do, with `_total`, and there is no mark of the end.
-fn classic(page: &str) -> String {
+pub(crate) fn classic(page: &str) -> String {
     let counters: HashSet<&str> = page
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
@@ -242,9 +263,10 @@ mod tests {
             ("", "text/plain; version=0.0.4; charset=utf-8", false),
         ];
         for (accept, media_type, ends_with_mark) in cases {
-            let (given, text) = Metrics::new().page(accept).unwrap();
+            let format = Format::accepted(accept);
+            let page = format.page(Metrics::new().encode().unwrap().into());
             assert_eq!(
-                (given, text.ends_with("# EOF\n")),
+                (format.media_type(), page.ends_with(b"# EOF\n")),
                 (media_type, ends_with_mark),
                 "{accept}"
             );

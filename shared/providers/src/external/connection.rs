@@ -102,13 +102,17 @@ struct Settings {
 
 impl Settings {
     async fn load(path: Option<PathBuf>) -> (Files, Result<Self, CloudError>) {
+        let own = path.clone();
         let read = move || {
             let mut files = Files::default();
             let settings = Self::read(path.as_deref(), &mut files);
             (files, settings)
         };
-        spawn_blocking(read).await.unwrap_or_else(|error| {
-            (Files::default(), Err(invalid(&format!("cannot be read: {error}"))))
+        spawn_blocking(read).await.unwrap_or_else(|panic| {
+            // The same files would make the reader panic again.
+            let (path, mut files) = (own.unwrap_or_default(), Files::default());
+            files.notice(&path);
+            (files, Err(invalid(&format!("{}: cannot be read: {panic}", path.display()))))
         })
     }
 

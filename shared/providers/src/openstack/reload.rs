@@ -45,10 +45,13 @@ impl Source {
             let outcome = Config::load(&path, &Environment::of_process(), &mut files);
             (files, outcome)
         };
-        let (files, outcome) = spawn_blocking(read).await.map_err(|error| {
-            let why = format!("cannot read the files: {error}");
-            CloudError::new(ErrorKind::Unavailable, why)
-        })?;
+        let (files, outcome) = spawn_blocking(read).await.unwrap_or_else(|panic| {
+            // The same files would make the reader panic again.
+            let mut files = Files::default();
+            files.notice(&self.path);
+            let why = format!("{}: cannot be read: {panic}", self.path.display());
+            (files, Err(CloudError::new(ErrorKind::Invalid, why)))
+        });
         self.files = files;
         outcome
     }

@@ -4,19 +4,17 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use ccm_base::{clock, duration::in_words, is_loopback};
+use ccm_base::{clock, duration::in_words};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
-    header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS},
-    uri::Authority,
+    header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::settings::LOCAL_PAGES;
+use super::{host::Host, scrapes::Scrapes, settings::LOCAL_PAGES};
 use crate::{
     health::{Finding, Health, Scope},
-    metrics::Metrics,
     plans::Plans,
 };
 
@@ -25,8 +23,8 @@ use crate::{
 pub struct Pages {
     /// The checks.
     pub health: Health,
-    /// The registry behind `/metrics`.
-    pub metrics: Metrics,
+    /// What `/metrics` shows.
+    pub scrapes: Scrapes,
     /// The text of `/configz`, JSON.
     pub configz: Arc<ArcSwap<String>>,
     /// The plans for `/plan`.
@@ -62,12 +60,16 @@ struct HealthPage {
 
 impl Pages {
     /// The response to a request; `is_local` for a peer on loopback.
-    pub fn answer<B>(&self, request: &Request<B>, is_local: bool) -> Response<Full<Bytes>> {
+    pub async fn answer(&self, request: &Request<()>, is_local: bool) -> Response<Full<Bytes>> {
         let (method, path) = (request.method(), request.uri().path());
+        let host = match Host::of(request) {
+            Ok(host) => host,
+            Err(why) => return reply(StatusCode::BAD_REQUEST, TEXT, format!("{why}\n")),
+        };
         if let Some(name) = self.local_page(path) {
             let why = if !is_local {
                 "use kubectl port-forward"
-            } else if !names_loopback(request) {
+            } else if !host.may_read_details() {
                 "ask for it at 127.0.0.1 or localhost, not under another name"
             } else {
                 ""
@@ -80,7 +82,7 @@ impl Pages {
         }
         let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
         let query = Query(request.uri().query().unwrap_or_default());
-        let Some(page) = self.page(path, query, accept.unwrap_or_default()) else {
+        let Some(page) = self.page(path, query, accept.unwrap_or_default()).await else {
             return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".to_owned());
         };
         if method != Method::GET && method != Method::HEAD {
@@ -98,7 +100,12 @@ impl Pages {
         (!self.open.iter().any(|open| open == page)).then_some(page)
     }
 
-    fn page(&self, path: &str, query: Query<'_>, accept: &str) -> Option<Response<Full<Bytes>>> {
+    async fn page(
+        &self,
+        path: &str,
+        query: Query<'_>,
+        accept: &str,
+    ) -> Option<Response<Full<Bytes>>> {
         let path = path.strip_prefix('/')?;
         let (first, check) = match path.split_once('/') {
             Some((first, check)) => (first, Some(check)),
@@ -110,7 +117,7 @@ impl Pages {
             ("livez", _) => HealthPage { readiness: false, reasons: true },
             ("readyz", _) => HealthPage { readiness: true, reasons: true },
             ("metrics", None) => {
-                return Some(match self.metrics.page(accept) {
+                return Some(match self.scrapes.page(accept).await {
                     Ok((media_type, text)) => reply(StatusCode::OK, media_type, text),
                     Err(error) => {
                         let text = format!("cannot encode metrics: {error}\n");
@@ -189,15 +196,6 @@ impl Pages {
             reply(StatusCode::OK, TEXT, "ok".to_owned())
         })
     }
-}
-
-/// Whether the request names a loopback host, or none. A browser that runs beside
-/// `kubectl port-forward` sends the name of the site that made the request, and a site may let its
-/// name resolve to 127.0.0.1 (DNS rebinding): it must not read these pages.
-fn names_loopback<B>(request: &Request<B>) -> bool {
-    let Some(host) = request.headers().get(HOST) else { return true };
-    let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
-    host.is_some_and(|host| is_loopback(&host.host().to_ascii_lowercase()))
 }
 
 /// Whether a finding fails its page.
@@ -282,8 +280,12 @@ impl<'a> Query<'a> {
     }
 }
 
-fn reply(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::new(Bytes::from(text)));
+fn reply(
+    status: StatusCode,
+    content_type: &'static str,
+    text: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(text.into()));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

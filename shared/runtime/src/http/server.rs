@@ -9,7 +9,8 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    time::timeout,
+    sync::Mutex,
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +35,9 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum lifetime of a connection, so that a client that never reads its response cannot
 /// hold it.
 const CONNECTION_LIFE: Duration = Duration::from_mins(10);
+/// Time between the responses on a connection. A client that sends many requests at once waits
+/// like one that waits for each response.
+const PAUSE: Duration = Duration::from_millis(50);
 /// Time to finish a response at shutdown.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// Largest request header.
@@ -128,12 +132,19 @@ async fn converse(
     open: Arc<()>,
     token: CancellationToken,
 ) -> hyper::Result<()> {
+    let next = Arc::new(Mutex::new(Instant::now()));
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let mut answer = pages.answer(&request, is_local);
-        if Arc::strong_count(&open) > MANY {
-            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        let (pages, open, next) = (pages.clone(), Arc::clone(&open), Arc::clone(&next));
+        async move {
+            let mut next = next.lock().await;
+            sleep_until(*next).await;
+            let mut answer = pages.answer(&request.map(drop), is_local).await;
+            *next = Instant::now() + PAUSE;
+            if Arc::strong_count(&open) > MANY {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(answer)
         }
-        async move { Ok::<_, Infallible>(answer) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

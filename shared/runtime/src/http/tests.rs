@@ -1,7 +1,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header, request};
 use http_body_util::{BodyExt as _, Full};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::{
@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{PageSettings, Pages, Server, TlsSettings};
+use super::{PageSettings, Pages, Scrapes, Server, TlsSettings};
 use crate::{
     health::{Health, Scope, Verdict},
     metrics::Metrics,
@@ -35,22 +35,27 @@ fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -
         health,
         configz: Arc::new(ArcSwap::from_pointee("{}\n".to_owned())),
         plans: Plans::new(Mode::Control, &metrics),
-        metrics,
+        scrapes: Scrapes::new(metrics),
         open: Vec::new(),
     }
 }
 
+/// A request to a loopback host.
+fn to(method: &Method, target: &str) -> request::Builder {
+    Request::builder().method(method).uri(target).header(header::HOST, "localhost")
+}
+
 /// The response to a peer on loopback.
-fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Full<bytes::Bytes>> {
+async fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Full<bytes::Bytes>> {
     // Hyper only passes on requests with such a target.
     let target = if target.starts_with('/') { target } else { "*" };
-    let request = Request::builder().method(method).uri(target).body(()).unwrap();
-    pages.answer(&request, true)
+    let request = to(method, target).body(()).unwrap();
+    pages.answer(&request, true).await
 }
 
 /// Status and text of a page.
 async fn get(pages: &Pages, target: &str) -> (u16, String) {
-    let answer = answer(pages, &Method::GET, target);
+    let answer = answer(pages, &Method::GET, target).await;
     assert_eq!(answer.headers()[header::CACHE_CONTROL], "no-cache, private", "{target}");
     let status = answer.status().as_u16();
     let text = answer.into_body().collect().await.unwrap().to_bytes();
@@ -134,10 +139,10 @@ async fn other_paths_and_methods_are_refused() {
         check(&pages, path, 404, "404 page not found\n").await;
     }
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
-        let refused = answer(&pages, &method, "/metrics");
+        let refused = answer(&pages, &method, "/metrics").await;
         assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
         assert_eq!(refused.headers()[header::ALLOW], "GET, HEAD");
-        let unknown = answer(&pages, &method, "/nothing").status();
+        let unknown = answer(&pages, &method, "/nothing").await.status();
         assert_eq!(unknown, StatusCode::NOT_FOUND, "{method}");
     }
 }
@@ -145,14 +150,14 @@ async fn other_paths_and_methods_are_refused() {
 #[tokio::test]
 async fn metrics_and_configz_have_their_types() {
     let pages = pages(&[]);
-    let metrics = answer(&pages, &Method::GET, "/metrics");
+    let metrics = answer(&pages, &Method::GET, "/metrics").await;
     assert_eq!(metrics.headers()[header::CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
     assert!(!get(&pages, "/metrics").await.1.contains("# EOF"));
     let open = "application/openmetrics-text";
-    let request = Request::get("/metrics").header(header::ACCEPT, open).body(()).unwrap();
-    let metrics = pages.answer(&request, true);
+    let request = to(&Method::GET, "/metrics").header(header::ACCEPT, open).body(()).unwrap();
+    let metrics = pages.answer(&request, true).await;
     assert!(metrics.headers()[header::CONTENT_TYPE].to_str().unwrap().starts_with(open));
-    let configz = answer(&pages, &Method::GET, "/configz");
+    let configz = answer(&pages, &Method::GET, "/configz").await;
     assert_eq!(configz.headers()[header::CONTENT_TYPE], "application/json");
     pages.configz.store(Arc::new("{\"new\": 1}\n".to_owned()));
     check(&pages, "/configz", 200, "{\"new\": 1}\n").await;
@@ -161,24 +166,24 @@ async fn metrics_and_configz_have_their_types() {
 #[tokio::test]
 async fn the_plan_is_text_or_json() {
     let pages = pages(&[]);
-    let check = |target: &str, accept: &str, kind: &str| {
-        let request = Request::get(target).header(header::ACCEPT, accept).body(()).unwrap();
-        let answer = pages.answer(&request, true);
+    let check = async |target: &str, accept: &str, kind: &str| {
+        let request = to(&Method::GET, target).header(header::ACCEPT, accept).body(()).unwrap();
+        let answer = pages.answer(&request, true).await;
         assert_eq!(answer.status(), StatusCode::OK, "{target} {accept}");
         assert_eq!(answer.headers()[header::CONTENT_TYPE], kind, "{target} {accept}");
     };
-    check("/plan", "*/*", "text/plain; charset=utf-8");
-    check("/plan?name=x", "*/*", "text/plain; charset=utf-8");
-    check("/plan?format=json", "*/*", "application/json");
-    check("/plan", "text/html, application/json;q=0.9", "application/json");
+    check("/plan", "*/*", "text/plain; charset=utf-8").await;
+    check("/plan?name=x", "*/*", "text/plain; charset=utf-8").await;
+    check("/plan?format=json", "*/*", "application/json").await;
+    check("/plan", "text/html, application/json;q=0.9", "application/json").await;
 }
 
 #[tokio::test]
 async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
     let mut pages = pages(&[]);
     let check = async |pages: &Pages, method: Method, path: &str, status: u16| {
-        let request = Request::builder().method(&method).uri(path).body(()).unwrap();
-        let answer = pages.answer(&request, false);
+        let request = to(&method, path).body(()).unwrap();
+        let answer = pages.answer(&request, false).await;
         assert_eq!(answer.status().as_u16(), status, "{method} {path}");
         let text = answer.into_body().collect().await.unwrap().to_bytes();
         let name = path.trim_start_matches('/').split('?').next().unwrap();
@@ -206,20 +211,23 @@ async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
 #[tokio::test]
 async fn pages_with_details_are_for_requests_that_name_a_loopback_host() {
     let mut pages = pages(&[]);
-    let status = |pages: &Pages, path: &str, host: &str| {
+    let status = async |pages: &Pages, path: &str, host: &str| {
         let request = Request::get(path).header(header::HOST, host).body(()).unwrap();
-        pages.answer(&request, true).status().as_u16()
+        pages.answer(&request, true).await.status().as_u16()
     };
     for host in ["127.0.0.1:10258", "127.0.0.1", "localhost:1", "LocalHost", "[::1]:10258"] {
-        assert_eq!(status(&pages, "/plan", host), 200, "{host}");
+        assert_eq!(status(&pages, "/plan", host).await, 200, "{host}");
     }
-    for host in ["evil.example.com:10258", "localhost.evil.com", "10.0.0.1", "", "user@", "a b"] {
-        assert_eq!(status(&pages, "/plan", host), 403, "{host}");
-        assert_eq!(status(&pages, "/configz", host), 403, "{host}");
-        assert_eq!(status(&pages, "/readyz", host), 200, "{host}");
+    for host in ["evil.example.com:10258", "localhost.evil.com", "10.0.0.1", ""] {
+        assert_eq!(status(&pages, "/plan", host).await, 403, "{host}");
+        assert_eq!(status(&pages, "/configz", host).await, 403, "{host}");
+        assert_eq!(status(&pages, "/readyz", host).await, 200, "{host}");
+    }
+    for host in ["user@", "a b", "evil@localhost"] {
+        assert_eq!(status(&pages, "/readyz", host).await, 400, "{host}");
     }
     pages.open = vec!["plan".to_owned()];
-    assert_eq!(status(&pages, "/plan", "evil.example.com"), 200);
+    assert_eq!(status(&pages, "/plan", "evil.example.com").await, 200);
 }
 
 /// The peer's address comes from the system, also on a dual-stack socket.

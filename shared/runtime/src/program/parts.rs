@@ -16,7 +16,7 @@ use super::{Failure, Loaded, Program, reload::Reload};
 use crate::{
     cloud_gate::CloudGate,
     health::{Condition, Health, Scope, Verdict},
-    http::{Pages, Server},
+    http::{Pages, Scrapes, Server},
     leadership::{Elector, Eligibility, Leadership, LeadershipMetrics, guard::LeaseGuard},
     limits::Limits,
     logging::LogControl,
@@ -90,7 +90,7 @@ impl<P: Program> Parts<P> {
         if let Some(pages) = &settings.pages {
             let content = Pages {
                 health: health.clone(),
-                metrics: metrics.clone(),
+                scrapes: Scrapes::new(metrics.clone()),
                 configz: reload.page(),
                 plans: plans.clone(),
                 open: pages.open.clone(),

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     identity::{COMMIT, VERSION},
     logging::{self, LogControl},
+    metrics::classic,
     rights::needed,
     settings,
 };
@@ -67,7 +68,7 @@ fn print_metrics<P: Program>() -> u8 {
     // The async runtime's gauges exist only inside a runtime.
     let Ok(runtime) = runtime::<P>() else { return BROKEN };
     let _within = runtime.enter();
-    specimens::<P>().page("").map_or(BROKEN, |(_, text)| print(&text))
+    specimens::<P>().encode().map_or(BROKEN, |page| print(&classic(&page)))
 }
 
 fn work<P: Program>(

@@ -33,7 +33,7 @@ async fn the_checks_are_text_or_json() {
         ("config", Scope::Information, Err("refused")),
     ]);
     let read = async |target: &str, status: u16| -> Value {
-        let answer = answer(&pages, &Method::GET, target);
+        let answer = answer(&pages, &Method::GET, target).await;
         assert_eq!(answer.headers()[header::CONTENT_TYPE], "application/json");
         assert_eq!(answer.status().as_u16(), status, "{target}");
         let text = answer.into_body().collect().await.unwrap().to_bytes();
@@ -72,6 +72,6 @@ async fn the_first_page_lists_the_others() {
     for path in paths {
         assert_eq!(get(&pages, path).await.0, 200, "{path}");
     }
-    let request = Request::get("/").body(()).unwrap();
-    assert_eq!(pages.answer(&request, false).status(), StatusCode::OK);
+    let request = to(&Method::GET, "/").body(()).unwrap();
+    assert_eq!(pages.answer(&request, false).await.status(), StatusCode::OK);
 }

@@ -104,6 +104,16 @@ async fn unfinished_handshakes_do_not_keep_a_probe_out() {
     token.cancel();
 }
 
+/// A client that sends many requests at once gets as many answers as one that waits for each.
+#[tokio::test]
+async fn requests_of_a_connection_take_their_time() {
+    let (address, token, _tasks) = serve(None);
+    let many = connection(NEIGHBOUR, address, &GET_AND_KEEP.repeat(200)).await;
+    let answers = answers(many).await;
+    assert!((2..=11).contains(&answers), "{answers} answers in 500 ms");
+    token.cancel();
+}
+
 /// Requests that are sent at once on each of many connections cost one answer each.
 #[tokio::test]
 async fn a_crowd_gets_one_answer_per_connection() {

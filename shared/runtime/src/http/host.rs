@@ -1,0 +1,92 @@
+//! The host that a request names (RFC 9112, section 3.2).
+
+use ccm_base::is_loopback;
+use http::{Request, Version, header::HOST, uri::Authority};
+
+/// The host that a request names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Host {
+    /// None: only a client of HTTP/1.0 may omit it.
+    None,
+    /// The empty name: the client knows none for its target.
+    Empty,
+    /// A name or an address, with or without a port.
+    Named(Authority),
+}
+
+impl Host {
+    /// The host of this request; the error says why the request is invalid. The host of a target
+    /// in absolute form counts, and not the header.
+    pub(super) fn of<B>(request: &Request<B>) -> Result<Self, &'static str> {
+        let mut headers = request.headers().get_all(HOST).iter();
+        let header = headers.next();
+        if headers.next().is_some() {
+            return Err("send one Host header");
+        }
+        if header.is_none() && request.version() >= Version::HTTP_11 {
+            return Err("send the Host header");
+        }
+        let header = match header.map(|value| value.as_bytes()) {
+            None => Self::None,
+            Some([]) => Self::Empty,
+            Some(value) => Self::Named(value.try_into().map_err(|_| "the Host header is invalid")?),
+        };
+        let host = request.uri().authority().cloned().map_or(header, Self::Named);
+        match &host {
+            Self::Named(name) if name.as_str().contains('@') => Err("a host has no user"),
+            _ => Ok(host),
+        }
+    }
+
+    /// True if a request to this host may read pages with details. A browser that runs beside
+    /// `kubectl port-forward` sends the name of the site that made the request, and a site may let
+    /// its name resolve to 127.0.0.1 (DNS rebinding): it must not read these pages.
+    pub(super) fn may_read_details(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Empty => false,
+            Self::Named(name) => is_loopback(&name.host().to_ascii_lowercase()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(version: Version, target: &str, headers: &[&str]) -> Result<Host, &'static str> {
+        let mut request = Request::get(target).version(version);
+        for header in headers {
+            request = request.header(HOST, *header);
+        }
+        Host::of(&request.body(()).unwrap())
+    }
+
+    fn named(name: &str) -> Result<Host, &'static str> {
+        Ok(Host::Named(name.parse().unwrap()))
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let new = |target: &str, headers: &[&str]| host(Version::HTTP_11, target, headers);
+        assert_eq!(new("/plan", &["localhost:1"]), named("localhost:1"));
+        assert_eq!(new("/plan", &[""]), Ok(Host::Empty));
+        assert_eq!(new("/plan", &[]), Err("send the Host header"));
+        assert_eq!(host(Version::HTTP_10, "/plan", &[]), Ok(Host::None));
+        assert_eq!(new("/plan", &["localhost", "evil.example"]), Err("send one Host header"));
+        for invalid in ["a b", "user@", "http://a", "a/b"] {
+            assert_eq!(new("/plan", &[invalid]), Err("the Host header is invalid"), "{invalid}");
+        }
+        assert_eq!(new("/plan", &["evil@localhost"]), Err("a host has no user"));
+        assert_eq!(new("http://evil@localhost/plan", &["localhost"]), Err("a host has no user"));
+    }
+
+    #[test]
+    fn the_host_of_the_target_counts() {
+        let target = "http://evil.example/plan";
+        let evil = host(Version::HTTP_11, target, &["localhost"]);
+        assert_eq!(evil, named("evil.example"));
+        assert!(!evil.unwrap().may_read_details());
+        assert_eq!(host(Version::HTTP_10, target, &[]), named("evil.example"));
+    }
+}
