@@ -82,6 +82,31 @@ func leadership() row {
 			wide:  12,
 		}.panel(),
 		graph{
+			title: "Other cloud controllers",
+			about: about{
+				shows:  "Leases in kube-system that other cloud controllers renew, as the leader sees it.",
+				normal: "0. Beside a Go program that does other work: 1.",
+				do:     "Switch this program's part off there, or end it. The line `rivals` of `/readyz?verbose` names it.",
+				alert:  "CCMOtherCloudController",
+			},
+			unit:  units.Short,
+			lines: []line{{of("ccm_rivals"), "{{instance}}"}},
+			bad:   []step{{1, yellow}},
+			wide:  12,
+		}.panel(),
+		graph{
+			title: "Clock",
+			about: about{
+				shows:  "By how many seconds each replica's clock is ahead of the API server's, or behind it, at least.",
+				normal: "0.",
+				do:     "Synchronise both clocks. The term of leadership does not depend on them.",
+				alert:  "CCMClockDiffers",
+			},
+			unit:  units.Seconds,
+			lines: []line{{of("ccm_apiserver_clock_difference_seconds"), "{{instance}}"}},
+			wide:  12,
+		}.panel(),
+		graph{
 			title: "Another cloud",
 			about: about{
 				shows:  "Whether the cloud is another project, region or URL than the one on the Lease: 1 for yes.",

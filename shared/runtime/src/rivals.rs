@@ -19,7 +19,7 @@ use kube::{Api, Client, api::ListParams};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::decide::{Own, Rival, Seen, rivals};
+use self::decide::{Own, Rival, Seen, rivals, verdict};
 use crate::{
     health::{Condition, Health, Scope},
     metrics::Metrics,
@@ -38,7 +38,8 @@ const SOON: Duration = Duration::from_mins(5);
 
 metrics! {
     pub(crate) struct RivalMetrics {
-        /// Leases in kube-system that other cloud controllers renew, on the leader
+        /// Leases in kube-system that other cloud controllers renew which do the same work, on the leader; one
+        /// of the same program is not counted, because the two may divide the work
         [ALPHA] ccm_rivals => rivals: Gauge;
     }
 }
@@ -121,36 +122,21 @@ impl Survey {
     }
 
     fn show(&mut self, found: &[Rival]) {
-        self.metrics.rivals.set(level(found.len()));
-        let names: BTreeSet<String> = found.iter().map(|rival| rival.lease.clone()).collect();
-        let is_news = !names.is_subset(&self.reported);
-        self.reported = names;
-        if found.is_empty() {
+        let news = found.iter().any(|rival| !self.reported.contains(&rival.lease));
+        self.reported = found.iter().map(|rival| rival.lease.clone()).collect();
+        let verdict = verdict(self.own.program, self.mode, found);
+        self.metrics.rivals.set(level(verdict.count));
+        let Some(text) = verdict.text else {
             return self.line.pass("no other cloud controller renews a Lease in kube-system");
-        }
-        let list: Vec<_> = found.iter().map(ToString::to_string).collect();
-        let text = format!("another cloud controller runs: {}", list.join("; "));
-        if self.mode == Mode::Observe {
-            return self.line.pass(format!("{text}; this process only observes"));
-        }
-        let program = self.own.program;
-        let are_same = found.iter().all(|rival| rival.is_same_program);
-        let text = match are_same {
-            true => format!(
-                "another {program} runs: {}; right only if the two divide nodes or classes between them, otherwise end one (docs/operations.md, rivals)",
-                list.join("; ")
-            ),
-            false => {
-                format!(
-                    "{text}; switch {program} off there, or end it (docs/operations.md, rivals)"
-                )
-            }
         };
-        if is_news {
+        if news && self.mode == Mode::Control {
             tracing::warn!("{text}");
             self.record(&text);
         }
-        if are_same { self.line.pass(text) } else { self.line.fail(text) }
+        match verdict.count {
+            0 => self.line.pass(text),
+            _ => self.line.fail(text),
+        }
     }
 
     fn record(&self, text: &str) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ccm_base::message::one_line;
 
-use crate::leadership::program_of;
+use crate::{leadership::program_of, plans::Mode};
 
 /// How the Leases of Go cloud controllers end: `cloud-controller-manager` is upstream's and most
 /// providers', others put their name before it. kube-controller-manager runs no cloud controllers.
@@ -44,7 +44,7 @@ pub(super) struct Rival {
     pub(super) lease: String,
     holder: String,
     /// True if it is this program with another Lease. Two may divide nodes or classes between them.
-    pub(super) is_same_program: bool,
+    is_same_program: bool,
 }
 
 impl fmt::Display for Rival {
@@ -68,4 +68,40 @@ pub(super) fn rivals(own: &Own, before: &[Seen], after: &[Seen]) -> Vec<Rival> {
             is_same_program: program_of(holder) == Some(own.program),
         })
         .collect()
+}
+
+/// What follows from the rivals.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// How many of them are a fault.
+    pub(super) count: usize,
+    /// What is said of them, if there is any.
+    pub(super) text: Option<String>,
+}
+
+/// What follows from these rivals of a program. The same program under another Lease is no fault, nor is any
+/// rival of an observer.
+pub(super) fn verdict(program: &str, mode: Mode, found: &[Rival]) -> Verdict {
+    let (same, others): (Vec<_>, Vec<_>) = found.iter().partition(|rival| rival.is_same_program);
+    let list = |rivals: &[&Rival]| {
+        let list: Vec<_> = rivals.iter().map(ToString::to_string).collect();
+        (!list.is_empty()).then(|| list.join("; "))
+    };
+    let is_observing = mode == Mode::Observe;
+    let advice = match is_observing {
+        true => "this process only observes".to_owned(),
+        false => format!("switch {program} off there, or end it (docs/operations.md, rivals)"),
+    };
+    let others_text =
+        list(&others).map(|list| format!("another cloud controller runs: {list}; {advice}"));
+    let same_text = list(&same).map(|list| {
+        format!(
+            "another {program} runs: {list}; right only if the two divide nodes or classes between them, otherwise end one (docs/operations.md, rivals)"
+        )
+    });
+    let texts: Vec<_> = others_text.into_iter().chain(same_text).collect();
+    Verdict {
+        count: if is_observing { 0 } else { others.len() },
+        text: (!texts.is_empty()).then(|| texts.join(". Also ")),
+    }
 }

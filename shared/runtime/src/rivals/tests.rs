@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use bytes::Bytes;
 use ccm_kube::events::EventMetrics;
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 use tower::{BoxError, service_fn};
 
-use super::*;
-use crate::{health::Verdict, settings::sample::sample};
+use super::{decide::Verdict, *};
+use crate::{health, settings::sample::sample};
 
 /// The holder of a Lease of this program.
 fn holder(program: &str) -> String {
@@ -58,10 +58,32 @@ fn a_lease_that_is_not_renewed_is_nobodys() {
     let found = rivals(&own(), &before, &after);
     let text: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(text, ["cp-1_5d0c renews the Lease cloud-controller-manager"]);
-    assert!(!found[0].is_same_program);
-    let before = [lease("node-ccm-2", &holder("node-ccm"))];
-    let after = [Seen { renewed: "2".to_owned(), ..before[0].clone() }];
-    assert!(rivals(&own(), &before, &after)[0].is_same_program);
+}
+
+/// The verdict about the holders of Leases that are renewed.
+fn judged(mode: Mode, leases: &[Seen]) -> Verdict {
+    let after: Vec<_> =
+        leases.iter().map(|lease| Seen { renewed: "2".to_owned(), ..lease.clone() }).collect();
+    decide::verdict("node-ccm", mode, &rivals(&own(), leases, &after))
+}
+
+#[test]
+fn the_same_program_under_another_lease_is_named_and_not_counted() {
+    let same = lease("node-ccm-2", &holder("node-ccm"));
+    let go = lease("cloud-controller-manager", "cp-1_5d0c");
+    assert_eq!(judged(Mode::Control, &[]), Verdict { count: 0, text: None });
+    let Verdict { count, text } = judged(Mode::Control, slice::from_ref(&same));
+    assert_eq!(count, 0, "two may divide nodes");
+    let text = text.unwrap();
+    assert!(text.starts_with("another node-ccm runs: ") && text.contains("node-ccm-2;"), "{text}");
+    let Verdict { count, text } = judged(Mode::Control, &[same.clone(), go.clone()]);
+    assert_eq!(count, 1);
+    let text = text.unwrap();
+    let what = "another cloud controller runs: cp-1_5d0c renews the Lease cloud-controller-manager; switch node-ccm off there, or end it (docs/operations.md, rivals). Also another node-ccm runs: ";
+    assert!(text.starts_with(what), "{text}");
+    let Verdict { count, text } = judged(Mode::Observe, &[same, go]);
+    assert_eq!(count, 0, "an observer writes nothing that another one could undo");
+    assert!(text.unwrap().contains("; this process only observes"));
 }
 
 /// An API server with one Lease of a Go program.
@@ -120,7 +142,7 @@ fn run(mode: Mode) -> Running {
 }
 
 impl Running {
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> health::Verdict {
         let findings = self.health.findings();
         findings.into_iter().find(|finding| finding.name == "rivals").unwrap().verdict
     }
@@ -159,6 +181,7 @@ async fn an_observer_has_no_rival_and_a_missing_right_is_said() {
     sleep(LOOK * 2).await;
     let verdict = running.verdict();
     assert!(verdict.is_passed() && verdict.detail().contains("cp-1_5d0c"), "{verdict:?}");
+    assert_eq!(running.gauge(), "0");
     running.server.lock().status = 403;
     sleep(SOON * 2).await;
     let verdict = running.verdict();
