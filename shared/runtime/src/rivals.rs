@@ -1,5 +1,6 @@
 //! Other cloud controllers: at the start of leadership and hourly this looks for a Lease that one of them
-//! renews. Two controllers that do the same work undo each other's changes.
+//! renews. Two controllers that do the same work undo each other's changes. A program does not lead beside
+//! another leader of its kind, unless a setting says that the two divide the work.
 //!
 //! A Lease stays when its program is uninstalled, so only one that changes between two looks counts. What a
 //! Lease cannot show: which controllers its program runs, and a program whose Lease is in another namespace.
@@ -17,9 +18,8 @@ use ccm_objects::ObjectRef;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, api::ListParams};
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
-use self::decide::{Own, Rival, Seen, rivals, verdict};
+use self::decide::{Own, Rival, Seen, rivals, verdict, yields_to};
 use crate::{
     health::{Condition, Health, Scope},
     metrics::Metrics,
@@ -38,8 +38,8 @@ const SOON: Duration = Duration::from_mins(5);
 
 metrics! {
     pub(crate) struct RivalMetrics {
-        /// Leases in kube-system that other cloud controllers renew which do the same work, on the leader; one
-        /// of the same program is not counted, because the two may divide the work
+        /// Leases in kube-system that other cloud controllers renew which do the same work; one of the same
+        /// program counts unless --allow-other-leaders is set
         [ALPHA] ccm_rivals => rivals: Gauge;
     }
 }
@@ -75,7 +75,11 @@ impl Survey {
         let is_here = elects && election.namespace == NAMESPACE;
         let lease = election.enabled.then(|| (election.namespace.clone(), election.lease.clone()));
         Self {
-            own: Own { program, lease: is_here.then(|| election.lease.clone()) },
+            own: Own {
+                program,
+                lease: is_here.then(|| election.lease.clone()),
+                allows_others: election.allows_others,
+            },
             lease,
             mode,
             leases: Api::namespaced(client, NAMESPACE),
@@ -86,20 +90,38 @@ impl Survey {
         }
     }
 
-    /// Surveys until the token is cancelled.
-    pub(crate) async fn run(mut self, token: CancellationToken) {
-        token.run_until_cancelled(self.surveys()).await;
+    /// Waits while the same program leads by another Lease. Does not wait if the Leases cannot be read.
+    pub(crate) async fn wait_alone(&mut self) {
+        if self.mode == Mode::Observe || self.own.allows_others {
+            return;
+        }
+        loop {
+            match self.survey(|lease| self.own.is_second(lease)).await {
+                Ok((found, _)) if found.is_empty() => break,
+                Ok((found, _)) => self.show(&found),
+                Err(error) => return self.cannot_look(&error),
+            }
+        }
+        self.metrics.rivals.set(0);
+        self.line.pass("no other leader of this program renews a Lease in kube-system");
     }
 
-    async fn surveys(&mut self) {
+    /// Surveys as the leader. Ends with the reason if this leader must yield to another one of its program.
+    pub(crate) async fn run(mut self) -> String {
         loop {
-            let pause = match self.survey().await {
-                Ok(found) => {
+            let pause = match self.survey(|lease| self.own.is_rival(lease)).await {
+                Ok((found, leases)) => {
                     self.show(&found);
+                    if self.mode == Mode::Control
+                        && let Some(first) = yields_to(&self.own, &leases, &found)
+                    {
+                        let program = self.own.program;
+                        return format!("another {program} led first: {first}");
+                    }
                     if found.is_empty() { PERIOD } else { SOON }
                 }
                 Err(error) => {
-                    self.line.fail(format!("cannot look for other cloud controllers: {error}"));
+                    self.cannot_look(&error);
                     SOON
                 }
             };
@@ -107,13 +129,24 @@ impl Survey {
         }
     }
 
-    async fn survey(&self) -> Result<Vec<Rival>, ApiError> {
+    /// What was found before stays in the metric.
+    fn cannot_look(&self, error: &ApiError) {
+        self.line.fail(format!("cannot look for other cloud controllers: {error}"));
+    }
+
+    /// The rivals that renewed their Leases between two looks, and the Leases. One look is enough if it shows
+    /// no Lease that may be a rival's.
+    async fn survey(
+        &self,
+        may_be_rival: impl Fn(&Seen) -> bool,
+    ) -> Result<(Vec<Rival>, Vec<Seen>), ApiError> {
         let before = self.look().await?;
-        if !before.iter().any(|lease| self.own.is_rival(lease)) {
-            return Ok(Vec::new());
+        if !before.iter().any(may_be_rival) {
+            return Ok((Vec::new(), before));
         }
         sleep(LOOK).await;
-        Ok(rivals(&self.own, &before, &self.look().await?))
+        let after = self.look().await?;
+        Ok((rivals(&self.own, &before, &after), after))
     }
 
     async fn look(&self) -> Result<Vec<Seen>, ApiError> {
@@ -124,7 +157,7 @@ impl Survey {
     fn show(&mut self, found: &[Rival]) {
         let news = found.iter().any(|rival| !self.reported.contains(&rival.lease));
         self.reported = found.iter().map(|rival| rival.lease.clone()).collect();
-        let verdict = verdict(self.own.program, self.mode, found);
+        let verdict = verdict(&self.own, self.mode, found);
         self.metrics.rivals.set(level(verdict.count));
         let Some(text) = verdict.text else {
             return self.line.pass("no other cloud controller renews a Lease in kube-system");
@@ -152,6 +185,7 @@ fn seen(lease: Lease) -> Seen {
         name: lease.metadata.name.unwrap_or_default(),
         holder: spec.holder_identity.unwrap_or_default(),
         renewed: spec.renew_time.map(|time| time.0.to_string()).unwrap_or_default(),
+        acquired: spec.acquire_time.map(|time| time.0),
     }
 }
 

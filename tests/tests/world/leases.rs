@@ -1,6 +1,6 @@
 //! Leases beside other Leases and other requests.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::poll;
@@ -95,4 +95,27 @@ pub(super) async fn are_not_shared_by_two_programs(env: Env) -> Result<()> {
         Ok((other.get("/readyz").await?.0 == 200).then_some(()))
     })
     .await
+}
+
+/// A program does not lead beside another one of its kind that leads by another Lease, and takes
+/// over when that one has ended.
+pub(super) async fn of_one_program_have_one_leader(env: Env) -> Result<()> {
+    let first = env.start(&with_short_terms(env.node_ccm())).await?;
+    let other = env.node_ccm().arg("--leader-elect-resource-name=other");
+    let mut second = env.start_only(&with_short_terms(other.clone()))?;
+    second.ready().await?;
+    let line = "[!]rivals: another node-ccm leads: ";
+    poll::until("the page to name the leader", Duration::from_mins(1), || async {
+        let (_, page) = second.get("/readyz?verbose").await?;
+        Ok((page.contains(line) && page.contains("renews the Lease node-ccm; ")).then_some(()))
+    })
+    .await
+    .with_context(|| second.log())?;
+    ensure!(!second.leads().await? && first.leads().await?, "one leads");
+    let allowed = other.arg("--allow-other-leaders").arg("--leader-elect-resource-name=third");
+    let third = env.start(&with_short_terms(allowed)).await?;
+    ensure!(third.leads().await?, "it may lead beside the other one");
+    third.terminate().await?;
+    first.terminate().await?;
+    second.leading(Duration::from_mins(2)).await
 }

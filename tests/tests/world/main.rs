@@ -26,6 +26,7 @@ fn main() -> anyhow::Result<ExitCode> {
             config_file::a_lost_file_or_setting_lifts_no_protection,
             crowd::slow_connections_do_not_keep_probes_out,
             leases::are_not_shared_by_two_programs,
+            leases::of_one_program_have_one_leader,
             own_node::a_hold_up_of_the_programs_node_is_shown;
         REAL:
             go_provider::a_cloud_without_a_list_initialises_follows_and_deletes,

@@ -202,10 +202,11 @@ pub(crate) async fn each_controller_touches_its_own(env: Env) -> Result<()> {
     let launch = Launch::controller("service-ccm", &kubeconfig, "external", own.config());
     let launch = quickly(launch)
         .arg("--leader-elect-resource-name=service-ccm-own")
+        .arg("--allow-other-leaders")
         .arg(format!("--load-balancer-classes={OWN}"))
         .arg("--serve-classless-services=false");
     let _own = env.start(&deletes_orphans(launch)).await?;
-    let _default = env.start(&deletes_orphans(quick(&env))).await?;
+    let _default = env.start(&deletes_orphans(quick(&env)).arg("--allow-other-leaders")).await?;
     let foreign = Foreign::default();
     let (env, mut tasks) = (Arc::new(env), JoinSet::new());
     tasks.spawn(foreign.clone().run(Arc::clone(&env)));

@@ -108,13 +108,14 @@ impl<P: Program> Parts<P> {
         let place = Where::of(&self.common.borrow());
         let same_cloud = SameCloud::new(cloud, &self.leadership, &place);
         let watch = same_cloud.watch(&self.events, &place);
-        let rivals = self.rivals();
+        let mut rivals = self.rivals();
         let context = self.context(same_cloud);
         let program = Arc::new(P::prepare(&context).await?);
         self.startup.pass("prepared");
         let elects = elector.is_some();
+        self.plans.stand_by(elects);
+        rivals.wait_alone().await;
         if let Some(elector) = elector {
-            self.plans.stand_by(true);
             self.start_election(elector);
         }
         self.leadership.wait_leading().await;
@@ -133,13 +134,13 @@ impl<P: Program> Parts<P> {
             let shown = watch.run(&self.health, &self.metrics, self.tasks.token().clone());
             self.tasks.spawn("cloud-identity", shown);
         }
-        self.tasks.spawn("rivals", rivals.run(self.tasks.token().clone()));
         program.lead(&context);
         let why = tokio::select! {
             () = self.leadership.lost() => "leaderelection lost".to_owned(),
             failed = self.eligibility.lost(), if elects => {
                 format!("gives the lease back: {failed}")
             }
+            first = rivals.run() => format!("stops leading: {first}"),
         };
         Err(Failure::Broken(why))
     }

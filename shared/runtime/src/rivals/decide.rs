@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ccm_base::message::one_line;
+use jiff::Timestamp;
 
 use crate::{leadership::program_of, plans::Mode};
 
@@ -19,6 +20,8 @@ pub(super) struct Seen {
     pub(super) holder: String,
     /// Another text after each renewal.
     pub(super) renewed: String,
+    /// When its holder began to lead.
+    pub(super) acquired: Option<Timestamp>,
 }
 
 /// What is this program's own.
@@ -26,15 +29,25 @@ pub(super) struct Own {
     pub(super) program: &'static str,
     /// The name of its Lease, if it is among those that are looked at.
     pub(super) lease: Option<String>,
+    /// True if others of this program may lead at the same time.
+    pub(super) allows_others: bool,
 }
 
 impl Own {
     /// Returns true if another program that does this program's work holds the Lease.
     pub(super) fn is_rival(&self, lease: &Seen) -> bool {
-        let is_own = self.lease.as_ref() == Some(&lease.name);
-        let same_program = program_of(&lease.holder) == Some(self.program);
         let is_go = lease.name.ends_with(GO) && program_of(&lease.holder).is_none();
-        !is_own && !lease.holder.is_empty() && (is_go || same_program)
+        let other = is_go && !self.is_own(lease) && !lease.holder.is_empty();
+        other || self.is_second(lease)
+    }
+
+    /// Returns true if the same program holds this other Lease.
+    pub(super) fn is_second(&self, lease: &Seen) -> bool {
+        !self.is_own(lease) && program_of(&lease.holder) == Some(self.program)
+    }
+
+    fn is_own(&self, lease: &Seen) -> bool {
+        self.lease.as_ref() == Some(&lease.name)
     }
 }
 
@@ -45,6 +58,7 @@ pub(super) struct Rival {
     holder: String,
     /// True if it is this program with another Lease. Two may divide nodes or classes between them.
     is_same_program: bool,
+    acquired: Option<Timestamp>,
 }
 
 impl fmt::Display for Rival {
@@ -62,12 +76,26 @@ pub(super) fn rivals(own: &Own, before: &[Seen], after: &[Seen]) -> Vec<Rival> {
     };
     let rivals = after.iter().filter(|lease| own.is_rival(lease)).filter(is_renewed);
     rivals
-        .map(|Seen { name, holder, .. }| Rival {
+        .map(|Seen { name, holder, acquired, .. }| Rival {
             lease: name.clone(),
             holder: holder.clone(),
             is_same_program: program_of(holder) == Some(own.program),
+            acquired: *acquired,
         })
         .collect()
+}
+
+/// The second leader of this program to whom a leader yields: of two that see each other, the one that led
+/// first stays, so exactly one ends. A leader whose Lease is elsewhere is not seen by the other, so it yields.
+pub(super) fn yields_to<'a>(own: &Own, leases: &[Seen], found: &'a [Rival]) -> Option<&'a Rival> {
+    if own.allows_others {
+        return None;
+    }
+    let mine = leases.iter().find(|lease| own.is_own(lease));
+    let is_before_us = |rival: &&Rival| {
+        mine.is_none_or(|mine| (rival.acquired, &rival.lease) < (mine.acquired, &mine.name))
+    };
+    found.iter().filter(|rival| rival.is_same_program).find(is_before_us)
 }
 
 /// What follows from the rivals.
@@ -79,9 +107,10 @@ pub(super) struct Verdict {
     pub(super) text: Option<String>,
 }
 
-/// What follows from these rivals of a program. The same program under another Lease is no fault, nor is any
-/// rival of an observer.
-pub(super) fn verdict(program: &str, mode: Mode, found: &[Rival]) -> Verdict {
+/// What follows from these rivals of a program. The same program under another Lease is not a fault if that is
+/// allowed, and no rival of an observer is.
+pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
+    let program = own.program;
     let (same, others): (Vec<_>, Vec<_>) = found.iter().partition(|rival| rival.is_same_program);
     let list = |rivals: &[&Rival]| {
         let list: Vec<_> = rivals.iter().map(ToString::to_string).collect();
@@ -94,14 +123,22 @@ pub(super) fn verdict(program: &str, mode: Mode, found: &[Rival]) -> Verdict {
     };
     let others_text =
         list(&others).map(|list| format!("another cloud controller runs: {list}; {advice}"));
+    let same_advice = match own.allows_others {
+        true => "--allow-other-leaders is right only if the two divide nodes or classes",
+        false => {
+            "end one of the two, or set --allow-other-leaders in both if they divide nodes or classes"
+        }
+    };
     let same_text = list(&same).map(|list| {
-        format!(
-            "another {program} runs: {list}; right only if the two divide nodes or classes between them, otherwise end one (docs/operations.md, rivals)"
-        )
+        format!("another {program} leads: {list}; {same_advice} (docs/operations.md, rivals)")
     });
     let texts: Vec<_> = others_text.into_iter().chain(same_text).collect();
     Verdict {
-        count: if is_observing { 0 } else { others.len() },
+        count: match (is_observing, own.allows_others) {
+            (true, _) => 0,
+            (false, true) => others.len(),
+            (false, false) => found.len(),
+        },
         text: (!texts.is_empty()).then(|| texts.join(". Also ")),
     }
 }

@@ -5,6 +5,7 @@ use ccm_kube::events::EventMetrics;
 use ccm_testing::Log;
 use http::{Request, Response};
 use http_body_util::Full;
+use jiff::Timestamp;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -20,11 +21,11 @@ fn holder(program: &str) -> String {
 }
 
 fn lease(name: &str, holder: &str) -> Seen {
-    Seen { name: name.to_owned(), holder: holder.to_owned(), renewed: "1".to_owned() }
+    Seen { name: name.to_owned(), holder: holder.to_owned(), renewed: "1".to_owned(), acquired: None }
 }
 
 fn own() -> Own {
-    Own { program: "node-ccm", lease: Some("node-ccm".to_owned()) }
+    Own { program: "node-ccm", lease: Some("node-ccm".to_owned()), allows_others: true }
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn a_lease_that_is_not_renewed_is_nobodys() {
 fn judged(mode: Mode, leases: &[Seen]) -> Verdict {
     let after: Vec<_> =
         leases.iter().map(|lease| Seen { renewed: "2".to_owned(), ..lease.clone() }).collect();
-    decide::verdict("node-ccm", mode, &rivals(&own(), leases, &after))
+    decide::verdict(&own(), mode, &rivals(&own(), leases, &after))
 }
 
 #[test]
@@ -75,19 +76,69 @@ fn the_same_program_under_another_lease_is_named_and_not_counted() {
     let Verdict { count, text } = judged(Mode::Control, slice::from_ref(&same));
     assert_eq!(count, 0, "two may divide nodes");
     let text = text.unwrap();
-    assert!(text.starts_with("another node-ccm runs: ") && text.contains("node-ccm-2;"), "{text}");
+    assert!(text.starts_with("another node-ccm leads: ") && text.contains("node-ccm-2;"), "{text}");
     let Verdict { count, text } = judged(Mode::Control, &[same.clone(), go.clone()]);
     assert_eq!(count, 1);
     let text = text.unwrap();
-    let what = "another cloud controller runs: cp-1_5d0c renews the Lease cloud-controller-manager; switch node-ccm off there, or end it (docs/operations.md, rivals). Also another node-ccm runs: ";
+    let what = "another cloud controller runs: cp-1_5d0c renews the Lease cloud-controller-manager; switch node-ccm off there, or end it (docs/operations.md, rivals). Also another node-ccm leads: ";
     assert!(text.starts_with(what), "{text}");
     let Verdict { count, text } = judged(Mode::Observe, &[same, go]);
     assert_eq!(count, 0, "an observer writes nothing that another one could undo");
     assert!(text.unwrap().contains("; this process only observes"));
 }
 
-/// An API server with one Lease of a Go program.
+#[test]
+fn a_second_leader_is_a_fault_unless_it_is_allowed() {
+    let same = lease("node-ccm-2", &holder("node-ccm"));
+    let alone = Own { allows_others: false, ..own() };
+    let after = [Seen { renewed: "2".to_owned(), ..same.clone() }];
+    let found = rivals(&alone, &[same], &after);
+    let Verdict { count, text } = decide::verdict(&alone, Mode::Control, &found);
+    assert_eq!(count, 1);
+    assert!(text.unwrap().contains("node-ccm-2; end one of the two, or set --allow-other-leaders"));
+    assert_eq!(decide::verdict(&alone, Mode::Observe, &found).count, 0);
+}
+
+/// Of two leaders that see each other one yields, whatever their Leases say.
+#[test]
+fn the_leader_that_led_first_stays() {
+    let second = |at: i64| Some(Timestamp::from_second(at).unwrap());
+    let leases = |[first, other]: [Option<Timestamp>; 2]| {
+        let one = Seen { acquired: first, ..lease("node-ccm", &holder("node-ccm")) };
+        let two = Seen { acquired: other, ..lease("node-ccm-2", &holder("node-ccm")) };
+        [one, two]
+    };
+    let yields = |of: &Own, after: &[Seen]| {
+        let before: Vec<_> =
+            after.iter().map(|it| Seen { renewed: String::new(), ..it.clone() }).collect();
+        yields_to(of, after, &rivals(of, &before, after)).map(|rival| rival.lease.clone())
+    };
+    let mine = Own { allows_others: false, ..own() };
+    let theirs = Own { lease: Some("node-ccm-2".to_owned()), ..own() };
+    let theirs = Own { allows_others: false, ..theirs };
+    for (acquired, stays) in [
+        ([second(1), second(2)], "node-ccm"),
+        ([second(2), second(1)], "node-ccm-2"),
+        ([second(1), second(1)], "node-ccm"),
+        ([None, second(1)], "node-ccm"),
+        ([None, None], "node-ccm"),
+    ] {
+        let all = leases(acquired);
+        let ends: Vec<_> = [yields(&mine, &all), yields(&theirs, &all)].into_iter().flatten().collect();
+        assert_eq!(ends, [stays], "{acquired:?}");
+    }
+    let all = leases([second(1), second(2)]);
+    let elsewhere = Own { lease: None, ..Own { allows_others: false, ..own() } };
+    assert_eq!(yields(&elsewhere, &all[1..]).as_deref(), Some("node-ccm-2"), "it is not seen");
+    assert_eq!(yields(&Own { allows_others: true, ..theirs }, &all), None);
+    let go = lease("cloud-controller-manager", "cp-1_5d0c");
+    assert_eq!(yields(&mine, &[go]), None, "the other one may do other work");
+}
+
+/// An API server with one Lease.
 struct Server {
+    name: &'static str,
+    holder: String,
     /// True if it is renewed.
     lives: bool,
     lists: usize,
@@ -98,11 +149,23 @@ struct Running {
     server: Arc<Mutex<Server>>,
     health: Health,
     metrics: Metrics,
-    _task: JoinSet<()>,
+    task: JoinSet<()>,
 }
 
+/// A program beside a Go program.
 fn run(mode: Mode) -> Running {
-    let server = Arc::new(Mutex::new(Server { lives: true, lists: 0, status: 200 }));
+    let go = ("cloud-controller-manager", "cp-1_5d0c".to_owned());
+    beside(go, mode, |survey| async { drop(survey.run().await) })
+}
+
+/// A program beside the holder of a Lease, which is renewed.
+fn beside<F: Future<Output = ()> + Send + 'static>(
+    (name, holder): (&'static str, String),
+    mode: Mode,
+    act: impl FnOnce(Survey) -> F,
+) -> Running {
+    let server = Server { name, holder, lives: true, lists: 0, status: 200 };
+    let server = Arc::new(Mutex::new(server));
     let (shared, start) = (Arc::clone(&server), Instant::now());
     let service = service_fn(move |request: Request<Body>| {
         assert_eq!(
@@ -115,8 +178,8 @@ fn run(mode: Mode) -> Running {
         let (hours, minutes) = (seconds / 3600, seconds % 3600 / 60);
         let renewed = format!("2026-11-27T{hours:02}:{minutes:02}:{:02}.000000Z", seconds % 60);
         let lease = json!({
-            "metadata": {"name": "cloud-controller-manager", "namespace": "kube-system"},
-            "spec": {"holderIdentity": "cp-1_5d0c", "renewTime": renewed},
+            "metadata": {"name": server.name, "namespace": "kube-system"},
+            "spec": {"holderIdentity": server.holder, "renewTime": renewed},
         });
         let body: Value = match server.status {
             200 => {
@@ -130,15 +193,15 @@ fn run(mode: Mode) -> Running {
         let answer = answer.body(Full::new(Bytes::from(body.to_string())));
         async move { Ok::<_, BoxError>(answer?) }
     });
-    let (health, metrics, token) = (Health::new(), Metrics::new(), CancellationToken::new());
+    let (health, metrics) = (Health::new(), Metrics::new());
     let events = EventRecorder::muted(EventMetrics::default());
     let settings = sample(&[], &[], None).unwrap().common.election.clone();
     let client = Client::new(service, "default");
     let parts = (&health, &metrics);
     let survey = Survey::new("node-ccm", (&settings, mode), client, &events, parts);
     let mut task = JoinSet::new();
-    task.spawn(survey.run(token));
-    Running { server, health, metrics, _task: task }
+    task.spawn(act(survey));
+    Running { server, health, metrics, task }
 }
 
 impl Running {
@@ -186,4 +249,51 @@ async fn an_observer_has_no_rival_and_a_missing_right_is_said() {
     sleep(SOON * 2).await;
     let verdict = running.verdict();
     assert!(!verdict.is_passed() && verdict.detail().contains("forbidden"), "{verdict:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_does_not_lead_while_another_one_of_its_kind_leads() {
+    let second = ("node-ccm-2", holder("node-ccm"));
+    let mut running =
+        beside(second, Mode::Control, |mut survey| async move { survey.wait_alone().await });
+    sleep(Duration::from_hours(1)).await;
+    assert!(running.task.try_join_next().is_none(), "it waits");
+    let verdict = running.verdict();
+    assert!(!verdict.is_passed(), "{verdict:?}");
+    assert!(verdict.detail().contains("renews the Lease node-ccm-2; end one"), "{verdict:?}");
+    assert_eq!(running.gauge(), "1");
+    running.server.lock().lives = false;
+    sleep(LOOK * 3).await;
+    assert!(running.task.try_join_next().is_some(), "it goes on");
+    assert!(running.verdict().is_passed(), "{:?}", running.verdict());
+    assert_eq!(running.gauge(), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_does_not_wait_for_what_is_not_a_leader_of_its_kind() {
+    let kinds = [
+        ("cloud-controller-manager", "cp-1_5d0c".to_owned(), 200, Mode::Control),
+        ("node-ccm-2", holder("node-ccm"), 403, Mode::Control),
+        ("node-ccm-2", holder("node-ccm"), 200, Mode::Observe),
+    ];
+    for (name, holder, status, mode) in kinds {
+        let mut running =
+            beside((name, holder), mode, |mut survey| async move { survey.wait_alone().await });
+        running.server.lock().status = status;
+        sleep(Duration::from_secs(1)).await;
+        assert!(running.task.try_join_next().is_some(), "{name} {status} {mode:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_leader_ends() {
+    let second = ("node-ccm-2", holder("node-ccm"));
+    let reason = Arc::new(Mutex::new(String::new()));
+    let seen = Arc::clone(&reason);
+    let _running = beside(second, Mode::Control, |survey| async move {
+        *seen.lock() = survey.run().await;
+    });
+    sleep(LOOK + Duration::from_secs(1)).await;
+    let reason = reason.lock().clone();
+    assert!(reason.starts_with("another node-ccm led first: host-1_node-ccm"), "{reason}");
 }

@@ -293,6 +293,8 @@ pub struct ElectionSettings {
     /// Time between two attempts.
     #[serde(serialize_with = "duration::serialize")]
     pub retry_period: Duration,
+    /// True if others of this program may lead at the same time by other Leases.
+    pub allows_others: bool,
 }
 
 ccm_settings::settings! {
@@ -317,9 +319,19 @@ ccm_settings::settings! {
         lease: String = fixed(Text, "leader-elect-resource-name", ""), object_name;
         /// Namespace of the Lease.
         namespace: String = fixed(Text, "leader-elect-resource-namespace", "kube-system"), object_name;
+        /// Whether the same program may lead by another Lease at the same time, because the two divide nodes or classes.
+        /// If false, this one does not lead while it sees such a Lease renewed in kube-system.
+        allows_others: bool = fixed(Switch, "allow-other-leaders", "false");
     } => |raw, problems| {
-        let settings =
-            Self { enabled, lease, namespace, lease_duration, renew_deadline, retry_period };
+        let settings = Self {
+            enabled,
+            lease,
+            namespace,
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            allows_others,
+        };
         settings.is_ordered(raw, problems).then_some(settings)
     }
 }

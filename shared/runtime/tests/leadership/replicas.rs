@@ -31,6 +31,7 @@ pub fn terms() -> ElectionSettings {
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(2),
+        allows_others: false,
     }
 }
 
