@@ -107,6 +107,11 @@ impl Metrics {
         Ok(text)
     }
 
+    /// All metrics in Prometheus' older text format.
+    pub fn encode_classic(&self) -> Result<String, fmt::Error> {
+        Ok(classic(&self.encode()?))
+    }
+
     /// Reports whether the controller of this name runs.
     pub fn set_running(&self, name: &'static str, running: bool) {
         self.program.running.of((name, MANAGER)).set(running.into());
@@ -147,7 +152,7 @@ impl Format {
 
 /// A page in OpenMetrics as Prometheus' older text format: a counter's description names it as
 /// its series do, with `_total`, and there is no mark of the end.
-pub(crate) fn classic(page: &str) -> String {
+fn classic(page: &str) -> String {
     let counters: HashSet<&str> = page
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))

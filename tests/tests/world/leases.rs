@@ -101,8 +101,8 @@ pub(super) async fn are_not_shared_by_two_programs(env: Env) -> Result<()> {
 /// over when that one has ended.
 pub(super) async fn of_one_program_have_one_leader(env: Env) -> Result<()> {
     let first = env.start(&with_short_terms(env.node_ccm())).await?;
-    let other = env.node_ccm().arg("--leader-elect-resource-name=other");
-    let mut second = env.start_only(&with_short_terms(other.clone()))?;
+    let other = || with_short_terms(env.node_ccm().arg("--leader-elect-resource-name=other"));
+    let mut second = env.start_only(&other())?;
     second.ready().await?;
     let line = "[!]rivals: another node-ccm leads: ";
     poll::until("the page to name the leader", Duration::from_mins(1), || async {
@@ -112,8 +112,8 @@ pub(super) async fn of_one_program_have_one_leader(env: Env) -> Result<()> {
     .await
     .with_context(|| second.log())?;
     ensure!(!second.leads().await? && first.leads().await?, "one leads");
-    let allowed = other.arg("--allow-other-leaders").arg("--leader-elect-resource-name=third");
-    let third = env.start(&with_short_terms(allowed)).await?;
+    let allowed = other().arg("--allow-other-leaders").arg("--leader-elect-resource-name=third");
+    let third = env.start(&allowed).await?;
     ensure!(third.leads().await?, "it may lead beside the other one");
     third.terminate().await?;
     first.terminate().await?;

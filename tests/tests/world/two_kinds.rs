@@ -74,12 +74,12 @@ async fn is_accepted(env: Env) -> Result<()> {
     let listed = async {
         nodes.wait_synced().await;
         leases.wait_synced().await;
-        let page = metrics.page("");
+        let page = metrics.encode_classic();
         token.cancel();
         page
     };
     let all = async { tokio::join!(node.run(token.clone()), lease.run(token.clone()), listed).2 };
-    let (_, page) = tokio::time::timeout(Duration::from_secs(20), all).await??;
+    let page = tokio::time::timeout(Duration::from_secs(20), all).await??;
     for resource in ["nodes", "leases"] {
         let series = format!(r#"ccm_informer_objects{{resource="{resource}"}} 1"#);
         ensure!(page.lines().any(|line| line == series), "{series} in\n{page}");

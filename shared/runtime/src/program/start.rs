@@ -15,7 +15,6 @@ use super::{
 use crate::{
     identity::{COMMIT, VERSION},
     logging::{self, LogControl},
-    metrics::classic,
     rights::needed,
     settings,
 };
@@ -68,7 +67,7 @@ fn print_metrics<P: Program>() -> u8 {
     // The async runtime's gauges exist only inside a runtime.
     let Ok(runtime) = runtime::<P>() else { return BROKEN };
     let _within = runtime.enter();
-    specimens::<P>().encode().map_or(BROKEN, |page| print(&classic(&page)))
+    specimens::<P>().encode_classic().map_or(BROKEN, |page| print(&page))
 }
 
 fn work<P: Program>(
