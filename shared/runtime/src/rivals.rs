@@ -7,7 +7,7 @@
 
 mod decide;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, mem, time::Duration};
 
 use ccm_kube::{
     ApiError,
@@ -56,7 +56,12 @@ pub(crate) struct Survey {
     metrics: RivalMetrics,
     /// The Leases of the rivals that were reported.
     reported: BTreeSet<String>,
+    clock: WrongClock,
+    is_clock_reported: bool,
 }
+
+/// What is wrong with this machine's clock, if something is.
+pub(crate) type WrongClock = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 impl Survey {
     /// A survey for this program. Its line and its metric appear at once; the first request is made by
@@ -67,6 +72,7 @@ impl Survey {
         client: Client,
         events: &EventRecorder,
         (health, metrics): (&Health, &Metrics),
+        clock: WrongClock,
     ) -> Self {
         let line = health.condition("rivals", Scope::Information, "");
         line.pass("not looked for yet");
@@ -87,6 +93,8 @@ impl Survey {
             line,
             metrics: RivalMetrics::new(metrics),
             reported: BTreeSet::new(),
+            clock,
+            is_clock_reported: false,
         }
     }
 
@@ -106,7 +114,7 @@ impl Survey {
         self.line.pass("no other leader of this program renews a Lease in kube-system");
     }
 
-    /// Surveys as the leader. Ends with the reason if this leader must yield to another one of its program.
+    /// Surveys as the leader, the clock as well. Ends with the reason if this leader must yield to another one of its program.
     pub(crate) async fn run(mut self) -> String {
         loop {
             let pause = match self.survey(|lease| self.own.is_rival(lease)).await {
@@ -125,8 +133,18 @@ impl Survey {
                     SOON
                 }
             };
+            if let Some(text) = self.clock_news() {
+                self.record("ClockDiffers", &text);
+            }
             sleep(pause).await;
         }
+    }
+
+    /// What is wrong with the clock, if that was not said yet.
+    fn clock_news(&mut self) -> Option<String> {
+        let wrong = (self.clock)();
+        let was_reported = mem::replace(&mut self.is_clock_reported, wrong.is_some());
+        wrong.filter(|_| !was_reported)
     }
 
     /// What was found before stays in the metric.
@@ -164,7 +182,7 @@ impl Survey {
         };
         if news && self.mode == Mode::Control {
             tracing::warn!("{text}");
-            self.record(&text);
+            self.record("OtherCloudController", &text);
         }
         match verdict.count {
             0 => self.line.pass(text),
@@ -172,10 +190,10 @@ impl Survey {
         }
     }
 
-    fn record(&self, text: &str) {
+    fn record(&self, reason: &'static str, text: &str) {
         let Some((namespace, name)) = &self.lease else { return };
         let about = ObjectRef::lease(namespace, name);
-        self.events.record(&about, EventKind::Warning, "OtherCloudController", text);
+        self.events.record(&about, EventKind::Warning, reason, text);
     }
 }
 

@@ -147,7 +147,10 @@ fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<Name> {
             value: value.clone()?,
             kind,
             capability: Capability::LoadBalancers,
-            effect: "the cloud will refuse new load balancers",
+            effect: match key.starts_with("floating") {
+                true => "the cloud will refuse new load balancers with a floating IP",
+                false => "the cloud will refuse new load balancers",
+            },
         })
     });
     named.collect()

@@ -149,12 +149,14 @@ impl<P: Program> Parts<P> {
     fn rivals(&self) -> Survey {
         let common = self.common.borrow();
         let (client, parts) = (self.clients.main.clone(), (&self.health, &self.metrics));
+        let clock = self.clients.clock.clone();
         Survey::new(
             P::IDENTITY.binary,
             (&common.election, common.mode),
             client,
             &self.events,
             parts,
+            Box::new(move || clock.verdict().err()),
         )
     }
 

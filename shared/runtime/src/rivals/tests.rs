@@ -198,7 +198,8 @@ fn beside<F: Future<Output = ()> + Send + 'static>(
     let settings = sample(&[], &[], None).unwrap().common.election.clone();
     let client = Client::new(service, "default");
     let parts = (&health, &metrics);
-    let survey = Survey::new("node-ccm", (&settings, mode), client, &events, parts);
+    let clock = Box::new(|| None);
+    let survey = Survey::new("node-ccm", (&settings, mode), client, &events, parts, clock);
     let mut task = JoinSet::new();
     task.spawn(act(survey));
     Running { server, health, metrics, task }
@@ -296,4 +297,23 @@ async fn a_second_leader_ends() {
     sleep(LOOK + Duration::from_secs(1)).await;
     let reason = reason.lock().clone();
     assert!(reason.starts_with("another node-ccm led first: host-1_node-ccm"), "{reason}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_clock_is_told_once_until_it_is_right_again() {
+    let seconds = Arc::new(Mutex::new(None));
+    let clock = Arc::clone(&seconds);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let news = Arc::clone(&told);
+    let go = ("cloud-controller-manager", "cp-1_5d0c".to_owned());
+    let _running = beside(go, Mode::Control, |mut survey| async move {
+        survey.clock = Box::new(move || clock.lock().map(|by: u32| format!("{by} s behind")));
+        for by in [None, Some(20), Some(21), None, Some(30)] {
+            *seconds.lock() = by;
+            news.lock().push(survey.clock_news());
+        }
+    });
+    sleep(Duration::from_secs(1)).await;
+    let expect = [None, Some("20 s behind"), None, None, Some("30 s behind")];
+    assert_eq!(*told.lock(), expect.map(|text| text.map(str::to_owned)));
 }

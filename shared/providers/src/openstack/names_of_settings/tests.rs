@@ -88,7 +88,7 @@ async fn only_what_the_process_uses_is_looked_for() {
                 "[LoadBalancerClass \"dmz\"] network-id = \"none\": Neutron shows this project no network of this ID, {refused}"
             ),
             format!(
-                "[LoadBalancerClass \"dmz\"] floating-subnet-id = \"none\": Neutron shows this project no subnet of this ID, {refused}"
+                "[LoadBalancerClass \"dmz\"] floating-subnet-id = \"none\": Neutron shows this project no subnet of this ID, {refused} with a floating IP"
             ),
         ]
     );
