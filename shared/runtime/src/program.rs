@@ -6,6 +6,7 @@
 
 mod check;
 mod life;
+mod own_thread;
 mod parts;
 mod provider;
 mod reload;

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Context, Failure, Loaded, Program,
+    own_thread::on_own_thread,
     parts::{OBSERVES, Parts},
     provider::{self, Uncalled, provider_context},
 };
@@ -241,9 +242,13 @@ impl<P: Program> Parts<P> {
             None => Verdict::Passed("no other program holds it".to_owned()),
         });
         let release = self.election.token().clone();
-        self.election.spawn_job("election", async move {
-            elector.run(release).await;
-        });
+        // Work that keeps all threads busy must not cost the Lease.
+        self.election.spawn_job(
+            "election",
+            on_own_thread("election", async move {
+                elector.run(release).await;
+            }),
+        );
     }
 
     /// Orderly shutdown: not ready, drain, stop the tasks, release the Lease, flush the events,

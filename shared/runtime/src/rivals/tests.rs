@@ -21,7 +21,12 @@ fn holder(program: &str) -> String {
 }
 
 fn lease(name: &str, holder: &str) -> Seen {
-    Seen { name: name.to_owned(), holder: holder.to_owned(), renewed: "1".to_owned(), acquired: None }
+    Seen {
+        name: name.to_owned(),
+        holder: holder.to_owned(),
+        renewed: "1".to_owned(),
+        acquired: None,
+    }
 }
 
 fn own() -> Own {
@@ -124,7 +129,8 @@ fn the_leader_that_led_first_stays() {
         ([None, None], "node-ccm"),
     ] {
         let all = leases(acquired);
-        let ends: Vec<_> = [yields(&mine, &all), yields(&theirs, &all)].into_iter().flatten().collect();
+        let ends: Vec<_> =
+            [yields(&mine, &all), yields(&theirs, &all)].into_iter().flatten().collect();
         assert_eq!(ends, [stays], "{acquired:?}");
     }
     let all = leases([second(1), second(2)]);
