@@ -87,7 +87,7 @@ async fn what_is_left_is_stored_at_once_if_somebody_waits() {
     let annotations = leader.leadership().annotations().clone();
     let left = || api.lease().unwrap()["metadata"]["annotations"][HANDOVER].clone();
     for text in ["first", "second"] {
-        assert!(annotations.leave(|| text.to_owned()));
+        assert!(annotations.leave(move || text.to_owned()));
         let began = Instant::now();
         annotations.stored().await;
         assert!(began.elapsed() < seconds(0.5), "{:?}", began.elapsed());
