@@ -6,6 +6,7 @@
 
 mod check;
 mod life;
+mod outdated;
 mod parts;
 mod provider;
 mod reload;

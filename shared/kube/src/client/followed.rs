@@ -51,11 +51,11 @@ impl Shared {
         let mut files = self.files.lock().await;
         files.changed().await;
         let made = Clients::connect_in(self.config.clone(), &self.surroundings, &mut files).await;
-        match made {
-            Ok(_) => self.has_changed.store(true, Ordering::Relaxed),
-            Err(error) => {
+        let is_usable = made
+            .inspect_err(|error| {
                 tracing::warn!("the changed kubeconfig is not used, the last one stays: {error}");
-            }
-        }
+            })
+            .is_ok();
+        self.has_changed.store(is_usable, Ordering::Relaxed);
     }
 }

@@ -97,9 +97,10 @@ fn read(path: &Path, files: &mut Files) -> Result<(Config, bool), Problem> {
         .iter()
         .find(|cluster| context.is_some_and(|context| context.cluster == cluster.name))
         .and_then(|cluster| cluster.cluster.as_ref());
-    let user = file.auth_infos.iter().find(|known| {
-        context.is_some_and(|context| context.user.as_ref() == Some(&known.name))
-    });
+    let user = file
+        .auth_infos
+        .iter()
+        .find(|known| context.is_some_and(|context| context.user.as_ref() == Some(&known.name)));
     for path in read_once(cluster, user.and_then(|user| user.auth_info.as_ref())) {
         files.notice(Path::new(path));
     }
