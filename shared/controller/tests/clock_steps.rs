@@ -3,6 +3,8 @@
 //!
 //! The wall clock is one for the process, so this is one test.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panic")]
+
 use std::time::Duration;
 
 use ccm_base::{
@@ -28,7 +30,7 @@ fn minutes_from_now(minutes: i64) -> String {
 /// How far this text is from the wall clock's time so many minutes from now, in seconds.
 fn error_of(text: &str, minutes: i64) -> i64 {
     let at: Timestamp = text.parse().expect(text);
-    let expect: Timestamp = minutes_from_now(minutes).parse().unwrap();
+    let expect: Timestamp = minutes_from_now(minutes).parse().expect("a time");
     at.duration_since(expect).as_secs().abs()
 }
 
