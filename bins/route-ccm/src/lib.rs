@@ -158,7 +158,7 @@ impl Handles {
             observer,
             state: Arc::new(Mutex::new(State::new(
                 timeline.now(),
-                clock::wall().as_second(),
+                clock::wall().into(),
                 Planner::default(),
             ))),
             passes,
@@ -280,7 +280,7 @@ impl Program for RouteCcm {
         let now = handles.timeline.now();
         *handles.state.lock() = State::new(
             now,
-            clock::wall().as_second(),
+            clock::wall().into(),
             Planner::resume(now, left.deleted, left.networks),
         );
         let (jobs, received) = mpsc::channel(JOBS);

@@ -8,8 +8,14 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
+use crate::clock;
+
 /// A point in time since the Unix epoch, for decisions that read no clock and for values
 /// that another process reads. As text it is RFC 3339 with milliseconds.
+///
+/// It counts by the wall clock as it was when the process began; a text has the time of the wall clock
+/// as it is when the text is made or read. So neither a window that this process has begun nor one that
+/// another process has left changes its length when the wall clock is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At(pub Duration);
 
@@ -24,6 +30,13 @@ impl At {
     pub fn next_multiple_of(self, step: Duration) -> Self {
         let step = step.as_secs().max(1);
         Self(Duration::from_secs((self.0.as_secs() / step).saturating_add(1).saturating_mul(step)))
+    }
+}
+
+impl At {
+    /// The time of the wall clock then.
+    fn wall(self) -> Result<Timestamp, jiff::Error> {
+        Timestamp::UNIX_EPOCH.checked_add(self.0)?.checked_add(clock::set_since_start())
     }
 }
 
@@ -43,16 +56,17 @@ impl Sub<Duration> for At {
     }
 }
 
-/// Times before the epoch become the epoch.
+/// The moment when the wall clock has this time. Times before the epoch become the epoch.
 impl From<Timestamp> for At {
     fn from(time: Timestamp) -> Self {
-        Self(Duration::try_from(time.as_duration()).unwrap_or_default())
+        let time = time.as_duration() - clock::set_since_start();
+        Self(Duration::try_from(time).unwrap_or_default())
     }
 }
 
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = Timestamp::UNIX_EPOCH.checked_add(self.0).map_err(|_| fmt::Error)?;
+        let time = self.wall().map_err(|_| fmt::Error)?;
         write!(f, "{time:.3}")
     }
 }
@@ -67,7 +81,7 @@ impl FromStr for At {
 
 impl Serialize for At {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let time = Timestamp::UNIX_EPOCH.checked_add(self.0).map_err(ser::Error::custom)?;
+        let time = self.wall().map_err(ser::Error::custom)?;
         to.collect_str(&format_args!("{time:.3}"))
     }
 }

@@ -3,10 +3,20 @@
 //! Code that needs the time takes it as a value or calls one of these three; a
 //! lint bans the standard library's clocks everywhere else. Waiting is done with
 //! the async runtime's timers, which tests can pause.
+//!
+//! A wall clock is set, above all soon after a machine has started. Moments ([`At`]) do not follow that:
+//! what counts is how long ago something was. They follow it where they become text, which others read,
+//! and where such a text is read.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use crate::At;
@@ -15,7 +25,45 @@ use crate::At;
 /// Never measure durations with it: it can jump.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub fn wall() -> Timestamp {
-    Timestamp::now()
+    let now = Timestamp::now() + SignedDuration::from_millis(TEST.load(Ordering::Relaxed));
+    notice(now.as_duration(), monotonic());
+    now
+}
+
+/// By how much a test has set the wall clock, in milliseconds.
+static TEST: AtomicI64 = AtomicI64::new(0);
+
+/// By how much the wall clock has been set since this process first read it, in milliseconds.
+static SET: AtomicI64 = AtomicI64::new(0);
+
+/// What is less is the time between two readings.
+const STEP: SignedDuration = SignedDuration::from_secs(1);
+
+/// Sets the wall clock of this process ahead, or back, as NTP does: for tests.
+pub fn set_wall(by: SignedDuration) {
+    let by = i64::try_from(by.as_millis()).unwrap_or_default();
+    TEST.fetch_add(by, Ordering::Relaxed);
+}
+
+/// By how much the wall clock has been set since this process first read it, when it was last read.
+pub(crate) fn set_since_start() -> SignedDuration {
+    SignedDuration::from_millis(SET.load(Ordering::Relaxed))
+}
+
+/// Compares the wall clock with the clock that nobody sets.
+fn notice(wall: SignedDuration, monotonic: SignedDuration) {
+    static FIRST: OnceLock<SignedDuration> = OnceLock::new();
+    let difference = wall - monotonic;
+    let set = difference - *FIRST.get_or_init(|| difference);
+    if (set - set_since_start()).abs() >= STEP {
+        SET.store(i64::try_from(set.as_millis()).unwrap_or_default(), Ordering::Relaxed);
+    }
+}
+
+/// The clock of the timers, which tests cannot pause here.
+fn monotonic() -> SignedDuration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    SignedDuration::new(now.tv_sec, i32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// Time since boot including suspend (`CLOCK_BOOTTIME`).
@@ -36,7 +84,8 @@ pub fn since_boot() -> Duration {
 }
 
 /// The moments of one process: the wall clock's time at its beginning, and from there on
-/// the monotonic clock, so that moments never go back and another process can read them.
+/// the monotonic clock, so that moments never go back. As text, which another process reads, they have
+/// the wall clock's time (see [`At`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Timeline {
     begins: At,
@@ -49,8 +98,9 @@ impl Timeline {
         Self { begins: wall().into(), started: Instant::now() }
     }
 
-    /// This moment.
+    /// This moment. Notices whether the wall clock was set.
     pub fn now(&self) -> At {
+        wall();
         self.begins + self.started.elapsed()
     }
 

@@ -35,23 +35,24 @@ impl Shorten for Window {
 /// leaves nothing.
 pub fn keep<T>(lease: &LeaseAnnotations, value: &T)
 where
-    T: Serialize + Default + PartialEq + Clone + Shorten,
+    T: Serialize + Default + PartialEq + Clone + Shorten + Send + Sync + 'static,
 {
     if *value == T::default() {
-        lease.leave(String::new());
+        lease.leave(String::new);
         return;
     }
-    let mut value = std::borrow::Cow::Borrowed(value);
+    let mut value = value.clone();
     loop {
-        let text = match serde_json::to_string(&*value) {
+        let text = match serde_json::to_string(&value) {
             Ok(text) => text,
             Err(error) => return tracing::warn!("nothing is left to the next leader: {error}"),
         };
-        let length = text.len();
-        if lease.leave(text) {
+        let (length, left) = (text.len(), value.clone());
+        // A text that could be made once can be made again.
+        if lease.leave(move || serde_json::to_string(&left).unwrap_or_else(|_| text.clone())) {
             return;
         }
-        if !value.to_mut().shorten() {
+        if !value.shorten() {
             return tracing::warn!("too long to be left to the next leader: {length} bytes");
         }
     }
@@ -66,7 +67,7 @@ pub struct Handover<T> {
 
 impl<T> Handover<T>
 where
-    T: Serialize + DeserializeOwned + Default + PartialEq + Clone + Shorten,
+    T: Serialize + DeserializeOwned + Default + PartialEq + Clone + Shorten + Send + Sync + 'static,
 {
     /// Begins with what the last leader has left.
     pub fn take_over(lease: &LeaseAnnotations) -> (Self, T) {

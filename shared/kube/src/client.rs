@@ -33,13 +33,14 @@
 //!
 //! Limits. A *certificate* from an exec plugin is obtained once: kube refreshes exec
 //! tokens, not exec certificates. Client certificate files that a kubeconfig names are
-//! reloaded (see `identity`), as are the token and the CA of a pod. The kubeconfig itself
-//! is read once.
+//! reloaded (see `identity`), as are token files and the CA of a pod. The kubeconfig itself, and a CA
+//! file that it names, is read once: [`Clients::outdated`] says when it has changed.
 
 mod attempt;
 mod class;
 mod deadline;
 mod encoding;
+mod followed;
 mod identity;
 mod limiter;
 mod middleware;
@@ -56,6 +57,7 @@ mod watch_status;
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use ccm_base::Files;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -69,6 +71,7 @@ pub use problem::ClientError;
 pub use server_clock::ServerClock;
 
 use self::{
+    followed::Followed,
     middleware::Next,
     prepare::Plan,
     problem::Problem,
@@ -126,6 +129,7 @@ pub struct Clients {
     /// The setting or place that names the server.
     pub origin: String,
     lease: LeaseService,
+    followed: Followed,
 }
 
 impl fmt::Debug for Clients {
@@ -141,16 +145,26 @@ impl Clients {
     ///
     /// Every [`ClientError`] is a configuration error.
     pub async fn connect(config: ClientConfig) -> Result<Self, ClientError> {
-        Self::connect_in(config, Surroundings::of_process()).await
+        let (surroundings, mut files) = (Surroundings::of_process(), Files::default());
+        let clients = Self::connect_in(config.clone(), &surroundings, &mut files).await?;
+        Ok(Self { followed: Followed::new(&config, &surroundings, files), ..clients })
     }
 
+    /// Returns once the kubeconfig, or a file that it names and that is not read again, has changed and
+    /// is valid: only a new process uses it.
+    pub async fn outdated(&self) {
+        self.followed.changed().await;
+    }
+
+    /// Remembers in `files` what is read once.
     async fn connect_in(
         config: ClientConfig,
-        surroundings: Surroundings,
+        surroundings: &Surroundings,
+        files: &mut Files,
     ) -> Result<Self, ClientError> {
-        let found =
-            source::find(config.kubeconfig.as_deref(), config.master.as_deref(), &surroundings)?;
-        let plan = Plan::make(found, surroundings.no_proxy).await?;
+        let ClientConfig { kubeconfig, master, .. } = &config;
+        let found = source::find(kubeconfig.as_deref(), master.as_deref(), surroundings, files)?;
+        let plan = Plan::make(found, surroundings.no_proxy.clone()).await?;
         let transport =
             |role: Role| transport::transport(plan.connector(), role.idle_connections());
         let layers = Layers::new(&config, &plan.config, plan.auth.as_ref());
@@ -197,6 +211,7 @@ impl Clients {
             clock: layers.clock().clone(),
             server: layers.server().to_owned(),
             origin: origin.to_owned(),
+            followed: Followed::default(),
         })
     }
 

@@ -213,6 +213,7 @@ impl<K: Stored> Informer<K> {
                 let wire = serde_json::from_str(item.get()).map_err(unreadable)?;
                 self.take_listed(list, wire);
             }
+            self.state.showed_page();
             token = page.metadata.continue_.filter(|token| !token.is_empty());
             if token.is_none() {
                 let version = page.metadata.resource_version;
@@ -228,6 +229,7 @@ impl<K: Stored> Informer<K> {
         let mut events = pin!(events);
         let end = Instant::now() + Duration::from_secs(LIST_SECONDS.into()) + OVERDUE;
         while let Ok(Some(event)) = timeout_at(end, events.next()).await {
+            self.state.showed_page();
             match event.map_err(Failure::List)? {
                 WatchEvent::Added(wire) | WatchEvent::Modified(wire) => {
                     self.take_listed(list, wire);

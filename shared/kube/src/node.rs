@@ -1,8 +1,11 @@
 //! How nodes are read.
 
+use std::collections::BTreeMap;
+
 use ccm_objects::{Address, Condition, Node, OWN_ANNOTATIONS, Shared, Taint, node_keys};
 use kube::core::ClusterResourceScope;
 use serde::de::IgnoredAny;
+use serde_json::{Value, from_str};
 
 use crate::{
     intern::intern,
@@ -62,7 +65,14 @@ fn taint(fields: &Fields<'_>) -> Taint {
         value: fields.optional("value"),
         effect: fields.shared("effect"),
         time_added: fields.get::<String>("timeAdded").map(Into::into),
+        others: unknown(fields, &["key", "value", "effect", "timeAdded"]),
     }
+}
+
+/// The fields with other names, as they were sent.
+fn unknown(fields: &Fields<'_>, known: &[&str]) -> BTreeMap<String, Value> {
+    let unknown = fields.raws().filter(|(key, _)| !known.contains(key));
+    unknown.filter_map(|(key, raw)| Some((key.to_owned(), from_str(raw.get()).ok()?))).collect()
 }
 
 fn address(fields: &Fields<'_>) -> Address {

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{Labels, ObjectRef, Shared, node_keys, parse_ip};
 
@@ -62,6 +63,9 @@ pub struct Taint {
     /// When it was added, as the API server wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_added: Option<Shared>,
+    /// The fields that this version does not know: a write of the list keeps them.
+    #[serde(flatten)]
+    pub others: BTreeMap<String, Value>,
 }
 
 impl Taint {

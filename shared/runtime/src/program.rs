@@ -6,6 +6,7 @@
 
 mod check;
 mod life;
+mod outdated;
 mod own_thread;
 mod parts;
 mod provider;

@@ -160,3 +160,42 @@ async fn the_lease_names_the_cloud_and_the_next_process_waits_for_a_person() {
     assert_eq!(next.end().await, Ok(()));
     handle.shutdown().await;
 }
+
+/// Without an end of its own a standby would stand by for ever: its credentials are those that it began
+/// with.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_ends_when_its_kubeconfig_has_changed() {
+    let (server, address) = served().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, server_url) = (folder.path().join("config"), format!("http://{address}"));
+    let write = |token: &str| {
+        let text = json!({
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+            "clusters": [{"name": "k", "cluster": {"server": server_url}}],
+            "users": [{"name": "u", "user": {"token": token}}],
+        });
+        std::fs::write(&path, text.to_string()).expect("a file");
+    };
+    write("one");
+    let flag = format!("--kubeconfig={}", path.display());
+    let mut leader = begin_at(&address, Script::default(), &[&flag]);
+    leader.reached(Step::Working).await;
+    let mut standby = begin_at(&address, Script::default(), &[&flag]);
+    standby.reached(Step::Prepared).await;
+    let mut observer = begin_at(&address, Script::default(), &[&flag, "--mode=observe"]);
+    observer.reached(Step::Working).await;
+    let disabled = ["--controllers=-cloud-node-controller", &flag];
+    let mut idle = begin_at(&address, Script::default(), &disabled);
+    idle.shows("[+]startup ok: idle").await;
+    std::fs::write(&path, "users: [").expect("a file");
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(!standby.has_ended() && !observer.has_ended(), "the file is half written");
+    write("two");
+    assert_eq!(standby.ended().await, Ok(()));
+    assert_eq!(observer.ended().await, Ok(()));
+    assert_eq!(idle.ended().await, Ok(()));
+    assert!(!leader.has_ended(), "it leaves the others the time to come back");
+    assert_eq!(leader.end().await, Ok(()));
+    server.shutdown().await;
+}

@@ -16,7 +16,7 @@ fn taint(key: &str, value: &str) -> Taint {
         key: key.into(),
         value: Some(value.into()),
         effect: "NoSchedule".into(),
-        time_added: None,
+        ..Taint::default()
     }
 }
 

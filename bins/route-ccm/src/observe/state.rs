@@ -35,9 +35,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const CONFLICTS: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
-/// How long before its term a leader takes a node for one that joins, in seconds. An older node without the condition
+/// How long before its term a leader takes a node for one that joins. An older node without the condition
 /// has had its pods without it.
-const JOINING: i64 = 600;
+const JOINING: Duration = Duration::from_mins(10);
+/// Creation times have no fractions.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// How long a node may have no pod CIDRs before that is reported.
 const BARE: Duration = Duration::from_mins(1);
@@ -91,15 +93,15 @@ pub(crate) struct State {
     lacking: HashMap<Name, At>,
     /// Since when a node has had no pod CIDRs.
     bare: HashMap<Name, At>,
-    /// When this term began, by the clock of creation times, which have no fractions of seconds.
-    begun: i64,
+    /// When this term began, by the clock of creation times.
+    begun: At,
     /// The UIDs of nodes created since then that have had all their routes.
     completed: HashMap<Name, Box<str>>,
 }
 
 impl State {
     /// The state at the beginning of a term.
-    pub(crate) fn new(now: At, begun: i64, planner: Planner) -> Self {
+    pub(crate) fn new(now: At, begun: At, planner: Planner) -> Self {
         Self {
             planner,
             table: None,
@@ -366,7 +368,7 @@ impl State {
         let served = || nodes.iter().filter(|view| view.left_out.is_none());
         let joins = |node: &Node| {
             node.condition(NETWORK_UNAVAILABLE) != Some("False")
-                && node.created.is_some_and(|created| created.as_second() >= self.begun - JOINING)
+                && Self::is_created_since(self.begun - JOINING, node)
         };
         let mut plan = Plan::default();
         for view in served().filter(|view| joins(&view.node)) {
@@ -391,10 +393,14 @@ impl State {
         bare.filter(|node| now.since(since(node)) >= BARE).collect()
     }
 
+    fn is_created_since(moment: At, node: &Node) -> bool {
+        node.created.is_some_and(|created| moment < At::from(created) + SECOND)
+    }
+
     /// A node has all its routes. Returns whether that is so for the first time since it was
     /// created, which was in this term.
     pub(crate) fn completes(&mut self, node: &Node) -> bool {
-        if node.created.is_none_or(|created| created.as_second() < self.begun) {
+        if !Self::is_created_since(self.begun, node) {
             return false;
         }
         let before = self.completed.insert(Name::clone(&node.name), node.uid.clone());
@@ -438,7 +444,8 @@ mod tests {
 
     #[test]
     fn a_node_completes_once_and_counts_only_if_this_term_has_seen_its_creation() {
-        let mut state = State::new(At::default(), 1_000, Planner::default());
+        let mut state =
+            State::new(At::default(), At(Duration::from_millis(1_000_500)), Planner::default());
         let node = |uid: &str, created: &str| Node {
             name: "n".into(),
             uid: uid.into(),

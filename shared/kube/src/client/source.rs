@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
+use ccm_base::{Files, message::chain};
 use http::Uri;
 use kube::{
     Config,
-    config::{InClusterError, Kubeconfig},
+    config::{AuthInfo, Cluster, InClusterError, Kubeconfig},
 };
 
-use super::problem::{ClientError, Problem};
-use ccm_base::message::chain;
+use super::{
+    identity::ReloadingIdentity,
+    problem::{ClientError, Problem},
+};
 
 /// The process's environment, as a value for tests.
 #[derive(Clone, Debug, Default)]
@@ -44,15 +47,16 @@ pub(super) struct Found {
 /// Finds the configuration: the flag, else the pod, else `master` alone. What a person's kubectl
 /// uses does not count: a program that is started in a shell would change the cluster that happens to
 /// be selected there. A source that is named must be valid: falling back to another cluster's would
-/// be worse than failing.
+/// be worse than failing. Remembers in `files` what is read once.
 pub(super) fn find(
     flag: Option<&Path>,
     master: Option<&str>,
     surroundings: &Surroundings,
+    files: &mut Files,
 ) -> Result<Found, ClientError> {
     let master = master.filter(|value| !value.is_empty());
     let (origin, config) = if let Some(path) = flag.filter(|path| !path.as_os_str().is_empty()) {
-        (format!("--kubeconfig={}", path.display()), read(path))
+        (format!("--kubeconfig={}", path.display()), read(path, files))
     } else if let Some(pod) = &surroundings.pod {
         ("in-cluster configuration".to_owned(), of_pod(*pod))
     } else if let Some(master) = master {
@@ -71,7 +75,9 @@ pub(super) fn find(
     Ok(Found { config, origin, own_proxy })
 }
 
-fn read(path: &Path) -> Result<(Config, bool), Problem> {
+fn read(path: &Path, files: &mut Files) -> Result<(Config, bool), Problem> {
+    // Before it is read: what changes right after is noticed as well.
+    files.notice(path);
     let file = Kubeconfig::read_from(path)?;
     let context =
         file.contexts.iter().find(|context| Some(&context.name) == file.current_context.as_ref());
@@ -89,10 +95,29 @@ fn read(path: &Path) -> Result<(Config, bool), Problem> {
     let cluster = file
         .clusters
         .iter()
-        .find(|cluster| context.is_some_and(|context| context.cluster == cluster.name));
-    let proxy = cluster.and_then(|cluster| cluster.cluster.as_ref()?.proxy_url.as_ref());
+        .find(|cluster| context.is_some_and(|context| context.cluster == cluster.name))
+        .and_then(|cluster| cluster.cluster.as_ref());
+    let user = file
+        .auth_infos
+        .iter()
+        .find(|known| context.is_some_and(|context| context.user.as_ref() == Some(&known.name)));
+    for path in read_once(cluster, user.and_then(|user| user.auth_info.as_ref())) {
+        files.notice(Path::new(path));
+    }
+    let proxy = cluster.and_then(|cluster| cluster.proxy_url.as_ref());
     let own_proxy = proxy.is_some_and(|proxy| !proxy.is_empty());
     Ok((Config::try_from(file)?, own_proxy))
+}
+
+/// The files that are read once: the CA, and a certificate of which one half is in the kubeconfig.
+fn read_once<'a>(
+    cluster: Option<&'a Cluster>,
+    user: Option<&'a AuthInfo>,
+) -> impl Iterator<Item = &'a String> {
+    let user = user.filter(|user| ReloadingIdentity::of(user).is_none());
+    let ca = cluster.and_then(|cluster| cluster.certificate_authority.as_ref());
+    let halves = user.map(|user| [&user.client_certificate, &user.client_key]);
+    ca.into_iter().chain(halves.into_iter().flatten().flatten())
 }
 
 fn of_pod(pod: fn() -> Result<Config, InClusterError>) -> Result<(Config, bool), Problem> {

@@ -2,11 +2,14 @@
 
 use std::{fs, io::ErrorKind, path::Path, sync::Arc, time::Duration};
 
+use ccm_base::Files;
 use kube::config::InClusterError;
 use tempfile::TempDir;
 
+mod followed;
+
 use super::{
-    ClientConfig, Clients, RestMetrics, Unlimited,
+    ClientConfig, ClientError, Clients, RestMetrics, Unlimited,
     source::{Surroundings, find, is_usable},
 };
 
@@ -38,11 +41,15 @@ fn config(flag: Option<&Path>, master: Option<&str>) -> ClientConfig {
     }
 }
 
+async fn connect(config: ClientConfig) -> Result<Clients, ClientError> {
+    Clients::connect_in(config, &Surroundings::default(), &mut Files::default()).await
+}
+
 /// The error for this kubeconfig; `$FILE` and `$DIR` stand for its location.
 async fn problem(dir: &TempDir, text: &str) -> String {
     let path = dir.path().join("config");
     fs::write(&path, text).unwrap();
-    let error = Clients::connect_in(config(Some(&path), None), Surroundings::default()).await;
+    let error = connect(config(Some(&path), None)).await;
     let line = error.expect_err(text).to_string();
     line.replace(&path.display().to_string(), "$FILE")
         .replace(&dir.path().display().to_string(), "$DIR")
@@ -221,7 +228,7 @@ fn sources_are_tried_in_order_and_a_named_one_has_to_be_good() {
     let pod = || Ok(kube::Config::new(http::Uri::from_static("https://pod")));
     let around = Surroundings { pod: Some(pod), no_proxy: None };
     let server = |flag: Option<&Path>, master, around: &Surroundings| {
-        find(flag, master, around)
+        find(flag, master, around, &mut Files::default())
             .map(|found| found.config.cluster_url.to_string())
             .map_err(|error| error.to_string())
     };
@@ -274,7 +281,7 @@ fn a_pod_without_a_usable_service_account_says_what_it_lacks() {
     let pod = || Err(InClusterError::ReadCertificateBundle(ErrorKind::NotFound.into()));
     let around = Surroundings { pod: Some(pod), ..Surroundings::default() };
     assert_eq!(
-        find(None, None, &around).unwrap_err().to_string(),
+        find(None, None, &around, &mut Files::default()).unwrap_err().to_string(),
         "in-cluster configuration: failed to read a certificate bundle: entity not found; \
          the pod needs a service account with automountServiceAccountToken, and KUBERNETES_SERVICE_HOST and \
          KUBERNETES_SERVICE_PORT of an API server; or give --kubeconfig=<file>"
@@ -285,7 +292,7 @@ fn a_pod_without_a_usable_service_account_says_what_it_lacks() {
 async fn a_user_agent_that_cannot_be_sent_is_refused() {
     let config =
         ClientConfig { user_agent: "a\nb".to_owned(), ..config(None, Some("http://127.0.0.1:1")) };
-    let error = Clients::connect_in(config, Surroundings::default()).await.unwrap_err();
+    let error = connect(config).await.unwrap_err();
     assert!(error.to_string().starts_with("--master=http://127.0.0.1:1: "), "{error}");
     assert!(error.to_string().contains("the user agent \"a\\nb/main\" cannot be sent"), "{error}");
 }
@@ -302,10 +309,7 @@ async fn a_handshake_that_hangs_ends() {
         listener.local_addr().unwrap()
     );
     fs::write(dir.path().join("config"), kubeconfig(CONTEXT, &cluster, "{}")).unwrap();
-    let clients = Clients::connect_in(
-        config(Some(&dir.path().join("config")), None),
-        Surroundings::default(),
-    );
+    let clients = connect(config(Some(&dir.path().join("config")), None));
     let lease = clients.await.unwrap().lease_client(tower::layer::util::Identity::new());
     let error = crate::ApiError::from(lease.apiserver_version().await.unwrap_err());
     assert!(error.to_string().contains("no connection within 10 s"), "{error}");

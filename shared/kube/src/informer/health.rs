@@ -21,6 +21,9 @@
 //! [`TRIAL`]: within a moment nothing is written in a small cluster, but within seconds the
 //! Leases of other components are.
 //!
+//! Silence counts from the last page of the list before the watch, however long the list takes: before
+//! that, the watch can have shown nothing.
+//!
 //! The list also repairs what was missed, so a replica with a deaf watch works on, late.
 //!
 //! After the API server was unreachable everything is listed: versions may have gone back and
@@ -59,6 +62,8 @@ pub struct WatchHealth {
     /// Up to when the watch is known to have shown everything. `None` until it was known once.
     proven: Option<Instant>,
     listed: Instant,
+    /// When the last page of a list came. It proves nothing about the store.
+    page: Instant,
     /// The version up to which objects were listed or watched; `None` before the first list, or
     /// if the version is not a number.
     seen: Option<u64>,
@@ -114,6 +119,7 @@ impl WatchHealth {
             begun: now,
             proven: None,
             listed: now,
+            page: now,
             seen: None,
             accepted: None,
             is_tried: false,
@@ -147,6 +153,11 @@ impl WatchHealth {
     /// The version that a doubted watch has reached: a list shows whether there is more.
     pub fn doubted_after(&self) -> Option<u64> {
         self.seen.filter(|_| self.is_doubted && self.accepted.is_some())
+    }
+
+    /// A page of a list has come.
+    pub fn showed_page(&mut self, now: Instant) {
+        self.page = now;
     }
 
     /// A list that began at this time is complete, with this version. `has_news` if it had an
@@ -229,7 +240,7 @@ impl WatchHealth {
 
     /// The response to a comparison: the current version, or an error.
     pub fn compared(&mut self, comparison: Comparison, answer: Result<&str, ApiError>) {
-        self.is_doubted |= self.seen.is_some() && comparison.at >= self.trusted() + DOUBTFUL;
+        self.is_doubted |= self.seen.is_some() && comparison.at >= self.heard() + DOUBTFUL;
         self.must_list |= self.is_doubted;
         let version = match answer {
             Ok(version) => version.parse::<u64>().ok(),
@@ -250,7 +261,7 @@ impl WatchHealth {
 
     /// When to compare again after this comparison.
     pub fn next_comparison(&self, comparison: Comparison) -> Instant {
-        (self.trusted() + SILENT).max(comparison.at + AGAIN)
+        (self.heard() + SILENT).max(comparison.at + AGAIN)
     }
 
     /// Whether everything must be listed.
@@ -285,9 +296,9 @@ impl WatchHealth {
         self.error.as_ref()
     }
 
-    /// Up to when the store is known to be complete.
-    fn trusted(&self) -> Instant {
-        self.proven.map_or(self.listed, |proven| proven.max(self.listed))
+    /// The last sign of life of the watch, or of the list before it.
+    fn heard(&self) -> Instant {
+        self.proven.map_or(self.page, |proven| proven.max(self.page))
     }
 
     fn why(&self) -> String {

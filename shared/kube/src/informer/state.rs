@@ -94,6 +94,10 @@ impl WatchState {
         self.0.health.lock().doubted_after()
     }
 
+    pub(super) fn showed_page(&self) {
+        self.update(|health| health.showed_page(Instant::now()));
+    }
+
     pub(super) fn listed(&self, begun: Instant, version: &str, has_news: bool) -> String {
         self.update(|health| health.listed(begun, version, has_news))
     }

@@ -316,3 +316,20 @@ fn a_new_version_shares_what_the_last_one_has() {
     new.labels.insert("a".into(), "b".into());
     assert!(!old.labels.contains_key("a"), "a change does not reach the version before");
 }
+
+/// The list is written whole: what this version does not know would be removed from the node.
+#[test]
+fn a_taint_keeps_the_fields_of_a_later_kubernetes() {
+    let taints = json!([
+        {"key": "a", "effect": "NoExecute", "value": "x", "timeAdded": "2026-01-01T00:00:00Z",
+         "tolerableUntil": "2026-02-01T00:00:00Z", "scope": {"zones": ["one"]}},
+        {"key": "b", "effect": "NoSchedule"},
+    ]);
+    let object = json!({"metadata": {"name": "n"}, "spec": {"taints": taints}});
+    let node = read(&object).unwrap();
+    assert_eq!(serde_json::to_value(&node.taints).unwrap(), taints);
+    let with_another = Taint::set(&node.taints, "c", "NoSchedule", true);
+    let written = serde_json::to_value(with_another).unwrap();
+    assert_eq!(written[0], taints[0]);
+    assert_eq!(written[2], json!({"key": "c", "effect": "NoSchedule"}));
+}

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 use tower::{BoxError, service_fn};
 
@@ -63,6 +63,8 @@ struct State {
     is_unreachable: bool,
     /// Whether lists can be streamed.
     can_stream: bool,
+    /// How long a page of a list takes.
+    page_takes: Duration,
     requests: Vec<(Instant, String)>,
 }
 
@@ -78,6 +80,11 @@ impl Server {
     /// Sends bookmarks from now on.
     pub fn send_bookmarks(&self) {
         self.state.lock().has_bookmarks = true;
+    }
+
+    /// Takes this long for each page of a list from now on.
+    pub fn take_for_pages(&self, time: Duration) {
+        self.state.lock().page_takes = time;
     }
 
     /// Offers streamed lists from now on.
@@ -238,6 +245,10 @@ impl Server {
                 _ => None,
             }
         };
+        if verb == "list" {
+            let time = self.state.lock().page_takes;
+            sleep(time).await;
+        }
         match fault {
             Some(fault) => fault.meet(self),
             None if verb == "stream" => Ok(self.stream()),

@@ -208,3 +208,21 @@ async fn a_watch_without_changes_works() {
         assert_eq!(running.reported(), [""; 0], "{case}");
     }
 }
+
+/// The list takes longer than the silence after which everything is listed. The watch that follows it
+/// can have shown nothing before.
+#[tokio::test(start_paused = true)]
+async fn a_slow_list_is_made_once() {
+    let server = Server::new();
+    server.send_bookmarks();
+    for number in 0..300 {
+        server.put(node(&format!("n{number}"), "x"));
+    }
+    server.take_for_pages(20 * SECOND);
+    let running = Running::start(&server);
+    running.store.wait_synced().await;
+    busy(&server, 5 * MINUTE).await;
+    let (pages, _) = server.counts();
+    assert_eq!(pages, 3, "20, 100 and 180 nodes, in one list of 60 s");
+    assert_eq!(running.state.failure(), None);
+}

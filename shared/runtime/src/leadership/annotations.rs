@@ -2,7 +2,7 @@
 //!
 //! They are read and written with the Lease, so they cost no request and no right.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
@@ -39,11 +39,26 @@ struct Annotations {
     read: BTreeMap<String, String>,
     /// That of the leader before this one.
     found: String,
-    left: Option<String>,
+    left: Option<Left>,
     /// How many times `left` has changed.
     changes: u64,
     /// The identity of the cloud that this leader records, until it has read it.
     recording: Option<Recording>,
+}
+
+/// What this leader leaves. Its text is made anew for each renewal of the Lease: its times are those of
+/// the wall clock, which may have been set meanwhile.
+#[derive(Clone)]
+struct Left {
+    /// The text when it was left.
+    text: String,
+    make: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+impl fmt::Debug for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -98,14 +113,15 @@ impl LeaseAnnotations {
     /// Leaves this text to the next leader: it is written with the next renewal, and a leader that
     /// dies before loses it ([`LeaseAnnotations::stored`]). An empty text removes the annotation.
     /// Only a leader calls this. Returns whether the text is short enough; otherwise the text
-    /// before stays.
-    pub fn leave(&self, text: String) -> bool {
+    /// before stays. `make` makes the text, now and for each renewal.
+    pub fn leave(&self, make: impl Fn() -> String + Send + Sync + 'static) -> bool {
+        let text = make();
         let is_short = text.len() <= LONGEST;
         if is_short {
             let mut annotations = self.lock();
-            let text = Some(text);
-            annotations.changes += u64::from(annotations.left != text);
-            annotations.left = text;
+            let is_new = annotations.left.as_ref().is_none_or(|left| left.text != text);
+            annotations.changes += u64::from(is_new);
+            annotations.left = Some(Left { text, make: Arc::new(make) });
         }
         is_short
     }
@@ -155,7 +171,7 @@ impl LeaseAnnotations {
     #[must_use]
     pub fn handed_over(&self) -> Self {
         let last = self.lock();
-        let found = last.left.as_ref().unwrap_or(&last.found).clone();
+        let found = last.left.as_ref().map_or_else(|| last.found.clone(), |left| (left.make)());
         let mut read = last.read.clone();
         if let Some(identity) = last.identity() {
             read.insert(CLOUD_IDENTITY.to_owned(), identity.clone());
@@ -207,8 +223,8 @@ impl LeaseAnnotations {
             *stored = Value::Object(serde_json::Map::new());
         }
         let Some(stored) = stored.as_object_mut() else { return changes };
-        match annotations.left.as_deref() {
-            Some("") => drop(stored.remove(HANDOVER)),
+        match annotations.left.as_ref().map(|left| (left.make)()) {
+            Some(text) if text.is_empty() => drop(stored.remove(HANDOVER)),
             Some(text) => drop(stored.insert(HANDOVER.to_owned(), text.into())),
             None => (),
         }
@@ -223,6 +239,8 @@ impl LeaseAnnotations {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use serde_json::json;
 
     use super::*;
@@ -230,14 +248,29 @@ mod tests {
     #[test]
     fn a_text_too_long_for_the_lease_is_not_left() {
         let annotations = LeaseAnnotations::default();
-        assert!(annotations.leave("a".to_owned()));
-        assert!(!annotations.leave("b".repeat(LONGEST + 1)));
+        assert!(annotations.leave(|| "a".to_owned()));
+        assert!(!annotations.leave(|| "b".repeat(LONGEST + 1)));
         let mut lease = json!({"metadata": {"annotations": null}});
         annotations.write(&mut lease);
         assert_eq!(lease["metadata"]["annotations"], json!({HANDOVER: "a"}));
-        assert!(annotations.leave(String::new()));
+        assert!(annotations.leave(String::new));
         annotations.write(&mut lease);
         assert_eq!(lease["metadata"]["annotations"], json!({}));
+    }
+
+    /// Its times follow the wall clock.
+    #[test]
+    fn what_is_left_is_made_anew_for_each_renewal() {
+        let (annotations, made) = (LeaseAnnotations::default(), AtomicU64::new(0));
+        let make = move || made.fetch_add(1, Ordering::Relaxed).to_string();
+        assert!(annotations.leave(make));
+        let mut lease = json!({"metadata": {}});
+        for renewal in 1..3 {
+            let changes = annotations.write(&mut lease);
+            let text = lease["metadata"]["annotations"][HANDOVER].as_str();
+            assert_eq!((text, changes), (Some(&*renewal.to_string()), 1));
+        }
+        assert_eq!(annotations.handed_over().found(), "3");
     }
 
     #[test]

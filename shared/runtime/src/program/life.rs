@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Context, Failure, Loaded, Program,
+    outdated::outdated,
     own_thread::on_own_thread,
     parts::{OBSERVES, Parts},
     provider::{self, Uncalled, provider_context},
@@ -51,6 +52,7 @@ pub async fn run<P: Program>(
         failure = parts.tasks.failed() => Err(Failure::Broken(failure)),
         () = stop.cancelled() => Ok(()),
         ended = parts.live(providers, elector, &mut leading) => ended,
+        () = parts.clients_outdated() => Ok(()),
     };
     // Log first: the orderly shutdown takes time, and may be killed.
     let outcome = outcome.inspect_err(log_failure);
@@ -85,11 +87,22 @@ impl<P: Program> Parts<P> {
         self.review_rights();
         let cloud = self.cloud(providers).await?;
         let provider = Arc::clone(&cloud);
-        let outdated = provider::outdated(&*provider, || self.leadership.is_leader());
+        let (changed, leads) = (|| provider.outdated(), || self.leadership.is_leader());
         tokio::select! {
             ended = self.work(cloud, elector, leading) => ended,
-            () = outdated => Ok(()),
+            () = outdated("cloud configuration", changed, leads) => Ok(()),
         }
+    }
+
+    /// Waits until the process must end because the API server's clients were made from files that have
+    /// changed.
+    async fn clients_outdated(&self) {
+        let clients = &self.clients;
+        let changed = || async {
+            clients.outdated().await;
+            clients.origin.clone()
+        };
+        outdated("kubeconfig", changed, || self.leadership.is_leader()).await;
     }
 
     /// From the provider to the end of leadership.

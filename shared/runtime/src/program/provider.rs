@@ -3,12 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use ccm_base::{Backoff, RetryClass, jittered};
+use ccm_base::{Backoff, RetryClass};
 use ccm_cloud::{
     Call, Capability, Cloud, CloudError, Instances, ProviderConfig, ProviderContext,
     ProviderFactory, Shortfall,
 };
-use futures::FutureExt as _;
 use tokio::time::{sleep, timeout};
 
 use super::{Failure, Need, Program};
@@ -27,10 +26,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Time limit for the probe of the cloud.
 const PROBE: Duration = Duration::from_secs(10);
-/// The longest time for which a leader goes on with an outdated configuration of the cloud, the
-/// shortest being two thirds of it: a standby ends and is restarted within this time.
-const HANDOVER: Duration = Duration::from_secs(90);
-
 /// The provider's build context, without the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
     let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
@@ -216,27 +211,6 @@ async fn offers(cloud: &dyn Cloud, capability: Capability, startup: &Condition) 
         timeout(wait(&error, failures), known).await.ok();
         if let Err(error) = cloud.health(Call::routine(PROBE)).await {
             tracing::debug!(provider, %error, "the cloud does not answer");
-        }
-    }
-}
-
-/// Waits until the process must end, so that the next one has the cloud's changed configuration. A
-/// standby ends at once; the leader leaves it the time to come back.
-pub(super) async fn outdated(cloud: &dyn Cloud, leads: impl Fn() -> bool) {
-    loop {
-        let settings = cloud.outdated().await;
-        if !leads() {
-            tracing::info!(settings, "ends, to restart with the changed cloud configuration");
-            return;
-        }
-        let wait = jittered(HANDOVER, 2.0 / 3.0..1.0);
-        let seconds = wait.as_secs();
-        tracing::info!(settings, seconds, "hands over soon: the cloud configuration has changed");
-        sleep(wait).await;
-        // It may have been taken back meanwhile.
-        if cloud.outdated().now_or_never().is_some() {
-            tracing::info!(settings, "hands over: the cloud configuration has changed");
-            return;
         }
     }
 }

@@ -65,14 +65,14 @@ async fn the_next_leader_finds_what_the_last_one_left() {
     let api = LeaseApi::default();
     let (leader, standby) = two(&api).await;
     assert_eq!(leader.leadership().annotations().found(), "");
-    assert!(leader.leadership().annotations().leave("first".to_owned()));
+    assert!(leader.leadership().annotations().leave(|| "first".to_owned()));
     until(&[&leader, &standby], seconds(4.0), || false).await;
     leader.kill();
     until(&[&standby], LONG, || standby.leads()).await.unwrap();
     assert_eq!(standby.leadership().annotations().found(), "first");
     until(&[&standby], seconds(10.0), || false).await;
     assert_eq!(api.lease().unwrap()["metadata"]["annotations"][HANDOVER], "first", "it stays");
-    assert!(standby.leadership().annotations().leave("second".to_owned()));
+    assert!(standby.leadership().annotations().leave(|| "second".to_owned()));
     standby.release();
     let third = Replica::start(&api);
     until(&[&third], LONG, || third.leads()).await.unwrap();
@@ -87,7 +87,7 @@ async fn what_is_left_is_stored_at_once_if_somebody_waits() {
     let annotations = leader.leadership().annotations().clone();
     let left = || api.lease().unwrap()["metadata"]["annotations"][HANDOVER].clone();
     for text in ["first", "second"] {
-        assert!(annotations.leave(text.to_owned()));
+        assert!(annotations.leave(move || text.to_owned()));
         let began = Instant::now();
         annotations.stored().await;
         assert!(began.elapsed() < seconds(0.5), "{:?}", began.elapsed());
@@ -95,13 +95,13 @@ async fn what_is_left_is_stored_at_once_if_somebody_waits() {
     }
     // Nothing new: nobody waits.
     let requests = api.requests().len();
-    assert!(annotations.leave("second".to_owned()));
+    assert!(annotations.leave(|| "second".to_owned()));
     annotations.stored().await;
     assert_eq!(api.requests().len(), requests);
 
     // A refused renewal has stored nothing.
     leader.line.set(Fault::Status(StatusCode::SERVICE_UNAVAILABLE));
-    assert!(annotations.leave("third".to_owned()));
+    assert!(annotations.leave(|| "third".to_owned()));
     assert!(timeout(seconds(5.0), annotations.stored()).await.is_err());
     leader.line.set(Fault::None);
     annotations.stored().await;

@@ -146,7 +146,7 @@ impl Program for Noting {
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
-        assert!(context.leadership.is_leader());
+        assert!(context.leadership.is_leader() || context.plans.is_observing());
         let case = Arc::clone(&self.0);
         case.note(Step::Led);
         let script = case.script.clone();
@@ -277,6 +277,11 @@ impl Process {
     /// What was called so far.
     pub(crate) fn steps(&self) -> Vec<Step> {
         self.case.steps.lock().clone()
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.life.is_finished()
     }
 
     /// Waits until this was called.

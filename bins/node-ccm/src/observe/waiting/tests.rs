@@ -8,9 +8,8 @@ fn tainted(name: &str, minutes: u32) -> Node {
     let created = format!("2026-01-01T11:{:02}:00Z", 60 - minutes);
     let taint = Taint {
         key: node_keys::UNINITIALIZED.into(),
-        value: None,
         effect: "NoSchedule".into(),
-        time_added: None,
+        ..Taint::default()
     };
     Node {
         name: name.into(),

@@ -247,3 +247,18 @@ async fn versions_that_are_no_numbers_are_not_compared() {
     assert_eq!(case.health.doubted_after(), None);
     assert_eq!(case.silence(51), Some(silent(1, NOTHING)));
 }
+
+/// A slow list puts off the doubt about the watch, but shows nothing of it.
+#[tokio::test]
+async fn pages_of_a_list_are_no_proof() {
+    let mut case = Case::begin();
+    case.shows(1, "110");
+    for second in [20, 40, 60] {
+        case.health.showed_page(case.at(second));
+        assert!(!case.compares(second, "150").health.must_list(), "{second}");
+    }
+    assert_eq!(case.silence(60), Some(silent(1, NOTHING)));
+    assert_eq!(case.health.listed_at(), case.begun);
+    assert!(!case.compares(99, "150").health.must_list());
+    assert!(case.compares(100, "150").health.must_list());
+}

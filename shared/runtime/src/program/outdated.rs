@@ -1,0 +1,75 @@
+//! The end of a process whose configuration has changed in a way that only a new process can use.
+
+use std::time::Duration;
+
+use ccm_base::jittered;
+use futures::FutureExt as _;
+use tokio::time::sleep;
+
+/// The longest time for which a leader goes on with an outdated configuration, the shortest being two
+/// thirds of it: a standby ends and is restarted within this time.
+const HANDOVER: Duration = Duration::from_secs(90);
+
+/// Waits until the process must end, so that the next one has the changed configuration: `what` in log
+/// lines. `changed` returns while it has changed, and says which settings have. A standby ends at once;
+/// the leader leaves it the time to come back.
+pub(super) async fn outdated<F>(what: &str, changed: impl Fn() -> F, leads: impl Fn() -> bool)
+where
+    F: Future<Output = String>,
+{
+    loop {
+        let settings = changed().await;
+        if !leads() {
+            tracing::info!(settings, "ends, to restart with the changed {what}");
+            return;
+        }
+        let wait = jittered(HANDOVER, 2.0 / 3.0..1.0);
+        let seconds = wait.as_secs();
+        tracing::info!(settings, seconds, "hands over soon: the {what} has changed");
+        sleep(wait).await;
+        // It may have been taken back meanwhile.
+        if changed().now_or_never().is_some() {
+            tracing::info!(settings, "hands over: the {what} has changed");
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{sync::watch, time::Instant};
+
+    use super::*;
+
+    /// How long a process goes on after its configuration has changed. `back`: the seconds after which it
+    /// is changed back, and changed again.
+    async fn goes_on(leads: bool, back: Option<(u64, u64)>) -> u64 {
+        let is_changed = watch::Sender::new(false);
+        let begin = Instant::now();
+        let change = async {
+            is_changed.send_replace(true);
+            if let Some((back, again)) = back {
+                sleep(Duration::from_secs(back)).await;
+                is_changed.send_replace(false);
+                sleep(Duration::from_secs(again)).await;
+                is_changed.send_replace(true);
+            }
+        };
+        let changed = || async {
+            is_changed.subscribe().wait_for(|is| *is).await.unwrap();
+            "region".to_owned()
+        };
+        tokio::join!(outdated("configuration", changed, || leads), change);
+        begin.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_ends_at_once_and_the_leader_leaves_it_time_to_come_back() {
+        assert_eq!(goes_on(false, None).await, 0);
+        for _ in 0..20 {
+            assert!((60..=90).contains(&goes_on(true, None).await));
+        }
+        let taken_back = goes_on(true, Some((10, 200))).await;
+        assert!((270..=300).contains(&taken_back), "{taken_back} s: the count begins again");
+    }
+}
