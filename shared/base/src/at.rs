@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-use crate::clock;
+use crate::steps;
 
 /// A point in time since the Unix epoch, for decisions that read no clock and for values
 /// that another process reads. As text it is RFC 3339 with milliseconds.
@@ -36,7 +36,7 @@ impl At {
 impl At {
     /// The time of the wall clock then.
     fn wall(self) -> Result<Timestamp, jiff::Error> {
-        Timestamp::UNIX_EPOCH.checked_add(self.0)?.checked_add(clock::set_since_start())
+        Timestamp::UNIX_EPOCH.checked_add(self.0)?.checked_add(steps::since_start())
     }
 }
 
@@ -59,7 +59,7 @@ impl Sub<Duration> for At {
 /// The moment when the wall clock has this time. Times before the epoch become the epoch.
 impl From<Timestamp> for At {
     fn from(time: Timestamp) -> Self {
-        let time = time.as_duration() - clock::set_since_start();
+        let time = time.as_duration() - steps::since_start();
         Self(Duration::try_from(time).unwrap_or_default())
     }
 }

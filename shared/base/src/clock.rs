@@ -9,55 +9,31 @@
 //! and where such a text is read.
 
 use std::{
-    sync::{
-        OnceLock,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::atomic::{AtomicI64, Ordering},
     time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use crate::At;
+use crate::{At, steps};
 
 /// Wall-clock time, for timestamps that other programs read: events, leases, logs.
 /// Never measure durations with it: it can jump.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub fn wall() -> Timestamp {
     let now = Timestamp::now() + SignedDuration::from_millis(TEST.load(Ordering::Relaxed));
-    notice(now.as_duration(), monotonic());
+    steps::notice(now.as_duration(), monotonic());
     now
 }
 
 /// By how much a test has set the wall clock, in milliseconds.
 static TEST: AtomicI64 = AtomicI64::new(0);
 
-/// By how much the wall clock has been set since this process first read it, in milliseconds.
-static SET: AtomicI64 = AtomicI64::new(0);
-
-/// What is less is the time between two readings.
-const STEP: SignedDuration = SignedDuration::from_secs(1);
-
 /// Sets the wall clock of this process ahead, or back, as NTP does: for tests.
 pub fn set_wall(by: SignedDuration) {
     let by = i64::try_from(by.as_millis()).unwrap_or_default();
     TEST.fetch_add(by, Ordering::Relaxed);
-}
-
-/// By how much the wall clock has been set since this process first read it, when it was last read.
-pub(crate) fn set_since_start() -> SignedDuration {
-    SignedDuration::from_millis(SET.load(Ordering::Relaxed))
-}
-
-/// Compares the wall clock with the clock that nobody sets.
-fn notice(wall: SignedDuration, monotonic: SignedDuration) {
-    static FIRST: OnceLock<SignedDuration> = OnceLock::new();
-    let difference = wall - monotonic;
-    let set = difference - *FIRST.get_or_init(|| difference);
-    if (set - set_since_start()).abs() >= STEP {
-        SET.store(i64::try_from(set.as_millis()).unwrap_or_default(), Ordering::Relaxed);
-    }
 }
 
 /// The clock of the timers, which tests cannot pause here.

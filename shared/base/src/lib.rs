@@ -28,6 +28,7 @@ pub mod message;
 mod nearest;
 mod retry_after;
 mod retry_class;
+mod steps;
 
 pub use at::At;
 pub use backoff::{Backoff, jittered};

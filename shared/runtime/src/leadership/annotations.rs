@@ -261,9 +261,8 @@ mod tests {
     /// Its times follow the wall clock.
     #[test]
     fn what_is_left_is_made_anew_for_each_renewal() {
-        let (annotations, made) = (LeaseAnnotations::default(), AtomicU64::new(0));
-        let make = move || made.fetch_add(1, Ordering::Relaxed).to_string();
-        assert!(annotations.leave(make));
+        let (annotations, texts) = (LeaseAnnotations::default(), AtomicU64::new(0));
+        assert!(annotations.leave(move || texts.fetch_add(1, Ordering::Relaxed).to_string()));
         let mut lease = json!({"metadata": {}});
         for renewal in 1..3 {
             let changes = annotations.write(&mut lease);
