@@ -33,9 +33,7 @@ use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
-    guard, inventory,
-    left_over,
-    own_node,
+    guard, inventory, left_over, own_node,
     passes::Passes,
     queue::QueueMetrics,
     repeat_reports,
@@ -100,6 +98,7 @@ impl Program for NodeCcm {
         let handles = Handles::new(context);
         let intake = Arc::new(Intake::new(&handles));
         waiting::collect(&context.metrics, Arc::clone(&intake), handles.clone());
+        waiting::show(&context.health, Arc::clone(&intake), handles.clone());
         let listener = Arc::clone(&intake);
         Watches::new(context).watch(&handles.store, move |change| listener.changed(&change)).await;
         own_node::check(context, &handles.store);
