@@ -38,8 +38,8 @@ const SOON: Duration = Duration::from_mins(5);
 
 metrics! {
     pub(crate) struct RivalMetrics {
-        /// Leases in kube-system that other cloud controllers renew which do the same work, on the leader; one
-        /// of the same program is not counted, because the two may divide the work
+        /// Leases in kube-system that other cloud controllers renew, on the leader; not that of the same program,
+        /// because two of them may divide the work
         [ALPHA] ccm_rivals => rivals: Gauge;
     }
 }
