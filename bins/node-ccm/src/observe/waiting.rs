@@ -97,7 +97,8 @@ fn verdict(waiting: &Waiting, is_observing: bool) -> Verdict {
     let Some((name, why)) = first else {
         return Verdict::Passed("none is tainted".to_owned());
     };
-    let text = format!("{nodes} stay tainted, longest {name} for {}: {why}", in_words(*longest));
+    let text =
+        format!("{nodes} nodes stay tainted, longest {name} for {}: {why}", in_words(*longest));
     let is_late = *longest >= LONG && !is_observing;
     if is_late { Verdict::Failed(text) } else { Verdict::Passed(text) }
 }

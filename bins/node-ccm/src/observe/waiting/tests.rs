@@ -52,8 +52,9 @@ fn who_waits_longest_is_said_and_is_a_fault_after_five_minutes() {
         let age = |node: &Node| node.age("2026-01-01T12:00:00Z".parse().unwrap());
         verdict(&waiting(&nodes, &states, age), is_observing)
     };
-    let text =
-        |minutes| format!("2 stay tainted, longest lost for {minutes} min: instance_not_found");
+    let text = |minutes| {
+        format!("2 nodes stay tainted, longest lost for {minutes} min: instance_not_found")
+    };
     assert_eq!(said(4, false), Verdict::Passed(text(4)));
     assert_eq!(said(5, false), Verdict::Failed(text(5)));
     assert_eq!(said(9, true), Verdict::Passed(text(9)), "another program initialises them");
