@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
-use ccm_base::{At, clock::Timeline};
+use ccm_base::{At, clock::Timeline, duration::in_words};
 use ccm_kube::store::Store;
 use ccm_metrics::{Every, Family, Gauge, label, level, metrics};
 use ccm_objects::{Node, node_keys};
@@ -144,7 +144,8 @@ impl Survey {
     fn show(&self, found: &[Found]) {
         for one in found.iter().filter(|one| one.is_news) {
             let key = one.taint.key();
-            let text = format!("the taint {key} has stayed for {LONG:?}: {}", one.taint.what());
+            let (long, what) = (in_words(LONG), one.taint.what());
+            let text = format!("the taint {key} has stayed for {long}: {what}");
             let report = Report::of_node(&one.node, REASON, one.taint.into(), &text);
             self.reports.report(&one.node.reference(), When::Always, report);
         }
