@@ -272,6 +272,13 @@ mod tests {
     }
 
     #[test]
+    fn a_node_is_left_out_by_the_selector_or_by_its_id() {
+        let why = |is_selected| why_left_out(&OddCloud(None), &node("k3s://a"), is_selected);
+        assert_eq!(why(false), "--node-selector does not select it");
+        assert_eq!(why(true), "provider ID k3s://a has no scheme of this provider ()");
+    }
+
+    #[test]
     fn nodes_of_one_instance_are_found_whatever_their_spelling() {
         let nodes = ["sim://i-1", "SIM://I-1", "sim://i-2"].map(|id| Arc::new(node(id)));
         let found = duplicates(&OddCloud(None), &nodes);
