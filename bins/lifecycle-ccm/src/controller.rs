@@ -1,7 +1,7 @@
 //! The loop: selects the due nodes, looks them up in one call, applies the policy, and
 //! executes its decisions.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_controller::{
     passes::{Next, Pass},
@@ -46,7 +46,7 @@ impl Pass for Controller {
         let (started, settings) = (Instant::now(), self.executor.settings());
         let mut nodes = self.observer.look(&settings);
         let marks = nodes.marks_of_well(&settings);
-        self.executor.publish(nodes.well(), &marks, &[]);
+        self.executor.publish(nodes.well(), &marks, (&[], &HashMap::new()));
         let mut is_done = self.executor.apply(marks, &settings, &mut self.decider).await;
         let agenda = self.agenda(&nodes);
         if !agenda.is_empty() {
@@ -64,6 +64,9 @@ impl Pass for Controller {
         self.update_gauges(&nodes);
         self.observer.survey();
         let next = self.agenda(&nodes);
+        for (node, why) in self.observer.left_out(&nodes) {
+            self.executor.block(node, &why);
+        }
         let now = self.observer.now();
         let due = if !is_done || !next.is_empty() {
             // Nodes that failed or did not fit into this pass wait for a period.
@@ -106,6 +109,7 @@ impl Controller {
         let nodes = self.observer.look(settings);
         let answers = self.observer.answers(answers, &nodes);
         let mut actions = nodes.marks_of_watched(&answers, settings);
+        let errors = answers.errors();
         let (before, now) = (*self.decider.breaker(), self.observer.now());
         let decisions = self.decider.decide(now, &nodes.views, answers, &settings.policy);
         self.observer.reports.breaker(before, *self.decider.breaker());
@@ -114,7 +118,7 @@ impl Controller {
         self.executor.leave(&Left { deleted, replaced: self.observer.replaced.lock().clone() });
         let by_name = nodes.by_name();
         let decided = decisions.iter().filter_map(|decision| by_name.get(&decision.name));
-        self.executor.publish(decided, &actions, &decisions);
+        self.executor.publish(decided, &actions, (&decisions, &errors));
         for decision in decisions {
             let node = by_name.get(&decision.name);
             self.decided(node.map(|node| &**node), &decision, now, &settings.policy);

@@ -16,7 +16,7 @@ use ccm_controller::{
     writer::{self, Stopped, Writer},
 };
 use ccm_kube::{ApiError, store::Store, write::Patch};
-use ccm_objects::{Node, NodeChange, instance_gone};
+use ccm_objects::{Node, NodeChange, Shared as Name, instance_gone};
 use ccm_runtime::{
     leadership::LeaseAnnotations,
     plans::{Plans, Step},
@@ -148,13 +148,20 @@ impl Executor {
         Arc::clone(&self.settings.borrow())
     }
 
-    /// Publishes all actions for these nodes.
+    /// Publishes all actions for these nodes, or why there are none. `errors` has the kinds of the errors that the
+    /// cloud has answered.
     pub(crate) fn publish<'a>(
         &self,
         nodes: impl Iterator<Item = &'a Arc<Node>>,
         marks: &[Action],
-        decisions: &[Decision],
+        (decisions, errors): (&[Decision], &HashMap<Name, &'static str>),
     ) {
+        let blocked = decisions.iter().filter_map(|decision| {
+            let (name, why) = (&*decision.name, decision.blocked()?);
+            let error = errors.get(name).map(|error| format!(" ({error})"));
+            Some((name, why + &error.unwrap_or_default()))
+        });
+        let mut blocked: HashMap<&str, String> = blocked.collect();
         let mut by_name: HashMap<&str, Vec<Step>> = HashMap::new();
         for action in marks {
             by_name.entry(&action.node.name).or_default().push(published(action));
@@ -164,12 +171,23 @@ impl Executor {
         }
         for node in nodes {
             let steps = by_name.remove(&*node.name).unwrap_or_default();
-            self.plans.set(&node.reference(), steps);
-            // Checked afterwards: a node that is deleted in the meantime must not stay on the
-            // page.
-            if self.store.get(&node.name).is_none() {
-                self.plans.clear("Node", &node.name);
+            match blocked.remove(&*node.name) {
+                Some(why) if steps.is_empty() => self.block(node, &why),
+                _ => self.show(node, |plans| plans.set(&node.reference(), steps)),
             }
+        }
+    }
+
+    /// Publishes why nothing is done about this node.
+    pub(crate) fn block(&self, node: &Node, why: &str) {
+        self.show(node, |plans| plans.block(&node.reference(), why));
+    }
+
+    fn show(&self, node: &Node, change: impl FnOnce(&Plans)) {
+        change(&self.plans);
+        // Checked afterwards: a node that is deleted in the meantime must not stay on the page.
+        if self.store.get(&node.name).is_none() {
+            self.plans.clear("Node", &node.name);
         }
     }
 

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
-    kubelets, own_node,
+    kubelets, left_over, own_node,
     passes::Passes,
     repeat_reports::{self, RepeatMetrics, Written},
     reports::Reports,
@@ -60,6 +60,7 @@ pub struct LifecycleCcm {
     metrics: LifecycleMetrics,
     written: Written,
     passes: Passes,
+    left_over: Arc<left_over::Survey>,
 }
 
 impl Program for LifecycleCcm {
@@ -73,6 +74,7 @@ impl Program for LifecycleCcm {
     fn specimens(metrics: &Metrics) {
         LifecycleMetrics::new(metrics).specimens();
         repeat_reports::specimens(metrics);
+        left_over::specimens(metrics);
         watch::metrics(metrics).specimens_of::<Node>();
     }
 
@@ -102,7 +104,9 @@ impl Program for LifecycleCcm {
         };
         Watches::new(context).watch(&observer.store, on_change).await;
         own_node::check(context, &observer.store);
-        Ok(Self { observer, reports, metrics, written, passes })
+        let left_over =
+            Arc::new(left_over::Survey::new(context, ccm_controller::log_here!("lifecycle_ccm")));
+        Ok(Self { observer, reports, metrics, written, passes, left_over })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
@@ -115,6 +119,10 @@ impl Program for LifecycleCcm {
         let passes =
             self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
         context.supervisor.spawn("passes", passes);
+        let (observer, settings) = (Arc::clone(&self.observer), context.settings.clone());
+        let taint = move |node: &Node| observer.left_over(node, &settings.borrow());
+        let (survey, store) = (Arc::clone(&self.left_over), self.observer.store.clone());
+        context.supervisor.spawn("left-over", survey.run(store, taint, context.token.clone()));
     }
 
     async fn drain(&self) {

@@ -13,7 +13,7 @@ use ccm_base::clock::{self, Timeline};
 use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup};
 use ccm_controller::{
     ages::Ages, approvals::Approvals, fleet::Oddity, instances, kubelets::Kubelets,
-    lookups::SizedLookups,
+    left_over::LeftOver, lookups::SizedLookups,
 };
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
@@ -248,6 +248,34 @@ impl Observer {
     /// Shows on the line `fleet` what is odd about all nodes together.
     pub(crate) fn survey(&self) {
         self.reports.survey(Oddity::of_ids(&*self.cloud, &self.store.list()));
+    }
+
+    /// The taint of this node that another controller should remove and lifecycle-ccm does not. Of a node that is left
+    /// out only that of a shutdown concerns it: node-ccm reports the other one.
+    pub(crate) fn left_over(&self, node: &Node, settings: &LifecycleSettings) -> Option<LeftOver> {
+        let is_ours =
+            instances::is_ours(&*self.cloud, node)? && settings.node_selector.matches(node);
+        let is_off = node.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
+        match is_ours {
+            true => node.is_uninitialised().then_some(LeftOver::Uninitialized),
+            false => (node.is_ready() && is_off).then_some(LeftOver::Shutdown),
+        }
+    }
+
+    /// The nodes that are not Ready and that are left out, and why.
+    pub(crate) fn left_out<'a>(
+        &self,
+        nodes: &'a Nodes,
+    ) -> impl Iterator<Item = (&'a Arc<Node>, String)> {
+        let left_out = nodes.iter().filter(|(view, _)| !view.is_well() && !view.in_reach());
+        left_out.map(|(view, node)| {
+            let is_left = !view.selected || view.claim == Claim::Foreign;
+            let why = match is_left {
+                true => instances::why_left_out(&*self.cloud, node, view.selected),
+                false => "it is already being deleted".to_owned(),
+            };
+            (node, why)
+        })
     }
 
     /// What the cloud can answer next.

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
-    guard, inventory, own_node,
+    guard, inventory, left_over, own_node,
     passes::Passes,
     queue::QueueMetrics,
     repeat_reports,
@@ -65,6 +65,7 @@ pub struct NodeCcm {
     fleet: Condition,
     /// Cancelled by the drain: pending cloud calls are dropped.
     closing: CancellationToken,
+    left_over: Arc<left_over::Survey>,
 }
 
 impl Program for NodeCcm {
@@ -83,6 +84,7 @@ impl Program for NodeCcm {
         QueueMetrics::new(metrics).specimens(QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
         inventory::specimens(metrics);
+        left_over::specimens(metrics);
     }
 
     fn rights() -> Vec<Right> {
@@ -96,10 +98,13 @@ impl Program for NodeCcm {
         let handles = Handles::new(context);
         let intake = Arc::new(Intake::new(&handles));
         waiting::collect(&context.metrics, Arc::clone(&intake), handles.clone());
+        waiting::show(&context.health, Arc::clone(&intake), handles.clone());
         let listener = Arc::clone(&intake);
         Watches::new(context).watch(&handles.store, move |change| listener.changed(&change)).await;
         own_node::check(context, &handles.store);
-        Ok(Self { handles, intake, fleet, closing: CancellationToken::new() })
+        let left_over =
+            Arc::new(left_over::Survey::new(context, ccm_controller::log_here!("node_ccm")));
+        Ok(Self { handles, intake, fleet, closing: CancellationToken::new(), left_over })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
@@ -119,6 +124,9 @@ impl Program for NodeCcm {
         let passes =
             Passes::default().run(refresh, context.settings.clone(), context.token.clone());
         tasks.spawn("refresh", passes);
+        let (handles, survey) = (self.handles.clone(), Arc::clone(&self.left_over));
+        let (store, taint) = (handles.store.clone(), move |node: &Node| handles.left_over(node));
+        tasks.spawn("left-over", survey.run(store, taint, context.token.clone()));
     }
 
     async fn drain(&self) {

@@ -46,6 +46,11 @@ pub(crate) enum State {
 }
 
 impl State {
+    /// What the node waits for, in the words of `ccm_node_waiting`.
+    pub(crate) fn why(self) -> Option<&'static str> {
+        self.waits_for().map(|what| what.map_or_else(ErrorKind::reason, Into::into))
+    }
+
     const fn waits_for(self) -> Option<Result<WaitsFor, ErrorKind>> {
         match self {
             Self::Waiting(WaitReason::Cloud(kind)) => Some(Err(kind)),

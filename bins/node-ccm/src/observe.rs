@@ -16,13 +16,14 @@ use ccm_controller::{
     guard::Guard,
     instances,
     inventory::Inventory,
+    left_over::LeftOver,
     lookups::Answers,
     queue::{Priority, QueueConfig, QueueMetrics, WorkQueue},
     repeat_reports::RepeatMetrics,
     states::States,
 };
 use ccm_kube::store::Store;
-use ccm_objects::{Node, Shared as Name};
+use ccm_objects::{Node, Shared as Name, Taint, node_keys};
 use ccm_runtime::{
     plans::Plans,
     program::{Context, Program},
@@ -95,6 +96,13 @@ impl Handles {
             return Some(Claim::Foreign);
         }
         instances::claim(&*self.cloud, node)
+    }
+
+    /// The taint of this node that lifecycle-ccm should remove. lifecycle-ccm reports it on nodes that are left out.
+    pub(crate) fn left_over(&self, node: &Node) -> Option<LeftOver> {
+        let is_off = |taint: &Taint| taint.is(node_keys::SHUTDOWN, "NoSchedule");
+        let is_left = node.is_ready() && node.taints.iter().any(is_off);
+        (is_left && self.is_ours(node)?).then_some(LeftOver::Shutdown)
     }
 
     /// Returns true if the node may be this provider's; `None` while this is unknown.

@@ -74,13 +74,12 @@ impl NodeReports {
     /// users debug its taint there: a warning, because it may wait for a controller that is not
     /// there.
     pub(crate) fn foreign(&self, node: &Node, why: &str) {
-        let id = node.provider_id.as_deref().unwrap_or_default();
         let waits = node.is_uninitialised();
         let what = match waits {
             true => "it stays tainted until the controller of its cloud initialises it",
             false => "the node is skipped",
         };
-        let text = format!("provider ID {id} {why}; {what}");
+        let text = format!("{why}; {what}");
         let line = format!("Skip sync node {}: {text}", node.name);
         let report = match waits {
             true => Report::warning("ForeignNode", &text, line).with_event("ForeignNode", &*text),

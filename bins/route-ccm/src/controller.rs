@@ -7,7 +7,7 @@ use ccm_controller::{
     approvals::Approvals,
     passes::{Next, Pass},
 };
-use ccm_objects::Node;
+use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::leadership::LeaseAnnotations;
 use tokio::sync::mpsc;
 
@@ -16,7 +16,7 @@ use crate::{
     execute::page::Published,
     lease::Handover,
     observe::state::Job,
-    plan::{Held, Plan, View},
+    plan::{Held, Plan, View, wanted::NodeView},
     report,
 };
 
@@ -69,6 +69,20 @@ impl Pass for Controller {
         ];
         let due = due.into_iter().flatten().min().unwrap_or(now + IDLE);
         Next::At(self.handles.timeline.instant(due))
+    }
+}
+
+impl Handles {
+    /// Why a node gets no route, if something hinders it. Node IPAM says itself why a node has no pod CIDRs.
+    fn why_without_route(&self, view: &NodeView, plan: &Plan) -> Option<String> {
+        let NodeView { node, left_out, .. } = view;
+        match left_out {
+            Some(left_out) => Some(self.observer.why_left_out(node, *left_out)),
+            None if node.pod_cidrs.is_empty() => {
+                self.cidrs.is_none().then(|| "the node has no podCIDRs".to_owned())
+            }
+            None => plan.nodes.get(&node.name)?.problem.clone(),
+        }
     }
 }
 
@@ -131,6 +145,10 @@ impl Controller {
             };
             state.planner.plan(now, &view)
         });
+        let blocked = nodes.iter().filter_map(|view| {
+            Some((Name::clone(&view.node.name), handles.why_without_route(view, &plan)?))
+        });
+        self.published.blocked(&handles.plans, blocked);
         let completed = state.planned(now, &mut plan);
         self.published.routes(&handles.plans, &plan.changes);
         if !is_observing {

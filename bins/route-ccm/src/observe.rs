@@ -75,6 +75,11 @@ impl Observer {
         }
     }
 
+    /// Why a node is left out, in words.
+    pub(crate) fn why_left_out(&self, node: &Node, left_out: LeftOut) -> String {
+        instances::why_left_out(&*self.cloud, node, left_out != LeftOut::NotSelected)
+    }
+
     /// The present nodes.
     pub(crate) fn nodes(&self) -> Vec<NodeView> {
         let (nodes, schemes) = (self.store.list(), self.cloud.schemes());

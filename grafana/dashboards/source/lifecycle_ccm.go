@@ -186,14 +186,17 @@ func verdicts() row {
 		graph{
 			title: "Nodes by state",
 			about: about{
-				shows:  "All nodes, as seen by the leader. `suspected`, `replaced` and `undecided` nodes are also counted as `watched`.",
+				shows:  "All nodes, as seen by the leader. `suspected`, `replaced` and `undecided` nodes are also counted as `watched`. `left over`: nodes with a taint that nothing removes.",
 				normal: "`ready`.",
-				do:     "`watched`: not Ready; check their kubelets. `foreign`: nodes of another provider; lifecycle-ccm never deletes them. `not_selected`: excluded by `--node-selector`.",
+				do:     "`watched`: not Ready; check their kubelets. `foreign`: nodes of another provider; lifecycle-ccm never deletes them. `not_selected`: excluded by `--node-selector`. `left over`: see the event TaintLeftOver.",
 				page:   "lifecycle-ccm.md",
 			},
-			unit:  units.Short,
-			lines: []line{{sum("state", of("ccm_lifecycle_nodes")), "{{state}}"}},
-			wide:  12,
+			unit: units.Short,
+			lines: []line{
+				{sum("state", of("ccm_lifecycle_nodes")), "{{state}}"},
+				{sum("taint", of("ccm_left_over_taints")), "left over: {{taint}}"},
+			},
+			wide: 12,
 		}.panel(),
 		graph{
 			title: "Time from the first answer \"gone\" to the deletion",

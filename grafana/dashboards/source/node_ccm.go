@@ -169,15 +169,18 @@ func brakeAndOwners() row {
 		graph{
 			title: "Irregular nodes",
 			about: about{
-				shows:  "Initialised nodes with a problem that node-ccm does not mend, at the last refresh.",
+				shows:  "Initialised nodes with a problem that node-ccm does not mend, at the last refresh. `left over`: nodes with a taint that nothing removes.",
 				normal: "None.",
 				do:     "The runbook of the alert says what to do for each problem; the events on the nodes have the details.",
 				alert:  "NodeCCMIrregularNodes",
 				page:   "node-ccm.md",
 			},
-			unit:  units.Short,
-			lines: []line{{sum("problem", of("ccm_node_irregular_nodes")), "{{problem}}"}},
-			wide:  24,
+			unit: units.Short,
+			lines: []line{
+				{sum("problem", of("ccm_node_irregular_nodes")), "{{problem}}"},
+				{sum("taint", of("ccm_left_over_taints")), "left over: {{taint}}"},
+			},
+			wide: 24,
 		}.panel(),
 	}}
 }

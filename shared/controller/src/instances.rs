@@ -76,6 +76,16 @@ pub fn is_ours(cloud: &dyn Cloud, node: &Node) -> Option<bool> {
     claim(cloud, node).map(|claim| claim != Claim::Foreign)
 }
 
+/// Why a program does nothing for this node: `--node-selector` does not select it, or else it is another
+/// provider's.
+pub fn why_left_out(cloud: &dyn Cloud, node: &Node, is_selected: bool) -> String {
+    if !is_selected {
+        return "--node-selector does not select it".to_owned();
+    }
+    let id = node.provider_id.as_deref().unwrap_or_default();
+    format!("provider ID {id} {}", cloud.why_foreign(id))
+}
+
 /// Looks up many nodes in one call; makes no call for an empty list. Returns exactly one
 /// result per node.
 pub async fn lookup(
@@ -259,6 +269,13 @@ mod tests {
             ..NodeIdentity::default()
         };
         assert_eq!(identity(&OddCloud(None), &node("sim://I-1"), Wants::default()), expect);
+    }
+
+    #[test]
+    fn a_node_is_left_out_by_the_selector_or_by_its_id() {
+        let why = |is_selected| why_left_out(&OddCloud(None), &node("k3s://a"), is_selected);
+        assert_eq!(why(false), "--node-selector does not select it");
+        assert_eq!(why(true), "provider ID k3s://a has no scheme of this provider ()");
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | [`lookups`] | lookups in calls as large as the cloud answers in time; the stage that looks up the nodes of a queue |
 //! | [`inventory`] | the last list of the fleet |
 //! | [`fleet`] | what is odd about all nodes together |
+//! | [`left_over`] | taints that an earlier controller has left |
 //! | [`instances`] | batched queries to the cloud, with checked answers |
 //! | [`cluster`] | the identity of the cluster |
 //! | [`own_node`] | what holds up the node that runs this program |
@@ -41,6 +42,7 @@ pub mod instances;
 pub mod inventory;
 mod kind;
 pub mod kubelets;
+pub mod left_over;
 pub mod lookups;
 pub mod own_node;
 pub mod passes;

@@ -4,6 +4,9 @@
 /// value and effect may be anything.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
+/// The taint of a node whose machine is shut down, with the effect `NoSchedule`.
+pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
 /// The annotation that carries the kubelet's `--node-ip` to the cloud controller.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 

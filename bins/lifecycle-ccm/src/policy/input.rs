@@ -1,6 +1,10 @@
 //! The input of the policy: the nodes, and the cloud's answers about them.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_cloud::{Claim, CloudError, LookupResult};
 
@@ -120,4 +124,14 @@ pub struct Answers {
     pub witnesses: Vec<LookedUp>,
     /// The list, if the agenda asked for one.
     pub list: Option<Listing>,
+}
+
+impl Answers {
+    /// The kinds of the errors, by the names of their nodes.
+    pub(crate) fn errors(&self) -> HashMap<Arc<str>, &'static str> {
+        let error = |one: &LookedUp| {
+            Some((Arc::clone(&one.name), one.result.as_ref().err()?.kind.reason()))
+        };
+        self.lookups.iter().filter_map(error).collect()
+    }
 }

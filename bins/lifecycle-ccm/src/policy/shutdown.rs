@@ -5,12 +5,12 @@
 //! because a running machine may need its volumes to become Ready.
 
 use ccm_cloud::PowerState;
-use ccm_objects::Taint;
+use ccm_objects::{Taint, node_keys};
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
 /// The key of the taint; its effect is [`EFFECT`], and it has no value.
-pub(crate) const KEY: &str = "node.cloudprovider.kubernetes.io/shutdown";
+pub(crate) const KEY: &str = node_keys::SHUTDOWN;
 /// The effect of the taint.
 pub(crate) const EFFECT: &str = "NoSchedule";
 

@@ -34,6 +34,16 @@ impl Decision {
         Some(why.to_owned())
     }
 
+    /// Why nothing is done about the node, although it is not known that its instance exists.
+    pub(crate) fn blocked(&self) -> Option<String> {
+        match self.verdict {
+            Verdict::Keep(reason @ (Reason::NoAnswer | Reason::Alive | Reason::NotOurs)) => {
+                Some(kept(reason).text)
+            }
+            _ => None,
+        }
+    }
+
     /// The message for events and log lines at this time.
     pub(crate) fn message(&self, now: At, policy: &Policy) -> Message {
         let seconds = |at: At| at.since(now).as_secs_f64().ceil();

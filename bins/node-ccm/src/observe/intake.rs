@@ -109,16 +109,15 @@ impl Intake {
     /// Records that a node is another provider's or is not selected, and reports it once.
     pub(crate) fn foreign(&self, node: &Node) {
         let Handles { cloud, states, plans, reports, .. } = &self.handles;
-        if !self.handles.selects(node) {
+        let is_selected = self.handles.selects(node);
+        let why = instances::why_left_out(&**cloud, node, is_selected);
+        plans.block(&node.reference(), &why);
+        if !is_selected {
             states.set(&node.name, State::NotSelected);
-            plans.block(&node.reference(), "--node-selector does not select it");
             return reports.not_selected(node);
         }
         states.set(&node.name, State::Foreign);
-        let id = node.provider_id.as_deref().unwrap_or_default();
-        let why = cloud.why_foreign(id);
         reports.foreign(node, &why);
-        plans.block(&node.reference(), &format!("provider ID {id} {why}"));
     }
 
     /// Tells the queue that the work on this node has ended.

@@ -106,3 +106,33 @@ async fn the_page_says_why_nothing_is_done_for_a_node() {
         assert!(!page.contains("blocked: "), "{mode}: {page}");
     }
 }
+
+/// Where lifecycle-ccm works, it removes the taint within seconds. It says itself which nodes it leaves out.
+#[tokio::test(start_paused = true)]
+async fn a_taint_of_a_shutdown_that_nothing_removes_is_named() {
+    let whole = Whole::before_start(&["--node-selector=pool=a"]);
+    for (number, pool, status) in [(0, "a", "True"), (1, "a", "Unknown"), (2, "b", "True")] {
+        let (instance, key) = (SimInstance::numbered(number), "shutdown");
+        let key = format!("node.cloudprovider.kubernetes.io/{key}");
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": instance.name, "labels": {"pool": pool}},
+            "spec": {
+                "providerID": instance.provider_id().as_str(),
+                "taints": [{"key": key, "effect": "NoSchedule"}],
+            },
+            "status": {"conditions": [{"type": "Ready", "status": status}]},
+        });
+        whole.api.create(node).unwrap();
+        whole.cloud.add(instance);
+    }
+    let program = Arc::new(NodeCcm::prepare(whole.context()).await.unwrap());
+    program.lead(whole.context());
+    sleep(Duration::from_mins(30)).await;
+    assert_eq!(whole.metric("ccm_left_over_taints{taint=\"shutdown\"}"), 1);
+    let findings = whole.context().health.findings();
+    let line = findings.into_iter().find(|finding| finding.name == "left-over-taints").unwrap();
+    let what =
+        "1 nodes keep the taint node.cloudprovider.kubernetes.io/shutdown, first node-00000: ";
+    assert!(line.verdict.detail().starts_with(what), "{:?}", line.verdict);
+}

@@ -15,11 +15,14 @@ use crate::plan::{
 pub(crate) struct Published {
     routes: BTreeSet<String>,
     conditions: BTreeSet<String>,
+    blocked: BTreeSet<String>,
 }
 
 const ROUTE: &str = "Route";
 /// Apart from the entry of the node itself, which shows the pod CIDRs that it gets.
 const CONDITION: &str = "NodeCondition";
+/// Likewise.
+const ROUTES: &str = "NodeRoutes";
 
 impl Published {
     /// Publishes the changes of a plan.
@@ -31,7 +34,7 @@ impl Published {
                 reason: planned.why.clone(),
                 held: planned.held.as_ref().map(ToString::to_string),
             };
-            (planned.change.destination().to_string(), step)
+            (planned.change.destination().to_string(), Ok(step))
         };
         publish(plans, ROUTE, &mut self.routes, changes.iter().map(step));
     }
@@ -49,22 +52,32 @@ impl Published {
                 reason: wanted.message,
                 held: None,
             };
-            (name.to_string(), step)
+            (name.to_string(), Ok(step))
         };
         publish(plans, CONDITION, &mut self.conditions, due.map(step));
     }
+
+    /// Publishes why nodes get no route.
+    pub(crate) fn blocked(&mut self, plans: &Plans, nodes: impl Iterator<Item = (Name, String)>) {
+        let why = nodes.map(|(name, why)| (name.to_string(), Err(why)));
+        publish(plans, ROUTES, &mut self.blocked, why);
+    }
 }
 
+/// Publishes a step of each object, or why it has none.
 fn publish(
     plans: &Plans,
     kind: &'static str,
     before: &mut BTreeSet<String>,
-    steps: impl Iterator<Item = (String, Step)>,
+    steps: impl Iterator<Item = (String, Result<Step, String>)>,
 ) {
     let mut now = BTreeSet::new();
     for (name, step) in steps {
         let object = ObjectRef { kind, name: name.clone(), ..ObjectRef::default() };
-        plans.set(&object, vec![step]);
+        match step {
+            Ok(step) => plans.set(&object, vec![step]),
+            Err(why) => plans.block(&object, &why),
+        }
         now.insert(name);
     }
     for done in before.difference(&now) {

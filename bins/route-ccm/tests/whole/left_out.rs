@@ -106,6 +106,44 @@ async fn a_selector_decides_which_nodes_get_routes() {
     assert_eq!((world.routes().len(), world.metric(HELD)), (5, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_page_says_why_a_node_gets_no_route() {
+    for mode in ["--mode=observe", "--mode=control"] {
+        let arguments = [mode, "--node-selector=pool=a", "--cluster-cidr=10.244.0.0/16"];
+        let world = World::start(&SimCloud::new(), "c-1", &arguments).await;
+        world.add(labelled(1, "a"));
+        world.add(labelled(2, "b"));
+        let mut edge = edge(3, "kubeedge://edge-3");
+        edge["metadata"]["labels"] = json!({"pool": "a"});
+        world.api.create(edge).unwrap();
+        let mut outside = labelled(4, "a");
+        outside["spec"]["podCIDRs"] = json!(["10.9.4.0/24"]);
+        outside["spec"]["podCIDR"] = json!("10.9.4.0/24");
+        world.add(outside);
+        let mut bare = labelled(5, "a");
+        bare["spec"].as_object_mut().unwrap().retain(|key, _| key == "providerID");
+        world.add(bare);
+        sleep(A_WHILE).await;
+        for (name, why) in [
+            (name(2), "blocked: --node-selector does not select it"),
+            ("edge-3".to_owned(), "blocked: provider ID kubeedge://edge-3 has no scheme of this"),
+            (name(4), "blocked: pod CIDR 10.9.4.0/24 is not inside --cluster-cidr"),
+            (name(5), "blocked: the node has no podCIDRs"),
+        ] {
+            let page = world.page(&name);
+            assert!(page.contains(why), "{mode}: {page}");
+        }
+        assert!(!world.page(&name(1)).contains("blocked"), "{mode}: {}", world.page(&name(1)));
+        world.patch(&name(2), "", json!({"metadata": {"labels": {"pool": "a"}}}));
+        world.delete_nodes([4]);
+        sleep(A_WHILE).await;
+        for number in [2, 4] {
+            let page = world.page(&name(number));
+            assert!(!page.contains("blocked"), "{mode}: {page}");
+        }
+    }
+}
+
 const LEFT_OVER: &str = "ccm_route_conditions_left_over";
 
 /// The node with what an earlier controller, or another component, has said of its network.

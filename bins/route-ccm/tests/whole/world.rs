@@ -199,6 +199,11 @@ impl World {
         format!("{mark}{}", found.verdict.detail())
     }
 
+    /// What `/plan` shows of the objects of this name.
+    pub(crate) fn page(&self, name: &str) -> String {
+        self.running().context.plans.text(Some(name))
+    }
+
     /// A person approves all that is held, for ten minutes.
     pub(crate) fn approve_all(&self) {
         let until = ccm_base::clock::wall() + Duration::from_mins(10);
