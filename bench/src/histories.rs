@@ -79,10 +79,21 @@ fn run_variant(variant: Variant, first: u64, count: u64) -> usize {
             scope.spawn(work);
         }
     });
-    let Tally { steps, deletions, breaker, budget, leaders, marked, replaced, alive } =
-        total.into_inner();
+    let Tally {
+        steps,
+        deletions,
+        breaker,
+        budget,
+        leaders,
+        killed,
+        undone,
+        uncertain,
+        marked,
+        replaced,
+        alive,
+    } = total.into_inner();
     println!(
-        "{steps} passes, {deletions} rightful deletions ({marked} of marked nodes, {replaced} of Ready nodes on replaced machines), {leaders} leader changes; held back by the breaker {breaker} times, by the budget {budget} times, by a kubelet's Lease {alive} times; {:.0} s",
+        "{steps} passes, {deletions} rightful deletions ({marked} of marked nodes, {replaced} of Ready nodes on replaced machines), {leaders} leader changes ({killed} in the middle of deletions), {undone} deletions without effect, {uncertain} without an answer; held back by the breaker {breaker} times, by the budget {budget} times, by a kubelet's Lease {alive} times; {:.0} s",
         start.elapsed().as_secs_f64()
     );
     let mut failures = failures.into_inner();

@@ -173,6 +173,14 @@ pub async fn annotate_lease(client: &Client, name: &str, annotations: Value) -> 
     Ok(())
 }
 
+/// Frees a program's Lease after its holder was killed, so that the next one need not wait until the Lease expires.
+pub async fn free_lease(client: &Client, name: &str) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"holderIdentity": ""}}));
+    let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
+    leases.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
 /// The root of the checkout.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

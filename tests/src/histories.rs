@@ -3,6 +3,7 @@
 
 mod dice;
 mod faults;
+mod leaders;
 mod variant;
 mod world;
 
@@ -18,7 +19,8 @@ pub use self::variant::{Sabotage, Variant};
 use self::{
     dice::Dice,
     faults::{AnswerMode, FaultSchedule},
-    world::{Kind, START, World},
+    leaders::{Fate, Lease},
+    world::{Kind, Node, START, World},
 };
 
 /// Counts of one history, or of many.
@@ -34,6 +36,12 @@ pub struct Tally {
     pub budget: u64,
     /// Leader changes.
     pub leaders: u64,
+    /// Leaders that died in a pass with deletions.
+    pub killed: u64,
+    /// Deletions without effect, and those whose answer was lost.
+    pub undone: u64,
+    /// See [`Tally::undone`].
+    pub uncertain: u64,
     /// Deletions of nodes that an autoscaler removes, and of Ready nodes on a replaced machine.
     pub marked: u64,
     /// See [`Tally::marked`].
@@ -50,6 +58,9 @@ impl Tally {
         self.breaker += more.breaker;
         self.budget += more.budget;
         self.leaders += more.leaders;
+        self.killed += more.killed;
+        self.undone += more.undone;
+        self.uncertain += more.uncertain;
         self.marked += more.marked;
         self.replaced += more.replaced;
         self.alive += more.alive;
@@ -67,8 +78,13 @@ struct Run {
     decider: Decider,
     /// The detail of every lookup that finds an instance.
     instance: Instance,
-    /// Budgeted deletions of this leader.
+    lease: Lease,
+    /// The times of the deletions that needed budget, of all leaders.
     spent: Vec<u64>,
+    /// What has been charged for nodes that are deleted or may be.
+    charged: Vec<(u64, Box<str>)>,
+    /// Nodes with a deletion whose answer was lost.
+    doubtful: BTreeSet<Box<str>>,
     /// Since when the policy could have deleted each node.
     healthy: Vec<Option<u64>>,
     tally: Tally,
@@ -93,7 +109,15 @@ pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<T
     };
     let mut told = policy.clone();
     match sabotage {
-        None | Some(Sabotage::Life | Sabotage::Witnesses) => {}
+        None
+        | Some(
+            Sabotage::Life
+            | Sabotage::Witnesses
+            | Sabotage::Memory
+            | Sabotage::Store
+            | Sabotage::Doubt
+            | Sabotage::Release,
+        ) => {}
         Some(Sabotage::Answers) => told.confirmation_period /= 3,
         Some(Sabotage::Confirmation) => told.confirmation_period = Duration::ZERO,
         Some(Sabotage::Grace) => told.grace_period = Duration::ZERO,
@@ -116,7 +140,10 @@ pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<T
             ProviderId::parse("sim://i-1").map_err(|error| error.to_string())?,
             "found",
         ),
+        lease: Lease::default(),
         spent: Vec::new(),
+        charged: Vec::new(),
+        doubtful: BTreeSet::new(),
         healthy,
         tally: Tally::default(),
         timeline: String::new(),
@@ -136,11 +163,9 @@ impl Run {
     fn play(mut self) -> Result<Tally, String> {
         let mut now = START;
         while now < self.world.end {
+            self.renew();
             if self.dice.percent(1) {
-                self.decider = Decider::default();
-                self.spent.clear();
-                self.healthy.fill(None);
-                self.tally.leaders += 1;
+                self.succeed(now)?;
             }
             for (node, healthy) in self.world.nodes.iter().zip(&mut self.healthy) {
                 if node.ready(now) || node.protected(now) || !node.registered(now) {
@@ -181,8 +206,13 @@ impl Run {
     }
 
     fn views(&self, now: u64) -> Vec<NodeView> {
-        let nodes = self.world.nodes.iter().filter(|node| node.registered(now));
-        nodes.map(|node| node.view(now)).collect()
+        let nodes = &self.world.nodes;
+        // A store shows one node of each name, and the end of a deleted one late.
+        let is_again =
+            |old: &Node| nodes.iter().any(|node| node.name == old.name && node.registered(now));
+        let shown =
+            |node: &&Node| node.registered(now) || (now < node.shown_until && !is_again(node));
+        nodes.iter().filter(shown).map(|node| node.view(now)).collect()
     }
 
     fn latency(&mut self) -> u64 {
@@ -232,7 +262,12 @@ impl Run {
         let answers = Answers { asked: at(asked), lookups, witnesses, list: listing };
         let views = self.views(now);
         let decisions = self.decider.decide(at(now), &views, answers, &self.told);
-        self.judge(now, &views, &decisions, healthy)?;
+        let fate = self.fate(now, &decisions)?;
+        self.judge(now, &views, &decisions, (healthy, fate))?;
+        if fate.is_death() {
+            now += self.dice.within(1_000, 20_000);
+            self.succeed(now)?;
+        }
         Ok(now)
     }
 
@@ -365,14 +400,21 @@ impl Run {
         now: u64,
         views: &[NodeView],
         decisions: &[Decision],
-        healthy: bool,
+        (healthy, fate): (bool, Fate),
     ) -> Result<(), String> {
+        let mut deletions = 0;
         for decision in decisions {
             let Decision { uid, verdict, evidence, .. } = decision;
             writeln!(self.timeline, "{now} {uid} {verdict:?} {evidence}")
                 .map_err(|error| error.to_string())?;
             match decision.verdict {
-                Verdict::Delete => self.delete(now, views, decision)?,
+                Verdict::Delete => {
+                    let index = self.is_rightful(now, views, decision)?;
+                    if fate.allows(deletions) {
+                        self.delete(now, index, views, decision)?;
+                    }
+                    deletions += 1;
+                }
                 Verdict::BreakerOpen => self.tally.breaker += 1,
                 Verdict::OverBudget { .. } => self.tally.budget += 1,
                 Verdict::Keep(Reason::Alive) => self.tally.alive += 1,
@@ -401,55 +443,6 @@ impl Run {
             if let Some(slot) = self.healthy.get_mut(index) {
                 *slot = if free { since.or(Some(now)) } else { None };
             }
-        }
-        Ok(())
-    }
-
-    fn delete(&mut self, now: u64, views: &[NodeView], decision: &Decision) -> Result<(), String> {
-        let view = views.iter().find(|view| view.uid == decision.uid);
-        let index = self.index(&decision.uid);
-        let (Some(view), Some(index)) = (view, index) else {
-            return Err(self.fail(now, "an unknown node was deleted"));
-        };
-        let node = self.world.nodes.get(index).cloned();
-        let Some(node) = node else { return Err(self.fail(now, "no such node")) };
-        if node.lives(now) {
-            return Err(self.fail(now, &format!("{} was deleted though it exists", node.uid)));
-        }
-        if view.protected || !view.is_watched() || view.age < self.policy.grace_period {
-            return Err(self.fail(now, &format!("{} is exempt and was deleted", node.uid)));
-        }
-        let born_later =
-            decision.evidence.first.as_ref().is_none_or(|first| {
-                ms(first.asked.0) < node.created + ms(self.policy.grace_period)
-            });
-        if born_later {
-            return Err(self.fail(now, &format!("evidence older than {}", node.uid)));
-        }
-        if view.ready && self.policy.replaced == Replaced::Report {
-            return Err(self.fail(now, &format!("{} is Ready and was deleted", node.uid)));
-        }
-        self.tally.marked += u64::from(view.marked);
-        self.tally.replaced += u64::from(view.ready);
-        if !view.approved && !view.marked {
-            self.spent.push(now);
-            let window = ms(self.policy.budget_window);
-            let used = self.spent.iter().filter(|spent| **spent + window > now).count();
-            let limit = match self.policy.budget {
-                Limit::Count(count) => count as usize,
-                Limit::Percent(0) => 0,
-                Limit::Percent(_) => 3,
-            };
-            if used > limit {
-                return Err(self.fail(now, "over budget"));
-            }
-        }
-        self.tally.deletions += 1;
-        if let Some(node) = self.world.nodes.get_mut(index) {
-            node.removed = now;
-        }
-        if let Some(slot) = self.healthy.get_mut(index) {
-            *slot = None;
         }
         Ok(())
     }

@@ -147,11 +147,19 @@ impl Decider {
 
     /// Records the result of a deletion.
     pub fn deleted(&mut self, now: At, decision: &Decision, outcome: Deletion, policy: &Policy) {
-        if matches!(outcome, Deletion::NotDone | Deletion::Refused | Deletion::Observed) {
-            self.brake.release(&decision.uid);
-        }
         let record = self.records.get_mut(&decision.name);
-        if let Some(record) = record.filter(|record| record.uid == decision.uid) {
+        let record = record.filter(|record| record.uid == decision.uid);
+        match outcome {
+            // The window counts from the deletion: it may have waited behind others.
+            Deletion::Done | Deletion::Uncertain => self.brake.renew(now, &decision.uid),
+            // The informer may still show a node that an earlier deletion has deleted.
+            _ if record.as_ref().is_some_and(|record| record.may_be_deleted) => {}
+            Deletion::NotDone | Deletion::Refused | Deletion::Observed => {
+                self.brake.release(&decision.uid);
+            }
+        }
+        if let Some(record) = record {
+            record.may_be_deleted |= outcome == Deletion::Uncertain;
             record.deleted = outcome == Deletion::Done;
             record.refused = outcome == Deletion::Refused;
             record.look_again = match outcome {

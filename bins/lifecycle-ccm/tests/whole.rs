@@ -4,6 +4,8 @@
 
 #[path = "whole/another_cloud.rs"]
 mod another_cloud;
+#[path = "whole/damped.rs"]
+mod damped;
 #[path = "whole/survey.rs"]
 mod survey;
 #[path = "whole/wrong_setting.rs"]

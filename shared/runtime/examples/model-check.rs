@@ -28,7 +28,12 @@ fn main() -> io::Result<ExitCode> {
     };
     let mut as_expected = true;
     for (candidates, lease, deadline) in sizes {
-        as_expected &= check(candidates, lease, deadline)?;
+        let title =
+            format!("{candidates} candidates, a lease of {lease} ticks, a term of {deadline}");
+        as_expected &= check(&title, Variant::all(candidates, lease, deadline))?;
+    }
+    if args.is_empty() {
+        as_expected &= check("what replicas do besides", Variant::duties())?;
     }
     Ok(if as_expected { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -43,17 +48,17 @@ fn sizes(args: &[String]) -> Option<Vec<(usize, u8, u8)>> {
     Some(vec![(candidates, ticks(lease)?, ticks(deadline)?)])
 }
 
-/// Checks all variants of a size; whether all are as they must be.
-fn check(candidates: usize, lease: u8, deadline: u8) -> io::Result<bool> {
+/// Checks these variants; whether all are as they must be.
+fn check(title: &str, variants: Vec<Variant>) -> io::Result<bool> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{candidates} candidates, a lease of {lease} ticks, a term of {deadline}")?;
+    writeln!(out, "{title}")?;
     writeln!(
         out,
         "seconds  {:34} {:>10} {:>6}  {:6}  expected",
         "variant", "states", "depth", "found"
     )?;
     let mut as_expected = true;
-    for variant in Variant::all(candidates, lease, deadline) {
+    for variant in variants {
         let start = Instant::now();
         let outcome = variant.check();
         as_expected &= outcome.is_as_expected();

@@ -38,11 +38,18 @@ impl Variant {
     /// The rules that a history of this variant must notice as missing.
     pub fn rules(self) -> &'static [Sabotage] {
         match self {
-            Self::Listed => {
-                &[Sabotage::Confirmation, Sabotage::Grace, Sabotage::Breaker, Sabotage::Budget]
-            }
-            Self::Living => &[Sabotage::Life],
-            Self::Listless => &[Sabotage::Answers, Sabotage::Witnesses],
+            Self::Listed => &[
+                Sabotage::Confirmation,
+                Sabotage::Grace,
+                Sabotage::Breaker,
+                Sabotage::Budget,
+                Sabotage::Memory,
+                Sabotage::Store,
+                Sabotage::Doubt,
+                Sabotage::Release,
+            ],
+            Self::Living => &[Sabotage::Life, Sabotage::Memory],
+            Self::Listless => &[Sabotage::Answers, Sabotage::Witnesses, Sabotage::Store],
         }
     }
 }
@@ -64,4 +71,26 @@ pub enum Sabotage {
     Answers,
     /// Witnesses that are not asked.
     Witnesses,
+    /// A new leader that does not read what the last one has deleted.
+    Memory,
+    /// Deletions that do not wait until they are stored.
+    Store,
+    /// A deletion whose answer was lost, and that gives its budget back.
+    Doubt,
+    /// A deletion that was not made, and that keeps its budget.
+    Release,
+}
+
+impl Sabotage {
+    /// What a history without this rule must end with.
+    pub const fn breaks(self) -> &'static str {
+        match self {
+            Self::Grace => "and was deleted",
+            Self::Budget | Self::Memory | Self::Store | Self::Doubt => "over budget",
+            Self::Release => "held though there is budget",
+            Self::Confirmation | Self::Breaker | Self::Life | Self::Answers | Self::Witnesses => {
+                "was deleted though it exists"
+            }
+        }
+    }
 }

@@ -46,6 +46,8 @@ pub struct Node {
     pub died: u64,
     /// Deletion of the node object by the operator, who replaces it.
     pub removed: u64,
+    /// Until when the informer shows it after its deletion.
+    pub shown_until: u64,
     ready_from: u64,
     ready_until: u64,
     outages: Vec<(u64, u64)>,
@@ -288,6 +290,7 @@ fn draw_node(
         created,
         died,
         removed: u64::MAX,
+        shown_until: 0,
         ready_from: created + dice.within(0, 150_000),
         ready_until: died.saturating_add(dice.within(0, 50_000)),
         outages,

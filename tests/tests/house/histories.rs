@@ -14,6 +14,7 @@ fn no_history_ends_wrongly() {
         }
         println!("{variant:?}: {total:?}");
         assert!(total.deletions > 100 && total.budget > 10, "{variant:?}: {total:?}");
+        assert!(total.killed > 50 && total.undone > 50 && total.uncertain > 50, "{total:?}");
         assert!(total.breaker > 100 && total.marked > 10 && total.alive > 10, "{total:?}");
     }
 }
@@ -22,7 +23,11 @@ fn no_history_ends_wrongly() {
 fn a_missing_rule_is_noticed() {
     for variant in Variant::ALL {
         for sabotage in variant.rules() {
-            let caught = (0..20_000).find(|seed| play(*seed, variant, Some(*sabotage)).is_err());
+            let is_noticed = |seed: &u64| {
+                let end = play(*seed, variant, Some(*sabotage));
+                end.is_err_and(|what| what.contains(sabotage.breaks()))
+            };
+            let caught = (0..20_000).find(is_noticed);
             println!("{variant:?} without {sabotage:?}: {caught:?}");
             assert!(caught.is_some(), "nothing notices that this is missing: {sabotage:?}");
         }

@@ -165,7 +165,11 @@ impl Decider {
             return Verdict::Delete;
         }
         match self.brake.request(now, &view.uid, known, policy.deletions()) {
-            Ok(()) => Verdict::Delete,
+            Ok(()) => {
+                // It may have been charged for an earlier deletion, without effect.
+                self.brake.renew(now, &view.uid);
+                Verdict::Delete
+            }
             Err(Hold::Breaker) => Verdict::BreakerOpen,
             Err(Hold::Budget { until }) => Verdict::OverBudget { until },
         }

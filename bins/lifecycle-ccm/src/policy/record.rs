@@ -17,6 +17,8 @@ pub struct Record {
     pub replaced: bool,
     /// Its deletion was executed; the node is still in the views.
     pub deleted: bool,
+    /// The answer to a deletion was lost.
+    pub may_be_deleted: bool,
     /// The API server refused its deletion.
     pub refused: bool,
     /// When it was last looked up.
@@ -46,6 +48,7 @@ impl Record {
             operator_marks: operator_marks(node),
             replaced: node.ready,
             deleted: false,
+            may_be_deleted: false,
             refused: false,
             looked: None,
             look_again: At::default(),

@@ -2,6 +2,7 @@
 
 mod action;
 mod breaker;
+mod budget;
 mod decide;
 mod fleet;
 mod life;

@@ -8,12 +8,13 @@ use ccm_sim::{
     apiserver::{Action, Fault as ApiFault, Verb},
     cloud::Operation,
     faults::{Effect, Fault},
+    poll,
 };
 use tokio::time::sleep;
 
-use super::lifecycle::{DELETION, quick};
-use ccm_tests::nodes;
-use ccm_tests::scenarios::{Env, LIFECYCLE_AGENT, SOON, past_grace};
+use super::lifecycle::{DELETION, count, quick};
+use ccm_tests::scenarios::{Env, LIFECYCLE_AGENT, SOON, past_grace, with_short_terms};
+use ccm_tests::{cluster::free_lease, nodes};
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("node-{number}")).collect()
@@ -43,6 +44,38 @@ pub(super) async fn deletions_whose_answer_is_lost_stay_within_the_budget(env: E
     sleep(3 * DELETION).await;
     let left = nodes::names(&env.client).await?.len();
     ensure!(left == 11, "the budget is one, and {} nodes were deleted", 12 - left);
+    Ok(())
+}
+
+/// Each leader is killed as soon as it has deleted a node, or might have.
+pub(super) async fn ten_killed_leaders_share_one_budget(env: Env) -> Result<()> {
+    const LIVES: usize = 10;
+    const LEFT: usize = 27;
+    const HELD: &str = r#"ccm_lifecycle_verdicts_total{verdict="over_budget",reason=""}"#;
+    let launch = with_short_terms(quick(&env))
+        .arg("--node-deletion-budget=3")
+        .arg("--concurrent-node-lifecycle-syncs=1");
+    fleet(&env, 30).await?;
+    for name in &names(12) {
+        env.lose(name).await?;
+    }
+    let faults = env.cluster.simulated().context("simulated")?.faults();
+    faults.add(fault(Action::Delay(Duration::from_millis(200)), Verb::Delete));
+    for _ in 0..LIVES {
+        let before = nodes::names(&env.client).await?.len();
+        let leader = env.start(&launch).await?;
+        poll::until("a deletion, or that it is held", 2 * SOON, || async {
+            let is_deleted = nodes::names(&env.client).await?.len() < before;
+            let is_used_up = before <= LEFT && count(&leader, HELD).await? > 0;
+            Ok((is_deleted || is_used_up).then_some(()))
+        })
+        .await
+        .with_context(|| leader.log())?;
+        drop(leader);
+        free_lease(&env.client, "lifecycle-ccm").await?;
+    }
+    let left = nodes::names(&env.client).await?.len();
+    ensure!(left == LEFT, "three of thirty nodes may go, and {} went", 30 - left);
     Ok(())
 }
 

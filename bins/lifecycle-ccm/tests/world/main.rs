@@ -55,6 +55,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 lifecycle_edges::a_replaced_machine_is_reported_and_deleted_if_wanted,
                 lifecycle_pressure::a_held_node_costs_few_calls,
                 lifecycle_pressure::an_unreadable_entry_of_the_list_is_no_absence,
+                lifecycle_pressure::ten_killed_leaders_share_one_budget,
                 lifecycle_pressure::deletions_whose_answer_is_lost_stay_within_the_budget,
                 lifecycle_pressure::a_conflict_about_the_taint_is_soon_forgotten,
                 lifecycle_pressure::a_lowered_budget_stops_what_is_not_yet_sent;

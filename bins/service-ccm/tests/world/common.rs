@@ -44,16 +44,30 @@ pub(crate) const ORPHAN: &str = "orphan";
 
 /// Adds a load balancer to the cloud that was made for a Service of this cluster that is gone.
 pub(crate) async fn add_orphan(env: &Env) -> Result<()> {
-    let uid = services::cluster_uid(&env.client).await?;
-    let mut orphan = SimBalancer::foreign(ORPHAN, [192, 0, 2, 77].into(), 80);
-    orphan.owners.push(Owner {
-        cluster: ClusterId { name: "kubernetes".to_owned(), uid },
-        uid: "8a0e7a52-1f0c-4b1e-9a57-0d6c5b8f3a11".to_owned(),
-        namespace: services::NAMESPACE.to_owned(),
-        name: "gone".to_owned(),
-    });
-    env.cloud().balancers().add(orphan);
+    let cluster = services::cluster_uid(&env.client).await?;
+    env.cloud().balancers().add(orphan(cluster, ORPHAN, 77));
     Ok(())
+}
+
+/// Adds several of them.
+pub(crate) async fn add_orphans(env: &Env, count: usize) -> Result<()> {
+    let cluster = services::cluster_uid(&env.client).await?;
+    for number in (100..).take(count) {
+        let id = format!("{ORPHAN}-{number}");
+        env.cloud().balancers().add(orphan(cluster.clone(), &id, number));
+    }
+    Ok(())
+}
+
+fn orphan(cluster: String, id: &str, number: u8) -> SimBalancer {
+    let mut orphan = SimBalancer::foreign(id, [192, 0, 2, number].into(), 80);
+    orphan.owners.push(Owner {
+        cluster: ClusterId { name: "kubernetes".to_owned(), uid: cluster },
+        uid: format!("8a0e7a52-1f0c-4b1e-9a57-0d6c5b8f3{number:03}"),
+        namespace: services::NAMESPACE.to_owned(),
+        name: format!("gone-{number}"),
+    });
+    orphan
 }
 
 /// Registers an initialised node with an address.

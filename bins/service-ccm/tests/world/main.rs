@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use ccm_runtime::programs::SERVICE_CCM;
 use ccm_tests::suite::{self, Story, Suite, Work};
 
+mod budgets;
 mod cloud_faults;
 mod common;
 mod life;
@@ -33,6 +34,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 life::what_is_deleted_in_the_cloud_is_created_again,
                 life::a_wrong_service_is_deleted_by_its_annotations,
                 life::an_observer_shows_what_the_cloud_would_change,
+                budgets::ten_killed_leaders_share_their_budgets,
                 life::a_leader_deletes_an_orphan_and_an_observer_does_not,
                 cloud_faults::one_that_hangs_and_one_that_fails_delay_no_other,
                 cloud_faults::a_cloud_that_takes_its_time_is_polled_by_one_list,

@@ -8,16 +8,19 @@
 //!
 //! The model allows more than the product, never less: a term starts when the write is sent,
 //! not before the read that preceded it; a candidate that has lost its term may win another,
-//! where the process of the product exits. It omits two cases. A read is a single step: with
+//! where the process of the product exits. What replicas do besides is checked with few ticks, one
+//! duty at a time ([`duties`]). The model omits two cases. A read is a single step: with
 //! compare-and-swap, a late response leads to a write that is rejected, or equals a later
 //! read. And the Lease is never deleted: a candidate that never saw its holder would take it
 //! at once, in the product and elsewhere.
 
+mod duties;
 mod variants;
 mod world;
 
 use stateright::{Checker as _, HasDiscoveries, Model, Path, Property};
 
+use duties::{Duty, TURNS};
 pub use variants::Variant;
 use world::{Attempt, MOST_CANDIDATES, Step, World};
 
@@ -107,28 +110,39 @@ pub struct Election {
     /// The longest duration in a record that is respected, in ticks. A candidate respects a record
     /// for its own duration in any case.
     pub longest: u8,
+    /// What replicas do besides.
+    pub duty: Duty,
     /// How far the wall clock of the last candidate is ahead of the others', in ticks.
     pub skew: i8,
 }
 
 const AT_MOST_ONE: &str = "at most one leader";
+/// Nothing is deleted again because a leader does not know of it.
+const HANDED_OVER: &str = "a leader knows what was deleted";
+const ONE_WRITER: &str = "no write is in flight while another one leads";
+const SEEING: &str = "a leader sees";
+/// The rules.
+const RULES: [&str; 4] = [AT_MOST_ONE, HANDED_OVER, ONE_WRITER, SEEING];
 const TAKEN_OVER: &str = "a leader that stopped renewing is replaced";
+const AT_WORK: &str = "the duty is done";
 
 /// The result of a check.
 pub struct Verdict {
-    /// The number of different states, or of those visited before two leaders.
+    /// The number of different states, or of those visited before a rule was broken.
     pub states: usize,
     /// The number of steps to the state furthest from the initial ones.
     pub depth: usize,
-    /// The shortest path to two leaders, if there is one.
-    pub two_leaders: Option<Vec<Step>>,
+    /// The broken rule, and the shortest path to that, if there is one.
+    pub broken: Option<(&'static str, Vec<Step>)>,
     /// Whether a candidate ever started to take the Lease of a leader that stopped renewing: a
     /// model without takeovers would prove nothing.
     pub taken_over: bool,
+    /// Whether any did what it does besides.
+    pub at_work: bool,
 }
 
 impl Election {
-    /// Visits every reachable state, or those on the path to two leaders.
+    /// Visits every reachable state, or those on the path to a broken rule.
     pub fn check(self) -> Verdict {
         // A single thread visits the states in the same order every time, and finds the
         // shortest path.
@@ -137,7 +151,10 @@ impl Election {
         Verdict {
             states: checker.unique_state_count(),
             depth: checker.max_depth(),
-            two_leaders: checker.discovery(AT_MOST_ONE).map(Path::into_actions),
+            broken: RULES
+                .into_iter()
+                .find_map(|rule| Some((rule, checker.discovery(rule).map(Path::into_actions)?))),
+            at_work: checker.discovery(AT_WORK).is_some(),
             taken_over: checker.discovery(TAKEN_OVER).is_some(),
         }
     }
@@ -156,6 +173,8 @@ impl Model for Election {
         for at in 0..self.candidates.min(MOST_CANDIDATES) {
             let candidate = &world.candidates[at];
             steps.extend([Step::TickAsleep(at), Step::Restart(at)]);
+            let turns = TURNS.into_iter().filter(|turn| self.has(*turn));
+            steps.extend(turns.map(|turn| Step::Work(at, turn)));
             match candidate.attempt {
                 Attempt::None => steps.extend([Step::Read(at), Step::ReadToRelease(at)]),
                 Attempt::Decided(_) => steps.extend([Step::Watch(at), Step::Send(at)]),
@@ -186,6 +205,14 @@ impl Model for Election {
         vec![
             Property::always(AT_MOST_ONE, |_: &Self, world: &World| {
                 world.candidates.iter().filter(|candidate| candidate.leads()).count() <= 1
+            }),
+            Property::always(HANDED_OVER, |_: &Self, world: &World| world.is_handed_over()),
+            Property::always(ONE_WRITER, |_: &Self, world: &World| world.has_one_writer()),
+            Property::always(SEEING, |election: &Self, world: &World| {
+                world.is_seeing(election.deadline + election.longer)
+            }),
+            Property::sometimes(AT_WORK, |election: &Self, world: &World| {
+                world.is_at_work(election.duty)
             }),
             Property::sometimes(TAKEN_OVER, |election: &Self, world: &World| {
                 (0..election.candidates).any(|at| election.takes_over(world, at))

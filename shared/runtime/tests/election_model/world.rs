@@ -1,6 +1,9 @@
 //! The states of the model and the steps between them.
 
-use super::{Answers, Election, Expiry, Identities, Release, Term, TermClock, Writes};
+use super::{
+    Answers, Election, Expiry, Identities, Release, Term, TermClock, Writes,
+    duties::{Turn, Work},
+};
 
 /// The maximum number of candidates.
 pub const MOST_CANDIDATES: usize = 3;
@@ -34,6 +37,8 @@ pub struct Request {
     age: u8,
     /// By the wall clock.
     stamp: i8,
+    /// It leaves a deletion of its sender to the next leader.
+    pub notes: bool,
 }
 
 /// The state of a candidate's current attempt.
@@ -62,14 +67,22 @@ pub struct Candidate {
     term: u8,
     /// How long it has observed the Lease unchanged.
     seen: Option<u8>,
+    /// What it does besides.
+    pub work: Work,
 }
 
 impl Candidate {
-    const FRESH: Self = Self { attempt: Attempt::None, stray: None, term: 0, seen: None };
+    const FRESH: Self =
+        Self { attempt: Attempt::None, stray: None, term: 0, seen: None, work: Work::NONE };
 
     /// Whether it considers itself the leader.
     pub fn leads(&self) -> bool {
         self.term > 0
+    }
+
+    /// The remaining time of its term.
+    pub fn term(&self) -> u8 {
+        self.term
     }
 
     fn requests(&mut self) -> impl Iterator<Item = &mut Request> {
@@ -88,6 +101,10 @@ pub struct World {
     holder: Holder,
     /// The age of the Lease's timestamp, by the clocks that are not skewed.
     stamp: i8,
+    /// The Lease says that something was deleted.
+    noted: bool,
+    /// A leader has sent a deletion.
+    pub deleted: bool,
 }
 
 /// A step, and its candidate.
@@ -119,13 +136,16 @@ pub enum Step {
     Receive(usize),
     /// The response is lost.
     MissAnswer(usize),
+    /// What it does besides.
+    Work(usize, Turn),
 }
 
 impl World {
     /// A released Lease, and one of a process that has ended long ago.
     pub fn beginnings() -> Vec<Self> {
         let candidates = [Candidate::FRESH; MOST_CANDIDATES];
-        let world = |holder| Self { candidates, holder, stamp: i8::MAX };
+        let world =
+            |holder| Self { candidates, holder, stamp: i8::MAX, noted: false, deleted: false };
         vec![world(Holder::Free), world(Holder::Dead)]
     }
 }
@@ -169,14 +189,20 @@ impl Election {
             Step::TickAsleep(at) => self.tick(world, Some(at)),
             Step::Restart(at) => self.restart(world, at),
             Step::Read(at) => self.read(world, at),
-            Step::ReadToRelease(at) => self.read_to_release(world, at),
+            Step::ReadToRelease(at) => self.read_to_release(world, at)?,
+            Step::Work(at, turn) => self.turn(world, at, turn)?,
             Step::Watch(at) => {
                 world.candidates[at].seen.get_or_insert(0);
             }
             Step::Send(at) => {
                 let Attempt::Decided(purpose) = world.candidates[at].attempt else { return None };
-                let request = Request { purpose, age: 0, stamp: -self.ahead(at) };
-                world.candidates[at].attempt = Attempt::UnderWay(request);
+                let candidate = &mut world.candidates[at];
+                if !candidate.work.may(self.duty, purpose, true) {
+                    return None;
+                }
+                let notes = candidate.work.notes();
+                let request = Request { purpose, age: 0, stamp: -self.ahead(at), notes };
+                candidate.attempt = Attempt::UnderWay(request);
             }
             Step::Arrive(at) => {
                 let Attempt::UnderWay(request) = world.candidates[at].attempt else { return None };
@@ -203,6 +229,7 @@ impl Election {
         world.stamp = world.stamp.saturating_add(1);
         for (at, candidate) in world.candidates.iter_mut().enumerate() {
             let awake = u8::from(asleep != Some(at));
+            candidate.work.tick();
             let passed = match self.term_clock {
                 TermClock::SinceBoot => 1,
                 TermClock::Monotonic => awake,
@@ -221,7 +248,8 @@ impl Election {
     /// The requests of the crashed process are lost; a late arrival equals the case that it
     /// paused instead.
     fn restart(self, world: &mut World, at: usize) {
-        world.candidates[at] = Candidate::FRESH;
+        let work = world.candidates[at].work.restarted();
+        world.candidates[at] = Candidate { work, ..Candidate::FRESH };
         if self.identities == Identities::Unique && world.holder == self.identity(at) {
             world.holder = Holder::Dead;
         }
@@ -236,29 +264,41 @@ impl Election {
             Expiry::Observation => seen >= respected,
             Expiry::Timestamps => stamp.saturating_add(self.ahead(at)) > respected.cast_signed(),
         };
-        if mine {
+        if !mine {
+            candidate.work.reads(self.duty, world.noted);
+        }
+        let may = |purpose| candidate.work.may(self.duty, purpose, false);
+        if mine && may(Purpose::Renew) {
             candidate.attempt = Attempt::Decided(Purpose::Renew);
-        } else if expired || free {
+        } else if mine {
+            candidate.attempt = Attempt::Decided(Purpose::Release);
+            candidate.term = 0;
+        } else if (expired || free) && may(Purpose::Acquire) {
             candidate.attempt = Attempt::Decided(Purpose::Acquire);
         } else {
             candidate.term = 0;
         }
     }
 
-    fn read_to_release(self, world: &mut World, at: usize) {
+    fn read_to_release(self, world: &mut World, at: usize) -> Option<()> {
         let mine = world.holder == self.identity(at);
         let candidate = &mut world.candidates[at];
+        if !candidate.work.may_release(self.duty) {
+            return None;
+        }
         if mine {
             candidate.attempt = Attempt::Decided(Purpose::Release);
         }
         if !mine || self.release == Release::AfterEnd {
             candidate.term = 0;
         }
+        Some(())
     }
 
     /// The API server accepts a write.
     fn take(self, world: &mut World, at: usize, request: Request) {
         world.stamp = request.stamp;
+        world.noted = self.noted(world.noted, request);
         match request.purpose {
             Purpose::Acquire => world.holder = self.identity(at),
             Purpose::Renew => (),
@@ -284,6 +324,7 @@ impl Election {
             candidate.term = 0;
             return Some(());
         }
+        candidate.work.renewed(self.duty, request);
         let deadline = self.deadline + self.longer(at == 0);
         candidate.term = match self.term {
             Term::Endless => ENDLESS,
@@ -306,6 +347,7 @@ impl Election {
         let stamped = |stamp: i8| if by_stamp { stamp.min(past) } else { 0 };
         let respected = self.lease + self.longer;
         for candidate in &mut world.candidates {
+            candidate.work.forget(self.deadline);
             candidate.seen = candidate.seen.filter(|_| !by_stamp).map(|seen| seen.min(respected));
             for request in candidate.requests() {
                 request.age = request.age.min(oldest);

@@ -1,0 +1,95 @@
+//! Leaders that are killed share one budget.
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_sim::{poll, program::Program};
+use ccm_tests::{
+    cluster::free_lease,
+    scenarios::{Env, SOON},
+    services::{self, service},
+};
+use tokio::time::sleep;
+
+use crate::common::{add_node, add_orphans, balancer, deletes_orphans, quick};
+
+/// How many Services there are.
+const SERVICES: usize = 12;
+/// How many orphans. If most load balancers were orphans, none would be believed to be one.
+const ORPHANS: usize = 8;
+/// How many load balancers may be replaced, and as many orphans deleted.
+const BUDGET: usize = 3;
+/// How many leaders are killed because of each.
+const LIVES: usize = 5;
+
+fn name(number: usize) -> String {
+    format!("web-{number:02}")
+}
+
+/// The number of load balancers in the cloud.
+fn count(env: &Env) -> usize {
+    env.cloud().balancers().all().len()
+}
+
+/// Ends this life without any order.
+async fn kill(env: &Env, leader: Program) -> Result<()> {
+    drop(leader);
+    free_lease(&env.client, "service-ccm").await
+}
+
+/// Each leader is killed as soon as it has replaced or deleted a load balancer, or might have.
+pub(crate) async fn ten_killed_leaders_share_their_budgets(env: Env) -> Result<()> {
+    add_node(&env, "node-0").await?;
+    let launch = deletes_orphans(quick(&env));
+    let leader = env.start(&launch).await?;
+    for number in 0..SERVICES {
+        services::create(&env.client, &service(&name(number))).await?;
+    }
+    for number in 0..SERVICES {
+        services::address(&env.client, &name(number), SOON).await?;
+    }
+    kill(&env, leader).await?;
+    // One is lost in each life: several at once would be believed less.
+    for number in 0..LIVES {
+        env.cloud().balancers().remove(&balancer(&env, &name(number))?.id);
+        let before = count(&env);
+        let leader = env.start(&launch).await?;
+        poll::until("a replacement, or that it is held", 2 * SOON, || async {
+            let is_replaced = count(&env) > before;
+            let held = leader.metric("ccm_service_replacements_held").await?;
+            Ok((is_replaced || held > 0.0).then_some(()))
+        })
+        .await
+        .with_context(|| leader.log())?;
+        kill(&env, leader).await?;
+    }
+    let replaced = count(&env) + LIVES - SERVICES;
+    ensure!(replaced == BUDGET, "three may be replaced, and {replaced} were");
+
+    let before = count(&env) + ORPHANS;
+    add_orphans(&env, ORPHANS).await?;
+    for number in 0..LIVES {
+        let before = count(&env);
+        let leader = env.start(&launch).await?;
+        poll::until("the first list", SOON, || async {
+            Ok(leader
+                .get("/readyz?verbose")
+                .await?
+                .1
+                .contains("load balancers listed")
+                .then_some(()))
+        })
+        .await?;
+        // The next list comes when members are to be read, and confirms what the first one has shown.
+        sleep(std::time::Duration::from_millis(1100)).await;
+        add_node(&env, &format!("node-{}", number + 1)).await?;
+        poll::until("a deletion, or that it is held", 2 * SOON, || async {
+            let held = leader.metric("ccm_service_orphans_held").await?;
+            Ok((count(&env) < before || held > 0.0).then_some(()))
+        })
+        .await
+        .with_context(|| leader.log())?;
+        kill(&env, leader).await?;
+    }
+    let deleted = before - count(&env);
+    ensure!(deleted == BUDGET, "three may be deleted, and {deleted} were");
+    Ok(())
+}
