@@ -54,6 +54,7 @@ fn terms(lease: String) -> ElectionSettings {
         lease_duration: Duration::from_secs(1),
         renew_deadline: Duration::from_millis(667),
         retry_period: Duration::from_millis(133),
+        allows_others: false,
     }
 }
 
