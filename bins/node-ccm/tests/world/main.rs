@@ -13,6 +13,7 @@ mod initialise;
 mod keep_true;
 mod leadership;
 mod observe;
+mod policies;
 mod rights;
 mod server_faults;
 mod story;
@@ -56,6 +57,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 rights::a_missing_right_is_named_until_it_is_granted,
                 rights::a_failed_access_review_does_not_block_the_program;
             REAL:
+                policies::what_is_taken_back_costs_a_write_a_minute,
                 server_faults::the_program_survives_an_api_server_restart,
                 server_faults::a_frozen_api_server_ends_the_leader_and_nothing_is_lost;
         },
