@@ -35,7 +35,7 @@ use ccm_controller::{
     passes::Passes,
     repeat_reports::{self, RepeatMetrics, Written},
     reports::Reports,
-    watch::{self, Watches},
+    watch::{self, Stores, Watches},
     writer,
 };
 use ccm_kube::store::Change;
@@ -60,6 +60,7 @@ pub struct LifecycleCcm {
     metrics: LifecycleMetrics,
     written: Written,
     passes: Passes,
+    stores: Stores,
 }
 
 impl Program for LifecycleCcm {
@@ -100,9 +101,10 @@ impl Program for LifecycleCcm {
                 waker.wake();
             }
         };
-        Watches::new(context).watch(&observer.store, on_change).await;
+        let freshness = Watches::new(context).watch(&observer.store, on_change).await;
         own_node::check(context, &observer.store);
-        Ok(Self { observer, reports, metrics, written, passes })
+        let stores = Stores::new(context, [freshness]);
+        Ok(Self { observer, reports, metrics, written, passes, stores })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
@@ -114,7 +116,14 @@ impl Program for LifecycleCcm {
         let controller = Controller::new(self.observer.clone(), executor, reports, metrics);
         let passes =
             self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
-        context.supervisor.spawn("passes", passes);
+        let (stores, token) = (self.stores.clone(), context.token.clone());
+        context.supervisor.spawn("passes", async move {
+            // An old store has nodes that are other ones by now: lifecycle-ccm would report that their
+            // instances are gone, and the API server would refuse their deletion.
+            if token.run_until_cancelled(stores.current()).await.is_some() {
+                passes.await;
+            }
+        });
     }
 
     async fn drain(&self) {
