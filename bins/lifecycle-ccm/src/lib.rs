@@ -117,12 +117,14 @@ impl Program for LifecycleCcm {
         let passes =
             self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
         let (stores, token) = (self.stores.clone(), context.token.clone());
+        let work = async move {
+            // An old store has nodes that are other ones by now: lifecycle-ccm would suspect them, and
+            // the API server would refuse their deletion.
+            stores.current().await;
+            passes.await;
+        };
         context.supervisor.spawn("passes", async move {
-            // An old store has nodes that are other ones by now: lifecycle-ccm would report that their
-            // instances are gone, and the API server would refuse their deletion.
-            if token.run_until_cancelled(stores.current()).await.is_some() {
-                passes.await;
-            }
+            token.run_until_cancelled(work).await;
         });
     }
 

@@ -30,8 +30,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 keep_true::a_changed_instance_changes_its_node,
                 keep_true::a_restart_writes_nothing_but_the_lease,
                 leadership::a_released_lease_is_taken_over_at_once,
-                leadership::a_killed_leader_is_replaced_within_its_lease,
-                leadership::a_frozen_leader_ends_when_it_wakes,
+                leadership::a_frozen_and_a_killed_leader_are_replaced,
                 leadership::a_deleted_lease_never_makes_two_leaders,
                 observe::the_leaders_steps_are_the_plan_of_node_ccm;
             SIMULATED:
