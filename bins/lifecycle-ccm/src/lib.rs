@@ -117,12 +117,12 @@ impl Program for LifecycleCcm {
         let passes =
             self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
         let (stores, token) = (self.stores.clone(), context.token.clone());
-        let work = async move {
+        let work = Box::pin(async move {
             // An old store has nodes that are other ones by now: lifecycle-ccm would suspect them, and
             // the API server would refuse their deletion.
             stores.current().await;
             passes.await;
-        };
+        });
         context.supervisor.spawn("passes", async move {
             token.run_until_cancelled(work).await;
         });

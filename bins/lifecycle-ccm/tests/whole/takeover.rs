@@ -23,7 +23,7 @@ async fn a_node_that_the_standby_did_not_see_is_not_suspected() {
     sleep(Duration::from_mins(1)).await;
     let agent = format!("lifecycle-ccm/{STANDBY}");
     let silent = Fault::new(Action::SilentWatch).verb(Verb::Watch).resource("nodes");
-    api.faults().add(silent.user_agent(&*agent).times(1));
+    api.faults().add(silent.user_agent(&agent).times(1));
     api.cut_watches(&agent, false);
     sleep(Duration::from_secs(2)).await;
 
