@@ -52,9 +52,13 @@ impl Fixture {
     /// The program of this name for this cluster and a cloud, with its own rights where the
     /// cluster knows them.
     pub fn controller(&self, program: &str, provider: &str, config: &Path) -> Launch {
+        Launch::controller(program, self.kubeconfig(program), provider, config)
+    }
+
+    /// The kubeconfig of this program.
+    pub fn kubeconfig(&self, program: &str) -> &Path {
         let account = self.accounts.get(program);
-        let kubeconfig = account.map_or_else(|| self.cluster.kubeconfig(), PathBuf::as_path);
-        Launch::controller(program, kubeconfig, provider, config)
+        account.map_or_else(|| self.cluster.kubeconfig(), PathBuf::as_path)
     }
 
     /// Starts it and waits until it is ready and leads.

@@ -251,10 +251,23 @@ pub async fn all_initialised(client: &Client, limit: Duration) -> Result<usize> 
 pub async fn events(client: &Client, name: &str) -> Result<Vec<String>> {
     let params = ListParams::default().fields(&format!("involvedObject.name={name}"));
     let list = Api::<Event>::all(client.clone()).list(&params).await?;
-    let line = |event: Event| {
-        format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())
+    Ok(list.items.iter().map(line).collect())
+}
+
+fn line(event: &Event) -> String {
+    let (reason, message) = (event.reason.as_deref(), event.message.as_deref());
+    format!("{}: {}", reason.unwrap_or_default(), message.unwrap_or_default())
+}
+
+/// The warnings about an object of this name, `Reason: message`, and how often each was reported.
+pub async fn warnings(client: &Client, name: &str) -> Result<Vec<(String, i32)>> {
+    let params = ListParams::default().fields(&format!("involvedObject.name={name},type=Warning"));
+    let list = Api::<Event>::all(client.clone()).list(&params).await?;
+    let times = |event: &Event| match &event.series {
+        Some(series) => series.count.unwrap_or(1),
+        None => event.count.unwrap_or(1),
     };
-    Ok(list.items.into_iter().map(line).collect())
+    Ok(list.items.iter().map(|event| (line(event), times(event))).collect())
 }
 
 /// The types of the events with this reason about an object of this name: `Normal`, `Warning`.

@@ -1,15 +1,43 @@
-//! Mutating admission policies of a real API server, which take back what programs write.
+//! Mutating admission policies of a real API server, which take back what programs write, and what
+//! programs may do then: few writes, one event, an alert.
 
-use anyhow::Result;
-use ccm_sim::poll;
+use std::{env, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use ccm_sim::{poll, program::Program};
 use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::{nodes, scenarios::SOON};
+use crate::{
+    nodes,
+    prometheus::rules,
+    scenarios::{Env, SOON},
+};
 
 /// The group of the policies.
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// The node and the label that show whether a policy is in force.
+const PROBE: &str = "probe";
+const PROBED: &str = "example.com/probed";
+
+/// The event of writes that are answered as done and do not last: it comes once an hour.
+const REPEATED: &str = "RepeatedWrite";
+/// How long another failure that lasts is not reported again. Its event is the same then.
+const AGAIN: Duration = Duration::from_mins(10);
+
+/// The most writes of a program to a node in ten minutes.
+const MOST: usize = 12;
+/// The most writes in the first minute. Each further one allows one more.
+const AT_FIRST: usize = 5;
+
+/// How long scenarios watch the nodes from which something is taken back: `QUARTET_PATIENCE`
+/// seconds, by default 20.
+pub fn patience() -> Duration {
+    let seconds = env::var("QUARTET_PATIENCE").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(20))
+}
 
 /// A policy that is in force.
 pub struct Policy {
@@ -18,9 +46,10 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Changes each update of a node by the JSON patches of this CEL expression. The node `probe`
-    /// has what the policy takes back, and `is_taken_back` shows that it does.
+    /// Changes each update of a node by the JSON patches of this CEL expression. Waits until a node
+    /// shows that the policy is in force.
     pub async fn of_nodes(client: &Client, name: &str, patches: &str) -> Result<Self> {
+        let patches = format!("{patches} + {}", no_label(PROBED));
         let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes", "nodes/status"]});
         let policy = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy",
@@ -39,20 +68,21 @@ impl Policy {
                 Request::post(format!("{GROUP}/{path}")).body(serde_json::to_vec(&body)?)?;
             client.request::<Value>(request).await?;
         }
-        Ok(Self { client: client.clone(), name: name.to_owned() })
+        let policy = Self { client: client.clone(), name: name.to_owned() };
+        policy.in_force().await?;
+        Ok(policy)
     }
 
-    /// Waits until this label cannot be set.
-    pub async fn takes_back(&self, node: &str, label: &str) -> Result<()> {
-        let set = json!({"metadata": {"labels": {label: "probe"}}});
-        let unset = json!({"metadata": {"labels": {label: null}}});
+    async fn in_force(&self) -> Result<()> {
+        nodes::register(&self.client, &nodes::fresh(PROBE)).await?;
+        let set = |value: Value| json!({"metadata": {"labels": {PROBED: value}}});
         poll::until("the policy to be in force", SOON, || async {
-            nodes::patch(&self.client, node, set.clone()).await?;
-            let labels = nodes::get(&self.client, node).await?.metadata.labels.unwrap_or_default();
-            nodes::patch(&self.client, node, unset.clone()).await?;
-            Ok((!labels.contains_key(label)).then_some(()))
+            let answer = nodes::patch(&self.client, PROBE, set(json!("yes"))).await?;
+            nodes::patch(&self.client, PROBE, set(json!(null))).await?;
+            Ok(nodes::label(&answer, PROBED).is_none().then_some(()))
         })
-        .await
+        .await?;
+        nodes::delete(&self.client, PROBE).await
     }
 
     /// Removes the policy.
@@ -64,4 +94,93 @@ impl Policy {
         }
         Ok(())
     }
+}
+
+/// The expression of a policy that removes a label of nodes.
+pub fn no_label(key: &str) -> String {
+    let path = key.replace('/', "~1");
+    format!(
+        "(has(object.metadata.labels) && \"{key}\" in object.metadata.labels \
+         ? [JSONPatch{{op: \"remove\", path: \"/metadata/labels/{path}\"}}] : [])"
+    )
+}
+
+/// A program from whose nodes something is taken back.
+pub struct Contested<'a> {
+    /// The cluster.
+    pub env: &'a Env,
+    /// The user agent that its clients start with.
+    pub agent: &'a str,
+    /// The program.
+    pub program: &'a Program,
+    /// How long it has worked.
+    pub time: Duration,
+}
+
+/// The reason of an event, and a part of its text.
+pub type Told<'a> = (&'a str, &'a str);
+
+impl Contested<'_> {
+    /// The program has written this node rarely. There is exactly one event of each of these, and no
+    /// other warning.
+    pub async fn costs_little(&self, name: &str, warnings: &[Told<'_>]) -> Result<()> {
+        let Self { env, agent, time, .. } = self;
+        let mut all = env.node_writes(agent).await?;
+        all.retain(|write| write.name == name);
+        let accepted = all.iter().filter(|write| write.code == 200).count();
+        let events = nodes::warnings(&env.client, name).await?;
+        let (count, seconds) = (all.len(), time.as_secs());
+        eprintln!(
+            "{name}: {count} writes of {agent} in {seconds} s, {accepted} accepted; warnings: {events:?}"
+        );
+        let most = MOST.min(AT_FIRST + usize::try_from(seconds / 60)?);
+        ensure!(count <= most, "{name}: {count} writes, at most {most} may be: {all:?}");
+        for (reason, part) in warnings {
+            let told = events.iter().filter(|(text, _)| {
+                text.strip_prefix(reason).is_some_and(|text| text.contains(part))
+            });
+            let told: i32 = told.map(|(_, times)| times).sum();
+            let again =
+                if *reason == REPEATED { 0 } else { i32::try_from(seconds / AGAIN.as_secs())? };
+            ensure!(
+                (1..=1 + again).contains(&told),
+                "{name}: {reason} about {part} was reported {told} times: {events:?}"
+            );
+        }
+        ensure!(events.len() == warnings.len(), "{name}: not only {warnings:?}: {events:?}");
+        Ok(())
+    }
+
+    /// What this alert reads is above its limit. A counter has only begun to grow if there was too
+    /// little time.
+    pub async fn alerts(&self, alert: &str, series: &str) -> Result<()> {
+        let limit = limit_of(alert, series)?;
+        let value = self.program.metric(series).await?;
+        eprintln!("{series} {value}; {alert} fires above {limit}");
+        let is_counter = series.contains("_total");
+        let wanted = match is_counter {
+            // Prometheus does not see the increase from no series to the first value.
+            true if self.time >= Duration::from_mins(10) => limit + 1.0,
+            true => 0.0,
+            false => limit,
+        };
+        ensure!(value > wanted, "{series} is {value}, and not above {wanted}");
+        Ok(())
+    }
+
+    /// The same of the alert about repeated writes.
+    pub async fn alerts_of_repeated(&self, write: &str) -> Result<()> {
+        let series = format!("ccm_repeated_writes_total{{object=\"Node\",write=\"{write}\"}}");
+        self.alerts("CCMRepeatedWrites", &series).await
+    }
+}
+
+/// The number above which this alert about this series fires.
+fn limit_of(alert: &str, series: &str) -> Result<f64> {
+    let (rules, name) = (rules::all()?, series.split('{').next().unwrap_or_default());
+    let rule = rules.iter().find(|rule| rule.name.ends_with(&format!(": {alert}")));
+    let expression = &rule.with_context(|| format!("there is no alert {alert}"))?.expression;
+    let (read, limit) = expression.rsplit_once('>').context("it has a limit")?;
+    ensure!(read.contains(name), "{alert} does not read {name}: {expression}");
+    Ok(limit.trim().parse()?)
 }

@@ -25,6 +25,7 @@ use crate::{
 };
 
 pub mod observe;
+pub mod takeover;
 
 /// How long a scenario waits for what should take moments.
 pub const SOON: Duration = Duration::from_secs(15);

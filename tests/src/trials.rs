@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use crate::{
     cluster::Kind,
     lanes::{self, Lane, Lanes},
+    policies,
     scenarios::Scenario,
 };
 
@@ -42,7 +43,7 @@ impl Trials {
     where
         F: AsyncFnOnce(&Lane) -> Result<()> + Send + 'static,
     {
-        self.trial_within(LIMIT, name, test)
+        self.trial_within(LIMIT + policies::patience(), name, test)
     }
 
     /// A test on one of the clusters that may take longer than others.

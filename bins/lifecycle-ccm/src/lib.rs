@@ -35,7 +35,7 @@ use ccm_controller::{
     passes::Passes,
     repeat_reports::{self, RepeatMetrics, Written},
     reports::Reports,
-    watch::{self, Watches},
+    watch::{self, Stores, Watches},
     writer,
 };
 use ccm_kube::store::Change;
@@ -61,6 +61,7 @@ pub struct LifecycleCcm {
     written: Written,
     passes: Passes,
     left_over: Arc<left_over::Survey>,
+    stores: Stores,
 }
 
 impl Program for LifecycleCcm {
@@ -102,11 +103,12 @@ impl Program for LifecycleCcm {
                 waker.wake();
             }
         };
-        Watches::new(context).watch(&observer.store, on_change).await;
+        let freshness = Watches::new(context).watch(&observer.store, on_change).await;
         own_node::check(context, &observer.store);
         let left_over =
             Arc::new(left_over::Survey::new(context, ccm_controller::log_here!("lifecycle_ccm")));
-        Ok(Self { observer, reports, metrics, written, passes, left_over })
+        let stores = Stores::new(context, [freshness]);
+        Ok(Self { observer, reports, metrics, written, passes, left_over, stores })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
@@ -118,7 +120,16 @@ impl Program for LifecycleCcm {
         let controller = Controller::new(self.observer.clone(), executor, reports, metrics);
         let passes =
             self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
-        context.supervisor.spawn("passes", passes);
+        let (stores, token) = (self.stores.clone(), context.token.clone());
+        let work = Box::pin(async move {
+            // An old store has nodes that are other ones by now: lifecycle-ccm would suspect them, and
+            // the API server would refuse their deletion.
+            stores.current().await;
+            passes.await;
+        });
+        context.supervisor.spawn("passes", async move {
+            token.run_until_cancelled(work).await;
+        });
         let (observer, settings) = (Arc::clone(&self.observer), context.settings.clone());
         let taint = move |node: &Node| observer.left_over(node, &settings.borrow());
         let (survey, store) = (Arc::clone(&self.left_over), self.observer.store.clone());

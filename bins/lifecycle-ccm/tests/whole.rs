@@ -8,6 +8,8 @@ mod another_cloud;
 mod damped;
 #[path = "whole/survey.rs"]
 mod survey;
+#[path = "whole/takeover.rs"]
+mod takeover;
 #[path = "whole/wrong_setting.rs"]
 mod wrong_setting;
 

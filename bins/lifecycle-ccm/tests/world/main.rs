@@ -16,6 +16,7 @@ mod lifecycle_edges;
 mod lifecycle_pressure;
 mod observe;
 mod story;
+mod takeover;
 mod work;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -29,7 +30,8 @@ fn main() -> anyhow::Result<ExitCode> {
                 lifecycle_cases::a_node_registered_anew_is_another_node,
                 lifecycle_cases::evidence_of_a_killed_leader_is_dropped,
                 lifecycle_cases::an_approval_ends_when_the_node_is_ready_again,
-                observe::the_leaders_steps_are_the_plan_of_lifecycle_ccm;
+                observe::the_leaders_steps_are_the_plan_of_lifecycle_ccm,
+                takeover::an_old_store_costs_no_node;
             SIMULATED:
                 lifecycle::a_mass_outage_deletes_no_node,
                 lifecycle::foreign_excluded_and_protected_nodes_stay,

@@ -13,6 +13,7 @@ mod initialise;
 mod keep_true;
 mod leadership;
 mod observe;
+mod policies;
 mod rights;
 mod server_faults;
 mod story;
@@ -29,8 +30,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 keep_true::a_changed_instance_changes_its_node,
                 keep_true::a_restart_writes_nothing_but_the_lease,
                 leadership::a_released_lease_is_taken_over_at_once,
-                leadership::a_killed_leader_is_replaced_within_its_lease,
-                leadership::a_frozen_leader_ends_when_it_wakes,
+                leadership::a_frozen_and_a_killed_leader_are_replaced,
                 leadership::a_deleted_lease_never_makes_two_leaders,
                 observe::the_leaders_steps_are_the_plan_of_node_ccm;
             SIMULATED:
@@ -56,6 +56,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 rights::a_missing_right_is_named_until_it_is_granted,
                 rights::a_failed_access_review_does_not_block_the_program;
             REAL:
+                policies::what_is_taken_back_costs_a_write_a_minute,
                 server_faults::the_program_survives_an_api_server_restart,
                 server_faults::a_frozen_api_server_ends_the_leader_and_nothing_is_lost;
         },

@@ -15,6 +15,7 @@ mod life;
 mod observe;
 mod policies;
 mod story;
+mod takeover;
 mod work;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -29,7 +30,9 @@ fn main() -> anyhow::Result<ExitCode> {
                 brake::no_node_at_all_deletes_no_route,
                 observe::an_observer_shows_what_a_leader_does,
                 ipam::a_node_gets_its_cidr_its_route_and_its_condition,
-                ipam::a_full_range_and_another_allocator_are_reported;
+                ipam::a_full_range_and_another_allocator_are_reported,
+                takeover::an_old_store_costs_no_route,
+                takeover::an_old_store_gives_no_pod_cidr_twice;
             SIMULATED:
                 life::a_killed_leader_leaves_no_gap,
                 brake::killed_leaders_share_one_budget,

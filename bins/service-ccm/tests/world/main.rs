@@ -13,6 +13,7 @@ mod life;
 mod members;
 mod neighbours;
 mod story;
+mod takeover;
 mod work;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -25,7 +26,8 @@ fn main() -> anyhow::Result<ExitCode> {
                 life::a_restart_writes_nothing,
                 members::members_follow_the_nodes,
                 members::a_thin_view_empties_no_load_balancer,
-                neighbours::each_controller_touches_its_own;
+                neighbours::each_controller_touches_its_own,
+                takeover::an_old_store_costs_no_member_and_no_load_balancer;
             SIMULATED:
                 members::members_follow_the_labels_of_nodes,
                 members::a_node_that_joins_between_two_leaders_becomes_a_member,
