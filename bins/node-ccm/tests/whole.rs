@@ -9,6 +9,8 @@ mod another_cloud;
 mod edges;
 #[path = "whole/load.rs"]
 mod load;
+#[path = "whole/repeated.rs"]
+mod repeated;
 #[path = "whole/survey.rs"]
 mod survey;
 #[path = "whole/wrong_setting.rs"]

@@ -46,8 +46,10 @@ fn oldest(
     states: &States<State>,
     age: impl Fn(&Node) -> Option<Duration>,
 ) -> Duration {
-    let ours =
-        |node: &Node| !matches!(states.get(&node.name), Some(State::Foreign | State::NotOurs));
+    let ours = |node: &Node| {
+        let state = states.get(&node.name);
+        !matches!(state, Some(State::Foreign | State::NotOurs | State::NotSelected))
+    };
     nodes
         .iter()
         .filter(|node| node.is_uninitialised() && !node.deleting && ours(node))

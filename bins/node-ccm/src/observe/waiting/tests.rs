@@ -26,6 +26,7 @@ fn only_nodes_of_this_provider_count() {
     states.set(&"waits".into(), State::Pending);
     states.set(&"foreign".into(), State::Foreign);
     states.set(&"elsewhere".into(), State::NotOurs);
+    states.set(&"left-out".into(), State::NotSelected);
     let check = |nodes: &[Node], minutes: u64| {
         let nodes: Vec<_> = nodes.iter().cloned().map(Arc::new).collect();
         let age = |node: &Node| node.age("2026-01-01T12:00:00Z".parse().unwrap());
@@ -34,7 +35,8 @@ fn only_nodes_of_this_provider_count() {
     };
     check(&[], 0);
     check(&[tainted("waits", 3), tainted("unheard-of", 5), tainted("waits-2", 4)], 5);
-    check(&[tainted("waits", 3), tainted("foreign", 9), tainted("elsewhere", 9)], 3);
+    let others = ["foreign", "elsewhere", "left-out"].map(|name| tainted(name, 9));
+    check(&[&[tainted("waits", 3)], others.as_slice()].concat(), 3);
     check(&[Node { taints: Vec::new(), ..tainted("initialised", 9) }], 0);
     check(&[Node { deleting: true, ..tainted("leaves", 9) }], 0);
     check(&[Node { created: None, ..tainted("no-date", 9) }], 0);
