@@ -4,8 +4,12 @@
 
 #[path = "whole/another_cloud.rs"]
 mod another_cloud;
+#[path = "whole/repeated.rs"]
+mod repeated;
 #[path = "whole/survey.rs"]
 mod survey;
+#[path = "whole/takeover.rs"]
+mod takeover;
 #[path = "whole/wrong_setting.rs"]
 mod wrong_setting;
 

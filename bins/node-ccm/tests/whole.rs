@@ -13,6 +13,8 @@ mod load;
 mod repeated;
 #[path = "whole/survey.rs"]
 mod survey;
+#[path = "whole/takeover.rs"]
+mod takeover;
 #[path = "whole/wrong_setting.rs"]
 mod wrong_setting;
 

@@ -6,7 +6,7 @@ use super::*;
 
 /// The line `fleet` after ten minutes with these nodes, all Ready, and the number of lists.
 async fn after_ten_minutes(
-    mode: &str,
+    arguments: &[&str],
     ids: &[&str],
     instances: std::ops::Range<usize>,
 ) -> (Verdict, u64) {
@@ -25,7 +25,7 @@ async fn after_ten_minutes(
         api.patch("nodes", &name, "", PatchKind::Merge, untainted).unwrap();
         set_ready(&api, number, "True");
     }
-    let process = InProcess::<LifecycleCcm>::new(&api, Arc::new(cloud.clone()), &[mode]).unwrap();
+    let process = InProcess::<LifecycleCcm>::new(&api, Arc::new(cloud.clone()), arguments).unwrap();
     let program = Arc::new(LifecycleCcm::prepare(&process.context).await.unwrap());
     program.lead(&process.context);
     sleep(Duration::from_mins(10)).await;
@@ -39,13 +39,13 @@ const OWN: [&str; 2] = ["sim://i-00000", "sim://i-00001"];
 #[tokio::test(start_paused = true)]
 async fn an_observer_asks_for_one_list_and_says_that_it_shows_none_of_the_nodes() {
     let what = "0 of 2 initialised nodes found: wrong project, region or credentials?";
-    let (verdict, lists) = after_ten_minutes("--mode=observe", &OWN, 5..7).await;
+    let (verdict, lists) = after_ten_minutes(&["--mode=observe"], &OWN, 5..7).await;
     assert_eq!(verdict, Verdict::Failed(what.to_owned()));
     assert!((1..=20).contains(&lists), "{lists}");
-    let (verdict, lists) = after_ten_minutes("--mode=observe", &OWN, 0..2).await;
+    let (verdict, lists) = after_ten_minutes(&["--mode=observe"], &OWN, 0..2).await;
     assert_eq!(verdict, Verdict::Passed("the last list has shown 2 of 2 nodes".to_owned()));
     assert_eq!(lists, 1);
-    let (verdict, lists) = after_ten_minutes("--mode=control", &OWN, 0..2).await;
+    let (verdict, lists) = after_ten_minutes(&["--mode=control"], &OWN, 0..2).await;
     assert!(verdict.is_passed(), "{verdict:?}");
     assert_eq!(lists, 0, "a leader lists when it needs a list");
 }
@@ -54,7 +54,17 @@ async fn an_observer_asks_for_one_list_and_says_that_it_shows_none_of_the_nodes(
 async fn a_fleet_of_another_provider_is_said() {
     let what = "2 of 2 nodes have provider IDs of k3s; is its cloud controller still on?";
     for mode in ["--mode=observe", "--mode=control"] {
-        let (verdict, _) = after_ten_minutes(mode, &["k3s://a", "k3s://b"], 0..0).await;
+        let (verdict, _) = after_ten_minutes(&[mode], &["k3s://a", "k3s://b"], 0..0).await;
         assert_eq!(verdict, Verdict::Failed(what.to_owned()), "{mode}");
+    }
+}
+
+/// Two cloud controllers share the cluster on purpose, each with its selector.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_not_selected_say_nothing_about_the_fleet() {
+    for mode in ["--mode=observe", "--mode=control"] {
+        let arguments = [mode, "--node-selector=pool=a"];
+        let (verdict, _) = after_ten_minutes(&arguments, &["k3s://a", "k3s://b"], 0..0).await;
+        assert!(verdict.is_passed(), "{mode}: {verdict:?}");
     }
 }

@@ -1,6 +1,8 @@
 //! What one wrong answer, another owner or a foreign server can do to nodes.
 
 use ccm_cloud::{AddressKind, NodeAddress};
+use ccm_runtime::leadership::Leadership;
+use ccm_tests::in_process::loaded;
 
 use super::*;
 
@@ -171,6 +173,26 @@ async fn a_wrong_answer_that_is_taken_back_is_never_written() {
     assert_eq!((whole.writes().len(), whole.moved(&names)), (0, 0));
     assert_eq!(whole.metric("ccm_brake_open "), 0);
     assert_eq!(whole.metric("ccm_brake_openings_total"), 1);
+}
+
+/// A leader that dies of its changes leaves no new budget to the next one. New nodes use none.
+#[tokio::test(start_paused = true)]
+async fn what_a_change_uses_of_the_budget_is_stored_before_the_change() {
+    let mut whole = Whole::before_start(&[]);
+    let (settings, cloud) = (loaded::<NodeCcm>(&[OFTEN]).unwrap(), whole.cloud.clone());
+    let leadership = Leadership::storing_later();
+    whole.process = InProcess::with(&whole.api, Arc::new(cloud), &settings, leadership).unwrap();
+    let program = Arc::new(NodeCcm::prepare(whole.context()).await.unwrap());
+    program.lead(whole.context());
+    let names = whole.ready(0..50).await;
+    whole.move_instances(0..4);
+    sleep(Duration::from_mins(5)).await;
+    let new = whole.add_node(99);
+    whole.initialised(&new).await;
+    assert_eq!(whole.moved(&names), 0, "the Lease is not renewed");
+    whole.process.annotate_lease("quartet.dev/renewed", None);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(whole.moved(&names), 4, "one renewal for all of them");
 }
 
 /// H1: the sixth within the hour is held, whatever the refresh.
