@@ -35,7 +35,7 @@ use ccm_controller::{
     passes::Passes,
     repeat_reports::{self, RepeatMetrics, Written},
     reports::Reports,
-    watch::{self, Watches},
+    watch::{self, Stores, Watches},
     writer,
 };
 use ccm_kube::store::Change;
@@ -60,6 +60,7 @@ pub struct LifecycleCcm {
     metrics: LifecycleMetrics,
     written: Written,
     passes: Passes,
+    stores: Stores,
 }
 
 impl Program for LifecycleCcm {
@@ -100,9 +101,10 @@ impl Program for LifecycleCcm {
                 waker.wake();
             }
         };
-        Watches::new(context).watch(&observer.store, on_change).await;
+        let freshness = Watches::new(context).watch(&observer.store, on_change).await;
         own_node::check(context, &observer.store);
-        Ok(Self { observer, reports, metrics, written, passes })
+        let stores = Stores::new(context, [freshness]);
+        Ok(Self { observer, reports, metrics, written, passes, stores })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
@@ -114,6 +116,8 @@ impl Program for LifecycleCcm {
         let controller = Controller::new(self.observer.clone(), executor, reports, metrics);
         let passes =
             self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
+        // An old store shows nodes that are Ready again, or gone, as they were.
+        let passes = self.stores.clone().before(passes, context.token.clone());
         context.supervisor.spawn("passes", passes);
     }
 

@@ -25,7 +25,9 @@ async fn a_mark_that_is_not_stored_is_not_reported_as_made() {
         (0..NODES).for_each(|number| register(&api, number));
         let settings = loaded::<LifecycleCcm>(&["--node-grace-period=0s"]).unwrap();
         let (shared, metrics) = (Arc::new(cloud.clone()), Metrics::new());
-        let process = InProcess::<LifecycleCcm>::leading(&api, shared, &settings, None, metrics).await.unwrap();
+        let process = InProcess::<LifecycleCcm>::leading(&api, shared, &settings, None, metrics)
+            .await
+            .unwrap();
         let policy = Fault::new(Action::TakeBack(field)).verb(Verb::Patch).resource("nodes");
         api.faults().add(policy.user_agent("lifecycle-ccm/"));
         if is_shutdown {

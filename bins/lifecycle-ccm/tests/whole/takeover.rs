@@ -71,5 +71,8 @@ async fn a_leader_decides_nothing_until_its_store_is_proven_to_be_current() {
     sleep(Duration::from_mins(2)).await;
     assert!(world.cloud.calls().lookup > 0);
     assert_eq!(world.line(), "current when this replica began to lead");
-    assert_eq!(sample::<u64>(&world.process.context.metrics, "ccm_lifecycle_nodes{state=\"ready\"}"), 4);
+    assert_eq!(
+        sample::<u64>(&world.process.context.metrics, "ccm_lifecycle_nodes{state=\"ready\"}"),
+        4
+    );
 }
