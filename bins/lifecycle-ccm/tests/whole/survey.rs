@@ -1,6 +1,7 @@
 //! lifecycle-ccm reports at the start that the nodes belong to another provider or project.
 
 use ccm_runtime::{health::Verdict, program::Program as _};
+use ccm_testing::Log;
 
 use super::*;
 
@@ -67,4 +68,26 @@ async fn nodes_that_are_not_selected_say_nothing_about_the_fleet() {
         let (verdict, _) = after_ten_minutes(&arguments, &["k3s://a", "k3s://b"], 0..0).await;
         assert!(verdict.is_passed(), "{mode}: {verdict:?}");
     }
+}
+
+/// Another scheme and another region are two causes: the provider says which one it is.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_becomes_another_providers_is_told_why() {
+    let log = Log::new();
+    let _listening = log.listen(tracing::Level::INFO);
+    let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
+    let cloud = SimCloud::new();
+    cloud.add_many(0, NODES);
+    (0..NODES).for_each(|number| register(&api, number));
+    let settings = loaded::<LifecycleCcm>(&["--node-grace-period=0s"]).unwrap();
+    let (shared, metrics) = (Arc::new(cloud.clone()), Metrics::new());
+    let _process =
+        InProcess::<LifecycleCcm>::leading(&api, shared, &settings, None, metrics).await.unwrap();
+    cloud.remove(&SimInstance::numbered(0).id).unwrap();
+    set_ready(&api, 0, "Unknown");
+    sleep(Duration::from_secs(5)).await;
+    cloud.set_scheme("other");
+    sleep(Duration::from_mins(5)).await;
+    let why = "its provider ID sim://i-00000 has no scheme of this provider (other)";
+    assert_eq!(log.lines_with(why), 1, "{}", log.text());
 }

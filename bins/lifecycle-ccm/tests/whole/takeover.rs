@@ -52,8 +52,11 @@ async fn a_node_that_the_standby_did_not_see_fail_is_deleted_soon() {
     world.lead();
     set_ready(&world.api, 1, "Unknown");
     world.cloud.remove(&SimInstance::numbered(1).id).unwrap();
+    sleep(Duration::from_secs(20)).await;
+    let page = world.process.context.plans.text(Some(&name(1)));
+    assert!(page.contains("delete"), "{page}");
     sleep(Duration::from_mins(2)).await;
-    assert!(world.api.get("nodes", &name(1)).is_none(), "{}", world.process.plans());
+    assert!(world.api.get("nodes", &name(1)).is_none());
 }
 
 /// Its decisions would be about nodes as they were.
