@@ -208,7 +208,7 @@ impl Executor {
         while let Some((action, result)) = ended.next().await {
             let now = self.timeline.now();
             self.report(&action, &result, now);
-            if let Ok(true) = result {
+            if matches!(result, Ok(true)) {
                 self.plans.clear("Node", &action.node.name);
             }
             match &action.write {

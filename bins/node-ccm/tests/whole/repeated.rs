@@ -147,6 +147,7 @@ async fn a_new_node_whose_addresses_are_not_stored_keeps_its_taint() {
     assert!(writes.iter().all(|what| what == "patch nodes/status"), "{writes:?}");
     assert!((9..=12).contains(&writes.len()), "{} within ten minutes", writes.len());
     assert_eq!((whole.count(&name, "RepeatedWrite"), whole.count(&name, "Synced")), (1, 0));
+    assert_eq!(whole.metric("node_controller_initial_node_sync_delay_seconds_count "), 0);
     whole.api.faults().clear();
     sleep(Duration::from_secs(61)).await;
     assert!(!whole.is_tainted(&name));

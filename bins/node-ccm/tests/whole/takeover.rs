@@ -47,6 +47,7 @@ async fn a_node_that_the_standby_did_not_see_is_initialised_soon() {
 async fn a_leader_plans_nothing_until_its_store_is_proven_to_be_current() {
     let mut whole = Whole::start(&[OFTEN]).await;
     whole.ready(0..5).await;
+    whole.register("lost", None);
     let standby = whole.deaf_standby().await;
     let name = whole.add_node(7);
     whole.initialised(&name).await;
