@@ -15,7 +15,7 @@ use crate::{
     metrics::LifecycleMetrics,
     observe::{Nodes, Observer, Replies},
     policy::{
-        Agenda, At, Decider, Decision, Policy,
+        Agenda, At, Decider, Decision, Policy, Reason, Verdict,
         action::{self, Action},
         backlog::Backlog,
     },
@@ -62,7 +62,7 @@ impl Pass for Controller {
             self.metrics.passed(started.elapsed());
         }
         self.update_gauges(&nodes);
-        self.observer.survey();
+        self.observer.survey(&self.executor.settings());
         let next = self.agenda(&nodes);
         for (node, why) in self.observer.left_out(&nodes) {
             self.executor.block(node, &why);
@@ -132,7 +132,9 @@ impl Controller {
         if let Some((verdict, waited)) = self.backlog.decided(now, decision) {
             self.metrics.settled(verdict, waited);
         }
-        report::decided(&self.reports, node, decision, (now, policy));
+        let foreign = node.filter(|_| decision.verdict == Verdict::Keep(Reason::Foreign));
+        let foreign = foreign.map(|node| self.observer.why_foreign(node));
+        report::decided(&self.reports, node, decision, (now, policy), foreign);
     }
 
     fn update_gauges(&self, nodes: &Nodes) {

@@ -226,12 +226,12 @@ impl Executor {
         while let Some((action, result)) = ended.next().await {
             let now = self.timeline.now();
             self.report(&action, &result, now);
-            if result.is_ok() {
+            if matches!(result, Ok(true)) {
                 self.plans.clear("Node", &action.node.name);
             }
             match &action.write {
                 Write::Delete(decision) => {
-                    let outcome = result.as_ref().map_or_else(outcome, |()| Deletion::Done);
+                    let outcome = result.as_ref().map_or_else(outcome, |_| Deletion::Done);
                     decider.deleted(now, decision, outcome, &by.policy);
                 }
                 Write::Marks(_) => is_done &= result.is_ok(),
@@ -251,15 +251,18 @@ impl Executor {
         }
     }
 
-    /// Returns each action with its result as soon as that is known.
+    /// Returns each action with its result as soon as that is known: whether the API server has
+    /// stored it.
     fn execute<'a>(
         &'a self,
         actions: Vec<Action>,
         decided_by: &'a Arc<LifecycleSettings>,
-    ) -> impl Stream<Item = (Action, Result<(), Stopped>)> + Send + 'a {
+    ) -> impl Stream<Item = (Action, Result<bool, Stopped>)> + Send + 'a {
         let writes = actions.into_iter().map(move |action| async move {
             let result = match &action.write {
-                Write::Delete(decision) => self.delete(&action.node, decision, decided_by).await,
+                Write::Delete(decision) => {
+                    self.delete(&action.node, decision, decided_by).await.map(|()| true)
+                }
                 Write::Marks(marks) => self.mark(&action.node, *marks).await,
             };
             (action, result)
@@ -267,8 +270,8 @@ impl Executor {
         stream::iter(writes).buffer_unordered(decided_by.concurrent_node_lifecycle_syncs)
     }
 
-    /// Reports the result of an action.
-    fn report(&self, action: &Action, result: &Result<(), Stopped>, now: At) {
+    /// Reports the result of an action. One that is not stored was reported with its answer.
+    fn report(&self, action: &Action, result: &Result<bool, Stopped>, now: At) {
         match (&action.write, writer::answer(result)) {
             (Write::Delete(decision), Some(answer)) => {
                 self.metrics.deleted(answer, now.since(decision.since.unwrap_or(now)));
@@ -285,8 +288,9 @@ impl Executor {
         };
         match (result, &action.write) {
             (Err(stopped), write) => self.report_stopped(&action.node, write, stopped),
-            (Ok(()), Write::Delete(decision)) => report(text::deleted(&action.node, decision)),
-            (Ok(()), Write::Marks(marks)) => text::marked(*marks).for_each(report),
+            (Ok(_), Write::Delete(decision)) => report(text::deleted(&action.node, decision)),
+            (Ok(true), Write::Marks(marks)) => text::marked(*marks).for_each(report),
+            (Ok(false), Write::Marks(_)) => {}
         }
     }
 
@@ -355,7 +359,8 @@ impl Executor {
         }
     }
 
-    async fn mark(&self, node: &Node, marks: Marks) -> Result<(), Stopped> {
+    /// Writes marks. Returns whether the answer shows them.
+    async fn mark(&self, node: &Node, marks: Marks) -> Result<bool, Stopped> {
         let taints = marks.taint.map(|(step, _)| shutdown::apply(&node.taints, step));
         let patch = Patch::from(&NodeChange { taints, ..NodeChange::default() });
         let patch = if marks.end_approval { patch.without_mark(APPROVED) } else { patch };
@@ -369,6 +374,6 @@ impl Executor {
             && !(marks.end_proof && action::has_proof(&answer));
         let (write, about) = ((MARKS, marks.content()), node.reference());
         self.written.answered(&self.reports, &about, write, is_shown);
-        Ok(())
+        Ok(is_shown)
     }
 }

@@ -120,16 +120,9 @@ impl Program for LifecycleCcm {
         let controller = Controller::new(self.observer.clone(), executor, reports, metrics);
         let passes =
             self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
-        let (stores, token) = (self.stores.clone(), context.token.clone());
-        let work = Box::pin(async move {
-            // An old store has nodes that are other ones by now: lifecycle-ccm would suspect them, and
-            // the API server would refuse their deletion.
-            stores.current().await;
-            passes.await;
-        });
-        context.supervisor.spawn("passes", async move {
-            token.run_until_cancelled(work).await;
-        });
+        // An old store shows nodes that are Ready again, or gone, as they were.
+        let passes = self.stores.clone().before(passes, context.token.clone());
+        context.supervisor.spawn("passes", passes);
         let (observer, settings) = (Arc::clone(&self.observer), context.settings.clone());
         let taint = move |node: &Node| observer.left_over(node, &settings.borrow());
         let (survey, store) = (Arc::clone(&self.left_over), self.observer.store.clone());

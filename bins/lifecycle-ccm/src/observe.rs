@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::clock::{self, Timeline};
+use ccm_base::{
+    clock::{self, Timeline},
+    message::one_line,
+};
 use ccm_cloud::{Call, Claim, Cloud, CloudError, Detail, Fleet, Lookup};
 use ccm_controller::{
     ages::Ages, approvals::Approvals, fleet::Oddity, instances, kubelets::Kubelets,
@@ -30,6 +33,9 @@ use crate::{
     },
     settings::LifecycleSettings,
 };
+
+/// The longest text about a node of another provider.
+const FOREIGN: usize = 400;
 
 /// All nodes at one moment, as policy views and as objects, in the same order.
 pub(crate) struct Nodes {
@@ -245,9 +251,18 @@ impl Observer {
         Replies { lookups, witnesses, list, start }
     }
 
-    /// Shows on the line `fleet` what is odd about all nodes together.
-    pub(crate) fn survey(&self) {
-        self.reports.survey(Oddity::of_ids(&*self.cloud, &self.store.list()));
+    /// Shows on the line `fleet` what is odd about all nodes together. The selector leaves out the
+    /// nodes of another cloud controller on purpose.
+    pub(crate) fn survey(&self, settings: &LifecycleSettings) {
+        let mut selected = self.store.list();
+        selected.retain(|node| settings.node_selector.matches(node));
+        self.reports.survey(Oddity::of_ids(&*self.cloud, &selected));
+    }
+
+    /// Why a node is another provider's.
+    pub(crate) fn why_foreign(&self, node: &Node) -> String {
+        let id = node.provider_id.as_deref().unwrap_or_default();
+        one_line(&format!("its provider ID {id} {}", self.cloud.why_foreign(id)), FOREIGN)
     }
 
     /// The taint of this node that another controller should remove and lifecycle-ccm does not. Of a node that is left

@@ -23,12 +23,14 @@ pub(crate) fn reports(events: EventRecorder) -> Arc<Reports> {
     Arc::new(Reports::new(events, FLAP_SUPPRESSION, ccm_controller::log_here!()))
 }
 
-/// Reports the decision about a node, unless it is no action.
+/// Reports the decision about a node, unless it is no action. `foreign` says why it is another
+/// provider's, if that is the reason.
 pub(crate) fn decided(
     reports: &Reports,
     node: Option<&Node>,
     decision: &Decision,
     (now, policy): (At, &Policy),
+    foreign: Option<String>,
 ) {
     let Decision { name, verdict, evidence, since, .. } = decision;
     // A case may end before its decision: all cases do when the breaker closes.
@@ -41,7 +43,8 @@ pub(crate) fn decided(
     let Some(node) = node.filter(|_| *verdict != Verdict::Keep(Reason::AnotherNode)) else {
         return tracing::debug!(node = &**name, "the node was deleted or replaced");
     };
-    let message = decision.message(now, policy);
+    let mut message = decision.message(now, policy);
+    message.text = foreign.unwrap_or(message.text);
     let text = match evidence.first {
         Some(_) => format!("{}; {evidence}", message.text),
         None => message.text.clone(),

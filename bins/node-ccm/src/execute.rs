@@ -27,15 +27,31 @@ struct Unfinished {
     why: Stopped,
 }
 
-/// Executes a plan that was made for exactly this version of the node. Returns the node as the API
-/// server has answered it.
+/// What the API server has stored of a plan: the fields of its steps.
+struct Executed {
+    /// The node as the API server has answered it.
+    node: Arc<Node>,
+    /// What the answers show.
+    stored: Vec<(String, String)>,
+    /// What the last answer does not show: an admission policy may have dropped it. The steps
+    /// after that were not executed.
+    lost: Vec<(String, String)>,
+}
+
+/// Executes a plan that was made for exactly this version of the node. `again` plans from an answer:
+/// what it would still write was not stored.
 async fn execute(
     writer: &Writer<Node>,
     Handles { metrics, reports, guard, .. }: &Handles,
     node: &Arc<Node>,
     plan: &Plan,
-) -> Result<Arc<Node>, Unfinished> {
-    let mut latest = Arc::clone(node);
+    again: impl Fn(&Node) -> Plan,
+) -> Result<Executed, Unfinished> {
+    let (mut latest, mut stored, mut lost) = (Arc::clone(node), Vec::new(), Vec::new());
+    if plan.needs_brake() {
+        // The next leader should know of the change even if this one dies right after it.
+        guard.stored().await;
+    }
     for step in &plan.steps {
         let what = step.kind();
         let answer = match step {
@@ -50,13 +66,22 @@ async fn execute(
             metrics.written(what, answer);
         }
         latest = answer.map_err(|why| Unfinished { what, why })?;
-        log_written(node, step, &plan.outcome);
-        reports.written(node, plan, step);
-        if plan.needs_brake() {
+        let rest = again(&latest);
+        for change in plan.made(step, &rest) {
+            reports.made(node, change);
             guard.made(&node.uid);
         }
+        let rest = rest.fields();
+        let fields = step.fields().into_iter();
+        let (not_shown, shown): (Vec<_>, Vec<_>) = fields.partition(|field| rest.contains(field));
+        stored.extend(shown);
+        if !not_shown.is_empty() {
+            lost = not_shown;
+            break;
+        }
+        log_written(node, step, &plan.outcome);
     }
-    Ok(latest)
+    Ok(Executed { node: latest, stored, lost })
 }
 
 /// Publishes a plan on the page `/plan`, or why there is none.

@@ -37,7 +37,7 @@ use ccm_controller::{
     passes::Passes,
     queue::QueueMetrics,
     repeat_reports,
-    watch::{self, Watches},
+    watch::{self, Stores, Watches},
     writer::{self, Writer},
 };
 use ccm_objects::Node;
@@ -63,6 +63,7 @@ pub struct NodeCcm {
     handles: Handles,
     intake: Arc<Intake>,
     fleet: Condition,
+    stores: Stores,
     /// Cancelled by the drain: pending cloud calls are dropped.
     closing: CancellationToken,
     left_over: Arc<left_over::Survey>,
@@ -100,33 +101,43 @@ impl Program for NodeCcm {
         waiting::collect(&context.metrics, Arc::clone(&intake), handles.clone());
         waiting::show(&context.health, Arc::clone(&intake), handles.clone());
         let listener = Arc::clone(&intake);
-        Watches::new(context).watch(&handles.store, move |change| listener.changed(&change)).await;
+        let watches = Watches::new(context);
+        let freshness =
+            watches.watch(&handles.store, move |change| listener.changed(&change)).await;
         own_node::check(context, &handles.store);
         let left_over =
             Arc::new(left_over::Survey::new(context, ccm_controller::log_here!("node_ccm")));
-        Ok(Self { handles, intake, fleet, closing: CancellationToken::new(), left_over })
+        let stores = Stores::new(context, [freshness]);
+        let closing = CancellationToken::new();
+        Ok(Self { handles, intake, fleet, stores, closing, left_over })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
         let (intake, tasks) = (|| Arc::clone(&self.intake), &context.supervisor);
         let writer = Writer::new(context, &self.handles.store);
         let senders = Writers::new(&self.handles, intake(), writer).start(tasks);
-        let (closing, token) = (self.closing.clone(), context.token.clone());
-        let lookups = lookups::run(self.handles.clone(), intake(), senders, closing, token);
+        let (stores, token) = (|| self.stores.clone(), || context.token.clone());
+        let closing = self.closing.clone();
+        let lookups = lookups::run(self.handles.clone(), intake(), senders, closing, token());
         tasks.spawn("lookups", lookups);
-        tasks.spawn("selector", intake().follow_selector(context.token.clone()));
+        // An old store shows nodes as they were, and the brake too few or too many of them.
+        let selector = intake().follow_selector(token());
+        tasks.spawn("selector", stores().before(selector, token()));
         let Handles { guard, store, queue, .. } = self.handles.clone();
         guard.take_over();
-        tasks.spawn("approvals", guard.follow_approvals(store, queue, context.token.clone()));
-        self.intake.start_leading();
+        tasks.spawn("approvals", guard.follow_approvals(store, queue, token()));
         self.fleet.pass("not looked up yet");
         let refresh = Refresh::new(&self.handles, intake(), self.fleet.clone());
-        let passes =
-            Passes::default().run(refresh, context.settings.clone(), context.token.clone());
-        tasks.spawn("refresh", passes);
+        let passes = Passes::default().run(refresh, context.settings.clone(), token());
+        let intake = intake();
+        let refresh = async move {
+            intake.start_leading();
+            passes.await;
+        };
+        tasks.spawn("refresh", stores().before(refresh, token()));
         let (handles, survey) = (self.handles.clone(), Arc::clone(&self.left_over));
         let (store, taint) = (handles.store.clone(), move |node: &Node| handles.left_over(node));
-        tasks.spawn("left-over", survey.run(store, taint, context.token.clone()));
+        tasks.spawn("left-over", survey.run(store, taint, token()));
     }
 
     async fn drain(&self) {

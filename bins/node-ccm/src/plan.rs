@@ -13,7 +13,7 @@ use ccm_cloud::{Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
 use ccm_controller::brake::approval::is_marked;
 pub use ccm_objects::NodeChange;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
-use ccm_objects::{Address, Node, Taint};
+use ccm_objects::{Address, Node};
 use serde::Serialize;
 
 pub use self::{
@@ -26,7 +26,7 @@ use self::{labels::LabelChanges, node_ip::NodeIpError};
 pub const APPROVED: &str = "quartet.dev/change-approved";
 /// The provider ID in [`Plan::fields`].
 pub const PROVIDER_ID: &str = "providerID";
-/// The taints in [`Plan::fields`].
+/// The taint of new nodes in [`Plan::fields`].
 pub const TAINTS: &str = "taints";
 
 /// Whether a user has approved the changes of this node.
@@ -64,7 +64,7 @@ pub struct Policy {
 pub struct Plan {
     /// The node's state once the steps are done.
     pub outcome: Outcome,
-    /// The writes, in order. A step must not run unless all earlier ones succeeded.
+    /// The writes, in order. A step must not run unless the API server has stored all earlier ones.
     pub steps: Vec<Step>,
     /// Facts to report to the user.
     pub notes: Vec<Note>,
@@ -238,7 +238,11 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
     if !uninitialised && node.provider_id.is_none() && !addresses::confirm(node, instance) {
         return Plan::nothing(Outcome::Unconfirmed(instance.provider_id.to_string()));
     }
-    match addresses::desired(node, instance) {
+    let desired = addresses::desired(node, instance);
+    if let Ok(Some(list)) = &desired {
+        plan.notes.extend(family_left_out(node, instance, list));
+    }
+    match desired {
         Ok(list)
             if uninitialised
                 && !policy.without_address
@@ -291,6 +295,14 @@ pub fn is_protected(node: &Node) -> bool {
     node.is_ready() && !node.is_uninitialised()
 }
 
+/// The note that the kubelet's `--node-ip` leaves a family out of this list. Usually the kubelet has
+/// left it out as well, so there is nothing to write.
+fn family_left_out(node: &Node, instance: &Instance, list: &[Address]) -> Option<Note> {
+    let node_ip = node.annotation(PROVIDED_NODE_IP)?.to_owned();
+    let addresses = addresses::left_out(instance, list);
+    (!addresses.is_empty()).then_some(Note::FamilyLeftOut { node_ip, addresses })
+}
+
 fn node_ip_text(node: &Node, error: &NodeIpError) -> String {
     format!(
         "provided node ip for node {:?} is not valid: annotation {PROVIDED_NODE_IP}: {error}",
@@ -328,28 +340,15 @@ impl Plan {
 
     /// The fields that it sets, with their values; an empty value removes the field.
     pub fn fields(&self) -> Vec<(String, String)> {
-        let mut fields = Vec::new();
-        for step in &self.steps {
-            match step {
-                Step::SetAddresses { addresses, .. } => {
-                    fields.push((Field::Addresses.to_string(), text::list(addresses)));
-                }
-                Step::ChangeNode(NodeChange {
-                    labels, annotations, provider_id, taints, ..
-                }) => {
-                    let id = provider_id.iter().map(|id| (PROVIDER_ID.to_owned(), id.clone()));
-                    fields.extend(id);
-                    let keys = |taints: &Vec<Taint>| {
-                        taints.iter().map(|taint| &*taint.key).collect::<Vec<_>>().join(",")
-                    };
-                    fields.extend(taints.iter().map(|list| (TAINTS.to_owned(), keys(list))));
-                    let all = labels.iter().chain(annotations).filter(|(key, _)| *key != APPROVED);
-                    let value = |value: &Option<String>| value.clone().unwrap_or_default();
-                    fields.extend(all.map(|(key, set)| (key.clone(), value(set))));
-                }
-            }
-        }
-        fields
+        self.steps.iter().flat_map(Step::fields).collect()
+    }
+
+    /// The changes of what the brake protects that this step has made. `rest` is the plan for the
+    /// API server's answer.
+    pub fn made<'a>(&'a self, step: &'a Step, rest: &'a Self) -> impl Iterator<Item = &'a Note> {
+        let is_left = |field: Field| rest.changes().any(|(other, _)| other == field);
+        let made = self.changes().filter(|(field, _)| field.is_written_by(step));
+        made.filter(move |(field, _)| !is_left(*field)).map(|(_, note)| note)
     }
 
     fn waits(reason: WaitReason, message: String) -> Self {
@@ -363,12 +362,6 @@ impl Plan {
         instance: &Instance,
         policy: Policy,
     ) {
-        if let Some(node_ip) = node.annotation(PROVIDED_NODE_IP) {
-            let (node_ip, addresses) = (node_ip.to_owned(), addresses::left_out(instance, &list));
-            if !addresses.is_empty() {
-                self.notes.push(Note::FamilyLeftOut { node_ip, addresses });
-            }
-        }
         let (from, to) = (addresses::primary(&node.addresses), addresses::primary(&list));
         if let Some(from) = from.filter(|_| is_protected(node)) {
             let (from, to) = (from.to_owned(), to.map(str::to_owned));

@@ -17,7 +17,7 @@ use ccm_objects::Node;
 
 use crate::{
     metrics::NodeMetrics,
-    plan::{Note, Outcome, Plan, Step, Wait, WaitReason, text},
+    plan::{Note, Outcome, Plan, Wait, WaitReason, text},
 };
 
 /// Reports about nodes. Clones share one memory.
@@ -151,11 +151,9 @@ impl NodeReports {
         }
     }
 
-    /// Reports the changes of a Ready node that this step has written.
-    pub(crate) fn written(&self, node: &Node, plan: &Plan, step: &Step) {
-        for note in plan.changes().filter(|(field, _)| field.is_written_by(step)) {
-            self.note(node, When::Always, note.1);
-        }
+    /// Reports a change of a Ready node that was made.
+    pub(crate) fn made(&self, node: &Node, change: &Note) {
+        self.note(node, When::Always, change);
     }
 
     fn note(&self, node: &Node, when: When, about: &Note) {

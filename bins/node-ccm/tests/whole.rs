@@ -9,8 +9,12 @@ mod another_cloud;
 mod edges;
 #[path = "whole/load.rs"]
 mod load;
+#[path = "whole/repeated.rs"]
+mod repeated;
 #[path = "whole/survey.rs"]
 mod survey;
+#[path = "whole/takeover.rs"]
+mod takeover;
 #[path = "whole/wrong_setting.rs"]
 mod wrong_setting;
 

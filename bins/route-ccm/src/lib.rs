@@ -288,13 +288,8 @@ impl Program for RouteCcm {
         let controller = Controller::new(handles, jobs, &lease, handover);
         let passes = handles.passes.clone();
         let passes = passes.run(controller, context.settings.clone(), token.clone());
-        let (stores, token) = (self.stores.clone(), token.clone());
-        tasks.spawn("passes", async move {
-            // An old store does not have the newest nodes: route-ccm would delete their routes.
-            if token.run_until_cancelled(stores.current()).await.is_some() {
-                passes.await;
-            }
-        });
+        // An old store does not have the newest nodes: route-ccm would delete their routes.
+        tasks.spawn("passes", self.stores.clone().before(passes, token.clone()));
     }
 
     async fn drain(&self) {

@@ -13,6 +13,9 @@ use crate::instances;
 /// The longest scheme that is shown.
 const SCHEME: usize = 32;
 
+/// The longest text about the first node that is not served here.
+const FIRST: usize = 400;
+
 /// What is odd about the nodes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Oddity {
@@ -64,7 +67,8 @@ impl fmt::Display for Oddity {
 }
 
 impl Oddity {
-    /// What the provider IDs of the nodes say: whether most of them are another provider's.
+    /// What the provider IDs of the nodes that the settings select say: whether most of them are
+    /// another provider's.
     pub fn of_ids(cloud: &dyn Cloud, nodes: &[Arc<Node>]) -> Option<Self> {
         let is_foreign = |node: &&Arc<Node>| instances::claim(cloud, node) == Some(Claim::Foreign);
         let foreign = nodes.iter().filter(is_foreign);
@@ -87,7 +91,7 @@ impl Oddity {
         let others = schemes.filter(|scheme| !own.contains(scheme)).collect::<BTreeSet<_>>();
         if others.is_empty() {
             let id = ids.first()?;
-            let first = format!("provider ID {id} {}", why(id));
+            let first = one_line(&format!("provider ID {id} {}", why(id)), FIRST);
             return Some(Self::OtherPart { nodes: count, of, first });
         }
         Some(Self::OtherProvider { nodes: count, of, schemes: others })
@@ -159,6 +163,8 @@ mod tests {
         let elsewhere = odd(&["sim://b/i-1"], 1).unwrap();
         let what = "1 of 1 nodes are not served here; the first: provider ID sim://b/i-1 names the region b";
         assert_eq!(elsewhere, what);
+        let forged = odd(&["sim://b/i-1\nERROR forged\u{1b}[31m"], 1).unwrap();
+        assert!(forged.contains("provider ID sim://b/i-1 ERROR forged [31m names"), "{forged:?}");
     }
 
     #[test]

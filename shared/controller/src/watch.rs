@@ -117,6 +117,14 @@ impl Stores {
         self.proven.get_or_init(|| self.prove()).await;
     }
 
+    /// Runs this work of a leader as soon as the stores are current; never if the token is cancelled
+    /// before.
+    pub async fn before(self, work: impl Future<Output = ()>, token: CancellationToken) {
+        if token.run_until_cancelled(self.current()).await.is_some() {
+            work.await;
+        }
+    }
+
     async fn prove(&self) {
         let started = Instant::now();
         self.line.pass("compared with the API server before the first plan");

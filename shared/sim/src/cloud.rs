@@ -57,6 +57,7 @@ struct State {
     counter: Counter,
     traits: RwLock<InstanceTraits>,
     identity: RwLock<Option<String>>,
+    scheme: RwLock<String>,
     /// The cloud's only worker, for [`crate::faults::Effect::OneByOne`].
     worker: tokio::sync::Mutex<()>,
 }
@@ -77,7 +78,9 @@ impl SimCloud {
     pub fn with_faults(faults: FaultPlan) -> Self {
         let (fleet, balancers, router, counter, traits, worker) = Default::default();
         let identity = RwLock::new(Some(IDENTITY.to_owned()));
-        let state = State { fleet, balancers, router, faults, counter, traits, identity, worker };
+        let scheme = RwLock::new(SCHEME.to_owned());
+        let state =
+            State { fleet, balancers, router, faults, counter, traits, identity, scheme, worker };
         Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
     }
 
@@ -100,6 +103,16 @@ impl SimCloud {
     /// Changes which cloud this one says that it is. Its contents stay.
     pub fn set_identity(&self, identity: Option<&str>) {
         *self.state.identity.write() = identity.map(str::to_owned);
+    }
+
+    /// The scheme whose provider IDs this cloud says are its.
+    pub fn scheme(&self) -> String {
+        self.state.scheme.read().clone()
+    }
+
+    /// Changes the scheme whose provider IDs this cloud says are its. Its instances keep theirs.
+    pub fn set_scheme(&self, scheme: &str) {
+        scheme.clone_into(&mut self.state.scheme.write());
     }
 
     /// The faults, to be added and cleared.

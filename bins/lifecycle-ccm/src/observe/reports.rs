@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::Nodes;
 use crate::{
     metrics::LifecycleMetrics,
-    policy::{Breaker, Listing, LookedUp},
+    policy::{Breaker, Listing, LookedUp, Source},
 };
 
 /// Reports about the cloud's answers, and about the breaker that they open.
@@ -35,8 +35,9 @@ pub(crate) struct CloudReports {
 /// The line `fleet` of `/readyz?verbose`.
 struct Fleet {
     line: FleetLine,
-    /// The number of initialised nodes that the last list has shown, and the number of all of them.
-    shown: Option<(usize, usize)>,
+    /// The number of initialised nodes that the last list has shown, or the lookups of witnesses, and
+    /// the number of all of them.
+    shown: Option<(Source, usize, usize)>,
 }
 
 impl CloudReports {
@@ -88,11 +89,11 @@ impl CloudReports {
                 let initialised =
                     nodes.views.iter().filter(|view| view.in_reach() && !view.uninitialised);
                 let found = initialised.clone().filter(|view| !missing.contains(&view.name));
-                (found.count(), initialised.count())
+                (Source::List, found.count(), initialised.count())
             }
             Some(Listing::Witnesses) => {
                 let gone = witnesses.iter().filter(|one| matches!(one.result, Ok(Lookup::Gone(_))));
-                (witnesses.len() - gone.count(), witnesses.len())
+                (Source::Lookups, witnesses.len() - gone.count(), witnesses.len())
             }
             Some(Listing::Failed(_)) | None => return,
         };
@@ -102,9 +103,15 @@ impl CloudReports {
     /// Shows what is odd about the nodes: what their provider IDs say, or else the last list.
     pub(crate) fn survey(&self, of_ids: Option<Oddity>) {
         let Fleet { line, shown } = &mut *self.fleet.lock();
-        let oddity = of_ids.or_else(|| shown.and_then(|(found, of)| Oddity::of_answers(found, of)));
+        let oddity =
+            of_ids.or_else(|| shown.and_then(|(_, found, of)| Oddity::of_answers(found, of)));
         let text = match shown {
-            Some((found, of)) => format!("the last list has shown {found} of {of} nodes"),
+            Some((Source::List, found, of)) => {
+                format!("the last list has shown {found} of {of} nodes")
+            }
+            Some((Source::Lookups, found, of)) => {
+                format!("the last lookups have shown {found} of {of} Ready nodes")
+            }
             None => "no list of the fleet has been needed yet".to_owned(),
         };
         line.show(oddity.as_ref(), text);

@@ -19,6 +19,17 @@ const READY_SHARE: usize = 10;
 /// of the Ready nodes, before its absence is no sign any more that the list is incomplete.
 pub const PROVEN: Duration = Duration::from_mins(15);
 
+/// How the cloud shows the fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// By its list.
+    #[default]
+    List,
+    /// By lookups of Ready nodes, the witnesses: it has no list.
+    Lookups,
+}
+
 /// Why deletions are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, VariantNames)]
 #[serde(rename_all = "snake_case")]
@@ -27,11 +38,15 @@ pub enum Cause {
     /// The list shows no instance of any node with a provider ID: wrong project or region, or
     /// the whole fleet is gone.
     Empty {
+        /// What shows none of them.
+        by: Source,
         /// Nodes that should be in the list.
         known: usize,
     },
     /// The list lacks more of the known nodes than the threshold allows.
     Shrunk {
+        /// What lacks them.
+        by: Source,
         /// Missing nodes.
         missing: usize,
         /// Nodes that should be in the list.
@@ -39,6 +54,8 @@ pub enum Cause {
     },
     /// The list lacks nodes that are Ready, so their instances run.
     Contradiction {
+        /// What lacks them.
+        by: Source,
         /// Missing Ready nodes.
         ready_missing: usize,
         /// Ready nodes.
@@ -66,6 +83,12 @@ pub struct Shown {
     pub missing: BTreeSet<Arc<str>>,
     /// How many witnesses were found, and how many were gone, if it was no list.
     pub witnesses: Option<(usize, usize)>,
+}
+
+impl Shown {
+    fn by(&self) -> Source {
+        if self.witnesses.is_some() { Source::Lookups } else { Source::List }
+    }
 }
 
 impl Decider {
@@ -107,7 +130,7 @@ impl Decider {
         let of = |nodes: &[&NodeView]| {
             let lacks = |view: &&&NodeView| shown.missing.contains(&view.name);
             let (known, missing) = (nodes.len(), nodes.iter().filter(lacks).count());
-            ListCoverage { instances: shown.instances, known, missing }
+            ListCoverage { by: shown.by(), instances: shown.instances, known, missing }
         };
         let known: Vec<&NodeView> = self.known(views, policy).collect();
         let well: Vec<&NodeView> = known.iter().copied().filter(|view| view.is_well()).collect();
@@ -130,7 +153,8 @@ impl Decider {
         let proven = if self.shown_since.is_some() { proven } else { 0 };
         let (missing, known) = (coverage.missing - proven, coverage.known - proven);
         let threshold = usize::from(policy.shrink_threshold);
-        let shrunk = is_mass(missing, known, threshold).then_some(Cause::Shrunk { missing, known });
+        let shrunk = Cause::Shrunk { by: shown.by(), missing, known };
+        let shrunk = is_mass(missing, known, threshold).then_some(shrunk);
         (coverage, doubt.or(shrunk))
     }
 
@@ -161,17 +185,20 @@ fn doubt(
 ) -> Option<Cause> {
     let is_shown =
         |view: &NodeView| identifies_the_fleet(view) && !shown.missing.contains(&view.name);
+    let by = shown.by();
     match shown.witnesses {
-        Some((0, _)) => return Some(Cause::Empty { known: expected.known }),
+        // Without any witness nothing is shown of the nodes that are expected.
+        Some((0, 0)) => return Some(Cause::Empty { by, known: expected.known }),
+        Some((0, known)) => return Some(Cause::Empty { by, known }),
         Some((found, gone)) if gone > 0 => {
-            return Some(Cause::Contradiction { ready_missing: gone, ready: found + gone });
+            return Some(Cause::Contradiction { by, ready_missing: gone, ready: found + gone });
         }
         None if expected.missing > 0 && !views.iter().any(is_shown) => {
-            return Some(Cause::Empty { known: expected.known });
+            return Some(Cause::Empty { by, known: expected.known });
         }
         _ => {}
     }
     let ListCoverage { known: ready, missing: ready_missing, .. } = ready;
     let is_contradicted = is_mass(ready_missing, ready, READY_SHARE) || ready_missing * 2 > ready;
-    is_contradicted.then_some(Cause::Contradiction { ready_missing, ready })
+    is_contradicted.then_some(Cause::Contradiction { by, ready_missing, ready })
 }

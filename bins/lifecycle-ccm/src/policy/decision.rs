@@ -6,7 +6,7 @@ use ccm_cloud::ProofMethod;
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 
-use super::At;
+use super::{At, Source};
 
 /// Why a node is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, IntoStaticStr, VariantArray)]
@@ -142,9 +142,11 @@ impl Proof {
     }
 }
 
-/// The result of the last usable list.
+/// The result of the last usable list, or of the lookups of witnesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ListCoverage {
+    /// Whether it was a list.
+    pub by: Source,
     /// Instances in the list, ours or not.
     pub instances: usize,
     /// Nodes that should be in the list.
@@ -181,14 +183,16 @@ impl fmt::Display for Evidence {
         if let Some(request) = &latest.request_id {
             write!(f, " (request {request})")?;
         }
-        if let Some(coverage) = &self.list {
-            write!(
-                f,
-                "; a list of {} instances shows {} of {} nodes",
-                coverage.instances,
-                coverage.known.saturating_sub(coverage.missing),
-                coverage.known
-            )?;
+        if let Some(ListCoverage { by, instances, known, missing }) = self.list {
+            let shown = known.saturating_sub(missing);
+            match by {
+                Source::List => {
+                    write!(f, "; a list of {instances} instances shows {shown} of {known} nodes")?;
+                }
+                Source::Lookups => {
+                    write!(f, "; lookups find the instances of {instances} Ready nodes")?
+                }
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use ccm_objects::Node;
 
 use super::{
-    At, Cause, Decision, Doubt, Policy, Reason, Verdict,
+    At, Cause, Decision, Doubt, Policy, Reason, Source, Verdict,
     action::{APPROVED, Marks, PROTECTED, is_approved},
     shutdown::Step,
 };
@@ -70,7 +70,7 @@ impl Decision {
                 warning: false,
             },
             Verdict::BreakerOpen => held(
-                "the breaker is open, because the cloud's list of the fleet is implausible (see /readyz?verbose); check project, region and credentials",
+                "the breaker is open, because what the cloud shows of the fleet is implausible (see /readyz?verbose); check project, region and credentials",
             ),
             Verdict::OverBudget { until: Some(until) } => {
                 held(&format!("--node-deletion-budget is used up for {} s", seconds(until)))
@@ -162,22 +162,32 @@ impl fmt::Display for Doubt {
             Self::NoHeartbeat => {
                 "the Lease of its kubelet could not be read, or not for a confirmation period"
             }
-            Self::NotListed => "no list of the fleet has confirmed it yet",
+            Self::NotListed => "no look at the fleet has confirmed it yet",
             Self::Listed => "but the list of the fleet contains it, so confirmation starts over",
+        })
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::List => "the cloud's list",
+            Self::Lookups => "the cloud, which is asked node by node,",
         })
     }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the cloud's list ")?;
-        match self {
-            Self::Empty { known } => {
-                write!(f, "shows none of {known} nodes: wrong project, region or credentials?")
+        match *self {
+            Self::Empty { by, known } => {
+                write!(f, "{by} shows none of {known} nodes: wrong project, region or credentials?")
             }
-            Self::Shrunk { missing, known } => write!(f, "lacks {missing} of {known} nodes"),
-            Self::Contradiction { ready_missing, ready } => {
-                write!(f, "lacks {ready_missing} of {ready} nodes that are Ready")
+            Self::Shrunk { by, missing, known } => {
+                write!(f, "{by} lacks {missing} of {known} nodes")
+            }
+            Self::Contradiction { by, ready_missing, ready } => {
+                write!(f, "{by} lacks {ready_missing} of {ready} nodes that are Ready")
             }
         }
     }

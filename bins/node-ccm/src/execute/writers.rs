@@ -13,6 +13,7 @@ use ccm_controller::{
     corrector::Later,
     lookups::{Work, priority},
     queue::{LONG_RETRY, Priority},
+    repeats::Repeated,
     workers,
     writer::{Stopped, Writer},
 };
@@ -20,7 +21,7 @@ use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::supervisor::Supervisor;
 
-use super::{Unfinished, execute, publish};
+use super::{Executed, Unfinished, execute, publish};
 use crate::{
     metrics::State,
     observe::{Handles, brake, intake::Intake, lookups::WorkSenders},
@@ -133,12 +134,14 @@ impl Writers {
         }
     }
 
-    /// Writes a new node, unless the API server has just taken the same change back.
+    /// Writes a new node, unless the API server or another client takes the same change back.
     async fn initialise(&self, node: &Arc<Node>, plan: &Plan, again: impl Fn(&Node) -> Plan) {
         let corrector = &self.handles.corrector;
         corrector.step_aside();
         match corrector.check(&node.name, 0, &plan.fields()) {
-            Err(Later { wait, .. }) => {
+            Err(Later { wait, repeated }) => {
+                self.handles.states.set(&node.name, State::WriteFailing);
+                self.taken_back(node, plan, repeated);
                 self.handles.queue.retry_every(Arc::clone(&node.name), wait);
             }
             Ok(()) => self.apply(node, plan, again).await,
@@ -152,11 +155,16 @@ impl Writers {
         let Err(Later { wait, repeated }) = allowed else {
             return self.apply(node, plan, again).await;
         };
-        // node-ccm has reported a write that the answer does not show when the answer came.
+        self.taken_back(node, plan, repeated);
+        self.later(node, wait);
+    }
+
+    /// Another client undoes what the plan writes. node-ccm has reported a write that the answer
+    /// does not show when the answer came.
+    fn taken_back(&self, node: &Node, plan: &Plan, repeated: Option<Repeated>) {
         if let Some(repeated) = repeated.filter(|repeated| !repeated.is_refused) {
             self.handles.reports.repeated(node, plan, &repeated);
         }
-        self.later(node, wait);
     }
 
     /// The node is up to date.
@@ -188,41 +196,36 @@ impl Writers {
         }
     }
 
-    /// Executes a plan. `again` plans from the answer: what it would still write was not stored.
+    /// Executes a plan. `again` plans from an answer.
     async fn apply(&self, node: &Arc<Node>, plan: &Plan, again: impl Fn(&Node) -> Plan) {
         self.handles.reports.notes(node, plan);
         let name = &node.name;
         if plan.outcome == Outcome::Initialised {
             tracing::info!(node = &**name, "Initializing node {name} with cloud provider");
         }
-        match execute(&self.writer, &self.handles, node, plan).await {
-            Ok(answer) => self.written(node, plan, &answer, &again(&answer)),
+        match execute(&self.writer, &self.handles, node, plan, again).await {
+            Ok(executed) => self.written(node, plan, &executed),
             Err(unfinished) => self.not_written(node, unfinished),
         }
     }
 
-    /// The API server has answered all writes with `answer`; `rest` is the plan for it.
-    fn written(&self, node: &Node, plan: &Plan, answer: &Node, rest: &Plan) {
+    /// The API server has answered the writes.
+    fn written(&self, node: &Node, plan: &Plan, executed: &Executed) {
         let Handles { corrector, repeats, states, plans, reports, metrics, queue, .. } =
             &self.handles;
-        let (name, rest) = (&node.name, rest.fields());
-        let (lost, stored): (Vec<_>, Vec<_>) =
-            plan.fields().into_iter().partition(|field| rest.contains(field));
-        let is_new = plan.outcome == Outcome::Initialised;
-        if !is_new {
-            for field in corrector.made(name, &stored) {
-                repeats.count("Node", kind(&field));
-            }
+        let (name, Executed { node: answer, stored, lost }) = (&node.name, executed);
+        let taken_back = corrector.made(name, stored);
+        for field in &taken_back {
+            repeats.count("Node", kind(field));
         }
-        if is_new
-            && !answer.is_uninitialised()
-            && let Some(age) = node.age(clock::wall())
-        {
+        let is_over = taken_back.is_empty() && !answer.is_uninitialised();
+        let is_initialised = is_over && plan.outcome == Outcome::Initialised;
+        if let Some(age) = node.age(clock::wall()).filter(|_| is_initialised) {
             metrics.initialised(age);
         }
-        let refused = corrector.refused(name, &lost);
+        let refused = corrector.refused(name, lost);
         let Some(first) = refused.first() else {
-            if is_new {
+            if is_initialised {
                 reports.initialised(node);
             }
             states.set(name, State::Initialised);
@@ -289,6 +292,7 @@ impl Writers {
         };
         if !matches!(outcome, Outcome::Unanswered(_)) {
             self.handles.guard.leaves(&node.uid);
+            self.handles.corrector.settled(name);
         }
         self.handles.reports.skipped(node, outcome);
         self.handles.states.set(name, state);

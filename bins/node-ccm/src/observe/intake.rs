@@ -106,9 +106,12 @@ impl Intake {
         Some(is_ours)
     }
 
-    /// Records that a node is another provider's or is not selected, and reports it once.
+    /// Records that a node is another provider's or is not selected, and reports it once. It is not
+    /// written any more: it holds up no other node, and waits for no turn.
     pub(crate) fn foreign(&self, node: &Node) {
-        let Handles { cloud, states, plans, reports, .. } = &self.handles;
+        let Handles { cloud, states, plans, reports, guard, corrector, .. } = &self.handles;
+        guard.leaves(&node.uid);
+        corrector.settled(&node.name);
         let is_selected = self.handles.selects(node);
         let why = instances::why_left_out(&**cloud, node, is_selected);
         plans.block(&node.reference(), &why);

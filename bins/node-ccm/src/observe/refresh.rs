@@ -77,7 +77,10 @@ impl Refresh {
     /// Why no node was answered. A node without an answer concerns no other one.
     async fn refresh(&self) -> Result<Looked, (String, RetryClass)> {
         let nodes = self.own_nodes();
-        let foreign = Oddity::of_ids(&*self.handles.cloud, &self.handles.store.list());
+        // The selector leaves out the nodes of another cloud controller on purpose.
+        let mut selected = self.handles.store.list();
+        selected.retain(|node| self.handles.selects(node));
+        let foreign = Oddity::of_ids(&*self.handles.cloud, &selected);
         if nodes.iter().all(|node| node.is_uninitialised()) {
             let line = "no initialised node, so none was looked up".to_owned();
             return Ok(Looked { line, oddity: foreign });
@@ -108,9 +111,10 @@ impl Refresh {
         Ok(Looked { line, oddity })
     }
 
-    /// All nodes that may be this provider's, initialised or not.
+    /// All nodes that may be this provider's, initialised or not. The others may have been its own
+    /// before.
     fn own_nodes(&self) -> Vec<Arc<Node>> {
-        let ours = |node: &Arc<Node>| self.handles.is_ours(node) == Some(true);
+        let ours = |node: &Arc<Node>| self.intake.is_ours(node) == Some(true);
         self.handles.store.list().into_iter().filter(ours).collect()
     }
 

@@ -7,8 +7,8 @@ use ccm_controller::repeats::Repeated;
 use ccm_objects::{Address, Node};
 
 use super::{
-    APPROVED, Field, LABEL_POLICY, NodeChange, Note, Outcome, Plan, Step, UNINITIALIZED, Wait,
-    WaitReason,
+    APPROVED, Field, LABEL_POLICY, NodeChange, Note, Outcome, Plan, Step, TAINTS, UNINITIALIZED,
+    Wait, WaitReason,
 };
 
 /// Addresses on one line.
@@ -142,6 +142,7 @@ pub(crate) fn repeated(node: &Node, plan: &Plan, repeated: &Repeated) -> String 
         None if Field::named(field) == Field::Addresses => {
             format!("sets {field} to {:?}", list(&node.addresses))
         }
+        None if field == TAINTS => format!("sets the taint {UNINITIALIZED}"),
         None => format!("removes {field}"),
     };
     let wait = wait.as_secs();

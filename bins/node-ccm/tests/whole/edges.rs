@@ -1,6 +1,8 @@
 //! What one wrong answer, another owner or a foreign server can do to nodes.
 
 use ccm_cloud::{AddressKind, NodeAddress};
+use ccm_runtime::leadership::Leadership;
+use ccm_tests::in_process::loaded;
 
 use super::*;
 
@@ -56,11 +58,11 @@ impl Whole {
         names.iter().filter(|name| first(name).contains("10.200.")).count()
     }
 
-    fn reasons(&self, names: &[String]) -> Vec<String> {
+    pub(super) fn reasons(&self, names: &[String]) -> Vec<String> {
         names.iter().flat_map(|name| self.events(name)).map(|(reason, _)| reason).collect()
     }
 
-    fn condition(&self, name: &str) -> String {
+    pub(super) fn condition(&self, name: &str) -> String {
         let findings = self.context().health.findings();
         let found = findings.iter().find(|finding| finding.name == name).unwrap();
         found.verdict.detail().to_owned()
@@ -173,6 +175,26 @@ async fn a_wrong_answer_that_is_taken_back_is_never_written() {
     assert_eq!(whole.metric("ccm_brake_openings_total"), 1);
 }
 
+/// A leader that dies of its changes leaves no new budget to the next one. New nodes use none.
+#[tokio::test(start_paused = true)]
+async fn what_a_change_uses_of_the_budget_is_stored_before_the_change() {
+    let mut whole = Whole::before_start(&[]);
+    let (settings, cloud) = (loaded::<NodeCcm>(&[OFTEN]).unwrap(), whole.cloud.clone());
+    let leadership = Leadership::storing_later();
+    whole.process = InProcess::with(&whole.api, Arc::new(cloud), &settings, leadership).unwrap();
+    let program = Arc::new(NodeCcm::prepare(whole.context()).await.unwrap());
+    program.lead(whole.context());
+    let names = whole.ready(0..50).await;
+    whole.move_instances(0..4);
+    sleep(Duration::from_mins(5)).await;
+    let new = whole.add_node(99);
+    whole.initialised(&new).await;
+    assert_eq!(whole.moved(&names), 0, "the Lease is not renewed");
+    whole.process.annotate_lease("quartet.dev/renewed", None);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(whole.moved(&names), 4, "one renewal for all of them");
+}
+
 /// H1: the sixth within the hour is held, whatever the refresh.
 #[tokio::test(start_paused = true)]
 async fn a_few_nodes_in_every_refresh_are_held_at_the_sixth_within_the_hour() {
@@ -240,97 +262,6 @@ async fn the_last_internal_ip_of_a_ready_node_is_never_removed() {
     sleep(Duration::from_mins(5)).await;
     assert_eq!(whole.node(&names[0])["status"]["addresses"][0]["address"], "10.0.0.1");
     assert_eq!(whole.reasons(&names), ["NodeInternalIPHeld"]);
-}
-
-/// M1: a label sync, a second controller, a kubelet without --cloud-provider=external.
-#[tokio::test(start_paused = true)]
-async fn two_owners_of_a_field_do_not_write_as_fast_as_they_can() {
-    let whole = Whole::start(&[]).await;
-    let names = whole.ready(0..1).await;
-    let flip = json!({"metadata": {"labels": {ZONE: "other"}}});
-    for _ in 0..6000 {
-        if whole.node(&names[0])["metadata"]["labels"][ZONE] != "other" {
-            whole.api.patch("nodes", &names[0], "", PatchKind::Merge, flip.clone()).unwrap();
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
-    let own = whole.metric("ccm_node_writes_total{kind=\"labels\",result=\"ok\"}");
-    assert!((3..=10).contains(&own), "{own} writes of ours within a minute");
-    let events = whole.events(&names[0]);
-    let is_told = |(reason, text): &&(String, String)| {
-        reason == "RepeatedWrite" && text.contains(ZONE) && text.contains("other")
-    };
-    assert_eq!(events.iter().filter(is_told).count(), 1, "{events:?}");
-    assert!(whole.metric("ccm_repeated_writes_total{object=\"Node\",write=\"zone\"}") > 0);
-}
-
-/// A mutating policy or webhook.
-#[tokio::test(start_paused = true)]
-async fn what_the_api_server_takes_back_is_a_failure_with_one_report() {
-    for (field, kind) in
-        [("/metadata/labels/topology.kubernetes.io~1zone", "zone"), ("/spec/taints", "taints")]
-    {
-        let whole = Whole::start(&[]).await;
-        let fault = Fault::new(Action::TakeBack(field)).verb(Verb::Patch).resource("nodes");
-        whole.api.faults().add(fault);
-        let name = whole.add_node(0);
-        sleep(Duration::from_mins(10)).await;
-        let writes = whole.writes().len();
-        assert!((9..=12).contains(&writes), "{field}: {writes} writes within ten minutes");
-        let events = whole.events(&name);
-        let count = |wanted: &str| events.iter().filter(|(reason, _)| reason == wanted).count();
-        assert_eq!((count("RepeatedWrite"), count("Synced")), (1, 0), "{field}: {events:?}");
-        let series = format!("ccm_repeated_writes_total{{object=\"Node\",write=\"{kind}\"}}");
-        assert_eq!(whole.metric(&series), writes as u64 - 1, "{field}");
-        let is_tainted = field == "/spec/taints";
-        assert_eq!(whole.is_tainted(&name), is_tainted, "{field}");
-        let state = "ccm_node_nodes{state=\"waiting\"}";
-        assert_eq!(whole.metric(state), u64::from(is_tainted), "{field}");
-        whole.api.faults().clear();
-        sleep(Duration::from_secs(61)).await;
-        assert!(!whole.is_tainted(&name), "{field}");
-        let at = whole.writes().len();
-        sleep(Duration::from_mins(10)).await;
-        assert_eq!(whole.writes().len(), at, "{field}: stored at last");
-    }
-}
-
-/// The event says what the two do, for any kind of field.
-#[tokio::test(start_paused = true)]
-async fn an_owner_that_removes_a_field_is_named_as_such() {
-    const OWNED: &str = "quartet.dev/owned-labels";
-    for (kind, key, other, expect) in [
-        ("labels", ZONE, None, "removes KEY, and node-ccm sets it to \"sim-1a\", 3 times"),
-        ("annotations", OWNED, Some("x.y/z"), "sets KEY to \"x.y/z\", and node-ccm removes it, 3"),
-    ] {
-        let whole = Whole::start(&[OFTEN]).await;
-        let names = whole.ready(0..1).await;
-        let change = json!({"metadata": {kind: {key: other}}});
-        for _ in 0..600 {
-            whole.api.patch("nodes", &names[0], "", PatchKind::Merge, change.clone()).unwrap();
-            sleep(Duration::from_millis(100)).await;
-        }
-        let events = whole.events(&names[0]);
-        let told = events.iter().find(|(reason, _)| reason == "RepeatedWrite");
-        let text = told.map(|(_, text)| &**text).unwrap_or_default();
-        let expect = format!("Another writer {}", expect.replace("KEY", key));
-        assert!(text.starts_with(&expect), "{events:?}");
-    }
-}
-
-/// The same if the other owner changes its own mind each time: most of our requests conflict.
-#[tokio::test(start_paused = true)]
-async fn an_owner_that_never_rests_costs_few_requests() {
-    let whole = Whole::start(&[]).await;
-    let names = whole.ready(0..1).await;
-    let delay = Action::Delay(Duration::from_millis(20));
-    whole.api.faults().add(Fault::new(delay).verb(Verb::Patch).resource("nodes"));
-    for round in 0..6000 {
-        let flip = json!({"metadata": {"labels": {ZONE: format!("other-{}", round % 2)}}});
-        whole.api.patch("nodes", &names[0], "", PatchKind::Merge, flip).unwrap();
-        sleep(Duration::from_millis(10)).await;
-    }
-    assert!(whole.writes().len() <= 10, "{} requests", whole.writes().len());
 }
 
 /// M3: a schedulable node has an address.

@@ -1,6 +1,7 @@
 //! node-ccm reports at the start that the nodes belong to another provider or project, and `/plan`
 //! shows why node-ccm does nothing about a node.
 
+use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_runtime::health::Verdict;
 
 use super::*;
@@ -70,6 +71,50 @@ async fn a_project_without_any_of_the_nodes_is_no_fleet_that_is_in_sync() {
         assert_eq!(whole.fleet_verdict(), Verdict::Failed(what.to_owned()), "{mode}");
         let page = whole.plan_of("node-00000");
         assert!(page.contains("blocked: instance gone"), "{mode}: {page}");
+    }
+}
+
+/// Two cloud controllers share the cluster on purpose, each with its selector.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_not_selected_say_nothing_about_the_fleet() {
+    for mode in ["--mode=observe", "--mode=control"] {
+        let nodes = [("k3s-1", "k3s://k3s-1"), ("k3s-2", "k3s://k3s-2")];
+        let whole = after_half_an_hour(&[mode, "--node-selector=pool=a"], &nodes).await;
+        assert!(whole.fleet_verdict().is_passed(), "{mode}: {:?}", whole.fleet_verdict());
+    }
+}
+
+/// kubelet's `--node-ip` has done it already, on this node or before this leader.
+#[tokio::test(start_paused = true)]
+async fn a_family_that_the_kubelet_left_out_is_said_once() {
+    for is_new in [true, false] {
+        let whole = Whole::start(&["--node-status-update-frequency=1m"]).await;
+        let mut instance = SimInstance::numbered(0);
+        let v6 = NodeAddress::new(AddressKind::InternalIp, "fd00::1");
+        instance.addresses.retain(|one| one.kind == AddressKind::InternalIp);
+        let own = instance.addresses[0].address.clone();
+        instance.addresses.push(v6);
+        let name = instance.name.clone();
+        let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "annotations": {"alpha.kubernetes.io/provided-node-ip": own}},
+            "spec": {
+                "providerID": instance.provider_id().to_string(),
+                "taints": if is_new { vec![taint] } else { Vec::new() },
+            },
+            "status": {"addresses": [
+                {"type": "InternalIP", "address": own}, {"type": "Hostname", "address": name},
+            ]},
+        });
+        whole.cloud.add(instance);
+        whole.api.create(node).unwrap();
+        sleep(Duration::from_mins(30)).await;
+        let writes = whole.writes();
+        assert!(!writes.contains(&"patch nodes/status".to_owned()), "{writes:?}");
+        let events = whole.events(&name);
+        let told = events.iter().filter(|(reason, _)| reason == "NodeIPFamilyLeftOut");
+        assert_eq!(told.count(), 1, "{events:?}");
     }
 }
 

@@ -16,6 +16,17 @@ impl Whole {
         let cloud = Arc::new(self.cloud.clone());
         InProcess::leading(&self.api, cloud, &settings, last, Metrics::new()).await.unwrap()
     }
+
+    /// Other settings come into force while it runs.
+    fn reload(&self, arguments: &[&str]) {
+        let settings = loaded::<NodeCcm>(arguments).unwrap();
+        self.process.settings.send_replace(Arc::clone(&settings.own));
+    }
+
+    /// Whether the brake is open, and of how many nodes it holds the changes.
+    fn brake(&self) -> (u64, u64) {
+        (self.metric("ccm_brake_open "), self.metric("ccm_brake_held "))
+    }
 }
 
 /// Nodes that it leaves out stay as they are; new ones are told why they wait.
@@ -43,6 +54,66 @@ async fn a_wrong_node_selector_changes_no_node() {
     whole.api.patch("nodes", &new, "", PatchKind::Merge, label).unwrap();
     whole.initialised(&new).await;
     assert_eq!(whole.metric(state), NODES as u64);
+}
+
+/// What the brake holds of them is nobody's business here any more, and holds up no other node.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_left_out_while_it_is_held_holds_up_no_other() {
+    // By the selector, by its own label, by the provider: another one serves its provider ID now.
+    for how in ["selector", "label", "provider"] {
+        let whole = Whole::start(&[OFTEN, "--node-selector=pool!=none"]).await;
+        let names = whole.ready(0..NODES).await;
+        whole.move_instances(0..NODES / 2);
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!(whole.brake(), (1, 10), "{how}");
+        let label = |name: &String, pool: &str| {
+            let label = json!({"metadata": {"labels": {"pool": pool}}});
+            whole.api.patch("nodes", name, "", PatchKind::Merge, label).unwrap();
+        };
+        match how {
+            "selector" => {
+                names[..NODES / 2].iter().for_each(|name| label(name, "old"));
+                whole.reload(&[OFTEN, "--node-selector=pool!=old"]);
+            }
+            "label" => names[..NODES / 2].iter().for_each(|name| label(name, "none")),
+            _ => whole.cloud.set_scheme("other"),
+        }
+        sleep(Duration::from_hours(1)).await;
+        assert_eq!(whole.brake(), (0, 0), "{how}: {}", whole.context().plans.text(None));
+        assert_eq!(whole.writes(), [""; 0], "{how}");
+        if how == "provider" {
+            continue;
+        }
+        // Fewer of the others may still change.
+        whole.move_instances(NODES / 2..NODES / 2 + 1);
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!((whole.moved(&names), whole.brake()), (1, (0, 0)), "{how}");
+    }
+}
+
+/// Nor does it count as one that waits for its turn.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_not_written_any_more_waits_for_no_turn() {
+    for how in ["selector", "gone"] {
+        let slow = [OFTEN, "--node-correction-qps=0.01"];
+        let whole = Whole::start(&slow).await;
+        whole.ready(0..3).await;
+        for number in 0..3 {
+            let rack = |instance: &mut SimInstance| {
+                instance.labels.insert("example.com/rack".to_owned(), "r1".to_owned());
+            };
+            whole.cloud.update(&SimInstance::numbered(number).id, rack);
+        }
+        sleep(Duration::from_secs(80)).await;
+        assert_eq!(whole.metric("ccm_node_corrections_waiting "), 2, "{how}");
+        if how == "selector" {
+            whole.reload(&[slow.as_slice(), &["--node-selector=pool"]].concat());
+        } else {
+            (0..3).for_each(|number| drop(whole.cloud.remove(&SimInstance::numbered(number).id)));
+        }
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!(whole.metric("ccm_node_corrections_waiting "), 0, "{how}");
+    }
 }
 
 /// On another Lease, nothing was left to the next leader, and the last one leads still. What the brake holds is held by

@@ -112,14 +112,16 @@ impl Handles {
         match written {
             Ok(answer) => {
                 self.conditions.forget(&name);
+                let is_shown = answer.condition(NETWORK_UNAVAILABLE) == Some(change.status);
                 if change.moves {
-                    let is_shown = answer.condition(NETWORK_UNAVAILABLE) == Some(change.status);
                     self.reports.condition_repeated(&self.written, &node, change.status, is_shown);
                 } else {
                     self.written.changed(&node.reference(), (kind, content));
                 }
-                let (name, status) = (&node.name, change.status);
-                tracing::info!(node = &**name, "node {name}: {NETWORK_UNAVAILABLE}={status}");
+                if is_shown {
+                    let (name, status) = (&node.name, change.status);
+                    tracing::info!(node = &**name, "node {name}: {NETWORK_UNAVAILABLE}={status}");
+                }
             }
             Err(why) => {
                 let failed = why.queue_again(&self.conditions, name);

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use ccm_cloud::{CloudError, Cure, ErrorKind, IpFamily, NodeAddress, RouteTraits};
 use ccm_sim::{
-    apiserver::{Action, Fault as ServerFault},
+    apiserver::{Action, Fault as ServerFault, Verb},
     cloud::{
         Operation, SimCloud,
         routes::{RouteWriteKind, TargetKind},
     },
     faults::{Effect, Fault, Trouble},
 };
+use ccm_testing::Log;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -291,4 +292,21 @@ async fn another_writer_of_the_condition_costs_few_writes_and_no_calls() {
     assert!(calls <= 2, "{calls} calls in ten minutes, although one waits for five");
     let told = world.events(&name(1)).iter().filter(|one| one.starts_with("RepeatedWrite")).count();
     assert_eq!(told, 1);
+}
+
+/// The log says what is on the node.
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_is_not_stored_is_not_logged_as_written() {
+    let log = Log::new();
+    let _listening = log.listen(tracing::Level::INFO);
+    let world = World::start(&SimCloud::new(), "c-1", &[]).await;
+    let policy = ServerFault::new(Action::TakeBack("/status/conditions"));
+    let policy = world.api.faults().add(policy.verb(Verb::Patch).resource("nodes"));
+    world.add(node(&name(1), &[&cidr(1)]));
+    sleep(Duration::from_mins(3)).await;
+    assert!(world.writes_to(&name(1)) > 0);
+    assert_eq!(log.lines_with("NetworkUnavailable=False"), 0, "{}", log.text());
+    world.api.faults().remove(policy);
+    world.shows(&name(1), "False", "RouteCreated").await;
+    assert_eq!(log.lines_with("NetworkUnavailable=False"), 1, "{}", log.text());
 }

@@ -188,8 +188,9 @@ impl LeaseAnnotations {
     /// Changes an annotation as a person does, for tests: the Lease is renewed before, and read after.
     pub fn annotate(&self, key: &str, text: Option<&str>) {
         let mut lease = serde_json::json!({"metadata": {"annotations": self.lock().read.clone()}});
-        self.write(&mut lease);
+        let changes = self.write(&mut lease);
         self.read(&lease, true);
+        self.store(changes);
         lease["metadata"]["annotations"][key] = text.into();
         self.read(&lease, true);
     }

@@ -108,6 +108,13 @@ impl Leadership {
         Self::with(State::Unlimited, UNBOUNDED_WRITE)
     }
 
+    /// Always leads, and the API server stores what it leaves only with
+    /// [`annotate`](LeaseAnnotations::annotate): for tests.
+    pub fn storing_later() -> Self {
+        let annotations = LeaseAnnotations::elected();
+        Self { annotations, ..Self::with(State::Unlimited, UNBOUNDED_WRITE) }
+    }
+
     /// Works like a leader, but may not write: `--mode=observe`.
     pub fn observer() -> Self {
         Self::with(State::Observer, UNBOUNDED_WRITE)

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::request::{RequestInfo, Verb};
@@ -43,6 +44,8 @@ pub enum Action {
     /// The server stores and returns the object of a write without the field at this JSON pointer, as
     /// with a mutating admission policy.
     TakeBack(&'static str),
+    /// This changes the body of a write before the server applies it, as a mutating admission policy does.
+    Mutate(fn(&mut Value)),
     /// A watch ends early.
     CutWatch {
         /// The duration of the watch.

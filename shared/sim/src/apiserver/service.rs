@@ -72,7 +72,7 @@ impl Core {
         let (parts, body) = request.into_parts();
         let info = RequestInfo::new(&parts);
         let entry = self.audit.begin(&info, self.identity.uptime());
-        let Injected { effects, taken_back, late } = match self.inject(&info).await {
+        let Injected { effects, policies, late } = match self.inject(&info).await {
             Ok(effects) => effects,
             Err(Broken::Refused(error)) => {
                 return Ok(finish(&entry, respond::refusal(&info, &error)));
@@ -85,7 +85,7 @@ impl Core {
         let answer = match collect(body).await {
             Ok(body) => {
                 entry.received(body.len() as u64);
-                let body = without(&taken_back, body);
+                let body = admitted(&policies, body);
                 self.route(&info, &body, &effects)
             }
             Err(error) => Err(error),
@@ -106,7 +106,7 @@ impl Core {
 
     /// Applies the active faults to a request.
     async fn inject(&self, info: &RequestInfo) -> Result<Injected, Broken> {
-        let Injected { mut effects, mut taken_back, mut late } = Injected::default();
+        let Injected { mut effects, mut policies, mut late } = Injected::default();
         for action in self.faults.strike(info) {
             match action {
                 Action::Delay(duration) => tokio::time::sleep(duration).await,
@@ -118,7 +118,7 @@ impl Core {
                 }
                 Action::Stall => std::future::pending().await,
                 Action::StaleRead { versions } => effects.stale = versions,
-                Action::TakeBack(field) => taken_back.push(field),
+                policy @ (Action::TakeBack(_) | Action::Mutate(_)) => policies.push(policy),
                 Action::ShortList(most) => effects.short = Some(most),
                 Action::CutWatch { after, abrupt } => effects.cut = Some((after, abrupt)),
                 Action::WatchError { code } => effects.watch_error = Some(code),
@@ -127,31 +127,39 @@ impl Core {
                 Action::Malformed { name, instead } => effects.malformed.push((name, instead)),
             }
         }
-        Ok(Injected { effects, taken_back, late })
+        Ok(Injected { effects, policies, late })
     }
 }
 
-/// Returns the body of a request without these fields.
-fn without(fields: &[&str], body: Bytes) -> Bytes {
+/// Returns the body of a request as these admission policies let it pass.
+fn admitted(policies: &[Action], body: Bytes) -> Bytes {
     let Ok(mut json) = serde_json::from_slice::<Value>(&body) else { return body };
-    if fields.is_empty() {
+    if policies.is_empty() {
         return body;
     }
-    for field in fields {
-        let Some((parent, key)) = field.rsplit_once('/') else { continue };
-        if let Some(Value::Object(parent)) = json.pointer_mut(parent) {
-            parent.remove(&key.replace("~1", "/"));
+    for policy in policies {
+        match policy {
+            Action::TakeBack(field) => without(field, &mut json),
+            Action::Mutate(change) => change(&mut json),
+            _ => {}
         }
     }
     json.to_string().into()
+}
+
+fn without(field: &str, json: &mut Value) {
+    let Some((parent, key)) = field.rsplit_once('/') else { return };
+    if let Some(Value::Object(parent)) = json.pointer_mut(parent) {
+        parent.remove(&key.replace("~1", "/"));
+    }
 }
 
 /// What faults do to a request that is processed.
 #[derive(Default)]
 struct Injected {
     effects: Effects,
-    /// The fields that they remove from it.
-    taken_back: Vec<&'static str>,
+    /// The admission policies that change it.
+    policies: Vec<Action>,
     /// How much later the response comes.
     late: Duration,
 }

@@ -21,7 +21,7 @@ impl Cloud for SimCloud {
     }
 
     fn schemes(&self) -> Vec<String> {
-        vec![SCHEME.to_owned()]
+        vec![self.scheme()]
     }
 
     fn identity(&self) -> Option<String> {

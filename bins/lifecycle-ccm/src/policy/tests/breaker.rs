@@ -53,7 +53,9 @@ fn implausible_lists_open_the_breaker() {
 
 #[test]
 fn the_breaker_keeps_its_start_time_and_closes_by_itself() {
-    let (shrunk, empty) = (Cause::Shrunk { missing: 4, known: 7 }, Cause::Empty { known: 7 });
+    let by = Source::List;
+    let shrunk = Cause::Shrunk { by, missing: 4, known: 7 };
+    let empty = Cause::Empty { by, known: 7 };
     let open = Breaker::Closed.after(at(1.0), Some(shrunk));
     assert_eq!(open, Breaker::Open { since: at(1.0), cause: shrunk });
     let open = open.after(at(2.0), Some(empty));
@@ -87,16 +89,17 @@ fn a_list_is_judged_by_the_nodes_without_a_mark() {
     let newborn = NodeView { age: Duration::from_mins(1), ..ready("new") };
     let protected = NodeView { protected: true, ..ready("kept") };
     let stopped = NodeView { protected: true, ..view("kept") };
+    let empty = |known| Cause::Empty { by: Source::List, known };
     for (others, shown, expect) in [
         // A scale-down to zero: no other node contradicts it.
         (&[][..], &[][..], None),
         (slice::from_ref(&stopped), &[], None),
         // Marked nodes prove as little for the list as against it.
-        (&[marked("more"), view("a"), view("b")], &["more"], Some(Cause::Empty { known: 2 })),
+        (&[marked("more"), view("a"), view("b")], &["more"], Some(empty(2))),
         (&[marked("more"), view("a"), view("b")], &["more", "a"], None),
         // A Ready node whose deletion is out of the question is a sign for the list as well.
-        (slice::from_ref(&newborn), &[], Some(Cause::Empty { known: 1 })),
-        (slice::from_ref(&protected), &[], Some(Cause::Empty { known: 1 })),
+        (slice::from_ref(&newborn), &[], Some(empty(1))),
+        (slice::from_ref(&protected), &[], Some(empty(1))),
         (slice::from_ref(&newborn), &["new"], None),
         (&[newborn.clone(), protected.clone()], &["new"], None),
         (&[NodeView { selected: false, ..ready("far") }], &[], None),

@@ -64,15 +64,15 @@ fn a_cloud_without_a_list_needs_three_answers_and_witnesses() {
     assert!((900..=1200).contains(&fleet.deleted[0]));
 }
 
-/// The verdict about the node after a minute, with these witnesses.
-fn with_witnesses(answers: &[LookupResult]) -> Verdict {
+/// The decision about the node after a minute, with these witnesses.
+fn with_witnesses(answers: &[LookupResult]) -> (Decision, Decider) {
     let node = view("a");
     let witnesses: Vec<NodeView> =
         (0..answers.len()).map(|number| ready(&format!("w-{number}"))).collect();
     let views = [vec![node], witnesses.clone()].concat();
     let (policy, mut decider) = (Policy::default(), Decider::new());
     decider.adapt_to(Abilities { lists: false, ..Abilities::default() });
-    let mut verdict = Verdict::Delete;
+    let mut last = None;
     for now in [0.0, 30.0, 60.0] {
         let agenda = decider.agenda(at(now), &views, &policy);
         assert_eq!(agenda.list, now > 30.0);
@@ -89,9 +89,9 @@ fn with_witnesses(answers: &[LookupResult]) -> Verdict {
             witnesses: witnesses.iter().zip(answers).map(answered).collect(),
             list: agenda.list.then_some(Listing::Witnesses),
         };
-        verdict = decider.decide(at(now), &views, all, &policy)[0].verdict;
+        last = decider.decide(at(now), &views, all, &policy).into_iter().next();
     }
-    verdict
+    (last.unwrap(), decider)
 }
 
 #[test]
@@ -105,8 +105,30 @@ fn witnesses_must_be_found_and_none_gone() {
         (vec![], "breaker_open"),
         (vec![late(), late()], "suspect"),
     ] {
-        assert_eq!(with_witnesses(&answers).as_str(), expect, "{answers:?}");
+        let (decision, _) = with_witnesses(&answers);
+        assert_eq!(decision.verdict.as_str(), expect, "{answers:?}");
     }
+}
+
+/// A person would look for a list that the cloud does not have.
+#[test]
+fn what_lookups_have_shown_is_not_called_a_list() {
+    for (answers, expect) in [
+        (vec![running(), gone()], "lacks 1 of 2 nodes that are Ready"),
+        (vec![gone(), gone()], "shows none of 2 nodes: wrong project, region or credentials?"),
+        (vec![], "shows none of 1 nodes: wrong project, region or credentials?"),
+    ] {
+        let (decision, decider) = with_witnesses(&answers);
+        let Breaker::Open { cause, .. } = *decider.breaker() else { panic!("{answers:?}") };
+        let expect = format!("the cloud, which is asked node by node, {expect}");
+        assert_eq!(cause.to_string(), expect);
+        let text =
+            decision.message(at(60.0), &Policy::default()).text + &decision.evidence.to_string();
+        assert!(!text.contains("list"), "{text}");
+    }
+    let (decision, _) = with_witnesses(&[running()]);
+    let text = decision.evidence.to_string();
+    assert!(text.ends_with("; lookups find the instances of 1 Ready nodes"), "{text}");
 }
 
 #[test]

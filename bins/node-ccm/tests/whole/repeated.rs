@@ -1,0 +1,203 @@
+//! What node-ccm writes, and another client or a policy takes back.
+
+use super::{edges::OFTEN, *};
+
+impl Whole {
+    /// An admission policy for the program's patches of nodes.
+    fn policy(&self, action: Action) -> Fault {
+        Fault::new(action).verb(Verb::Patch).resource("nodes").user_agent("node-ccm/")
+    }
+
+    /// How many events of this reason the node has.
+    fn count(&self, name: &str, wanted: &str) -> usize {
+        self.events(name).iter().filter(|(reason, _)| reason == wanted).count()
+    }
+}
+
+/// M1: a label sync, a second controller, a kubelet without --cloud-provider=external.
+#[tokio::test(start_paused = true)]
+async fn two_owners_of_a_field_do_not_write_as_fast_as_they_can() {
+    let whole = Whole::start(&[]).await;
+    let names = whole.ready(0..1).await;
+    let flip = json!({"metadata": {"labels": {ZONE: "other"}}});
+    for _ in 0..6000 {
+        if whole.node(&names[0])["metadata"]["labels"][ZONE] != "other" {
+            whole.api.patch("nodes", &names[0], "", PatchKind::Merge, flip.clone()).unwrap();
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    let own = whole.metric("ccm_node_writes_total{kind=\"labels\",result=\"ok\"}");
+    assert!((3..=10).contains(&own), "{own} writes of ours within a minute");
+    let events = whole.events(&names[0]);
+    let is_told = |(reason, text): &&(String, String)| {
+        reason == "RepeatedWrite" && text.contains(ZONE) && text.contains("other")
+    };
+    assert_eq!(events.iter().filter(is_told).count(), 1, "{events:?}");
+    assert!(whole.metric("ccm_repeated_writes_total{object=\"Node\",write=\"zone\"}") > 0);
+}
+
+/// A mutating policy or webhook.
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_takes_back_is_a_failure_with_one_report() {
+    for (field, kind) in
+        [("/metadata/labels/topology.kubernetes.io~1zone", "zone"), ("/spec/taints", "taints")]
+    {
+        let whole = Whole::start(&[]).await;
+        let fault = Fault::new(Action::TakeBack(field)).verb(Verb::Patch).resource("nodes");
+        whole.api.faults().add(fault);
+        let name = whole.add_node(0);
+        sleep(Duration::from_mins(10)).await;
+        let writes = whole.writes().len();
+        assert!((9..=12).contains(&writes), "{field}: {writes} writes within ten minutes");
+        let events = whole.events(&name);
+        let count = |wanted: &str| events.iter().filter(|(reason, _)| reason == wanted).count();
+        assert_eq!((count("RepeatedWrite"), count("Synced")), (1, 0), "{field}: {events:?}");
+        let series = format!("ccm_repeated_writes_total{{object=\"Node\",write=\"{kind}\"}}");
+        assert_eq!(whole.metric(&series), writes as u64 - 1, "{field}");
+        let is_tainted = field == "/spec/taints";
+        assert_eq!(whole.is_tainted(&name), is_tainted, "{field}");
+        let state = "ccm_node_nodes{state=\"waiting\"}";
+        assert_eq!(whole.metric(state), u64::from(is_tainted), "{field}");
+        whole.api.faults().clear();
+        sleep(Duration::from_secs(61)).await;
+        assert!(!whole.is_tainted(&name), "{field}");
+        let at = whole.writes().len();
+        sleep(Duration::from_mins(10)).await;
+        assert_eq!(whole.writes().len(), at, "{field}: stored at last");
+    }
+}
+
+/// The event says what the two do, for any kind of field.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_removes_a_field_is_named_as_such() {
+    const OWNED: &str = "quartet.dev/owned-labels";
+    for (kind, key, other, expect) in [
+        ("labels", ZONE, None, "removes KEY, and node-ccm sets it to \"sim-1a\", 3 times"),
+        ("annotations", OWNED, Some("x.y/z"), "sets KEY to \"x.y/z\", and node-ccm removes it, 3"),
+    ] {
+        let whole = Whole::start(&[OFTEN]).await;
+        let names = whole.ready(0..1).await;
+        let change = json!({"metadata": {kind: {key: other}}});
+        for _ in 0..600 {
+            whole.api.patch("nodes", &names[0], "", PatchKind::Merge, change.clone()).unwrap();
+            sleep(Duration::from_millis(100)).await;
+        }
+        let events = whole.events(&names[0]);
+        let told = events.iter().find(|(reason, _)| reason == "RepeatedWrite");
+        let text = told.map(|(_, text)| &**text).unwrap_or_default();
+        let expect = format!("Another writer {}", expect.replace("KEY", key));
+        assert!(text.starts_with(&expect), "{events:?}");
+    }
+}
+
+/// The same if the other owner changes its own mind each time: most of our requests conflict.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_never_rests_costs_few_requests() {
+    let whole = Whole::start(&[]).await;
+    let names = whole.ready(0..1).await;
+    let delay = Action::Delay(Duration::from_millis(20));
+    whole.api.faults().add(Fault::new(delay).verb(Verb::Patch).resource("nodes"));
+    for round in 0..6000 {
+        let flip = json!({"metadata": {"labels": {ZONE: format!("other-{}", round % 2)}}});
+        whole.api.patch("nodes", &names[0], "", PatchKind::Merge, flip).unwrap();
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(whole.writes().len() <= 10, "{} requests", whole.writes().len());
+}
+
+/// A kubelet or an operator's job that sets the taint again whenever it is gone.
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_another_client_sets_again_is_removed_less_and_less_often() {
+    let whole = Whole::start(&[]).await;
+    let name = whole.add_node(0);
+    let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
+    for _ in 0..6000 {
+        if !whole.is_tainted(&name) {
+            let taint = json!({"spec": {"taints": [taint]}});
+            whole.api.patch("nodes", &name, "", PatchKind::Merge, taint).unwrap();
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    let writes = whole.metric("ccm_node_writes_total{kind=\"taint\",result=\"ok\"}");
+    assert!((4..=12).contains(&writes), "{writes} within ten minutes");
+    assert!(whole.cloud.calls().lookup <= 2 * writes, "{}", whole.cloud.calls());
+    let events = whole.events(&name);
+    assert_eq!(whole.count(&name, "RepeatedWrite"), 1, "{events:?}");
+    let told = events.iter().find(|(reason, _)| reason == "RepeatedWrite").unwrap();
+    let expect =
+        format!("Another writer sets the taint {UNINITIALIZED}, and node-ccm removes it, ");
+    assert!(told.1.starts_with(&expect), "{told:?}");
+    assert!(whole.count(&name, "Synced") < 3, "{events:?}");
+    let samples = whole.metric("node_controller_initial_node_sync_delay_seconds_count ");
+    assert!(samples < 3, "{samples} initialisations");
+    assert!(whole.metric("ccm_repeated_writes_total{object=\"Node\",write=\"taints\"}") > 0);
+    assert_eq!(whole.metric("ccm_node_nodes{state=\"waiting\"}"), 1);
+}
+
+/// A node without an address must not run pods.
+#[tokio::test(start_paused = true)]
+async fn a_new_node_whose_addresses_are_not_stored_keeps_its_taint() {
+    let whole = Whole::start(&[]).await;
+    whole.api.faults().add(whole.policy(Action::TakeBack("/status/addresses")));
+    let name = whole.add_node(0);
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(whole.node(&name)["status"]["addresses"], Value::Null);
+    assert!(whole.is_tainted(&name));
+    let writes = whole.writes();
+    assert!(writes.iter().all(|what| what == "patch nodes/status"), "{writes:?}");
+    assert!((9..=12).contains(&writes.len()), "{} within ten minutes", writes.len());
+    assert_eq!((whole.count(&name, "RepeatedWrite"), whole.count(&name, "Synced")), (1, 0));
+    assert_eq!(whole.metric("node_controller_initial_node_sync_delay_seconds_count "), 0);
+    whole.api.faults().clear();
+    sleep(Duration::from_secs(61)).await;
+    assert!(!whole.is_tainted(&name));
+}
+
+/// The policy sets another taint as well, so the list is not the one before.
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_comes_back_in_another_list_is_not_removed() {
+    let whole = Whole::start(&[]).await;
+    let policy = |body: &mut Value| {
+        if body["spec"]["taints"].is_array() {
+            let taint = |key| json!({"key": key, "value": "true", "effect": "NoSchedule"});
+            body["spec"]["taints"] = json!([taint(UNINITIALIZED), taint("example.com/scan")]);
+        }
+    };
+    whole.api.faults().add(whole.policy(Action::Mutate(policy)));
+    let name = whole.add_node(0);
+    sleep(Duration::from_mins(10)).await;
+    assert!(whole.is_tainted(&name));
+    assert_eq!((whole.count(&name, "RepeatedWrite"), whole.count(&name, "Synced")), (1, 0));
+    assert!(whole.writes().len() <= 12, "{}", whole.writes().len());
+    assert_eq!(whole.metric("ccm_node_nodes{state=\"waiting\"}"), 1);
+    whole.api.faults().clear();
+    sleep(Duration::from_secs(61)).await;
+    assert!(!whole.is_tainted(&name));
+}
+
+/// A change that was not stored is not made: nobody is told of it.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_ready_node_that_is_not_stored_is_not_made() {
+    for (field, reason) in [
+        ("/status/addresses", "NodeInternalIPChanged"),
+        ("/metadata/labels/topology.kubernetes.io~1zone", "NodeTopologyChanged"),
+    ] {
+        let whole = Whole::start(&[OFTEN]).await;
+        let names = whole.ready(0..50).await;
+        whole.api.faults().add(whole.policy(Action::TakeBack(field)));
+        whole.move_instances(0..1);
+        whole.cloud.update("i-00000", |instance| instance.zone = Some("elsewhere".to_owned()));
+        sleep(Duration::from_mins(10)).await;
+        assert_eq!(whole.count(&names[0], reason), 0, "{:?}", whole.events(&names[0]));
+        let is_address = field == "/status/addresses";
+        let applied = whole.metric("ccm_node_internal_ip_changes_total{result=\"applied\"}");
+        assert_eq!(applied, u64::from(!is_address), "{field}");
+        assert_eq!(whole.count(&names[0], "RepeatedWrite"), 1, "{field}");
+        whole.api.faults().clear();
+        sleep(Duration::from_mins(2)).await;
+        for reason in ["NodeInternalIPChanged", "NodeTopologyChanged"] {
+            assert_eq!(whole.count(&names[0], reason), 1, "{:?}", whole.events(&names[0]));
+        }
+        assert_eq!(whole.moved(&names), 1, "{field}");
+    }
+}
