@@ -178,6 +178,8 @@ async fn taints_that_nothing_removes_are_named_after_a_quarter_of_an_hour() {
     sleep(Duration::from_mins(2)).await;
     assert_eq!(line(), Verdict::Passed("none".to_owned()));
     assert_eq!((count("uninitialized"), count("shutdown")), (0, 0));
+}
+
 /// Two cloud controllers share the cluster on purpose, each with its selector.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_not_selected_say_nothing_about_the_fleet() {
