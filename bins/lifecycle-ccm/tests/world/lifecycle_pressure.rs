@@ -10,9 +10,10 @@ use ccm_sim::{
     faults::{Effect, Fault},
     poll,
 };
+use serde_json::json;
 use tokio::time::sleep;
 
-use super::lifecycle::{DELETION, count, quick};
+use super::lifecycle::{DELETION, confirming, count, quick};
 use ccm_tests::scenarios::{Env, LIFECYCLE_AGENT, SOON, past_grace, with_short_terms};
 use ccm_tests::{cluster::free_lease, nodes};
 
@@ -52,18 +53,23 @@ pub(super) async fn ten_killed_leaders_share_one_budget(env: Env) -> Result<()> 
     const LIVES: usize = 10;
     const LEFT: usize = 27;
     const HELD: &str = r#"ccm_lifecycle_verdicts_total{verdict="over_budget",reason=""}"#;
-    let launch = with_short_terms(quick(&env))
-        .arg("--node-deletion-budget=3")
-        .arg("--concurrent-node-lifecycle-syncs=1");
+    let launch = confirming(&env, Duration::from_secs(1)).arg("--node-deletion-budget=3");
+    let launch = with_short_terms(launch);
     fleet(&env, 30).await?;
     for name in &names(12) {
         env.lose(name).await?;
     }
     let faults = env.cluster.simulated().context("simulated")?.faults();
-    faults.add(fault(Action::Delay(Duration::from_millis(200)), Verb::Delete));
-    for _ in 0..LIVES {
+    // Of three deletions one is late.
+    let late = Action::Delay(Duration::from_millis(500));
+    faults.add(fault(late, Verb::Delete).name("node-0"));
+    for life in 0..LIVES {
         let before = nodes::names(&env.client).await?.len();
-        let leader = env.start(&launch).await?;
+        let leader = env.start_standby(&launch).await?;
+        // A change shows that its watch works. It would wait for a bookmark otherwise.
+        let change = json!({"metadata": {"labels": {"life": life.to_string()}}});
+        nodes::patch(&env.client, "node-29", change).await?;
+        leader.leading(SOON).await?;
         poll::until("a deletion, or that it is held", 2 * SOON, || async {
             let is_deleted = nodes::names(&env.client).await?.len() < before;
             let is_used_up = before <= LEFT && count(&leader, HELD).await? > 0;
