@@ -142,6 +142,9 @@ async fn taints_that_nothing_removes_are_named_after_a_quarter_of_an_hour() {
     tainted(2, "b", "shutdown");
     // node-ccm says this of its own settings.
     tainted(3, "b", "uninitialized");
+    // Its machine may be off.
+    tainted(4, "b", "shutdown");
+    set_ready(&api, 4, "Unknown");
     let arguments = ["--node-selector=pool=a"];
     let process =
         InProcess::<LifecycleCcm>::new(&api, Arc::new(cloud.clone()), &arguments).unwrap();
