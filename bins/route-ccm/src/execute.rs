@@ -191,15 +191,18 @@ impl Handles {
         replaces: bool,
     ) {
         let (destination, now) = (planned.change.destination(), self.timeline.now());
+        let node = planned.node.as_ref().and_then(|name| self.observer.node(name));
+        let node = node.filter(|view| planned.concerns(view, answer.is_err()));
         let (is_complete, is_gone) = {
             let mut state = self.state.lock();
-            (state.applied(now, planned, answer), state.has_no_route(destination))
+            let is_complete = state.applied(now, planned, answer, node.as_ref());
+            (is_complete, state.has_no_route(destination))
         };
         if let Some(cidrs) = self.cidrs.as_ref().filter(|_| is_gone && answer.is_ok()) {
             cidrs.route_gone(destination);
         }
         self.metrics.changed(&planned.change, answer.as_ref().map(drop), replaces);
-        let node = planned.node.as_ref();
+        let node = node.map(|view| view.node);
         match answer {
             Ok(done) => {
                 let is_replacement = matches!(planned.change, RouteChange::Replace { .. });
@@ -214,18 +217,16 @@ impl Handles {
                 tracing::debug!(%error, "{}: the table has changed, listing it", planned.words());
             }
             Err(error) => {
-                let node = node.and_then(|name| self.observer.store.get(name));
                 self.reports.failed(planned, node.as_deref(), error);
             }
         }
-        if let Some(name) = node.filter(|_| is_complete) {
-            self.completed(name);
+        let Some(node) = node else { return };
+        if is_complete {
+            self.completed(&node.name);
         }
         let has_failed = answer.as_ref().is_err_and(|error| !is_conflict(error));
-        if let Some(name) = node
-            && (is_complete || has_failed)
-        {
-            self.conditions.add(Name::clone(name), Priority::Urgent);
+        if is_complete || has_failed {
+            self.conditions.add(Name::clone(&node.name), Priority::Urgent);
         }
     }
 }

@@ -11,6 +11,8 @@ mod conditions;
 mod faults;
 #[path = "whole/foreign.rs"]
 mod foreign;
+#[path = "whole/late.rs"]
+mod late;
 #[path = "whole/left_out.rs"]
 mod left_out;
 #[path = "whole/messages.rs"]

@@ -58,7 +58,7 @@ impl Handles {
             _ if !self.has_routes => return condition::with_cidrs(node),
             _ => {}
         }
-        let (routes, waited) = self.state.lock().routes_of(self.timeline.now(), &node.name)?;
+        let (routes, waited) = self.state.lock().routes_of(self.timeline.now(), node)?;
         condition::of_routes(node, &routes, waited)
     }
 

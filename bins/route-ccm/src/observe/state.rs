@@ -20,6 +20,7 @@ use crate::{
         condition::{GRACE, NETWORK_UNAVAILABLE},
         failures::is_conflict,
         table::Table,
+        targets::is_target,
         wanted::NodeView,
     },
 };
@@ -270,17 +271,26 @@ impl State {
         self.is_asking = false;
     }
 
-    /// A change was answered. Returns whether its node has all its routes now.
+    /// A change was answered. Returns whether its node has all its routes now. `node` is that node as it is now, if the
+    /// answer [concerns](Planned::concerns) it.
     pub(crate) fn applied(
         &mut self,
         now: At,
         planned: &Planned,
         answer: &Result<AppliedChange, CloudError>,
+        node: Option<&NodeView>,
     ) -> bool {
+        let destination = planned.change.destination();
         if answer.as_ref().is_err_and(|error| error.maybe_done) {
-            self.doubted.insert(planned.change.destination());
+            self.doubted.insert(destination);
         }
-        if self.planner.applied(now, planned, answer) {
+        let must_look = self.planner.applied(now, planned, answer);
+        let is_outdated = planned.node.is_some() && node.is_none();
+        if is_outdated {
+            // The next attempt is another change.
+            self.planner.node_changed([destination].into_iter());
+        }
+        if must_look {
             let is_conflict = answer.as_ref().is_err_and(is_conflict);
             let wait = match (is_conflict, self.conflicts) {
                 (false, _) => LOOK_AGAIN,
@@ -288,7 +298,7 @@ impl State {
                 (true, before) => CONFLICTS.after(before),
             };
             if is_conflict {
-                self.refuse(planned);
+                self.refuse(planned, is_outdated);
             }
             let due = now + wait;
             self.look_at = Some(self.look_at.map_or(due, |look| look.min(due)));
@@ -302,13 +312,17 @@ impl State {
                 changes.push((planned.change.clone(), applied.clone()));
             }
         }
-        let destination = planned.change.destination();
-        let Some(routes) = planned.node.as_ref().and_then(|node| self.nodes.get_mut(node)) else {
+        let Some(node) = node else { return false };
+        let Some(routes) = self.nodes.get_mut(&node.node.name).filter(|one| one.are_of(&node.node))
+        else {
             return false;
         };
         match answer {
             Ok(AppliedChange { route: Some(route), .. }) if route.defect.is_none() => {
-                routes.found(destination);
+                // If the node has another address now, the next plan says so.
+                if route.target.as_ref().is_some_and(|target| is_target(target, node)) {
+                    routes.found(destination);
+                }
             }
             Ok(AppliedChange { route, .. }) => {
                 let defect = route.as_ref().and_then(|route| route.defect.clone());
@@ -324,9 +338,11 @@ impl State {
     }
 
     /// Others have changed the table. A route that needs no budget of the brake is repeated.
-    fn refuse(&mut self, planned: &Planned) {
+    fn refuse(&mut self, planned: &Planned, is_outdated: bool) {
         self.is_stale = true;
-        if let (RouteChange::Create(_), Some(table)) = (&planned.change, &self.table) {
+        if let (RouteChange::Create(_), Some(table), false) =
+            (&planned.change, &self.table, is_outdated)
+        {
             let seen = table.to(planned.change.destination()).to_vec();
             self.refused.push((planned.clone(), seen));
         }
@@ -338,19 +354,27 @@ impl State {
         if plan.is_full() {
             self.list_at = self.list_at.min(self.read_at + FULL);
         }
-        let nodes = std::mem::take(&mut plan.nodes);
-        let was_complete = |name| self.nodes.get(name).is_some_and(NodeRoutes::is_complete);
-        let complete = nodes.iter().filter(|(_, routes)| routes.is_complete());
-        let complete = complete.map(|(name, _)| name).filter(|name| !was_complete(*name));
-        let complete = complete.cloned().collect();
+        let before = std::mem::replace(&mut self.nodes, std::mem::take(&mut plan.nodes));
+        let nodes = &self.nodes;
+        let earlier = |name: &Name, routes: &NodeRoutes| {
+            before.get(name).filter(|before| before.uid == routes.uid)
+        };
+        let completes = |(name, routes): &(&Name, &NodeRoutes)| {
+            let was_complete = earlier(name, routes).is_some_and(NodeRoutes::is_complete);
+            routes.is_complete() && !was_complete
+        };
+        let complete = nodes.iter().filter(completes);
+        let complete = complete.map(|(name, _)| Name::clone(name)).collect();
         self.completed.retain(|name, _| nodes.contains_key(name));
-        self.lacking.retain(|name, _| nodes.get(name).is_some_and(|node| !node.is_complete()));
-        for (name, routes) in &nodes {
+        self.lacking.retain(|name, _| {
+            let lacks = nodes.get(name).filter(|routes| !routes.is_complete());
+            lacks.is_some_and(|routes| earlier(name, routes).is_some())
+        });
+        for (name, routes) in nodes {
             if !routes.is_complete() {
                 self.lacking.entry(Name::clone(name)).or_insert(now);
             }
         }
-        self.nodes = nodes;
         complete
     }
 
@@ -372,6 +396,7 @@ impl State {
         for view in served().filter(|view| joins(&view.node)) {
             for cidr in view.pod_cidrs() {
                 let routes = plan.nodes.entry(Name::clone(&view.node.name)).or_default();
+                routes.uid.clone_from(&view.node.uid);
                 routes.lack(cidr, Lack::pending(why.as_str()));
             }
         }
@@ -394,6 +419,9 @@ impl State {
     /// A node has all its routes. Returns whether that is so for the first time since it was
     /// created, which was in this term.
     pub(crate) fn completes(&mut self, node: &Node) -> bool {
+        if !self.nodes.get(&node.name).is_some_and(|routes| routes.are_of(node)) {
+            return false;
+        }
         if node.created.is_none_or(|created| created.as_second() < self.begun) {
             return false;
         }
@@ -401,10 +429,12 @@ impl State {
         before.is_none_or(|uid| uid != node.uid)
     }
 
-    /// The routes of a node, and how long it has lacked some.
-    pub(crate) fn routes_of(&self, now: At, name: &str) -> Option<(NodeRoutes, Duration)> {
-        let waited = self.lacking.get(name).map(|since| now.since(*since)).unwrap_or_default();
-        Some((self.nodes.get(name)?.clone(), waited))
+    /// The routes of a node, and how long it has lacked some. Nothing is known of a node that has come since the last
+    /// plan, even if there was one of its name.
+    pub(crate) fn routes_of(&self, now: At, node: &Node) -> Option<(NodeRoutes, Duration)> {
+        let routes = self.nodes.get(&node.name).filter(|routes| routes.are_of(node))?;
+        let waited = self.lacking.get(&node.name).map(|since| now.since(*since));
+        Some((routes.clone(), waited.unwrap_or_default()))
     }
 
     /// Whether a node lacks a route only because it is being made.
@@ -445,10 +475,18 @@ mod tests {
             created: Some(created.parse().expect("a time")),
             ..Node::default()
         };
-        assert!(!state.completes(&Node::default()), "nothing is known of its creation");
-        assert!(!state.completes(&node("a", "1970-01-01T00:16:39Z")));
-        assert!(state.completes(&node("b", "1970-01-01T00:16:40Z")));
-        assert!(!state.completes(&node("b", "1970-01-01T00:16:40Z")));
-        assert!(state.completes(&node("c", "1970-01-01T00:16:41Z")), "another node of that name");
+        let mut completes = |node: Node| {
+            let mut routes = NodeRoutes::default();
+            routes.uid.clone_from(&node.uid);
+            state.nodes.insert(Name::clone(&node.name), routes);
+            state.completes(&node)
+        };
+        assert!(!completes(Node::default()), "nothing is known of its creation");
+        assert!(!completes(node("a", "1970-01-01T00:16:39Z")));
+        assert!(completes(node("b", "1970-01-01T00:16:40Z")));
+        assert!(!completes(node("b", "1970-01-01T00:16:40Z")));
+        assert!(completes(node("c", "1970-01-01T00:16:41Z")), "another node of that name");
+        let next = node("d", "1970-01-01T00:16:42Z");
+        assert!(!state.completes(&next), "the routes are those of the node before");
     }
 }

@@ -1,0 +1,93 @@
+//! One change of the route table.
+
+use std::net::IpAddr;
+
+use ccm_cloud::{
+    AddressKind, IpFamily, NodeAddress, ProviderId, Route, RouteChange, RouteTarget, WantedRoute,
+};
+use ccm_objects::Shared;
+
+use super::{Held, wanted::NodeView};
+
+/// One change of the table, with its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The change.
+    pub change: RouteChange,
+    /// The node that gets the route.
+    pub node: Option<Shared>,
+    /// The reason.
+    pub why: String,
+    /// Why it is held; `None` if it is due.
+    pub held: Option<Held>,
+}
+
+impl Planned {
+    /// The change in words: `create 10.244.1.0/24 to node-1`.
+    pub fn words(&self) -> String {
+        let destination = self.change.destination();
+        match &self.change {
+            RouteChange::Create(new) => format!("create {destination} to {}", new.node.name),
+            RouteChange::Replace { old, new } => {
+                let (from, to) = (target_of(old), target_like(old, new));
+                format!("replace {destination} of {}: {from} -> {to}", new.node.name)
+            }
+            RouteChange::Delete(old) => format!("delete {destination} to {}", target_of(old)),
+        }
+    }
+
+    /// Returns true if the answer says something of this node: no other one has registered under the name since the
+    /// change was planned, and a change that has failed would be the same now.
+    pub fn concerns(&self, view: &NodeView, has_failed: bool) -> bool {
+        let is_same = self.new().is_some_and(|new| *new.owner.uid == *view.node.uid);
+        is_same && (!has_failed || self.suits(view))
+    }
+
+    /// Returns true if the change gives the node, as it is now, its route.
+    fn suits(&self, view: &NodeView) -> bool {
+        let id = view.id.as_ref().map(ProviderId::as_str);
+        self.new().is_some_and(|new| {
+            *new.owner.uid == *view.node.uid
+                && new.node.provider_id.as_deref() == id
+                && new.addresses == view.addresses()
+        })
+    }
+
+    /// The route that is to be made.
+    fn new(&self) -> Option<&WantedRoute> {
+        match &self.change {
+            RouteChange::Create(new) | RouteChange::Replace { new, .. } => Some(new),
+            RouteChange::Delete(_) => None,
+        }
+    }
+
+    /// The kind of change.
+    pub fn kind(&self) -> &'static str {
+        match &self.change {
+            RouteChange::Create(_) => "create",
+            RouteChange::Replace { .. } => "replace",
+            RouteChange::Delete(_) => "delete",
+        }
+    }
+}
+
+/// The target of a route in words.
+pub(super) fn target_of(route: &Route) -> String {
+    route.target.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
+}
+
+/// The target that the cloud will give the new route: of the same form as that of the old one.
+fn target_like(old: &Route, new: &WantedRoute) -> String {
+    let family = IpFamily::of(new.destination.addr());
+    let is_internal = |one: &&NodeAddress| one.kind == AddressKind::InternalIp;
+    let mut ips =
+        new.addresses.iter().filter(is_internal).filter_map(|one| one.address.parse().ok());
+    let like = match &old.target {
+        Some(RouteTarget::Address(_)) => {
+            ips.find(|ip: &IpAddr| IpFamily::of(*ip) == family).map(|ip| ip.to_string())
+        }
+        Some(RouteTarget::Instance(_)) => new.node.provider_id.clone(),
+        Some(RouteTarget::Node(_)) | None => None,
+    };
+    like.unwrap_or_else(|| new.node.name.clone())
+}
