@@ -14,6 +14,7 @@
 //! cloud has proven twice, [`CONFIRM`](cases::CONFIRM) apart, that the target is gone. Everything
 //! else is foreign: counted, never touched.
 
+pub mod again;
 pub mod cases;
 pub mod condition;
 mod decide;
@@ -290,6 +291,13 @@ impl Planner {
     /// The change is sent: its destination waits for the answer.
     pub fn sent(&mut self, now: At, planned: &Planned) {
         self.in_flight.insert(planned.change.destination(), now);
+    }
+
+    /// The change is not due any more, and is not sent.
+    pub fn withdrawn(&mut self, planned: &Planned) {
+        let destination = planned.change.destination();
+        self.in_flight.remove(destination);
+        self.release(destination);
     }
 
     /// A change was answered. Returns whether the table must be listed before the next plan.

@@ -17,6 +17,8 @@ mod late;
 mod left_out;
 #[path = "whole/messages.rs"]
 mod messages;
+#[path = "whole/queued.rs"]
+mod queued;
 #[path = "whole/rolling.rs"]
 mod rolling;
 #[path = "whole/world.rs"]

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,6 +11,7 @@ use ccm_base::{At, Backoff, RetryClass};
 use ccm_cloud::{
     AppliedChange, CloudError, Route, RouteChange, RouteTable, RouteTarget, RouteTraits,
 };
+use ccm_controller::brake::approval::SetApproval;
 use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 
@@ -17,12 +19,14 @@ use crate::{
     metrics::Look,
     plan::{
         Counts, Lack, NodeRoutes, Plan, Planned, Planner,
+        again::Again,
         condition::{GRACE, NETWORK_UNAVAILABLE},
         failures::is_conflict,
         table::Table,
         targets::is_target,
         wanted::NodeView,
     },
+    settings::RouteSettings,
 };
 
 /// The wait after a list that has failed.
@@ -53,7 +57,15 @@ pub(crate) enum Job {
     /// Asks whether targets exist, together with some that do.
     Ask { targets: Vec<RouteTarget>, witnesses: Vec<RouteTarget> },
     /// Changes the table.
-    Apply { batch: Vec<Planned>, base: Option<String> },
+    Apply { batch: Vec<Planned>, base: Option<String>, by: Basis },
+}
+
+/// What changes are decided by that they do not show.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Basis {
+    pub(crate) settings: Arc<RouteSettings>,
+    /// What a user has approved.
+    pub(crate) approval: Option<SetApproval>,
 }
 
 /// The state of the leader.
@@ -221,6 +233,7 @@ impl State {
         plan: &Plan,
         traits: &RouteTraits,
         room: usize,
+        by: &Basis,
     ) -> Vec<Job> {
         let mut jobs = Vec::new();
         // A second call would be decided on a version that the first one changes.
@@ -243,14 +256,14 @@ impl State {
             }
             let base = self.table.as_ref().and_then(|table| table.version.clone());
             let base = base.filter(|_| traits.compares_version);
-            jobs.push(Job::Apply { batch, base });
+            jobs.push(Job::Apply { batch, base, by: by.clone() });
         }
         jobs
     }
 
     /// The call that repeats what was refused only because others have changed other routes, right
     /// after the list that shows it.
-    pub(crate) fn repeated(&mut self, now: At, traits: &RouteTraits) -> Option<Job> {
+    pub(crate) fn repeated(&mut self, now: At, traits: &RouteTraits, by: &Basis) -> Option<Job> {
         if self.is_stale || !self.planner.in_flight().is_empty() {
             return None;
         }
@@ -263,7 +276,25 @@ impl State {
             self.planner.sent(now, planned);
         }
         let base = table.version.clone();
-        (!batch.is_empty()).then_some(Job::Apply { batch, base })
+        (!batch.is_empty()).then(|| Job::Apply { batch, base, by: by.clone() })
+    }
+
+    /// Leaves of these changes those that are still due, by the nodes and the table as they are now.
+    pub(crate) fn still_due(
+        &mut self,
+        batch: Vec<Planned>,
+        again: &Again<'_>,
+        is_due: impl Fn(&Planned) -> bool,
+    ) -> Vec<Planned> {
+        let Some(table) = &self.table else { return Vec::new() };
+        let may_go = |planned: &Planned| planned.old().is_none_or(|old| again.may_go(old, table));
+        let (due, over): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|planned| is_due(planned) && may_go(planned));
+        for planned in over {
+            tracing::info!("{}: not due any more", planned.words());
+            self.planner.withdrawn(&planned);
+        }
+        due
     }
 
     /// The cloud has answered about targets.

@@ -44,7 +44,7 @@ impl Planned {
     }
 
     /// Returns true if the change gives the node, as it is now, its route.
-    fn suits(&self, view: &NodeView) -> bool {
+    pub fn suits(&self, view: &NodeView) -> bool {
         let id = view.id.as_ref().map(ProviderId::as_str);
         self.new().is_some_and(|new| {
             *new.owner.uid == *view.node.uid
@@ -58,6 +58,14 @@ impl Planned {
         match &self.change {
             RouteChange::Create(new) | RouteChange::Replace { new, .. } => Some(new),
             RouteChange::Delete(_) => None,
+        }
+    }
+
+    /// The route that goes.
+    pub fn old(&self) -> Option<&Route> {
+        match &self.change {
+            RouteChange::Replace { old, .. } | RouteChange::Delete(old) => Some(old),
+            RouteChange::Create(_) => None,
         }
     }
 
