@@ -130,16 +130,16 @@ impl RouteReports {
     }
 
     /// Records a confirmed write of a node's condition. `is_shown`: the node in the answer has it.
-    /// Reports and returns the write if it is repeated.
+    /// Reports the write if it is repeated.
     pub(crate) fn condition_repeated(
         &self,
         written: &Written,
         node: &Node,
         status: &str,
         is_shown: bool,
-    ) -> Option<Repeated> {
+    ) {
         let write = (NETWORK_UNAVAILABLE, Content::of(status));
-        written.answered(&self.routes, &node.reference(), write, is_shown)
+        written.answered(&self.routes, &node.reference(), write, is_shown);
     }
 
     /// The same for a change of a route that the cloud has confirmed.

@@ -118,6 +118,13 @@ impl Handles {
                 } else {
                     self.written.changed(&node.reference(), (kind, content));
                 }
+                // No change of the node follows if a policy has taken the write back.
+                if self.condition(&answer).is_some() {
+                    match self.written.check(&name, kind, content) {
+                        Err(repeated) => drop(self.conditions.retry_every(name, repeated.wait)),
+                        Ok(()) => self.conditions.add(name, Priority::Routine),
+                    }
+                }
                 let (name, status) = (&node.name, change.status);
                 tracing::info!(node = &**name, "node {name}: {NETWORK_UNAVAILABLE}={status}");
             }
