@@ -243,7 +243,9 @@ impl Handles {
                 let is_replacement = matches!(planned.change, RouteChange::Replace { .. });
                 let defect = done.route.as_ref().and_then(|route| route.defect.as_deref());
                 report::changed(planned, is_replacement && !replaces, defect);
-                if let Some(repeated) = self.reports.route_repeated(&self.written, planned) {
+                if let Some(repeated) =
+                    self.reports.route_repeated(&self.written, planned, node.as_deref())
+                {
                     let until = now + repeated.wait;
                     self.state.lock().planner.postpone(destination, until, &repeated.to_string());
                 }

@@ -278,7 +278,7 @@ impl Planner {
             }
         }
         let unknown = decider.finish(&mut plan);
-        self.failures.retain(|destination| destinations.contains_key(&destination));
+        self.failures.retain(now, |destination| destinations.contains_key(&destination));
         self.cases.retain(&unknown);
         plan.questions = self.cases.due(now, unknown.iter());
         if let Some(next) = self.cases.next(now) {

@@ -19,6 +19,8 @@ mod left_out;
 mod messages;
 #[path = "whole/queued.rs"]
 mod queued;
+#[path = "whole/repeated.rs"]
+mod repeated;
 #[path = "whole/rolling.rs"]
 mod rolling;
 #[path = "whole/world.rs"]
