@@ -43,13 +43,14 @@ impl Planned {
         is_same && (!has_failed || self.suits(view))
     }
 
-    /// Returns true if the change gives the node, as it is now, its route.
+    /// Returns true if the change gives the node, as it is now, its route. Names and other addresses do not matter.
     pub fn suits(&self, view: &NodeView) -> bool {
         let id = view.id.as_ref().map(ProviderId::as_str);
+        let addresses = view.addresses();
         self.new().is_some_and(|new| {
             *new.owner.uid == *view.node.uid
                 && new.node.provider_id.as_deref() == id
-                && new.addresses == view.addresses()
+                && internal(&new.addresses).eq(internal(&addresses))
         })
     }
 
@@ -79,6 +80,12 @@ impl Planned {
     }
 }
 
+/// The addresses that can be a target.
+fn internal(addresses: &[NodeAddress]) -> impl Iterator<Item = &str> {
+    let is_internal = |one: &&NodeAddress| one.kind == AddressKind::InternalIp;
+    addresses.iter().filter(is_internal).map(|one| one.address.as_str())
+}
+
 /// The target of a route in words.
 pub(super) fn target_of(route: &Route) -> String {
     route.target.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
@@ -87,9 +94,7 @@ pub(super) fn target_of(route: &Route) -> String {
 /// The target that the cloud will give the new route: of the same form as that of the old one.
 fn target_like(old: &Route, new: &WantedRoute) -> String {
     let family = IpFamily::of(new.destination.addr());
-    let is_internal = |one: &&NodeAddress| one.kind == AddressKind::InternalIp;
-    let mut ips =
-        new.addresses.iter().filter(is_internal).filter_map(|one| one.address.parse().ok());
+    let mut ips = internal(&new.addresses).filter_map(|one| one.parse().ok());
     let like = match &old.target {
         Some(RouteTarget::Address(_)) => {
             ips.find(|ip: &IpAddr| IpFamily::of(*ip) == family).map(|ip| ip.to_string())

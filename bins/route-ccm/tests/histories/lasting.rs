@@ -20,8 +20,9 @@ use crate::{
 /// is repeated waits for five minutes at most.
 const WRONG: Duration = Duration::from_mins(20);
 const WINDOW: Duration = Duration::from_mins(10);
-/// How often one leader may write the condition of one node within the window.
-const WRITES: usize = 12;
+/// How often one leader may write the condition of one node within the window: twelve times the same, and more where
+/// the route itself comes and goes, since a write of another status does not wait.
+const WRITES: usize = 24;
 
 #[derive(Default)]
 pub(crate) struct Lasting {

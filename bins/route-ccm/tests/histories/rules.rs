@@ -136,8 +136,10 @@ impl Rules {
                     is_marked || memory.proven.contains(target)
                 })
             };
-            if !write.targets.0.as_ref().is_some_and(is_free) {
-                self.lost.insert(write.destination.trunc(), now);
+            let destination = write.destination.trunc();
+            let is_lost = world.cloud.router().to(destination).is_empty();
+            if is_lost && !write.targets.0.as_ref().is_some_and(is_free) {
+                self.lost.insert(destination, now);
             }
         }
         self.lost.retain(|_, at| *at + WINDOW > now);
