@@ -329,7 +329,7 @@ impl State {
                 (true, before) => CONFLICTS.after(before),
             };
             if is_conflict {
-                self.refuse(planned, is_outdated);
+                self.refuse(planned);
             }
             let due = now + wait;
             self.look_at = Some(self.look_at.map_or(due, |look| look.min(due)));
@@ -369,11 +369,9 @@ impl State {
     }
 
     /// Others have changed the table. A route that needs no budget of the brake is repeated.
-    fn refuse(&mut self, planned: &Planned, is_outdated: bool) {
+    fn refuse(&mut self, planned: &Planned) {
         self.is_stale = true;
-        if let (RouteChange::Create(_), Some(table), false) =
-            (&planned.change, &self.table, is_outdated)
-        {
+        if let (RouteChange::Create(_), Some(table)) = (&planned.change, &self.table) {
             let seen = table.to(planned.change.destination()).to_vec();
             self.refused.push((planned.clone(), seen));
         }

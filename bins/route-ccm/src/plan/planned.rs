@@ -104,3 +104,49 @@ fn target_like(old: &Route, new: &WantedRoute) -> String {
     };
     like.unwrap_or_else(|| new.node.name.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ccm_cloud::{NodeIdentity, Owner};
+    use ccm_objects::{Address, Node};
+
+    use super::*;
+
+    fn view(uid: &str, id: &str, addresses: &[(&'static str, &'static str)]) -> NodeView {
+        let addresses = addresses.iter().map(|(kind, address)| Address::new(*kind, *address));
+        let node = Node { uid: uid.into(), addresses: addresses.collect(), ..Node::default() };
+        NodeView { node: Arc::new(node), id: ProviderId::parse(id).ok(), left_out: None }
+    }
+
+    #[test]
+    fn an_answer_concerns_the_node_that_it_was_asked_for() {
+        let asked = view("u", "sim://a", &[("InternalIP", "10.0.0.1"), ("Hostname", "n")]);
+        let new = WantedRoute {
+            destination: "10.244.1.0/24".parse().expect("a network"),
+            owner: Owner { uid: asked.node.uid.to_string(), ..Owner::default() },
+            node: NodeIdentity {
+                provider_id: asked.id.as_ref().map(ToString::to_string),
+                ..NodeIdentity::default()
+            },
+            addresses: asked.addresses(),
+        };
+        let change = RouteChange::Create(Arc::new(new));
+        let planned = Planned { change, node: None, why: String::new(), held: None };
+        let moved = view("u", "sim://a", &[("InternalIP", "10.0.0.2"), ("Hostname", "n")]);
+        let renamed = view("u", "sim://a", &[("Hostname", "x"), ("InternalIP", "10.0.0.1")]);
+        let again = view("v", "sim://a", &[("InternalIP", "10.0.0.1"), ("Hostname", "n")]);
+        let rebuilt = view("u", "sim://b", &[("InternalIP", "10.0.0.1"), ("Hostname", "n")]);
+        for (now, success, failure) in [
+            (&asked, true, true),
+            (&renamed, true, true),
+            (&moved, true, false),
+            (&rebuilt, true, false),
+            (&again, false, false),
+        ] {
+            let concerns = (planned.concerns(now, false), planned.concerns(now, true));
+            assert_eq!(concerns, (success, failure), "{now:?}");
+        }
+    }
+}

@@ -105,3 +105,17 @@ async fn a_condition_follows_from_the_routes_of_the_node_that_is_there() {
     }
     world.reachable([1]).await;
 }
+
+/// Its route is there all the time, and is right.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_registers_again_at_once_is_another_one() {
+    let cloud = SimCloud::new();
+    let world = World::start(&cloud, "c-1", &[]).await;
+    world.add_nodes([0, 1]);
+    world.reachable([0, 1]).await;
+    sleep(Duration::from_secs(5)).await;
+    world.delete_nodes([1]);
+    world.api.create(node(&name(1), &[&cidr(1)])).unwrap();
+    world.reachable([1]).await;
+    assert_eq!(world.metric("ccm_route_time_to_routes_seconds_count"), 3);
+}
