@@ -109,7 +109,7 @@ fn target_like(old: &Route, new: &WantedRoute) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use ccm_cloud::{NodeIdentity, Owner};
+    use ccm_cloud::{ClusterId, NodeIdentity, Owner};
     use ccm_objects::{Address, Node};
 
     use super::*;
@@ -125,7 +125,12 @@ mod tests {
         let asked = view("u", "sim://a", &[("InternalIP", "10.0.0.1"), ("Hostname", "n")]);
         let new = WantedRoute {
             destination: "10.244.1.0/24".parse().expect("a network"),
-            owner: Owner { uid: asked.node.uid.to_string(), ..Owner::default() },
+            owner: Owner {
+                cluster: ClusterId { name: String::new(), uid: String::new() },
+                uid: asked.node.uid.to_string(),
+                namespace: String::new(),
+                name: String::new(),
+            },
             node: NodeIdentity {
                 provider_id: asked.id.as_ref().map(ToString::to_string),
                 ..NodeIdentity::default()
