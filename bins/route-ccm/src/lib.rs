@@ -51,7 +51,7 @@ use ccm_controller::{
     writer::{self, Writer},
 };
 use ccm_kube::store::Change;
-use ccm_objects::{Node, ObjectRef, Shared as Name};
+use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     health::{Condition, Scope},
     leadership::LeaseAnnotations,
@@ -135,11 +135,7 @@ impl Handles {
         let (observer, passes) = (Arc::new(Observer::new(context)), Passes::default());
         let queues = QueueMetrics::new(&context.metrics);
         let conditions = execute::conditions::queue(&queues);
-        let reports = {
-            let election = &context.common.borrow().election;
-            let lease = ObjectRef::lease(&election.namespace, &election.lease);
-            Arc::new(RouteReports::new(context.events.clone(), lease))
-        };
+        let reports = Arc::new(RouteReports::new(context));
         let timeline = Timeline::begin();
         let written =
             Written::new(&RepeatMetrics::beginning(&context.metrics, "Node", "NetworkUnavailable"));

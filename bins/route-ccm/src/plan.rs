@@ -338,7 +338,9 @@ impl Planner {
     fn give_back(&mut self, due: &BTreeSet<IpNet>) {
         let is_over = |loss: &&IpNet| !due.contains(*loss) && !self.in_flight.contains(**loss);
         let over: Vec<IpNet> = self.passed.keys().filter(is_over).copied().collect();
-        over.into_iter().for_each(|loss| self.release(loss));
+        for loss in over {
+            self.release(loss);
+        }
     }
 
     /// Gives back what is charged for a loss that is not made.

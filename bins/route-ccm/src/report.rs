@@ -10,8 +10,9 @@ use ccm_controller::{
     repeats::{Content, Repeated},
     reports::{Report, Reports, When},
 };
-use ccm_kube::{ApiError, events::EventRecorder};
+use ccm_kube::ApiError;
 use ccm_objects::{Node, ObjectRef};
+use ccm_runtime::program::{Context, Program};
 
 use crate::{
     ipam::{self, Foreign, Rival},
@@ -34,7 +35,12 @@ pub(crate) struct RouteReports {
 }
 
 impl RouteReports {
-    pub(crate) fn new(events: EventRecorder, lease: ObjectRef) -> Self {
+    pub(crate) fn new<P: Program>(context: &Context<P>) -> Self {
+        let events = context.events.clone();
+        let lease = {
+            let election = &context.common.borrow().election;
+            ObjectRef::lease(&election.namespace, &election.lease)
+        };
         let cidrs = Reports::new(
             events.of(IPAM),
             Duration::ZERO,

@@ -302,21 +302,21 @@ impl State {
         self.is_asking = false;
     }
 
-    /// A change was answered. Returns whether its node has all its routes now. `node` is that node as it is now, if the
+    /// A change was answered. Returns whether its node has all its routes now. `view` is that node as it is now, if the
     /// answer [concerns](Planned::concerns) it.
     pub(crate) fn applied(
         &mut self,
         now: At,
         planned: &Planned,
         answer: &Result<AppliedChange, CloudError>,
-        node: Option<&NodeView>,
+        view: Option<&NodeView>,
     ) -> bool {
         let destination = planned.change.destination();
         if answer.as_ref().is_err_and(|error| error.maybe_done) {
             self.doubted.insert(destination);
         }
         let must_look = self.planner.applied(now, planned, answer);
-        let is_outdated = planned.node.is_some() && node.is_none();
+        let is_outdated = planned.node.is_some() && view.is_none();
         if is_outdated {
             // The next attempt is another change.
             self.planner.node_changed([destination].into_iter());
@@ -343,15 +343,13 @@ impl State {
                 changes.push((planned.change.clone(), applied.clone()));
             }
         }
-        let Some(node) = node else { return false };
-        let Some(routes) = self.nodes.get_mut(&node.node.name).filter(|one| one.are_of(&node.node))
-        else {
-            return false;
-        };
+        let Some(view) = view else { return false };
+        let routes = self.nodes.get_mut(&view.node.name);
+        let Some(routes) = routes.filter(|routes| routes.are_of(&view.node)) else { return false };
         match answer {
             Ok(AppliedChange { route: Some(route), .. }) if route.defect.is_none() => {
                 // If the node has another address now, the next plan says so.
-                if route.target.as_ref().is_some_and(|target| is_target(target, node)) {
+                if route.target.as_ref().is_some_and(|target| is_target(target, view)) {
                     routes.found(destination);
                 }
             }

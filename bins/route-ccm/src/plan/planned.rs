@@ -39,7 +39,7 @@ impl Planned {
     /// Returns true if the answer says something of this node: no other one has registered under the name since the
     /// change was planned, and a change that has failed would be the same now.
     pub fn concerns(&self, view: &NodeView, has_failed: bool) -> bool {
-        let is_same = self.new().is_some_and(|new| *new.owner.uid == *view.node.uid);
+        let is_same = self.wanted().is_some_and(|new| *new.owner.uid == *view.node.uid);
         is_same && (!has_failed || self.suits(view))
     }
 
@@ -47,7 +47,7 @@ impl Planned {
     pub fn suits(&self, view: &NodeView) -> bool {
         let id = view.id.as_ref().map(ProviderId::as_str);
         let addresses = view.addresses();
-        self.new().is_some_and(|new| {
+        self.wanted().is_some_and(|new| {
             *new.owner.uid == *view.node.uid
                 && new.node.provider_id.as_deref() == id
                 && internal(&new.addresses).eq(internal(&addresses))
@@ -55,7 +55,7 @@ impl Planned {
     }
 
     /// The route that is to be made.
-    fn new(&self) -> Option<&WantedRoute> {
+    fn wanted(&self) -> Option<&WantedRoute> {
         match &self.change {
             RouteChange::Create(new) | RouteChange::Replace { new, .. } => Some(new),
             RouteChange::Delete(_) => None,
