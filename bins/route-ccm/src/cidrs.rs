@@ -56,7 +56,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{metrics::CidrMetrics, waiting::Waiting};
 use crate::{
-    ipam::{Allocator, AllocatorType, Config, HeldBlocks, HoldUntil},
+    ipam::{Allocator, AllocatorType, Config, HeldBlocks, HoldUntil, Refusal, Reservation},
     lease::Handover,
     observe::Observer,
     report::RouteReports,
@@ -81,6 +81,17 @@ struct Core {
 impl Core {
     const fn is_stopped(&self) -> bool {
         self.allocator.rival().is_some()
+    }
+
+    /// Reserves blocks for the node. A node that gets none waits from this moment on: the next block that becomes free
+    /// is its, however soon that is.
+    fn reserve(&mut self, node: &Node, now: At) -> Result<Reservation, Refusal> {
+        let reserved = self.allocator.reserve(node, now);
+        let is_new = || !self.waiting.contains(&node.name);
+        if matches!(reserved, Err(Refusal::Exhausted(_))) && is_new() {
+            self.waiting.insert(&node.name, None);
+        }
+        reserved
     }
 }
 
@@ -287,5 +298,45 @@ impl Cidrs {
 
     fn is_observing(&self) -> bool {
         self.plans.is_observing()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ipam::ClusterRange;
+
+    #[test]
+    fn a_block_that_becomes_free_right_after_the_refusal_brings_the_node_back() {
+        let at = |seconds| At(Duration::from_secs(seconds));
+        let network = "10.0.0.0/24".parse().expect("a network");
+        let config = Config {
+            allocator: AllocatorType::RangeAllocator,
+            ranges: vec![ClusterRange { network, mask: 24 }],
+            services: Vec::new(),
+        };
+        let node = |name: &str, cidrs: &[&str]| Node {
+            name: name.into(),
+            uid: name.into(),
+            pod_cidrs: cidrs.iter().map(|cidr| (*cidr).into()).collect(),
+            ..Node::default()
+        };
+        let hold = HoldUntil { grace: GRACE, routes: false };
+        let there = [node("a", &["10.0.0.0/24"])];
+        let allocator = Allocator::rebuild(config, hold, &there, Vec::new());
+        let mut core = Core { allocator, waiting: Waiting::default() };
+        let refused = core.reserve(&node("b", &[]), at(1));
+        assert!(matches!(refused, Err(Refusal::Exhausted(_))), "{refused:?}");
+        // Another task comes before the reason is shown.
+        let before = core.allocator.releases();
+        core.allocator.release("a", at(1));
+        core.allocator.expire(at(1) + GRACE);
+        let freed = core.allocator.releases() - before;
+        assert_eq!((freed, core.waiting.first(freed)), (1, vec!["b".into()]));
+        // The reason stays while the node is tried again.
+        core.waiting.insert(&"c".into(), Some("full".to_owned()));
+        core.reserve(&node("b", &[]), at(100)).expect("the block is free");
+        core.reserve(&node("c", &[]), at(100)).expect_err("it is taken");
+        assert_eq!(core.waiting.why("c"), Some("full".to_owned()));
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     Handles,
     execute::page::Published,
     lease::Handover,
-    observe::state::Job,
+    observe::state::{Basis, Job},
     plan::{Held, Plan, View, wanted::NodeView},
     report,
 };
@@ -161,7 +161,9 @@ impl Controller {
         // A question changes nothing: an observer asks, too.
         let mut jobs: Vec<Job> = state.question(&plan).into_iter().collect();
         if !is_observing {
-            jobs.extend(state.calls(now, &plan, &traits, self.jobs.capacity().saturating_sub(2)));
+            let room = self.jobs.capacity().saturating_sub(2);
+            let by = Basis { settings, approval: self.approvals.current().cloned() };
+            jobs.extend(state.calls(now, &plan, &traits, room, &by));
         }
         drop(known);
         for job in jobs {

@@ -6,8 +6,10 @@ pub(crate) mod page;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::clock;
-use ccm_cloud::{AppliedChange, Call, CloudError, RouteChange, RouteTarget, Routes, TargetState};
-use ccm_controller::{queue::Priority, workers};
+use ccm_cloud::{
+    AppliedChange, Call, CloudError, RouteChange, RouteTarget, RouteTraits, Routes, TargetState,
+};
+use ccm_controller::{approvals::Approvals, queue::Priority, workers};
 use ccm_objects::Shared as Name;
 use futures::StreamExt as _;
 use tokio::{sync::mpsc, time::timeout_at};
@@ -15,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Handles,
-    observe::state::Job,
-    plan::{Planned, failures::is_conflict},
+    observe::state::{Basis, Job},
+    plan::{Planned, again::Again, failures::is_conflict},
     report,
 };
 
@@ -40,20 +42,20 @@ impl Handles {
         match job {
             Job::List => self.list(routes).await,
             Job::Ask { targets, witnesses } => self.ask(routes, targets, witnesses).await,
-            Job::Apply { batch, base } => {
-                if !batch.iter().all(|planned| matches!(planned.change, RouteChange::Create(_))) {
+            Job::Apply { batch, base, by } => {
+                if batch.iter().any(|planned| planned.old().is_some()) {
                     // The next leader should know of the deletions even if this one dies of them.
                     self.lease.stored().await;
                 }
-                self.apply(routes.clone(), batch, base).await;
-                self.look(routes).await;
+                self.apply_due(routes.clone(), batch, base, &by).await;
+                self.look(routes, &by).await;
             }
         }
         self.passes.wake();
     }
 
     /// If others have changed the table, nodes wait for the list: it is not left to the next pass.
-    async fn look(&self, routes: Result<Arc<dyn Routes>, CloudError>) {
+    async fn look(&self, routes: Result<Arc<dyn Routes>, CloudError>, by: &Basis) {
         if self.state.lock().list(self.timeline.now()).is_none() {
             return;
         }
@@ -61,10 +63,43 @@ impl Handles {
         let traits = routes.as_ref().map(|routes| routes.traits()).unwrap_or_default();
         let repeated = traits
             .compares_version
-            .then(|| self.state.lock().repeated(self.timeline.now(), &traits));
-        if let Some(Some(Job::Apply { batch, base })) = repeated {
-            self.apply(routes, batch, base).await;
+            .then(|| self.state.lock().repeated(self.timeline.now(), &traits, by));
+        if let Some(Some(Job::Apply { batch, base, by })) = repeated {
+            self.apply_due(routes, batch, base, &by).await;
         }
+    }
+
+    /// Makes the changes that are still due.
+    async fn apply_due(
+        &self,
+        routes: Result<Arc<dyn Routes>, CloudError>,
+        batch: Vec<Planned>,
+        base: Option<String>,
+        by: &Basis,
+    ) {
+        let traits = routes.as_ref().map(|routes| routes.traits()).unwrap_or_default();
+        let due = self.still_due(batch, by, &traits);
+        if !due.is_empty() {
+            self.apply(routes, due, base).await;
+        }
+    }
+
+    /// Leaves out what something has changed for since it was decided: it is decided again.
+    fn still_due(&self, batch: Vec<Planned>, by: &Basis, traits: &RouteTraits) -> Vec<Planned> {
+        let now = Basis {
+            settings: Arc::clone(&self.settings.borrow()),
+            approval: Approvals::right_now(&self.lease),
+        };
+        let loses = batch.iter().any(|planned| planned.old().is_some());
+        let nodes = if loses { self.observer.nodes() } else { Vec::new() };
+        let is_due = |planned: &Planned| {
+            let node = planned.node.as_ref().map(|name| self.observer.node(name));
+            let suits = node.is_none_or(|node| node.is_some_and(|view| planned.suits(&view)));
+            let is_approved = planned.old().is_none() || now.approval == by.approval;
+            suits && is_approved && now.settings == by.settings
+        };
+        let again = Again::new(&nodes, &now.settings.cluster_cidrs(), traits);
+        self.state.lock().still_due(batch, &again, is_due)
     }
 
     fn call(&self, is_urgent: bool) -> Call {
@@ -191,21 +226,26 @@ impl Handles {
         replaces: bool,
     ) {
         let (destination, now) = (planned.change.destination(), self.timeline.now());
+        let node = planned.node.as_ref().and_then(|name| self.observer.node(name));
+        let node = node.filter(|view| planned.concerns(view, answer.is_err()));
         let (is_complete, is_gone) = {
             let mut state = self.state.lock();
-            (state.applied(now, planned, answer), state.has_no_route(destination))
+            let is_complete = state.applied(now, planned, answer, node.as_ref());
+            (is_complete, state.has_no_route(destination))
         };
         if let Some(cidrs) = self.cidrs.as_ref().filter(|_| is_gone && answer.is_ok()) {
             cidrs.route_gone(destination);
         }
         self.metrics.changed(&planned.change, answer.as_ref().map(drop), replaces);
-        let node = planned.node.as_ref();
+        let node = node.map(|view| view.node);
         match answer {
             Ok(done) => {
                 let is_replacement = matches!(planned.change, RouteChange::Replace { .. });
                 let defect = done.route.as_ref().and_then(|route| route.defect.as_deref());
                 report::changed(planned, is_replacement && !replaces, defect);
-                if let Some(repeated) = self.reports.route_repeated(&self.written, planned) {
+                if let Some(repeated) =
+                    self.reports.route_repeated(&self.written, planned, node.as_deref())
+                {
                     let until = now + repeated.wait;
                     self.state.lock().planner.postpone(destination, until, &repeated.to_string());
                 }
@@ -214,18 +254,16 @@ impl Handles {
                 tracing::debug!(%error, "{}: the table has changed, listing it", planned.words());
             }
             Err(error) => {
-                let node = node.and_then(|name| self.observer.store.get(name));
                 self.reports.failed(planned, node.as_deref(), error);
             }
         }
-        if let Some(name) = node.filter(|_| is_complete) {
-            self.completed(name);
+        let Some(node) = node else { return };
+        if is_complete {
+            self.completed(&node.name);
         }
         let has_failed = answer.as_ref().is_err_and(|error| !is_conflict(error));
-        if let Some(name) = node
-            && (is_complete || has_failed)
-        {
-            self.conditions.add(Name::clone(name), Priority::Urgent);
+        if is_complete || has_failed {
+            self.conditions.add(Name::clone(&node.name), Priority::Urgent);
         }
     }
 }

@@ -135,7 +135,7 @@ impl Handles {
         let (observer, passes) = (Arc::new(Observer::new(context)), Passes::default());
         let queues = QueueMetrics::new(&context.metrics);
         let conditions = execute::conditions::queue(&queues);
-        let reports = Arc::new(RouteReports::new(context.events.clone()));
+        let reports = Arc::new(RouteReports::new(context));
         let timeline = Timeline::begin();
         let written =
             Written::new(&RepeatMetrics::beginning(&context.metrics, "Node", "NetworkUnavailable"));

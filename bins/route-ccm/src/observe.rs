@@ -93,6 +93,11 @@ impl Observer {
         views
     }
 
+    /// The node of this name as it is now.
+    pub(crate) fn node(&self, name: &str) -> Option<NodeView> {
+        self.store.get(name).map(|node| self.view(node, &self.cloud.schemes()))
+    }
+
     /// Runs with the targets that were those of nodes.
     pub(crate) fn with_former<R>(&self, run: impl FnOnce(&mut Former) -> R) -> R {
         run(&mut self.memory.lock().former)

@@ -14,40 +14,39 @@
 //! cloud has proven twice, [`CONFIRM`](cases::CONFIRM) apart, that the target is gone. Everything
 //! else is foreign: counted, never touched.
 
+pub mod again;
 pub mod cases;
 pub mod condition;
 mod decide;
 pub mod failures;
 mod held;
 pub mod in_flight;
+mod planned;
 pub mod table;
 pub mod targets;
 pub mod wanted;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    net::IpAddr,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ccm_base::At;
 use ccm_cloud::{
-    AddressKind, AppliedChange, CloudError, ClusterId, ErrorKind, IpFamily, NodeAddress, Owner,
-    Route, RouteChange, RouteTarget, RouteTraits, TargetState, WantedRoute,
+    AppliedChange, CloudError, ClusterId, ErrorKind, Owner, RouteTarget, RouteTraits, TargetState,
 };
 use ccm_controller::brake::{Brake, Budget, Transition, Window, approval::SetApproval};
-use ccm_objects::Shared;
+use ccm_objects::{Node, Shared};
 use ipnet::IpNet;
 
-pub use self::held::Held;
 use self::{
     cases::Cases,
     decide::Decider,
     failures::Failures,
     in_flight::InFlight,
+    planned::target_of,
     table::Table,
     targets::{Former, Targets, is_target},
     wanted::{LeftOut, NodeView, Problem, wanted},
 };
+pub use self::{held::Held, planned::Planned};
 
 /// All that a plan depends on, besides the planner's memory.
 #[derive(Clone, Copy, Debug)]
@@ -73,67 +72,11 @@ pub struct View<'a> {
     pub sendable: usize,
 }
 
-/// One change of the table, with its reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
-    /// The change.
-    pub change: RouteChange,
-    /// The node that gets the route.
-    pub node: Option<Shared>,
-    /// The reason.
-    pub why: String,
-    /// Why it is held; `None` if it is due.
-    pub held: Option<Held>,
-}
-
-impl Planned {
-    /// The change in words: `create 10.244.1.0/24 to node-1`.
-    pub fn words(&self) -> String {
-        let destination = self.change.destination();
-        match &self.change {
-            RouteChange::Create(new) => format!("create {destination} to {}", new.node.name),
-            RouteChange::Replace { old, new } => {
-                let (from, to) = (target_of(old), target_like(old, new));
-                format!("replace {destination} of {}: {from} -> {to}", new.node.name)
-            }
-            RouteChange::Delete(old) => format!("delete {destination} to {}", target_of(old)),
-        }
-    }
-
-    /// The kind of change.
-    pub fn kind(&self) -> &'static str {
-        match &self.change {
-            RouteChange::Create(_) => "create",
-            RouteChange::Replace { .. } => "replace",
-            RouteChange::Delete(_) => "delete",
-        }
-    }
-}
-
-/// The target of a route in words.
-fn target_of(route: &Route) -> String {
-    route.target.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
-}
-
-/// The target that the cloud will give the new route: of the same form as that of the old one.
-fn target_like(old: &Route, new: &WantedRoute) -> String {
-    let family = IpFamily::of(new.destination.addr());
-    let is_internal = |one: &&NodeAddress| one.kind == AddressKind::InternalIp;
-    let mut ips =
-        new.addresses.iter().filter(is_internal).filter_map(|one| one.address.parse().ok());
-    let like = match &old.target {
-        Some(RouteTarget::Address(_)) => {
-            ips.find(|ip: &IpAddr| IpFamily::of(*ip) == family).map(|ip| ip.to_string())
-        }
-        Some(RouteTarget::Instance(_)) => new.node.provider_id.clone(),
-        Some(RouteTarget::Node(_)) | None => None,
-    };
-    like.unwrap_or_else(|| new.node.name.clone())
-}
-
 /// What a node's routes lack. Nothing, if they are all there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRoutes {
+    /// The UID of the node.
+    pub uid: Box<str>,
     /// The pod CIDRs without a working route: one or two, so no map.
     missing: Vec<(IpNet, Lack)>,
     /// Why another pod CIDR gets no route.
@@ -162,6 +105,11 @@ impl Lack {
 }
 
 impl NodeRoutes {
+    /// Returns true if they are those of this node, and not of an earlier one of its name.
+    pub fn are_of(&self, node: &Node) -> bool {
+        self.uid == node.uid
+    }
+
     /// The route of this pod CIDR is missing, for this reason.
     pub fn lack(&mut self, destination: IpNet, lack: Lack) {
         self.found(destination);
@@ -283,6 +231,9 @@ pub struct Planner {
     failures: Failures,
     /// The changes that are not answered yet.
     in_flight: InFlight,
+    /// The counted losses that the brake lets pass and that are not made yet. True if they were charged. False if an
+    /// earlier one of the destination was charged: that one was made.
+    passed: BTreeMap<IpNet, bool>,
     /// How many questions about targets were answered.
     questions: usize,
     /// The cluster CIDRs that were in force when no route was in doubt; empty if that is not known.
@@ -327,7 +278,7 @@ impl Planner {
             }
         }
         let unknown = decider.finish(&mut plan);
-        self.failures.retain(|destination| destinations.contains_key(&destination));
+        self.failures.retain(now, |destination| destinations.contains_key(&destination));
         self.cases.retain(&unknown);
         plan.questions = self.cases.due(now, unknown.iter());
         if let Some(next) = self.cases.next(now) {
@@ -342,6 +293,13 @@ impl Planner {
         self.in_flight.insert(planned.change.destination(), now);
     }
 
+    /// The change is not due any more, and is not sent.
+    pub fn withdrawn(&mut self, planned: &Planned) {
+        let destination = planned.change.destination();
+        self.in_flight.remove(destination);
+        self.release(destination);
+    }
+
     /// A change was answered. Returns whether the table must be listed before the next plan.
     pub fn applied(
         &mut self,
@@ -350,14 +308,11 @@ impl Planner {
         answer: &Result<AppliedChange, CloudError>,
     ) -> bool {
         let destination = planned.change.destination();
-        let uid = destination.to_string();
-        // A creation was not charged: what is charged for its destination went before.
-        let was_charged = !matches!(planned.change, RouteChange::Create(_));
         self.in_flight.remove(destination);
         match answer {
             Ok(applied) => {
-                if was_charged {
-                    self.brake.renew(now, &uid);
+                if self.passed.remove(&destination).is_some() {
+                    self.brake.renew(now, &destination.to_string());
                 }
                 if applied.route.is_none() {
                     self.failures.forget_full();
@@ -369,12 +324,29 @@ impl Planner {
                 false
             }
             Err(error) => {
-                if was_charged && !error.maybe_done {
-                    self.brake.release(&uid);
+                match error.maybe_done {
+                    true => drop(self.passed.remove(&destination)),
+                    false => self.release(destination),
                 }
                 self.failures.add(now, destination, error);
                 error.maybe_done || matches!(error.kind, ErrorKind::Busy | ErrorKind::Conflict)
             }
+        }
+    }
+
+    /// Gives back what is charged for losses that are neither due any more nor under way.
+    fn give_back(&mut self, due: &BTreeSet<IpNet>) {
+        let is_over = |loss: &&IpNet| !due.contains(*loss) && !self.in_flight.contains(**loss);
+        let over: Vec<IpNet> = self.passed.keys().filter(is_over).copied().collect();
+        for loss in over {
+            self.release(loss);
+        }
+    }
+
+    /// Gives back what is charged for a loss that is not made.
+    fn release(&mut self, destination: IpNet) {
+        if self.passed.remove(&destination) == Some(true) {
+            self.brake.release(&destination.to_string());
         }
     }
 
@@ -442,6 +414,7 @@ fn nodes(view: &View<'_>, wanted: &wanted::Wanted, plan: &mut Plan) {
             continue;
         }
         let state = plan.nodes.entry(Shared::clone(name)).or_default();
+        state.uid.clone_from(&node.node.uid);
         let mut lacking = problems.iter().filter(|problem| !has_its_route(problem, node, view));
         state.problem = lacking.next().map(ToString::to_string);
         if state.is_complete() {

@@ -10,8 +10,9 @@ use ccm_controller::{
     repeats::{Content, Repeated},
     reports::{Report, Reports, When},
 };
-use ccm_kube::{ApiError, events::EventRecorder};
+use ccm_kube::ApiError;
 use ccm_objects::{Node, ObjectRef};
+use ccm_runtime::program::{Context, Program};
 
 use crate::{
     ipam::{self, Foreign, Rival},
@@ -29,16 +30,24 @@ const IPAM: &str = "cidrAllocator";
 pub(crate) struct RouteReports {
     routes: Reports,
     cidrs: Reports,
+    /// For events that are about no node.
+    lease: ObjectRef,
 }
 
 impl RouteReports {
-    pub(crate) fn new(events: EventRecorder) -> Self {
+    pub(crate) fn new<P: Program>(context: &Context<P>) -> Self {
+        let events = context.events.clone();
+        let lease = {
+            let election = &context.common.borrow().election;
+            ObjectRef::lease(&election.namespace, &election.lease)
+        };
         let cidrs = Reports::new(
             events.of(IPAM),
             Duration::ZERO,
             ccm_controller::log_here!("route_ccm::ipam"),
         );
-        Self { routes: Reports::new(events, Duration::ZERO, ccm_controller::log_here!()), cidrs }
+        let routes = Reports::new(events, Duration::ZERO, ccm_controller::log_here!());
+        Self { routes, cidrs, lease }
     }
 
     /// Forgets the reports about a deleted node.
@@ -130,24 +139,30 @@ impl RouteReports {
     }
 
     /// Records a confirmed write of a node's condition. `is_shown`: the node in the answer has it.
-    /// Reports and returns the write if it is repeated.
+    /// Reports the write if it is repeated.
     pub(crate) fn condition_repeated(
         &self,
         written: &Written,
         node: &Node,
         status: &str,
         is_shown: bool,
-    ) -> Option<Repeated> {
+    ) {
         let write = (NETWORK_UNAVAILABLE, Content::of(status));
-        written.answered(&self.routes, &node.reference(), write, is_shown)
+        written.answered(&self.routes, &node.reference(), write, is_shown);
     }
 
-    /// The same for a change of a route that the cloud has confirmed.
-    pub(crate) fn route_repeated(&self, written: &Written, planned: &Planned) -> Option<Repeated> {
-        let (name, uid) = (planned.change.destination().to_string(), String::new());
-        let route = ObjectRef { kind: "Route", name, uid, ..ObjectRef::default() };
+    /// The same for a change of a route that the cloud has confirmed. The event is about the node that gets the route,
+    /// or about the Lease: the API server has no object of a route. Returns the change if it is repeated.
+    pub(crate) fn route_repeated(
+        &self,
+        written: &Written,
+        planned: &Planned,
+        node: Option<&Node>,
+    ) -> Option<Repeated> {
+        let name = planned.change.destination().to_string();
+        let about = node.map_or_else(|| self.lease.clone(), Node::reference);
         let write = (planned.kind(), Content::of(&planned.words()));
-        written.answered(&self.routes, &route, write, true)
+        written.answered_beside(&self.routes, ("Route", &name), &about, write)
     }
 
     /// Reports what is wrong with the pod CIDRs of a node, once.

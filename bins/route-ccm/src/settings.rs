@@ -37,8 +37,9 @@ ccm_settings::settings! {
         /// Networks of the cluster's pods: one CIDR, or one of each family, separated by a comma. Routes inside of
         /// them may be this program's.
         pub cluster_cidr: Vec<String> = fixed(List, "cluster-cidr", "");
-        /// Whether this program gives nodes their pod CIDRs. Only one program of a cluster may do so: pod CIDRs that
-        /// appear on a node while this one leads, and that it did not assign, stop it for good.
+        /// Whether this program gives nodes their pod CIDRs. Only one program of a cluster may do so. While this one
+        /// leads, two nodes that get from another client, within 10 minutes, pod CIDRs that are this program's to give
+        /// stop it, until a node has waited for 5 minutes and no other client has assigned any.
         pub allocate_node_cidrs: bool = fixed(Switch, "allocate-node-cidrs", "false");
         /// Where the pod CIDRs of nodes come from: RangeAllocator takes blocks of --cluster-cidr, CloudAllocator what
         /// the cloud has assigned to each instance.

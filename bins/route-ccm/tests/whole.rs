@@ -11,10 +11,16 @@ mod conditions;
 mod faults;
 #[path = "whole/foreign.rs"]
 mod foreign;
+#[path = "whole/late.rs"]
+mod late;
 #[path = "whole/left_out.rs"]
 mod left_out;
 #[path = "whole/messages.rs"]
 mod messages;
+#[path = "whole/queued.rs"]
+mod queued;
+#[path = "whole/repeated.rs"]
+mod repeated;
 #[path = "whole/rolling.rs"]
 mod rolling;
 #[path = "whole/world.rs"]

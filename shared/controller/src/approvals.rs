@@ -33,9 +33,22 @@ impl Approvals {
         self.read_at(clock::wall().into())
     }
 
+    /// Returns what this Lease approves right now, for a second look at what was approved a while ago.
+    pub fn right_now(lease: &LeaseAnnotations) -> Option<SetApproval> {
+        Self::on(lease, KEYS, clock::wall().into()).ok().flatten()
+    }
+
+    fn on(
+        lease: &LeaseAnnotations,
+        keys: Keys,
+        now: At,
+    ) -> Result<Option<SetApproval>, InvalidApproval> {
+        let read = SetApproval::read(keys, |key| lease.get(key))?;
+        read.map(|set| set.unless_over(now)).transpose()
+    }
+
     fn read_at(&mut self, now: At) -> bool {
-        let read = SetApproval::read(self.keys, |key| self.lease.get(key));
-        let read = read.and_then(|set| set.map(|set| set.unless_over(now)).transpose());
+        let read = Self::on(&self.lease, self.keys, now);
         if read == self.last {
             return false;
         }

@@ -42,11 +42,15 @@ impl RepeatMetrics {
     /// Counts a repeated write, and reports it if `is_news`.
     pub fn report(&self, reports: &Reports, about: &ObjectRef, repeated: &Repeated) {
         self.count(about.kind, repeated.kind.clone());
-        if repeated.is_news {
-            let line = format!("{} {}: {repeated}", about.kind, about.key());
-            let report = Report::warning(REASON, &repeated.kind, line);
-            reports.report(about, When::Always, report.with_event(REASON, repeated.to_string()));
-        }
+        let line = format!("{} {}: {repeated}", about.kind, about.key());
+        tell(reports, about, repeated, line, repeated.to_string());
+    }
+}
+
+fn tell(reports: &Reports, about: &ObjectRef, repeated: &Repeated, line: String, text: String) {
+    if repeated.is_news {
+        let report = Report::warning(REASON, &repeated.kind, line);
+        reports.report(about, When::Always, report.with_event(REASON, text));
     }
 }
 
@@ -85,21 +89,44 @@ impl Written {
         (kind, content): (&'static str, Content),
         is_shown: bool,
     ) -> Option<Repeated> {
-        let (now, key) = (self.timeline.now(), about.key());
-        let repeated = {
-            let mut objects = self.objects.lock();
-            // Now and then, because the program does not learn the end of some kinds of object.
-            if objects.len() == objects.capacity() {
-                objects.retain(|_, repeats| !repeats.is_settled(now));
-            }
-            let repeats = objects.entry(key.into()).or_default();
-            match is_shown {
-                true => repeats.made(now, kind, content),
-                false => repeats.refused(now, kind, content),
-            }
-        }?;
+        let repeated = self.record(about.key(), (kind, content), is_shown)?;
         self.metrics.report(reports, about, &repeated);
         Some(repeated)
+    }
+
+    /// The same for a confirmed write to `what`, of which the API server has no object, such as a route: its kind and
+    /// its name. The event about a repeated one is about the object `about`, and says what was written.
+    pub fn answered_beside(
+        &self,
+        reports: &Reports,
+        what: (&'static str, &str),
+        about: &ObjectRef,
+        write: (&'static str, Content),
+    ) -> Option<Repeated> {
+        let (object, name) = what;
+        let repeated = self.record(name.to_owned(), write, true)?;
+        self.metrics.count(object, repeated.kind.clone());
+        let text = format!("{object} {name}: {repeated}");
+        tell(reports, about, &repeated, text.clone(), text);
+        Some(repeated)
+    }
+
+    fn record(
+        &self,
+        key: String,
+        (kind, content): (&'static str, Content),
+        is_shown: bool,
+    ) -> Option<Repeated> {
+        let (now, mut objects) = (self.timeline.now(), self.objects.lock());
+        // Now and then, because the program does not learn the end of some kinds of object.
+        if objects.len() == objects.capacity() {
+            objects.retain(|_, repeats| !repeats.is_settled(now));
+        }
+        let repeats = objects.entry(key.into()).or_default();
+        match is_shown {
+            true => repeats.made(now, kind, content),
+            false => repeats.refused(now, kind, content),
+        }
     }
 
     /// Records a confirmed write that is due again for reasons of this program: it is delayed like a

@@ -36,8 +36,7 @@ impl Cidrs {
             let (this, writer) = (Arc::clone(&self), writer.clone());
             async move {
                 if let Some(node) = this.bare(&name) {
-                    let reserve =
-                        |core: &mut Core| core.allocator.reserve(&node, this.timeline.now());
+                    let reserve = |core: &mut Core| core.reserve(&node, this.timeline.now());
                     let reserved = this.change_of_bare(&node, reserve);
                     this.reserved(writer.as_deref(), &node, reserved).await;
                 }
@@ -188,7 +187,7 @@ impl Cidrs {
                 }
                 self.queue.retry_every(Name::clone(name), AGAIN);
             }
-            // The end of a node brings it back.
+            // It waits since the refusal: the end of a node brings it back.
             Refusal::Exhausted(exhausted) => {
                 let state = format!("{} is exhausted", exhausted.cluster);
                 self.has_none(node, &state, refusal.to_string());
@@ -209,8 +208,6 @@ impl Cidrs {
             self.reports.no_cidrs(node, state, &why);
             core.waiting.insert(&node.name, Some(why));
         });
-        // A block may have become free in between.
-        self.left.notify_one();
         if waits.is_some() && !self.is_observing() {
             self.conditions.add(Name::clone(&node.name), Priority::Urgent);
         }

@@ -9,7 +9,7 @@ use ccm_objects::{Node, Shared as Name};
 use super::{Cidrs, Core, Waiting, needs_cidrs};
 use crate::{
     ipam::{Allocator, AllocatorType, HeldBlocks, Problem, Seen},
-    plan::condition,
+    plan::condition::{self, NETWORK_UNAVAILABLE},
 };
 
 impl Cidrs {
@@ -17,8 +17,14 @@ impl Cidrs {
     pub(crate) fn changed(&self, change: &Change<Node>) {
         match change {
             Change::Added(node) => self.saw(node),
-            Change::Updated { old, new } if self.matters(old, new) => self.saw(new),
-            Change::Updated { .. } => {}
+            Change::Updated { old, new } => {
+                if self.matters(old, new) {
+                    self.saw(new);
+                }
+                if old.condition(NETWORK_UNAVAILABLE) != new.condition(NETWORK_UNAVAILABLE) {
+                    self.condition_changed(new);
+                }
+            }
             Change::Deleted(node) => self.gone(node),
         }
     }
@@ -30,6 +36,14 @@ impl Cidrs {
             || old.uid != new.uid
             || old.deleting != new.deleting
             || (asks && old.provider_id != new.provider_id)
+    }
+
+    /// Another writer may have set the condition of a node that waits, or that has got its pod CIDRs: no list of routes
+    /// shows that.
+    fn condition_changed(&self, node: &Node) {
+        if self.core.lock().is_some() && !self.is_observing() {
+            self.conditions.add(Name::clone(&node.name), Priority::Routine);
+        }
     }
 
     /// Looks at a node as it is now.

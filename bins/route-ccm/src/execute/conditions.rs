@@ -58,7 +58,7 @@ impl Handles {
             _ if !self.has_routes => return condition::with_cidrs(node),
             _ => {}
         }
-        let (routes, waited) = self.state.lock().routes_of(self.timeline.now(), &node.name)?;
+        let (routes, waited) = self.state.lock().routes_of(self.timeline.now(), node)?;
         condition::of_routes(node, &routes, waited)
     }
 
@@ -117,6 +117,13 @@ impl Handles {
                     self.reports.condition_repeated(&self.written, &node, change.status, is_shown);
                 } else {
                     self.written.changed(&node.reference(), (kind, content));
+                }
+                // No change of the node follows if a policy has taken the write back.
+                if self.condition(&answer).is_some() {
+                    match self.written.check(&name, kind, content) {
+                        Err(repeated) => drop(self.conditions.retry_every(name, repeated.wait)),
+                        Ok(()) => self.conditions.add(name, Priority::Routine),
+                    }
                 }
                 if is_shown {
                     let (name, status) = (&node.name, change.status);

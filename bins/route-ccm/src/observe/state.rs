@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,6 +11,7 @@ use ccm_base::{At, Backoff, RetryClass};
 use ccm_cloud::{
     AppliedChange, CloudError, Route, RouteChange, RouteTable, RouteTarget, RouteTraits,
 };
+use ccm_controller::brake::approval::SetApproval;
 use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 
@@ -17,11 +19,14 @@ use crate::{
     metrics::Look,
     plan::{
         Counts, Lack, NodeRoutes, Plan, Planned, Planner,
+        again::Again,
         condition::{GRACE, NETWORK_UNAVAILABLE},
         failures::is_conflict,
         table::Table,
+        targets::is_target,
         wanted::NodeView,
     },
+    settings::RouteSettings,
 };
 
 /// The wait after a list that has failed.
@@ -54,7 +59,15 @@ pub(crate) enum Job {
     /// Asks whether targets exist, together with some that do.
     Ask { targets: Vec<RouteTarget>, witnesses: Vec<RouteTarget> },
     /// Changes the table.
-    Apply { batch: Vec<Planned>, base: Option<String> },
+    Apply { batch: Vec<Planned>, base: Option<String>, by: Basis },
+}
+
+/// What changes are decided by that they do not show.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Basis {
+    pub(crate) settings: Arc<RouteSettings>,
+    /// What a user has approved.
+    pub(crate) approval: Option<SetApproval>,
 }
 
 /// The state of the leader.
@@ -222,6 +235,7 @@ impl State {
         plan: &Plan,
         traits: &RouteTraits,
         room: usize,
+        by: &Basis,
     ) -> Vec<Job> {
         let mut jobs = Vec::new();
         // A second call would be decided on a version that the first one changes.
@@ -244,14 +258,14 @@ impl State {
             }
             let base = self.table.as_ref().and_then(|table| table.version.clone());
             let base = base.filter(|_| traits.compares_version);
-            jobs.push(Job::Apply { batch, base });
+            jobs.push(Job::Apply { batch, base, by: by.clone() });
         }
         jobs
     }
 
     /// The call that repeats what was refused only because others have changed other routes, right
     /// after the list that shows it.
-    pub(crate) fn repeated(&mut self, now: At, traits: &RouteTraits) -> Option<Job> {
+    pub(crate) fn repeated(&mut self, now: At, traits: &RouteTraits, by: &Basis) -> Option<Job> {
         if self.is_stale || !self.planner.in_flight().is_empty() {
             return None;
         }
@@ -264,7 +278,25 @@ impl State {
             self.planner.sent(now, planned);
         }
         let base = table.version.clone();
-        (!batch.is_empty()).then_some(Job::Apply { batch, base })
+        (!batch.is_empty()).then(|| Job::Apply { batch, base, by: by.clone() })
+    }
+
+    /// Leaves of these changes those that are still due, by the nodes and the table as they are now.
+    pub(crate) fn still_due(
+        &mut self,
+        batch: Vec<Planned>,
+        again: &Again<'_>,
+        is_due: impl Fn(&Planned) -> bool,
+    ) -> Vec<Planned> {
+        let Some(table) = &self.table else { return Vec::new() };
+        let may_go = |planned: &Planned| planned.old().is_none_or(|old| again.may_go(old, table));
+        let (due, over): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|planned| is_due(planned) && may_go(planned));
+        for planned in over {
+            tracing::info!("{}: not due any more", planned.words());
+            self.planner.withdrawn(&planned);
+        }
+        due
     }
 
     /// The cloud has answered about targets.
@@ -272,17 +304,26 @@ impl State {
         self.is_asking = false;
     }
 
-    /// A change was answered. Returns whether its node has all its routes now.
+    /// A change was answered. Returns whether its node has all its routes now. `view` is that node as it is now, if the
+    /// answer [concerns](Planned::concerns) it.
     pub(crate) fn applied(
         &mut self,
         now: At,
         planned: &Planned,
         answer: &Result<AppliedChange, CloudError>,
+        view: Option<&NodeView>,
     ) -> bool {
+        let destination = planned.change.destination();
         if answer.as_ref().is_err_and(|error| error.maybe_done) {
-            self.doubted.insert(planned.change.destination());
+            self.doubted.insert(destination);
         }
-        if self.planner.applied(now, planned, answer) {
+        let must_look = self.planner.applied(now, planned, answer);
+        let is_outdated = planned.node.is_some() && view.is_none();
+        if is_outdated {
+            // The next attempt is another change.
+            self.planner.node_changed([destination].into_iter());
+        }
+        if must_look {
             let is_conflict = answer.as_ref().is_err_and(is_conflict);
             let wait = match (is_conflict, self.conflicts) {
                 (false, _) => LOOK_AGAIN,
@@ -304,13 +345,15 @@ impl State {
                 changes.push((planned.change.clone(), applied.clone()));
             }
         }
-        let destination = planned.change.destination();
-        let Some(routes) = planned.node.as_ref().and_then(|node| self.nodes.get_mut(node)) else {
-            return false;
-        };
+        let Some(view) = view else { return false };
+        let routes = self.nodes.get_mut(&view.node.name);
+        let Some(routes) = routes.filter(|routes| routes.are_of(&view.node)) else { return false };
         match answer {
             Ok(AppliedChange { route: Some(route), .. }) if route.defect.is_none() => {
-                routes.found(destination);
+                // If the node has another address now, the next plan says so.
+                if route.target.as_ref().is_some_and(|target| is_target(target, view)) {
+                    routes.found(destination);
+                }
             }
             Ok(AppliedChange { route, .. }) => {
                 let defect = route.as_ref().and_then(|route| route.defect.clone());
@@ -340,19 +383,27 @@ impl State {
         if plan.is_full() {
             self.list_at = self.list_at.min(self.read_at + FULL);
         }
-        let nodes = std::mem::take(&mut plan.nodes);
-        let was_complete = |name| self.nodes.get(name).is_some_and(NodeRoutes::is_complete);
-        let complete = nodes.iter().filter(|(_, routes)| routes.is_complete());
-        let complete = complete.map(|(name, _)| name).filter(|name| !was_complete(*name));
-        let complete = complete.cloned().collect();
+        let before = std::mem::replace(&mut self.nodes, std::mem::take(&mut plan.nodes));
+        let nodes = &self.nodes;
+        let earlier = |name: &Name, routes: &NodeRoutes| {
+            before.get(name).filter(|before| before.uid == routes.uid)
+        };
+        let completes = |(name, routes): &(&Name, &NodeRoutes)| {
+            let was_complete = earlier(name, routes).is_some_and(NodeRoutes::is_complete);
+            routes.is_complete() && !was_complete
+        };
+        let complete = nodes.iter().filter(completes);
+        let complete = complete.map(|(name, _)| Name::clone(name)).collect();
         self.completed.retain(|name, _| nodes.contains_key(name));
-        self.lacking.retain(|name, _| nodes.get(name).is_some_and(|node| !node.is_complete()));
-        for (name, routes) in &nodes {
+        self.lacking.retain(|name, _| {
+            let lacks = nodes.get(name).filter(|routes| !routes.is_complete());
+            lacks.is_some_and(|routes| earlier(name, routes).is_some())
+        });
+        for (name, routes) in nodes {
             if !routes.is_complete() {
                 self.lacking.entry(Name::clone(name)).or_insert(now);
             }
         }
-        self.nodes = nodes;
         complete
     }
 
@@ -374,6 +425,7 @@ impl State {
         for view in served().filter(|view| joins(&view.node)) {
             for cidr in view.pod_cidrs() {
                 let routes = plan.nodes.entry(Name::clone(&view.node.name)).or_default();
+                routes.uid.clone_from(&view.node.uid);
                 routes.lack(cidr, Lack::pending(why.as_str()));
             }
         }
@@ -400,6 +452,9 @@ impl State {
     /// A node has all its routes. Returns whether that is so for the first time since it was
     /// created, which was in this term.
     pub(crate) fn completes(&mut self, node: &Node) -> bool {
+        if !self.nodes.get(&node.name).is_some_and(|routes| routes.are_of(node)) {
+            return false;
+        }
         if !Self::is_created_since(self.begun, node) {
             return false;
         }
@@ -407,10 +462,12 @@ impl State {
         before.is_none_or(|uid| uid != node.uid)
     }
 
-    /// The routes of a node, and how long it has lacked some.
-    pub(crate) fn routes_of(&self, now: At, name: &str) -> Option<(NodeRoutes, Duration)> {
-        let waited = self.lacking.get(name).map(|since| now.since(*since)).unwrap_or_default();
-        Some((self.nodes.get(name)?.clone(), waited))
+    /// The routes of a node, and how long it has lacked some. Nothing is known of a node that has come since the last
+    /// plan, even if there was one of its name.
+    pub(crate) fn routes_of(&self, now: At, node: &Node) -> Option<(NodeRoutes, Duration)> {
+        let routes = self.nodes.get(&node.name).filter(|routes| routes.are_of(node))?;
+        let waited = self.lacking.get(&node.name).map(|since| now.since(*since));
+        Some((routes.clone(), waited.unwrap_or_default()))
     }
 
     /// Whether a node lacks a route only because it is being made.
@@ -452,10 +509,18 @@ mod tests {
             created: Some(created.parse().expect("a time")),
             ..Node::default()
         };
-        assert!(!state.completes(&Node::default()), "nothing is known of its creation");
-        assert!(!state.completes(&node("a", "1970-01-01T00:16:39Z")));
-        assert!(state.completes(&node("b", "1970-01-01T00:16:40Z")));
-        assert!(!state.completes(&node("b", "1970-01-01T00:16:40Z")));
-        assert!(state.completes(&node("c", "1970-01-01T00:16:41Z")), "another node of that name");
+        let mut completes = |node: Node| {
+            let mut routes = NodeRoutes::default();
+            routes.uid.clone_from(&node.uid);
+            state.nodes.insert(Name::clone(&node.name), routes);
+            state.completes(&node)
+        };
+        assert!(!completes(Node::default()), "nothing is known of its creation");
+        assert!(!completes(node("a", "1970-01-01T00:16:39Z")));
+        assert!(completes(node("b", "1970-01-01T00:16:40Z")));
+        assert!(!completes(node("b", "1970-01-01T00:16:40Z")));
+        assert!(completes(node("c", "1970-01-01T00:16:41Z")), "another node of that name");
+        let next = node("d", "1970-01-01T00:16:42Z");
+        assert!(!state.completes(&next), "the routes are those of the node before");
     }
 }

@@ -60,6 +60,8 @@ pub(super) struct Decider<'a> {
     /// What changes no number of routes, or adds some.
     changes: Vec<Planned>,
     losses: Vec<Loss>,
+    /// The counted losses that the brake lets pass.
+    passed: BTreeSet<IpNet>,
     lacks: HashMap<usize, NodeRoutes>,
     unknown: BTreeSet<RouteTarget>,
     problems: Vec<(Shared, Problem)>,
@@ -87,6 +89,7 @@ impl<'a> Decider<'a> {
             counts: Counts::default(),
             changes: Vec::new(),
             losses: Vec::new(),
+            passed: BTreeSet::new(),
             lacks: HashMap::new(),
             unknown: BTreeSet::new(),
             problems: Vec::new(),

@@ -1,11 +1,12 @@
-//! Random histories of node IPAM as a whole: nodes come, go and come back under their name, also while
+//! Random histories of node IPAM as a whole, without and with routes: nodes come, go and come back under their name, also while
 //! they are looked up or written; the API server and the cloud answer late, wrongly or not at all;
 //! other clients write pod CIDRs; leaders change. No rule is broken at any time, and after each history
 //! everything converges. The mutants of `cidrs` and `ipam` are the variants without a protection.
 
+use ccm_cloud::RouteTarget;
 use ccm_sim::{
     cloud::Operation,
-    faults::{self, Effect},
+    faults::{self, Effect, Trouble},
 };
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use tokio::time::Instant;
@@ -25,6 +26,12 @@ const CLOUD: [&str; 4] = [
     "--cidr-allocator-type=CloudAllocator",
     NO_ROUTES,
 ];
+const ROUTED: [&str; 4] = [
+    "--allocate-node-cidrs",
+    "--cluster-cidr=10.9.0.0/20",
+    "--node-cidr-mask-size=24",
+    "--route-loss=1000",
+];
 const USED: &str = "node_ipam_controller_cidrset_usage_cidrs{clusterCIDR=\"10.9.0.0/20\"}";
 /// Longer than any back-off, and than the grace time of blocks.
 const SETTLED: Duration = Duration::from_mins(3);
@@ -39,14 +46,26 @@ struct History {
     /// Nodes that got pod CIDRs of other clients since this leader leads, at most.
     foreign: usize,
     begun: Instant,
+    /// The pod CIDRs that nodes have had, with the UIDs of the nodes.
+    given: BTreeSet<(String, String)>,
 }
 
 impl History {
     async fn begin(seed: u64, arguments: &'static [&'static str]) -> Self {
         let world = World::new();
+        // Without that, the next leader does not know whose a route is if its target exists.
+        world.cloud.router().configure(|settings| settings.traits.records_owner = true);
         let leader = world.lead(arguments).await;
         let random = StdRng::seed_from_u64(seed);
-        Self { random, world, leader, arguments, foreign: 0, begun: Instant::now() }
+        Self {
+            random,
+            world,
+            leader,
+            arguments,
+            foreign: 0,
+            begun: Instant::now(),
+            given: BTreeSet::new(),
+        }
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -68,6 +87,7 @@ impl History {
             35..60 => self.leave(number),
             60..68 => self.name_cidr(number),
             68..80 => self.disturb_writes(),
+            80..90 if self.arguments == ROUTED => self.disturb_routes(),
             80..90 => self.disturb_lookups(),
             90..95 => self.another_assigns(number),
             _ => self.change_leader().await,
@@ -75,12 +95,68 @@ impl History {
         // Often less than an answer takes.
         let most = if self.below(3) == 0 { 20_000 } else { 2_000 };
         let wait = self.millis(most);
-        sleep(wait).await;
+        self.watch(wait).await;
         self.world.are_distinct();
         let writes = self.world.patches();
         let minutes = self.begun.elapsed().as_secs() / 60 + 1;
         let most = WRITES * NODES as u64 * minutes;
         assert!(writes as u64 <= most, "{writes} writes in {minutes} min");
+    }
+
+    /// Waits. No node gets a block to which there is a route that leads elsewhere.
+    async fn watch(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            for node in self.world.api.list("nodes") {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let block = text(&node["spec"]["podCIDR"]);
+                let is_new = self.given.insert((block.clone(), text(&node["metadata"]["uid"])));
+                let Some(network) = block.parse().ok().filter(|_| is_new) else { continue };
+                let own = &node["status"]["addresses"][0]["address"];
+                for route in self.world.cloud.router().to(network) {
+                    let target = route.target.map(|target| target.to_string());
+                    assert_eq!(target.as_deref(), own.as_str(), "{block} is given too early");
+                }
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn disturb_routes(&mut self) {
+        let effect = match self.below(5) {
+            0 => Effect::Latency(self.millis(8_000)),
+            1 => Effect::Unavailable,
+            2 => Effect::Hang,
+            3 => Effect::Throttle { retry_after: Some(Duration::from_secs(3)) },
+            _ => Effect::Routes(Vec::new(), Trouble::LoseAnswer),
+        };
+        let operation = [Operation::ApplyRoutes, Operation::ListRoutes][self.below(4) / 3];
+        let fault = faults::Fault::new(effect).on(operation).lasting(self.millis(60_000));
+        self.world.cloud.faults().add(fault);
+    }
+
+    /// The routes are those of the nodes that have a block, and the conditions say so.
+    fn has_its_routes(&self) {
+        let router = self.world.cloud.router();
+        let mut expected = Vec::new();
+        for number in (0..NODES).filter(|number| self.is_there(*number)) {
+            let SimInstance { name, addresses, .. } = SimInstance::numbered(number);
+            let cidr = self.world.cidrs(&name);
+            let is_ours = cidr.starts_with("10.9.");
+            let status = self.world.condition(&name).map(|(status, ..)| status);
+            let expect = if is_ours { "False" } else { "True" };
+            assert_eq!(status.as_deref(), Some(expect), "{name} {cidr}");
+            expected.extend(is_ours.then(|| (cidr, addresses[0].address.clone())));
+        }
+        let target = |target: Option<RouteTarget>| target.map(|one| one.to_string());
+        let mut shown: Vec<_> = router.all().into_iter().collect();
+        shown.sort_by_key(|route| route.destination);
+        let shown: Vec<_> = shown
+            .into_iter()
+            .map(|route| (route.destination.to_string(), target(route.target).unwrap()))
+            .collect();
+        expected.sort_by_key(|(cidr, _)| cidr.parse::<ipnet::IpNet>().unwrap());
+        assert_eq!(shown, expected);
     }
 
     /// The node registers; its instance may be the one that it had.
@@ -198,7 +274,11 @@ impl History {
                 self.world.remove(&SimInstance::numbered(number).name);
             }
         }
-        sleep(SETTLED).await;
+        if self.arguments == ROUTED {
+            // While there is no node, no route goes.
+            self.join(0);
+        }
+        self.watch(SETTLED).await;
         // A node may still have the network that its instance has lost since.
         for number in 0..NODES {
             while self.is_there(number) && self.lacks(number) {
@@ -223,7 +303,10 @@ impl History {
                 <= self.count("ccm_ipam_writes_total{result=\"ok\"}"),
             "more nodes have got pod CIDRs than writes were stored"
         );
-        if self.arguments == RANGE {
+        if self.arguments == ROUTED {
+            self.has_its_routes();
+        }
+        if self.arguments != CLOUD {
             let ours = shown.iter().filter(|cidr| cidr.starts_with("10.9.")).count();
             leader.shows(USED, ours as f64 / 16.0);
         }
@@ -255,6 +338,11 @@ async fn play(arguments: &'static [&'static str]) {
 #[tokio::test(start_paused = true)]
 async fn no_history_of_blocks_breaks_a_rule() {
     play(&RANGE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_history_of_blocks_and_their_routes_breaks_a_rule() {
+    play(&ROUTED).await;
 }
 
 #[tokio::test(start_paused = true)]

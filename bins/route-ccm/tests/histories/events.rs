@@ -257,8 +257,8 @@ fn fault(world: &mut World) {
         12 => Effect::LatencyBetween(Duration::from_millis(100), Duration::from_secs(20)),
         _ => Effect::Routes(Vec::new(), Trouble::LoseAnswer),
     };
-    // Of a list that hides a part the program cannot know, and of late writes neither.
-    if late || operation == Operation::ListRoutes {
+    // Of late writes the program cannot know. What a list hides makes no network available.
+    if late {
         world.truth.with(|memory| memory.late = Some(Instant::now() + Duration::from_secs(60)));
     }
     let lasting = Duration::from_secs(world.dice.random_range(1..60));

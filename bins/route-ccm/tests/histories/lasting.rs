@@ -20,8 +20,9 @@ use crate::{
 /// is repeated waits for five minutes at most.
 const WRONG: Duration = Duration::from_mins(20);
 const WINDOW: Duration = Duration::from_mins(10);
-/// How often the condition of one node may be written within the window, also by one leader after another.
-const WRITES: usize = 40;
+/// How often one leader may write the condition of one node within the window: twelve times the same, and more where
+/// the route itself comes and goes, since a write of another status does not wait.
+const WRITES: usize = 24;
 
 #[derive(Default)]
 pub(crate) struct Lasting {
@@ -32,6 +33,11 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
+    /// Another process leads.
+    pub(crate) fn restarted(&mut self) {
+        self.writes.clear();
+    }
+
     /// Looks at the conditions.
     pub(crate) fn look(&mut self, world: &World, broken: &Broken) {
         self.count(world, broken);

@@ -21,8 +21,6 @@ use crate::{
 const WINDOW: Duration = Duration::from_mins(9);
 /// How many routes may go within it without a mark or proof: a tenth, and at least these.
 const LOSS: usize = 3;
-/// How late what a process does may be left to the next one.
-const HANDOVER: Duration = Duration::from_secs(4);
 /// How long what others change may be unknown to the program.
 const AUDIT: Duration = Duration::from_mins(15);
 
@@ -65,11 +63,12 @@ pub(crate) enum Rule {
 pub(crate) type Broken = ccm_tests::variants::Broken<Rule>;
 
 pub(crate) struct Rules {
-    /// Destinations that have no route any more, by the program, without a mark or proof; since when.
+    /// Destinations whose route went, by the program, without a mark or proof; when. A route that is made later brings
+    /// back no part of the budget.
     lost: BTreeMap<IpNet, Instant>,
     /// The most routes that the cluster has had.
     most: usize,
-    /// The nodes whose network was available at the last look.
+    /// The UIDs of the nodes whose network was available at the last look.
     available: BTreeSet<String>,
     /// The versions of the nodes and of the routes at the last look.
     seen: Option<(u64, u64)>,
@@ -89,10 +88,9 @@ impl Rules {
         }
     }
 
-    /// Another process leads. Of what happened at last it knows nothing.
+    /// Another process leads. It knows what the last one has deleted, and not what that has written to nodes.
     pub(crate) fn restarted(&mut self) {
-        let now = Instant::now();
-        self.lost.retain(|_, at| *at + HANDOVER <= now);
+        self.lasting.restarted();
     }
 
     /// Looks each second for a while.
@@ -138,13 +136,13 @@ impl Rules {
                     is_marked || memory.proven.contains(target)
                 })
             };
-            if !write.targets.0.as_ref().is_some_and(is_free) {
-                self.lost.insert(write.destination.trunc(), now);
+            let destination = write.destination.trunc();
+            let is_lost = world.cloud.router().to(destination).is_empty();
+            if is_lost && !write.targets.0.as_ref().is_some_and(is_free) {
+                self.lost.insert(destination, now);
             }
         }
-        self.lost.retain(|destination, at| {
-            world.cloud.router().to(*destination).is_empty() && *at + WINDOW > now
-        });
+        self.lost.retain(|_, at| *at + WINDOW > now);
         let limit = LOSS.max(self.most.div_ceil(10));
         if self.lost.len() > limit {
             let ages = self.lost.iter().map(|(lost, at)| format!("{lost} {:?}", at.elapsed()));
@@ -161,7 +159,7 @@ impl Rules {
         // What another controller says is its own word.
         let available =
             nodes.iter().filter(is_available).filter(|node| node.reason != rival::REASON);
-        for node in available.clone().filter(|node| !self.available.contains(&node.name)) {
+        for node in available.clone().filter(|node| !self.available.contains(&node.uid)) {
             for cidr in node.cidrs.iter().map(IpNet::trunc) {
                 let is_known = world.truth.with(|memory| {
                     let recent = |at: &Instant| at.elapsed() < AUDIT;
@@ -182,6 +180,6 @@ impl Rules {
                 }
             }
         }
-        self.available = available.map(|node| node.name.clone()).collect();
+        self.available = available.map(|node| node.uid.clone()).collect();
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ccm_cloud::{Route, RouteChange, RouteTarget};
-use ccm_controller::brake::Hold;
+use ccm_controller::brake::{Budget, Hold};
 use ccm_objects::Shared;
 
 use super::{Decider, Orphan};
@@ -46,6 +46,7 @@ impl Decider<'_> {
         for loss in std::mem::take(&mut self.losses) {
             self.lose(loss);
         }
+        self.planner.give_back(&self.passed);
         // An empty table may be a lie, and clears no doubt.
         let is_first = self.planner.networks.is_empty();
         if is_first || !self.is_in_doubt && self.counts.ours > 0 {
@@ -116,7 +117,13 @@ impl Decider<'_> {
             return Ok(());
         }
         let (uid, population) = (destination.to_string(), self.counts.ours);
-        self.planner.brake.request(self.now, &uid, population, self.view.budget)
+        let Budget { window, .. } = self.view.budget;
+        let brake = &mut self.planner.brake;
+        let is_new = !brake.window().after(self.now - window).any(|(_, paid)| *paid == *uid);
+        brake.request(self.now, &uid, population, self.view.budget)?;
+        self.planner.passed.entry(destination).or_insert(is_new);
+        self.passed.insert(destination);
+        Ok(())
     }
 
     /// Returns true if the cloud has proven, with answers that found targets of nodes, that the target is gone.
