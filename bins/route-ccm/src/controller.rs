@@ -145,10 +145,7 @@ impl Controller {
             };
             state.planner.plan(now, &view)
         });
-        let blocked = nodes.iter().filter_map(|view| {
-            Some((Name::clone(&view.node.name), handles.why_without_route(view, &plan)?))
-        });
-        self.published.blocked(&handles.plans, blocked);
+        self.show_blocked(&nodes, &plan);
         let completed = state.planned(now, &mut plan);
         self.published.routes(&handles.plans, &plan.changes);
         if !is_observing {
@@ -175,6 +172,14 @@ impl Controller {
         self.report(&plan);
         let approvals = (plan.counts.held > 0).then_some(now + APPROVALS);
         [plan.next, approvals].into_iter().flatten().min()
+    }
+
+    /// Shows why nodes have no route.
+    fn show_blocked(&mut self, nodes: &[NodeView], plan: &Plan) {
+        let blocked = nodes.iter().filter_map(|view| {
+            Some((Name::clone(&view.node.name), self.handles.why_without_route(view, plan)?))
+        });
+        self.published.blocked(&self.handles.plans, blocked);
     }
 
     /// Reports nodes without pod CIDRs, unless node IPAM says why they have none.

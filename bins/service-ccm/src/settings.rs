@@ -74,7 +74,7 @@ ccm_settings::settings! {
         /// What is done about load balancers of this cluster without a Service: report, or delete. Only those are
         /// deleted that two complete lists --orphan-confirmation-period apart have shown and of whose owner the API
         /// server has no Service with the type or the finalizer; at most 10% of the cluster's load balancers, at least
-        /// 3, within 10m0s.
+        /// 3, within 6h0m0s.
         pub orphaned_load_balancers: Policy = live(Text, "orphaned-load-balancers", "report"),
             one_of(&[("report", Policy::Report), ("delete", Policy::Delete)]);
         /// Minimum time between the first and the last of the lists that show a load balancer without a Service,

@@ -1,7 +1,7 @@
 //! The host that a request names (RFC 9112, section 3.2).
 
 use ccm_base::is_loopback;
-use http::{Request, Version, header::HOST, uri::Authority};
+use http::{HeaderValue, Request, Version, header::HOST, uri::Authority};
 
 /// The host that a request names.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Host {
         if header.is_none() && request.version() >= Version::HTTP_11 {
             return Err("send the Host header");
         }
-        let header = match header.map(|value| value.as_bytes()) {
+        let header = match header.map(HeaderValue::as_bytes) {
             None => Self::None,
             Some([]) => Self::Empty,
             Some(value) => Self::Named(value.try_into().map_err(|_| "the Host header is invalid")?),

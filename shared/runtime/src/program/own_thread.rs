@@ -24,7 +24,7 @@ pub(super) async fn on_own_thread(
     let outcome = match thread::Builder::new().name(name.to_owned()).spawn(run) {
         Ok(thread) => {
             // The end of the thread drops the sender, also if it panics.
-            let _: Result<(), _> = ended.await;
+            ended.await.unwrap_or(());
             thread.join().unwrap_or_else(|panic| resume_unwind(panic))
         }
         Err(error) => Err(error),
