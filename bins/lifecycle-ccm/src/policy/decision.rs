@@ -190,7 +190,7 @@ impl fmt::Display for Evidence {
                     write!(f, "; a list of {instances} instances shows {shown} of {known} nodes")?;
                 }
                 Source::Lookups => {
-                    write!(f, "; lookups find the instances of {instances} Ready nodes")?
+                    write!(f, "; lookups find the instances of {instances} Ready nodes")?;
                 }
             }
         }
