@@ -47,8 +47,8 @@ pub use ccm_controller::brake::Limit;
 
 pub use self::{
     agenda::{Abilities, Agenda, LOOKUPS_PER_PASS, WITNESSES},
-    breaker::{Breaker, Cause, PROVEN, Source},
-    decision::{Decision, Doubt, Evidence, ListCoverage, Proof, Reason, Verdict},
+    breaker::{Breaker, Cause, PROVEN},
+    decision::{Decision, Doubt, Evidence, ListCoverage, Proof, Reason, Source, Verdict},
     input::{Answers, Heartbeat, Listing, LookedUp, NodeView},
     parameters::{Ghosts, Policy, Replaced},
 };

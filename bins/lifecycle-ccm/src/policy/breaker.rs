@@ -10,7 +10,7 @@ use ccm_controller::brake::{self, is_mass};
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
-use super::{At, Decider, ListCoverage, NodeView, Policy};
+use super::{At, Decider, ListCoverage, NodeView, Policy, Source};
 
 /// Percent of the Ready nodes.
 const READY_SHARE: usize = 10;
@@ -18,17 +18,6 @@ const READY_SHARE: usize = 10;
 /// How long the cloud must report one instance as gone, by its ID and while the lists show most
 /// of the Ready nodes, before its absence is no sign any more that the list is incomplete.
 pub const PROVEN: Duration = Duration::from_mins(15);
-
-/// How the cloud shows the fleet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// By its list.
-    #[default]
-    List,
-    /// By lookups of Ready nodes, the witnesses: it has no list.
-    Lookups,
-}
 
 /// Why deletions are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, VariantNames)]

@@ -6,7 +6,7 @@ use ccm_cloud::ProofMethod;
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 
-use super::{At, Source};
+use super::At;
 
 /// Why a node is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, IntoStaticStr, VariantArray)]
@@ -140,6 +140,17 @@ impl Proof {
     pub(super) fn is_weak(&self) -> bool {
         self.method == ProofMethod::ProvidersWord && self.request_id.is_none()
     }
+}
+
+/// How the cloud shows the fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// By its list.
+    #[default]
+    List,
+    /// By lookups of Ready nodes, the witnesses: it has no list.
+    Lookups,
 }
 
 /// The result of the last usable list, or of the lookups of witnesses.

@@ -2,7 +2,7 @@ use ccm_objects::node_keys::{INSTANCE_TYPE, REGION, ZONE};
 use serde::Serialize;
 use strum::{Display, IntoStaticStr, VariantNames};
 
-use super::{APPROVED, NodeChange, PROVIDER_ID, Step, TAINTS, text};
+use super::Step;
 
 /// A property of a node that node-ccm keeps in sync: the value of a metric's label.
 #[derive(
@@ -55,23 +55,5 @@ impl Field {
             None if name == <&str>::from(Self::Addresses) => Self::Addresses,
             None => Self::Labels,
         }
-    }
-}
-
-impl Step {
-    /// The fields that it sets, with their values; an empty value removes the field. Of the taints it
-    /// is the one of new nodes: whatever the others are, the step removes it.
-    pub fn fields(&self) -> Vec<(String, String)> {
-        let NodeChange { labels, annotations, provider_id, taints, .. } = match self {
-            Self::SetAddresses { addresses, .. } => {
-                return vec![(Field::Addresses.to_string(), text::list(addresses))];
-            }
-            Self::ChangeNode(change) => change,
-        };
-        let id = provider_id.iter().map(|id| (PROVIDER_ID.to_owned(), id.clone()));
-        let taint = taints.iter().map(|_| (TAINTS.to_owned(), String::new()));
-        let keys = labels.iter().chain(annotations).filter(|(key, _)| *key != APPROVED);
-        let keys = keys.map(|(key, value)| (key.clone(), value.clone().unwrap_or_default()));
-        id.chain(taint).chain(keys).collect()
     }
 }

@@ -7,8 +7,8 @@ use ccm_controller::repeats::Repeated;
 use ccm_objects::{Address, Node};
 
 use super::{
-    APPROVED, Field, LABEL_POLICY, NodeChange, Note, Outcome, Plan, Step, TAINTS, UNINITIALIZED,
-    Wait, WaitReason,
+    APPROVED, Field, LABEL_POLICY, NodeChange, Note, Outcome, PROVIDER_ID, Plan, Step, TAINTS,
+    UNINITIALIZED, Wait, WaitReason,
 };
 
 /// Addresses on one line.
@@ -174,6 +174,22 @@ impl Step {
             Self::ChangeNode(NodeChange { taints: Some(_), .. }) => "taint",
             Self::ChangeNode(_) => "labels",
         }
+    }
+
+    /// The fields that it sets, with their values; an empty value removes the field. Of the taints it
+    /// is the one of new nodes: whatever the others are, the step removes it.
+    pub fn fields(&self) -> Vec<(String, String)> {
+        let NodeChange { labels, annotations, provider_id, taints, .. } = match self {
+            Self::SetAddresses { addresses, .. } => {
+                return vec![(Field::Addresses.to_string(), list(addresses))];
+            }
+            Self::ChangeNode(change) => change,
+        };
+        let id = provider_id.iter().map(|id| (PROVIDER_ID.to_owned(), id.clone()));
+        let taint = taints.iter().map(|_| (TAINTS.to_owned(), String::new()));
+        let keys = labels.iter().chain(annotations).filter(|(key, _)| *key != APPROVED);
+        let keys = keys.map(|(key, value)| (key.clone(), value.clone().unwrap_or_default()));
+        id.chain(taint).chain(keys).collect()
     }
 
     /// The changes, one line each.

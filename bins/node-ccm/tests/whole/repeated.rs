@@ -4,8 +4,9 @@ use super::{edges::OFTEN, *};
 
 impl Whole {
     /// An admission policy for the program's patches of nodes.
-    fn policy(&self, action: Action) -> Fault {
-        Fault::new(action).verb(Verb::Patch).resource("nodes").user_agent("node-ccm/")
+    fn set_policy(&self, action: Action) {
+        let policy = Fault::new(action).verb(Verb::Patch).resource("nodes");
+        self.api.faults().add(policy.user_agent("node-ccm/"));
     }
 
     /// How many events of this reason the node has.
@@ -138,7 +139,7 @@ async fn a_taint_that_another_client_sets_again_is_removed_less_and_less_often()
 #[tokio::test(start_paused = true)]
 async fn a_new_node_whose_addresses_are_not_stored_keeps_its_taint() {
     let whole = Whole::start(&[]).await;
-    whole.api.faults().add(whole.policy(Action::TakeBack("/status/addresses")));
+    whole.set_policy(Action::TakeBack("/status/addresses"));
     let name = whole.add_node(0);
     sleep(Duration::from_mins(10)).await;
     assert_eq!(whole.node(&name)["status"]["addresses"], Value::Null);
@@ -163,7 +164,7 @@ async fn a_taint_that_comes_back_in_another_list_is_not_removed() {
             body["spec"]["taints"] = json!([taint(UNINITIALIZED), taint("example.com/scan")]);
         }
     };
-    whole.api.faults().add(whole.policy(Action::Mutate(policy)));
+    whole.set_policy(Action::Mutate(policy));
     let name = whole.add_node(0);
     sleep(Duration::from_mins(10)).await;
     assert!(whole.is_tainted(&name));
@@ -184,7 +185,7 @@ async fn a_change_of_a_ready_node_that_is_not_stored_is_not_made() {
     ] {
         let whole = Whole::start(&[OFTEN]).await;
         let names = whole.ready(0..50).await;
-        whole.api.faults().add(whole.policy(Action::TakeBack(field)));
+        whole.set_policy(Action::TakeBack(field));
         whole.move_instances(0..1);
         whole.cloud.update("i-00000", |instance| instance.zone = Some("elsewhere".to_owned()));
         sleep(Duration::from_mins(10)).await;

@@ -121,7 +121,9 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
     .await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let requests = env.requests(NODE_AGENT).await?;
-    ensure!(reads_of_nodes(&requests) == (0, 1), "not one streamed list: {requests:?}");
+    // One for the start. In a quiet cluster the leader needs another one as proof that it is current.
+    let reads = reads_of_nodes(&requests);
+    ensure!(matches!(reads, (0, 1 | 2)), "other than streamed lists: {requests:?}");
     let writes: Vec<_> = requests.into_iter().filter(Request::is_write).collect();
     let other: Vec<_> = writes
         .iter()
