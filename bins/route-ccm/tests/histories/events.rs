@@ -112,7 +112,7 @@ fn mark(world: &World, node: &Value, is_marked: bool) {
     });
 }
 
-fn set_addresses(world: &World, name: &str, machine: &SimInstance) {
+pub(crate) fn set_addresses(world: &World, name: &str, machine: &SimInstance) {
     let status = json!({"status": {"addresses": addresses(machine)}});
     world.api.patch("nodes", name, "status", PatchKind::Merge, status).unwrap();
 }

@@ -11,10 +11,11 @@ use ccm_tests::variants;
 use tokio::time::sleep;
 
 use crate::{
+    events::set_addresses,
     play,
     rules::{Rule, Rules},
     without::Without::{self, *},
-    world::{Variant, World, port},
+    world::{NODES, Variant, World, port},
 };
 
 /// The histories of one search.
@@ -67,6 +68,44 @@ async fn replaced_before_its_node_goes(seed: u64, variant: Variant) -> Vec<(Rule
     world.add_foreign(theirs);
     world.api.delete("nodes", &World::node_name(0)).unwrap();
     rules.watch(&world, 60).await;
+    world.broken.take()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_the_address_of_before() {
+    // In a random history a node seldom moves just while its route is made.
+    for (without, is_broken) in [(None, false), (Some(Target), true)] {
+        let mut broken = Vec::new();
+        for seed in 0..6 {
+            let variant = Variant { without, ..Variant::default() };
+            broken.extend(moved_while_its_route_is_made(seed, variant).await);
+        }
+        assert_eq!(
+            broken.iter().any(|(rule, _)| *rule == Rule::Available),
+            is_broken,
+            "{broken:?}"
+        );
+    }
+}
+
+async fn moved_while_its_route_is_made(seed: u64, variant: Variant) -> Vec<(Rule, String)> {
+    let mut world = World::start(seed, variant).await;
+    sleep(Duration::from_secs(20)).await;
+    let mut rules = Rules::new(&world);
+    let slow = Effect::Latency(Duration::from_secs(8));
+    world.cloud.faults().add(Fault::new(slow).on(Operation::ApplyRoutes));
+    let name = World::node_name(NODES);
+    world.add_node(NODES);
+    rules.watch(&world, 3).await;
+    let mut machine = world.cloud.find(&name).unwrap();
+    machine.addresses = world.free_addresses();
+    world.cloud.add(machine.clone());
+    set_addresses(&world, &name, &machine);
+    // The next plan corrects a wrong condition soon.
+    for _ in 0..600 {
+        sleep(Duration::from_millis(100)).await;
+        rules.look(&world);
+    }
     world.broken.take()
 }
 

@@ -46,6 +46,8 @@ pub(crate) enum Without {
     Duplicates,
     /// A new leader plans nothing before its store is as new as its term: `takeover`.
     Freshness,
+    /// The target in an answer is compared with the node as it is then.
+    Target,
     /// Only a change that matters for its route voids the pause after a failure: `rival`.
     Pause,
 }
@@ -139,6 +141,9 @@ impl Missing {
                 match &mut answer {
                     Ok(applied) => {
                         applied.route.iter_mut().for_each(|route| self.shown(route, cluster));
+                        if let (Without::Target, Some(route)) = (self.without, &mut applied.route) {
+                            route.target = as_wanted(&one[0]).and_then(|route| route.target);
+                        }
                     }
                     Err(_) if self.without == Without::Failures => {
                         answer = Ok(AppliedChange { route: as_wanted(&one[0]), version: None });
@@ -202,6 +207,7 @@ impl Routes for Missing {
             | Without::Seen
             | Without::Failures
             | Without::Defects
+            | Without::Target
             | Without::Owner => {
                 together(async move { self.applied(cluster, changes, base, call).await })
             }
