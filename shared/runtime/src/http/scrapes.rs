@@ -10,8 +10,9 @@ use tokio::{
 
 use crate::metrics::{Format, Metrics};
 
-/// The registry is encoded once in this time on average.
-const PERIOD: Duration = Duration::from_secs(1);
+/// The registry is encoded once in this time on average. Shorter than the time for which a young
+/// connection is safe from a crowd, and than any probe's patience.
+const PERIOD: Duration = Duration::from_millis(200);
 /// As many times it may be encoded sooner, after a quiet time.
 const BURST: u32 = 10;
 
