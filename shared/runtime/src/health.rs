@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+
+/// The time between two looks at all checks, if nobody asks.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// The endpoints that a check affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +128,14 @@ impl Health {
         // Checks run without the lock: a check may read this list itself.
         let checks = self.checks.read().clone();
         checks.into_iter().map(Check::finding).collect()
+    }
+
+    /// Runs the checks from time to time, so that what they say of the time is true although nobody asks.
+    pub(crate) async fn follow(self) {
+        loop {
+            sleep(LOOK).await;
+            self.findings();
+        }
     }
 
     /// Whether all readiness checks pass.

@@ -241,6 +241,11 @@ impl Plans {
             if blocked == 0 { String::new() } else { format!("; objects blocked: {blocked}") };
         let counts = format!("objects: {objects}; steps due: {due}; held: {held}{blocked}");
         let mut lines = vec![mode.to_owned(), counts];
+        if let Some(name) = name.filter(|_| plans.is_empty() && !standby) {
+            lines.push(format!(
+                "\nno object {name:?} has steps or is blocked; a Service is NAMESPACE/NAME"
+            ));
+        }
         for Plan { kind, name, since, steps, blocked, .. } in plans {
             lines.push(format!("\n{kind} {name}, since {since:.0}"));
             lines.extend(blocked.map(|why| format!("  blocked: {why}")));

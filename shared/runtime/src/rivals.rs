@@ -9,19 +9,22 @@ mod decide;
 
 use std::{collections::BTreeSet, mem, time::Duration};
 
+use ccm_base::clock;
 use ccm_kube::{
     ApiError,
     events::{EventKind, EventRecorder},
 };
 use ccm_metrics::{Gauge, level, metrics};
 use ccm_objects::ObjectRef;
-use k8s_openapi::api::coordination::v1::Lease;
+use jiff::SignedDuration;
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use kube::{Api, Client, api::ListParams};
 use tokio::time::sleep;
 
 use self::decide::{Own, Rival, Seen, rivals, verdict, yields_to};
 use crate::{
     health::{Condition, Health, Scope},
+    identity::Identity,
     metrics::Metrics,
     plans::Mode,
     settings::ElectionSettings,
@@ -67,7 +70,7 @@ impl Survey {
     /// A survey for this program. Its line and its metric appear at once; the first request is made by
     /// [`Survey::run`].
     pub(crate) fn new(
-        program: &'static str,
+        program: &Identity,
         (election, mode): (&ElectionSettings, Mode),
         client: Client,
         events: &EventRecorder,
@@ -82,7 +85,8 @@ impl Survey {
         let lease = election.enabled.then(|| (election.namespace.clone(), election.lease.clone()));
         Self {
             own: Own {
-                program,
+                program: program.binary,
+                work: program.alias,
                 lease: is_here.then(|| election.lease.clone()),
                 allows_others: election.allows_others,
             },
@@ -105,13 +109,31 @@ impl Survey {
         }
         loop {
             match self.survey(|lease| self.own.is_second(lease)).await {
-                Ok((found, _)) if found.is_empty() => break,
-                Ok((found, _)) => self.show(&found),
+                Ok((found, _)) if !found.iter().any(|rival| rival.is_same_program) => break,
+                Ok((mut found, _)) => {
+                    found.retain(|rival| rival.is_same_program);
+                    self.show(&found, "waits, and does not stand for its Lease: ");
+                }
                 Err(error) => return self.cannot_look(&error),
             }
         }
         self.metrics.rivals.set(0);
-        self.line.pass("no other leader of this program renews a Lease in kube-system");
+        self.line.pass("no other leader of this program has renewed a Lease in kube-system at the start");
+    }
+
+    /// Looks as a new leader before it works: a standby may take over while a second leader is there. Returns
+    /// the reason if this leader must yield.
+    pub(crate) async fn yields(&mut self) -> Option<String> {
+        if self.mode == Mode::Observe {
+            return None;
+        }
+        let (found, leases) = self.survey(|lease| self.own.is_second(lease)).await.ok()?;
+        self.first_leader(&found, &leases)
+    }
+
+    fn first_leader(&self, found: &[Rival], leases: &[Seen]) -> Option<String> {
+        let first = yields_to(&self.own, leases, found)?;
+        Some(format!("another {} leads, and began earlier: {first}", self.own.program))
     }
 
     /// Surveys as the leader, the clock as well. Ends with the reason if this leader must yield to another one of its program.
@@ -119,12 +141,11 @@ impl Survey {
         loop {
             let pause = match self.survey(|lease| self.own.is_rival(lease)).await {
                 Ok((found, leases)) => {
-                    self.show(&found);
+                    self.show(&found, "");
                     if self.mode == Mode::Control
-                        && let Some(first) = yields_to(&self.own, &leases, &found)
+                        && let Some(why) = self.first_leader(&found, &leases)
                     {
-                        let program = self.own.program;
-                        return format!("another {program} led first: {first}");
+                        return why;
                     }
                     if found.is_empty() { PERIOD } else { SOON }
                 }
@@ -172,14 +193,16 @@ impl Survey {
         Ok(leases.items.into_iter().map(seen).collect())
     }
 
-    fn show(&mut self, found: &[Rival]) {
+    /// Shows the rivals. `state` begins the text.
+    fn show(&mut self, found: &[Rival], state: &str) {
         let news = found.iter().any(|rival| !self.reported.contains(&rival.lease));
         self.reported = found.iter().map(|rival| rival.lease.clone()).collect();
         let verdict = verdict(&self.own, self.mode, found);
         self.metrics.rivals.set(level(verdict.count));
         let Some(text) = verdict.text else {
-            return self.line.pass("no other cloud controller renews a Lease in kube-system");
+            return self.line.pass("no other cloud controller has renewed a Lease in kube-system when the leader looked last, once an hour");
         };
+        let text = format!("{state}{text}");
         if news && self.mode == Mode::Control {
             tracing::warn!("{text}");
             self.record("OtherCloudController", &text);
@@ -199,11 +222,15 @@ impl Survey {
 
 fn seen(lease: Lease) -> Seen {
     let spec = lease.spec.unwrap_or_default();
+    let is_old =
+        |time: &MicroTime| clock::wall().duration_since(time.0) > SignedDuration::from_hours(1);
+    let may_live = !spec.renew_time.as_ref().is_some_and(is_old);
     Seen {
         name: lease.metadata.name.unwrap_or_default(),
         holder: spec.holder_identity.unwrap_or_default(),
         renewed: spec.renew_time.map(|time| time.0.to_string()).unwrap_or_default(),
         acquired: spec.acquire_time.map(|time| time.0),
+        may_live,
     }
 }
 

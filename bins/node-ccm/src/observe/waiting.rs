@@ -95,7 +95,7 @@ fn waiting(
 fn verdict(waiting: &Waiting, is_observing: bool) -> Verdict {
     let Waiting { nodes, longest, first } = waiting;
     let Some((name, why)) = first else {
-        return Verdict::Passed("none is tainted".to_owned());
+        return Verdict::Passed("no tainted node waits for this program".to_owned());
     };
     let text =
         format!("{nodes} nodes stay tainted, longest {name} for {}: {why}", in_words(*longest));

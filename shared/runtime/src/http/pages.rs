@@ -10,6 +10,7 @@ use http::{
     header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
 use http_body_util::Full;
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 use super::{host::Host, scrapes::Scrapes, settings::LOCAL_PAGES};
@@ -40,7 +41,8 @@ const INDEX: &str = "\
 /readyz?verbose     all checks; /readyz?format=json
 /metrics            for Prometheus
 /configz            the settings in force, JSON; on loopback
-/plan               steps that are not executed yet; /plan?name=NAME, /plan?format=json; on loopback
+/plan               steps that are not executed yet; /plan?format=json; on loopback
+/plan?name=NAME     the same of one object; of a Service NAMESPACE/NAME
 ";
 
 /// Younger states are not worth their place in a line.
@@ -130,9 +132,10 @@ impl Pages {
             }
             ("plan", None) => {
                 let name = query.all("name").last();
+                let name = name.map(|name| percent_decode_str(name).decode_utf8_lossy());
                 return Some(match query.is_for_json() || accept.contains(JSON) {
-                    true => reply(StatusCode::OK, JSON, self.plans.json(name)),
-                    false => reply(StatusCode::OK, TEXT, self.plans.text(name)),
+                    true => reply(StatusCode::OK, JSON, self.plans.json(name.as_deref())),
+                    false => reply(StatusCode::OK, TEXT, self.plans.text(name.as_deref())),
                 });
             }
             _ => return None,

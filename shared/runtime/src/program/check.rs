@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::{
     Failure, Loaded, Program,
+    life::idle,
     parts::client_config,
     provider::{self, provider_context},
     setup::{install_tls, print, refuse, runtime},
@@ -65,6 +66,8 @@ pub(super) fn check<P: Program>(
 
 async fn look<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Found {
     let mut found = Found { warnings: loaded.warnings.clone(), failures: Vec::new() };
+    let idle = idle::<P>(&loaded.common, &loaded.own);
+    found.warnings.extend(idle.map(|idle| format!("a start would be {idle}")));
     look_at_kubeconfig::<P>(&loaded.common, &mut found).await;
     let pages = loaded.common.pages.as_ref().map(Server::check);
     if let Some(Err(error)) = pages {

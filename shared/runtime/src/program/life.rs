@@ -23,6 +23,7 @@ use crate::{
     rights::{self, Review},
     rivals::Survey,
     same_cloud::{SameCloud, Where},
+    settings::CommonSettings,
 };
 
 /// Minimum time for tasks to notice the cancellation, after the deadline.
@@ -60,6 +61,15 @@ pub async fn run<P: Program>(
     outcome
 }
 
+/// Why the program does nothing by these settings, whatever the cloud offers.
+pub(super) fn idle<P: Program>(common: &CommonSettings, own: &P::Settings) -> Option<String> {
+    let names = || programs::controllers_of(&P::IDENTITY).map(|controller| controller.name);
+    let disabled =
+        || format!("--controllers disables {}", names().collect::<Vec<_>>().join(" and "));
+    let why = (!common.enabled).then(disabled).or_else(|| P::idle(own));
+    why.map(|why| format!("idle: {why}"))
+}
+
 fn log_failure(failure: &Failure) {
     tracing::error!("fatal: {}", chain(failure));
 }
@@ -73,13 +83,8 @@ impl<P: Program> Parts<P> {
         elector: Option<Elector>,
         leading: &mut Option<Arc<P>>,
     ) -> Result<(), Failure> {
-        let names = || programs::controllers_of(&P::IDENTITY).map(|controller| controller.name);
-        let disabled =
-            || format!("--controllers disables {}", names().collect::<Vec<_>>().join(" and "));
-        let is_enabled = self.common.borrow().enabled;
-        let why = (!is_enabled).then(disabled).or_else(|| P::idle(&self.own.borrow()));
-        if let Some(why) = why {
-            let idle = format!("idle: {why}");
+        let idle = idle::<P>(&self.common.borrow(), &self.own.borrow());
+        if let Some(idle) = idle {
             tracing::info!("{idle}");
             self.startup.pass(idle);
             pending::<()>().await;
@@ -133,6 +138,9 @@ impl<P: Program> Parts<P> {
             self.start_election(elector);
         }
         self.leadership.wait_leading().await;
+        if let Some(why) = rivals.yields().await {
+            return Err(Failure::Broken(format!("does not lead: {why}")));
+        }
         self.plans.stand_by(false);
         match self.plans.mode() {
             Mode::Control => self.metrics.set_running(P::IDENTITY.alias, true),
@@ -154,7 +162,7 @@ impl<P: Program> Parts<P> {
             failed = self.eligibility.lost(), if elects => {
                 format!("gives the lease back: {failed}")
             }
-            first = rivals.run() => format!("stops leading: {first}"),
+            why = rivals.run() => format!("stops leading: {why}"),
         };
         Err(Failure::Broken(why))
     }
@@ -165,7 +173,7 @@ impl<P: Program> Parts<P> {
         let (client, parts) = (self.clients.main.clone(), (&self.health, &self.metrics));
         let clock = self.clients.clock.clone();
         Survey::new(
-            P::IDENTITY.binary,
+            &P::IDENTITY,
             (&common.election, common.mode),
             client,
             &self.events,

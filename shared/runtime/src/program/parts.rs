@@ -87,6 +87,10 @@ impl<P: Program> Parts<P> {
         let plans = Plans::new(settings.mode, &metrics);
         show(&health, &plans, &clients.clock);
 
+        let (seen, token) = (health.clone(), tasks.token().clone());
+        tasks.spawn("health", async move {
+            token.run_until_cancelled(seen.follow()).await;
+        });
         if let Some(pages) = &settings.pages {
             let content = Pages {
                 health: health.clone(),

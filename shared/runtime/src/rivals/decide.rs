@@ -22,11 +22,15 @@ pub(super) struct Seen {
     pub(super) renewed: String,
     /// When its holder began to lead.
     pub(super) acquired: Option<Timestamp>,
+    /// False if it has not been renewed for so long that its holder is gone whatever the clocks say.
+    pub(super) may_live: bool,
 }
 
 /// What is this program's own.
 pub(super) struct Own {
     pub(super) program: &'static str,
+    /// The name of its work in a Go program, for instance `cloud-node`.
+    pub(super) work: &'static str,
     /// The name of its Lease, if it is among those that are looked at.
     pub(super) lease: Option<String>,
     /// True if others of this program may lead at the same time.
@@ -38,12 +42,12 @@ impl Own {
     pub(super) fn is_rival(&self, lease: &Seen) -> bool {
         let is_go = lease.name.ends_with(GO) && program_of(&lease.holder).is_none();
         let other = is_go && !self.is_own(lease) && !lease.holder.is_empty();
-        other || self.is_second(lease)
+        lease.may_live && (other || self.is_second(lease))
     }
 
     /// Returns true if the same program holds this other Lease.
     pub(super) fn is_second(&self, lease: &Seen) -> bool {
-        !self.is_own(lease) && program_of(&lease.holder) == Some(self.program)
+        !self.is_own(lease) && lease.may_live && program_of(&lease.holder) == Some(self.program)
     }
 
     fn is_own(&self, lease: &Seen) -> bool {
@@ -57,7 +61,7 @@ pub(super) struct Rival {
     pub(super) lease: String,
     holder: String,
     /// True if it is this program with another Lease. Two may divide nodes or classes between them.
-    is_same_program: bool,
+    pub(super) is_same_program: bool,
     acquired: Option<Timestamp>,
 }
 
@@ -119,7 +123,7 @@ pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
     let is_observing = mode == Mode::Observe;
     let advice = match is_observing {
         true => "this process only observes".to_owned(),
-        false => format!("switch {program} off there, or end it (docs/operations.md, rivals)"),
+        false => format!("switch {} off there, or end it (docs/operations.md, rivals)", own.work),
     };
     let others_text =
         list(&others).map(|list| format!("another cloud controller runs: {list}; {advice}"));

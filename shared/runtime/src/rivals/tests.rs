@@ -13,7 +13,7 @@ use tokio::{task::JoinSet, time::Instant};
 use tower::{BoxError, service_fn};
 
 use super::{decide::Verdict, *};
-use crate::{health, settings::sample::sample};
+use crate::{health, programs, settings::sample::sample};
 
 /// The holder of a Lease of this program.
 fn holder(program: &str) -> String {
@@ -25,12 +25,12 @@ fn lease(name: &str, holder: &str) -> Seen {
         name: name.to_owned(),
         holder: holder.to_owned(),
         renewed: "1".to_owned(),
-        acquired: None,
+        acquired: None, may_live: true 
     }
 }
 
 fn own() -> Own {
-    Own { program: "node-ccm", lease: Some("node-ccm".to_owned()), allows_others: true }
+    Own { program: "node-ccm", work: "cloud-node", lease: Some("node-ccm".to_owned()), allows_others: true }
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn the_same_program_under_another_lease_is_named_and_not_counted() {
     let Verdict { count, text } = judged(Mode::Control, &[same.clone(), go.clone()]);
     assert_eq!(count, 1);
     let text = text.unwrap();
-    let what = "another cloud controller runs: cp-1_5d0c renews the Lease cloud-controller-manager; switch node-ccm off there, or end it (docs/operations.md, rivals). Also another node-ccm leads: ";
+    let what = "another cloud controller runs: cp-1_5d0c renews the Lease cloud-controller-manager; switch cloud-node off there, or end it (docs/operations.md, rivals). Also another node-ccm leads: ";
     assert!(text.starts_with(what), "{text}");
     let Verdict { count, text } = judged(Mode::Observe, &[same, go]);
     assert_eq!(count, 0, "an observer writes nothing that another one could undo");
@@ -139,6 +139,18 @@ fn the_leader_that_led_first_stays() {
     assert_eq!(yields(&Own { allows_others: true, ..theirs }, &all), None);
     let go = lease("cloud-controller-manager", "cp-1_5d0c");
     assert_eq!(yields(&mine, &[go]), None, "the other one may do other work");
+}
+
+/// What a program that was killed has left behind costs nobody a second look.
+#[test]
+fn a_lease_that_nobody_has_renewed_for_long_is_nobodys() {
+    let hours = |ago: i64| {
+        let time = clock::wall() - SignedDuration::from_hours(ago);
+        let spec = json!({"holderIdentity": holder("node-ccm"), "renewTime": MicroTime(time)});
+        let lease = json!({"metadata": {"name": "old"}, "spec": spec});
+        own().is_rival(&seen(serde_json::from_value(lease).unwrap()))
+    };
+    assert_eq!([hours(0), hours(-3), hours(2)], [true, true, false]);
 }
 
 /// An API server with one Lease.
@@ -205,7 +217,7 @@ fn beside<F: Future<Output = ()> + Send + 'static>(
     let client = Client::new(service, "default");
     let parts = (&health, &metrics);
     let clock = Box::new(|| None);
-    let survey = Survey::new("node-ccm", (&settings, mode), client, &events, parts, clock);
+    let survey = Survey::new(&programs::NODE_CCM, (&settings, mode), client, &events, parts, clock);
     let mut task = JoinSet::new();
     task.spawn(act(survey));
     Running { server, health, metrics, task }
@@ -267,7 +279,7 @@ async fn a_program_does_not_lead_while_another_one_of_its_kind_leads() {
     assert!(running.task.try_join_next().is_none(), "it waits");
     let verdict = running.verdict();
     assert!(!verdict.is_passed(), "{verdict:?}");
-    assert!(verdict.detail().contains("renews the Lease node-ccm-2; end one"), "{verdict:?}");
+    assert!(verdict.detail().contains("waits, and does not stand for its Lease: another node-ccm leads"), "{verdict:?}");
     assert_eq!(running.gauge(), "1");
     running.server.lock().lives = false;
     sleep(LOOK * 3).await;
@@ -302,7 +314,7 @@ async fn a_second_leader_ends() {
     });
     sleep(LOOK + Duration::from_secs(1)).await;
     let reason = reason.lock().clone();
-    assert!(reason.starts_with("another node-ccm led first: host-1_node-ccm"), "{reason}");
+    assert!(reason.starts_with("another node-ccm leads, and began earlier: host-1_node-ccm"), "{reason}");
 }
 
 #[tokio::test(start_paused = true)]
