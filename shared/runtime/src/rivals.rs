@@ -118,7 +118,9 @@ impl Survey {
             }
         }
         self.metrics.rivals.set(0);
-        self.line.pass("no other leader of this program has renewed a Lease in kube-system at the start");
+        self.line.pass(
+            "no other leader of this program has renewed a Lease in kube-system at the start",
+        );
     }
 
     /// Looks as a new leader before it works: a standby may take over while a second leader is there. Returns

@@ -25,12 +25,18 @@ fn lease(name: &str, holder: &str) -> Seen {
         name: name.to_owned(),
         holder: holder.to_owned(),
         renewed: "1".to_owned(),
-        acquired: None, may_live: true 
+        acquired: None,
+        may_live: true,
     }
 }
 
 fn own() -> Own {
-    Own { program: "node-ccm", work: "cloud-node", lease: Some("node-ccm".to_owned()), allows_others: true }
+    Own {
+        program: "node-ccm",
+        work: "cloud-node",
+        lease: Some("node-ccm".to_owned()),
+        allows_others: true,
+    }
 }
 
 #[test]
@@ -194,7 +200,7 @@ fn beside<F: Future<Output = ()> + Send + 'static>(
         server.lists += 1;
         let seconds = if server.lives { start.elapsed().as_secs() } else { 0 };
         let (hours, minutes) = (seconds / 3600, seconds % 3600 / 60);
-        let renewed = format!("2026-11-27T{hours:02}:{minutes:02}:{:02}.000000Z", seconds % 60);
+        let renewed = format!("2126-11-27T{hours:02}:{minutes:02}:{:02}.000000Z", seconds % 60);
         let lease = json!({
             "metadata": {"name": server.name, "namespace": "kube-system"},
             "spec": {"holderIdentity": server.holder, "renewTime": renewed},
@@ -279,7 +285,12 @@ async fn a_program_does_not_lead_while_another_one_of_its_kind_leads() {
     assert!(running.task.try_join_next().is_none(), "it waits");
     let verdict = running.verdict();
     assert!(!verdict.is_passed(), "{verdict:?}");
-    assert!(verdict.detail().contains("waits, and does not stand for its Lease: another node-ccm leads"), "{verdict:?}");
+    assert!(
+        verdict
+            .detail()
+            .contains("waits, and does not stand for its Lease: another node-ccm leads"),
+        "{verdict:?}"
+    );
     assert_eq!(running.gauge(), "1");
     running.server.lock().lives = false;
     sleep(LOOK * 3).await;
@@ -314,7 +325,10 @@ async fn a_second_leader_ends() {
     });
     sleep(LOOK + Duration::from_secs(1)).await;
     let reason = reason.lock().clone();
-    assert!(reason.starts_with("another node-ccm leads, and began earlier: host-1_node-ccm"), "{reason}");
+    assert!(
+        reason.starts_with("another node-ccm leads, and began earlier: host-1_node-ccm"),
+        "{reason}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
