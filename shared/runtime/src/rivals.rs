@@ -1,4 +1,4 @@
-//! Other cloud controllers: at the start of leadership and hourly this looks for a Lease that one of them
+//! Other cloud controllers: at the start of leadership and every five minutes this looks for a Lease that one of them
 //! renews. Two controllers that do the same work undo each other's changes. A program does not lead beside
 //! another leader of its kind, unless a setting says that the two divide the work.
 //!
@@ -35,9 +35,10 @@ pub(crate) const NAMESPACE: &str = "kube-system";
 /// Between the two looks. Leases are renewed every few seconds.
 const LOOK: Duration = Duration::from_secs(30);
 /// Between two surveys.
-const PERIOD: Duration = Duration::from_hours(1);
-/// Between two surveys while there is a rival, or while the Leases cannot be read.
-const SOON: Duration = Duration::from_mins(5);
+const PERIOD: Duration = Duration::from_mins(5);
+/// After the first survey, and while the Leases cannot be read: another leader may have begun at the same
+/// moment.
+const SOON: Duration = Duration::from_mins(1);
 
 metrics! {
     pub(crate) struct RivalMetrics {
@@ -140,6 +141,7 @@ impl Survey {
 
     /// Surveys as the leader, the clock as well. Ends with the reason if this leader must yield to another one of its program.
     pub(crate) async fn run(mut self) -> String {
+        let mut next = SOON;
         loop {
             let pause = match self.survey(|lease| self.own.is_rival(lease)).await {
                 Ok((found, leases)) => {
@@ -149,7 +151,7 @@ impl Survey {
                     {
                         return why;
                     }
-                    if found.is_empty() { PERIOD } else { SOON }
+                    mem::replace(&mut next, PERIOD)
                 }
                 Err(error) => {
                     self.cannot_look(&error);
@@ -202,7 +204,7 @@ impl Survey {
         let verdict = verdict(&self.own, self.mode, found);
         self.metrics.rivals.set(level(verdict.count));
         let Some(text) = verdict.text else {
-            return self.line.pass("no other cloud controller has renewed a Lease in kube-system when the leader looked last, once an hour");
+            return self.line.pass("no other cloud controller has renewed a Lease in kube-system when the leader looked last, at most five minutes ago");
         };
         let text = format!("{state}{text}");
         if news && self.mode == Mode::Control {
@@ -227,12 +229,17 @@ fn seen(lease: Lease) -> Seen {
     let is_old =
         |time: &MicroTime| clock::wall().duration_since(time.0) > SignedDuration::from_hours(1);
     let may_live = !spec.renew_time.as_ref().is_some_and(is_old);
+    // A leader may pause for as long as its Lease lasts.
+    let term = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or_default().into());
+    let is_held = |time: &MicroTime| clock::wall().duration_since(time.0).abs() < term;
+    let is_held = spec.renew_time.as_ref().is_some_and(is_held);
     Seen {
         name: lease.metadata.name.unwrap_or_default(),
         holder: spec.holder_identity.unwrap_or_default(),
         renewed: spec.renew_time.map(|time| time.0.to_string()).unwrap_or_default(),
         acquired: spec.acquire_time.map(|time| time.0),
         may_live,
+        is_held,
     }
 }
 

@@ -91,7 +91,16 @@ impl Cidrs {
     fn confirmed(&self, node: &Arc<Node>, cidrs: &[IpNet], answer: &Arc<Node>) {
         let shown: Vec<_> = answer.pod_cidrs.iter().map(|text| network(text)).collect();
         let is_stored = shown.iter().copied().eq(cidrs.iter().map(|cidr| Some(*cidr)));
-        self.answered(node, if is_stored { Written::Yes } else { Written::No });
+        // An answer that shows no pod CIDRs is no proof that none were stored: a webhook may change the
+        // answer, and what the watch shows must not look like another allocator's.
+        self.answered(
+            node,
+            match (is_stored, shown.is_empty()) {
+                (true, _) => Written::Yes,
+                (false, true) => Written::Unknown,
+                (false, false) => Written::No,
+            },
+        );
         self.metrics.written(if is_stored { Write::Answer(Ok(())) } else { Write::NotStored });
         if is_stored {
             self.given(answer);

@@ -24,6 +24,8 @@ pub(super) struct Seen {
     pub(super) acquired: Option<Timestamp>,
     /// False if it has not been renewed for so long that its holder is gone whatever the clocks say.
     pub(super) may_live: bool,
+    /// True if its term is not over by this machine's clock.
+    pub(super) is_held: bool,
 }
 
 /// What is this program's own.
@@ -76,7 +78,7 @@ impl fmt::Display for Rival {
 pub(super) fn rivals(own: &Own, before: &[Seen], after: &[Seen]) -> Vec<Rival> {
     let is_renewed = |lease: &&Seen| {
         let known = before.iter().find(|known| known.name == lease.name);
-        known.is_some_and(|known| known.renewed != lease.renewed)
+        known.is_some_and(|known| known.renewed != lease.renewed || lease.is_held)
     };
     let rivals = after.iter().filter(|lease| own.is_rival(lease)).filter(is_renewed);
     rivals

@@ -27,6 +27,7 @@ fn lease(name: &str, holder: &str) -> Seen {
         renewed: "1".to_owned(),
         acquired: None,
         may_live: true,
+        is_held: false,
     }
 }
 
@@ -159,6 +160,19 @@ fn a_lease_that_nobody_has_renewed_for_long_is_nobodys() {
     assert_eq!([hours(0), hours(-3), hours(2)], [true, true, false]);
 }
 
+/// A leader that was stopped for a while leads again when it goes on, unless its term is over.
+#[test]
+fn a_leader_that_pauses_within_its_term_is_a_rival() {
+    let seconds = |ago: i64| {
+        let time = clock::wall() - SignedDuration::from_secs(ago);
+        let spec = json!({"holderIdentity": holder("node-ccm"), "renewTime": MicroTime(time), "leaseDurationSeconds": 120});
+        let lease = json!({"metadata": {"name": "long"}, "spec": spec});
+        let leases = [seen(serde_json::from_value(lease).unwrap())];
+        rivals(&own(), &leases, &leases).len()
+    };
+    assert_eq!([seconds(60), seconds(180)], [1, 0]);
+}
+
 /// An API server with one Lease.
 struct Server {
     name: &'static str,
@@ -255,12 +269,13 @@ async fn a_rival_is_seen_at_the_start_and_told_once() {
     assert_eq!(told.matches("another cloud controller runs").count(), 1, "{told}");
 
     running.server.lock().lives = false;
-    sleep(SOON * 2 + LOOK).await;
+    sleep(PERIOD * 2).await;
     assert!(running.verdict().is_passed(), "{:?}", running.verdict());
     assert_eq!(running.gauge(), "0");
     let before = running.server.lock().lists;
     sleep(Duration::from_hours(10)).await;
-    assert!((20..=22).contains(&(running.server.lock().lists - before)), "two looks an hour");
+    let looks = running.server.lock().lists - before;
+    assert!((216..=220).contains(&looks), "{looks} in ten hours");
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +286,7 @@ async fn an_observer_has_no_rival_and_a_missing_right_is_said() {
     assert!(verdict.is_passed() && verdict.detail().contains("cp-1_5d0c"), "{verdict:?}");
     assert_eq!(running.gauge(), "0");
     running.server.lock().status = 403;
-    sleep(SOON * 2).await;
+    sleep(PERIOD * 2).await;
     let verdict = running.verdict();
     assert!(!verdict.is_passed() && verdict.detail().contains("forbidden"), "{verdict:?}");
 }
