@@ -176,6 +176,8 @@ impl Allocator {
         }
         let uids: Vec<Uid> = new.nodes.keys().cloned().collect();
         for uid in uids {
+            let networks = new.nodes.get(&uid).map(|node| node.networks.clone());
+            networks.iter().flatten().for_each(|network| new.end_waiting(*network));
             drop(new.examine(&uid));
         }
         new
@@ -209,6 +211,7 @@ impl Allocator {
         let takes_ours = shown.networks.iter().any(|network| self.is_ours(&node.uid, *network));
         let was_bare = self.bare.remove(&*node.uid);
         self.insert(node);
+        shown.networks.iter().for_each(|network| self.end_waiting(*network));
         let signs = foreign.as_ref().filter(|_| was_bare);
         let rival = signs.and_then(|sign| self.signs.add(sign, takes_ours, now)).cloned();
         Seen { confirmed, problems: self.examine(&node.uid), foreign, rival }

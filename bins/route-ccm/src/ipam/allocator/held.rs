@@ -43,6 +43,12 @@ impl Allocator {
         if self.routes.as_mut().is_some_and(|routes| routes.remove(&destination)) {
             self.refresh(destination);
         }
+        self.end_waiting(destination);
+    }
+
+    /// What is gone waits no longer for the end of this route: there is none, or a node that is here has
+    /// the block, so the route stays.
+    pub(super) fn end_waiting(&mut self, destination: IpNet) {
         let holders = self.holders.overlapping(destination);
         let exact = holders.filter(|(network, _)| *network == destination);
         let uids: Vec<_> = exact.map(|(_, uid)| Arc::clone(uid)).collect();

@@ -38,6 +38,19 @@ fn a_write_without_an_answer_is_confirmed_by_the_node() {
     assert!(allocator.rival().is_none());
 }
 
+/// The cloud gives a node that registers again the block that it had, so the route to it stays.
+#[test]
+fn a_block_that_a_living_node_shows_is_not_held_for_the_one_before() {
+    let mut allocator = with_routes(&[node("a", &["10.10.0.0/24"])]);
+    assert_eq!(gone(&mut allocator, "a", NOW), ["10.10.0.0/24"]);
+    let again = Node { uid: "uid-again".into(), ..node("a", &["10.10.0.0/24"]) };
+    allocator.observe(&again, NOW);
+    assert_eq!(allocator.held_nodes(), 1, "the grace time");
+    allocator.expire(NOW + GRACE);
+    assert_eq!((allocator.held_nodes(), used(&allocator)), (0, vec![1]));
+    assert_eq!(gone(&mut allocator, "again", NOW), ["10.10.0.0/24"]);
+}
+
 #[test]
 fn what_was_never_written_is_free_at_once() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
