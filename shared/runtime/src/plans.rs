@@ -242,9 +242,7 @@ impl Plans {
         let counts = format!("objects: {objects}; steps due: {due}; held: {held}{blocked}");
         let mut lines = vec![mode.to_owned(), counts];
         if let Some(name) = name.filter(|_| plans.is_empty() && !standby) {
-            lines.push(format!(
-                "\nno object {name:?} has steps or is blocked; a Service is NAMESPACE/NAME"
-            ));
+            lines.push(format!("\nnothing is here about {name:?} (a Service is NAMESPACE/NAME)"));
         }
         for Plan { kind, name, since, steps, blocked, .. } in plans {
             lines.push(format!("\n{kind} {name}, since {since:.0}"));

@@ -177,7 +177,7 @@ async fn the_plan_is_text_or_json() {
     check("/plan?format=json", "*/*", "application/json").await;
     for name in ["default/shop", "default%2Fshop"] {
         let (_, page) = get(&pages, &format!("/plan?name={name}")).await;
-        assert!(page.contains("no object \"default/shop\" has steps or is blocked"), "{page}");
+        assert!(page.contains("nothing is here about \"default/shop\""), "{page}");
     }
     check("/plan", "text/html, application/json;q=0.9", "application/json").await;
 }
