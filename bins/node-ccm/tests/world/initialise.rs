@@ -223,6 +223,8 @@ pub(super) async fn concurrent_writes_of_the_kubelet_are_kept(env: Env) -> Resul
                 // The node may not be registered yet.
                 nodes::patch(&client, &format!("node-{number}"), beat).await.ok();
             }
+            // Without a pause a busy machine writes each node again before node-ccm has seen it.
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     let act = async {
