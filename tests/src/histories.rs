@@ -81,7 +81,7 @@ struct Run {
     lease: Lease,
     /// The times of the deletions that needed budget, of all leaders.
     spent: Vec<u64>,
-    /// What has been charged for nodes that are deleted or may be.
+    /// The charges of nodes that are deleted or may be.
     charged: Vec<(u64, Box<str>)>,
     /// Nodes with a deletion whose answer was lost.
     doubtful: BTreeSet<Box<str>>,

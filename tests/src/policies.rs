@@ -151,7 +151,7 @@ impl Contested<'_> {
         Ok(())
     }
 
-    /// What this alert reads is above its limit. A counter has only begun to grow if there was too
+    /// Requires that the metric of this alert is above its limit. A counter has only begun to grow if there was too
     /// little time.
     pub async fn alerts(&self, alert: &str, series: &str) -> Result<()> {
         let limit = limit_of(alert, series)?;

@@ -359,7 +359,7 @@ impl Executor {
         }
     }
 
-    /// Writes marks. Returns whether the answer shows them.
+    /// Writes marks. Returns true if the answer shows them.
     async fn mark(&self, node: &Node, marks: Marks) -> Result<bool, Stopped> {
         let taints = marks.taint.map(|(step, _)| shutdown::apply(&node.taints, step));
         let patch = Patch::from(&NodeChange { taints, ..NodeChange::default() });

@@ -23,7 +23,7 @@ pub(crate) fn reports(events: EventRecorder) -> Arc<Reports> {
     Arc::new(Reports::new(events, FLAP_SUPPRESSION, ccm_controller::log_here!()))
 }
 
-/// Reports the decision about a node, unless it is no action. `foreign` says why it is another
+/// Reports the decision about a node, unless nothing is done. `foreign` says why the node is another
 /// provider's, if that is the reason.
 pub(crate) fn decided(
     reports: &Reports,

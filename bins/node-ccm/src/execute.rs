@@ -27,13 +27,13 @@ struct Unfinished {
     why: Stopped,
 }
 
-/// What the API server has stored of a plan: the fields of its steps.
+/// The outcome of a plan, by the fields of its steps.
 struct Executed {
     /// The node as the API server has answered it.
     node: Arc<Node>,
-    /// What the answers show.
+    /// The fields that the answers show.
     stored: Vec<(String, String)>,
-    /// What the last answer does not show: an admission policy may have dropped it. The steps
+    /// The fields that the last answer does not show: an admission policy may have dropped them. The steps
     /// after that were not executed.
     lost: Vec<(String, String)>,
 }

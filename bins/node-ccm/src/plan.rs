@@ -343,7 +343,7 @@ impl Plan {
         self.steps.iter().flat_map(Step::fields).collect()
     }
 
-    /// The changes of what the brake protects that this step has made. `rest` is the plan for the
+    /// The changes of protected fields that this step has made. `rest` is the plan for the
     /// API server's answer.
     pub fn made<'a>(&'a self, step: &'a Step, rest: &'a Self) -> impl Iterator<Item = &'a Note> {
         let is_left = |field: Field| rest.changes().any(|(other, _)| other == field);

@@ -84,7 +84,7 @@ impl Handles {
         }
     }
 
-    /// Leaves out what something has changed for since it was decided: it is decided again.
+    /// Leaves out changes whose nodes, settings or approval are not the same any more: the next plan decides again.
     fn still_due(&self, batch: Vec<Planned>, by: &Basis, traits: &RouteTraits) -> Vec<Planned> {
         let now = Basis {
             settings: Arc::clone(&self.settings.borrow()),

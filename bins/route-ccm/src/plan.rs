@@ -105,7 +105,7 @@ impl Lack {
 }
 
 impl NodeRoutes {
-    /// Returns true if they are those of this node, and not of an earlier one of its name.
+    /// Returns true if they belong to this node, and not to an earlier node of the same name.
     pub fn are_of(&self, node: &Node) -> bool {
         self.uid == node.uid
     }
@@ -334,7 +334,7 @@ impl Planner {
         }
     }
 
-    /// Gives back what is charged for losses that are neither due any more nor under way.
+    /// Gives back the charges of losses that are neither due any more nor under way.
     fn give_back(&mut self, due: &BTreeSet<IpNet>) {
         let is_over = |loss: &&IpNet| !due.contains(*loss) && !self.in_flight.contains(**loss);
         let over: Vec<IpNet> = self.passed.keys().filter(is_over).copied().collect();
@@ -343,7 +343,7 @@ impl Planner {
         }
     }
 
-    /// Gives back what is charged for a loss that is not made.
+    /// Gives back the charge of a loss that was not made.
     fn release(&mut self, destination: IpNet) {
         if self.passed.remove(&destination) == Some(true) {
             self.brake.release(&destination.to_string());

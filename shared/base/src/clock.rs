@@ -74,7 +74,7 @@ impl Timeline {
         Self { begins: wall().into(), started: Instant::now() }
     }
 
-    /// This moment. Notices whether the wall clock was set.
+    /// This moment. Notices a step of the wall clock.
     pub fn now(&self) -> At {
         wall();
         self.begins + self.started.elapsed()

@@ -7,7 +7,7 @@ use std::sync::{
 
 use jiff::SignedDuration;
 
-/// What is less is the time between two readings.
+/// A smaller difference is the time between the two readings.
 const STEP: SignedDuration = SignedDuration::from_secs(1);
 
 /// In milliseconds.

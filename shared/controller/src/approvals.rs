@@ -33,7 +33,7 @@ impl Approvals {
         self.read_at(clock::wall().into())
     }
 
-    /// Returns what this Lease approves right now, for a second look at what was approved a while ago.
+    /// Returns the approval that this Lease has now, to compare it with an earlier one.
     pub fn right_now(lease: &LeaseAnnotations) -> Option<SetApproval> {
         Self::on(lease, KEYS, clock::wall().into()).ok().flatten()
     }

@@ -196,12 +196,12 @@ impl Guard {
         let is_approved = is_marked || approval.is_some_and(|set| set.covers(labels));
         let (population, budget) = (self.population(now), (self.shared.guarded.budget)());
         self.change(|gathered, now| gathered.request(now, uid, population, budget, is_approved))?;
-        // Before the change: the next leader is to know of it even if this one dies of it.
+        // Before the change: the next leader should know of it even if this one dies of it.
         self.leave();
         Ok(())
     }
 
-    /// Waits until the API server has stored what the last [`Guard::request`] has charged: changes
+    /// Waits until the API server has stored the charge of the last [`Guard::request`]: changes
     /// that are decided on together share one renewal of the Lease.
     pub async fn stored(&self) {
         self.shared.lease.stored().await;

@@ -48,7 +48,7 @@ impl LeftOver {
         }
     }
 
-    /// What follows from the taint, and what helps.
+    /// The cause, and the remedy.
     const fn what(self) -> &'static str {
         match self {
             Self::Uninitialized => {
@@ -69,7 +69,7 @@ metrics! {
     }
 }
 
-/// Since when nodes have had such taints, by the UID of the node; and whether that was told.
+/// The time of the first look that showed a taint, and true if it was reported, by the UID of the node.
 #[derive(Debug, Default)]
 struct Seen(HashMap<(Box<str>, LeftOver), (At, bool)>);
 

@@ -94,8 +94,8 @@ impl Written {
         Some(repeated)
     }
 
-    /// The same for a confirmed write to `what`, of which the API server has no object, such as a route: its kind and
-    /// its name. The event about a repeated one is about the object `about`, and says what was written.
+    /// The same for a confirmed write to something that is not an object of the API server, such as a route: its kind and
+    /// its name. The event about a repeated write is on the object `about`, and names the write.
     pub fn answered_beside(
         &self,
         reports: &Reports,

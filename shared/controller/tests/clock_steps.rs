@@ -1,4 +1,4 @@
-//! A process that began before NTP set the clock: what it reads from others and leaves to others has the
+//! A process that began before NTP set the clock: the times that it reads from others and leaves to others have the
 //! right time, and its own moments go on as before.
 //!
 //! The wall clock is one for the process, so this is one test.

@@ -156,7 +156,7 @@ impl Clients {
         self.followed.changed().await;
     }
 
-    /// Remembers in `files` what is read once.
+    /// Remembers in `files` the files that are read once.
     async fn connect_in(
         config: ClientConfig,
         surroundings: &Surroundings,

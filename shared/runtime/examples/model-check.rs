@@ -48,7 +48,7 @@ fn sizes(args: &[String]) -> Option<Vec<(usize, u8, u8)>> {
     Some(vec![(candidates, ticks(lease)?, ticks(deadline)?)])
 }
 
-/// Checks these variants; whether all are as they must be.
+/// Checks these variants. Returns true if all are as they must be.
 fn check(title: &str, variants: Vec<Variant>) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     writeln!(out, "{title}")?;

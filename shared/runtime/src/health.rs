@@ -130,7 +130,7 @@ impl Health {
         checks.into_iter().map(Check::finding).collect()
     }
 
-    /// Runs the checks from time to time, so that what they say of the time is true although nobody asks.
+    /// Runs the checks from time to time, so that the time since a check changed is true although nobody asks.
     pub(crate) async fn follow(self) {
         loop {
             sleep(LOOK).await;

@@ -64,7 +64,7 @@ pub(crate) struct Survey {
     is_clock_reported: bool,
 }
 
-/// What is wrong with this machine's clock, if something is.
+/// Returns the fault of this machine's clock, if it has one.
 pub(crate) type WrongClock = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 impl Survey {
@@ -165,14 +165,14 @@ impl Survey {
         }
     }
 
-    /// What is wrong with the clock, if that was not said yet.
+    /// The fault of the clock, if it was not reported yet.
     fn clock_news(&mut self) -> Option<String> {
         let wrong = (self.clock)();
         let was_reported = mem::replace(&mut self.is_clock_reported, wrong.is_some());
         wrong.filter(|_| !was_reported)
     }
 
-    /// What was found before stays in the metric.
+    /// Says that the Leases cannot be read. The metric keeps its last value.
     fn cannot_look(&self, error: &ApiError) {
         self.line.fail(format!("cannot look for other cloud controllers: {error}"));
     }

@@ -104,7 +104,7 @@ impl SameCloud {
                 "annotation {APPROVED_UNTIL}: {text:?} is not a time such as 2006-01-02T15:04:05Z"
             )
         };
-        // This notices whether the wall clock was set, which the text then follows.
+        // This notices a step of the wall clock, which the text then follows.
         let now = self.0.timeline.now();
         let until: At = text.trim().parse().map_err(wrong)?;
         Ok(Some(until).filter(|until| now < *until))

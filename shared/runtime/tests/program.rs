@@ -161,7 +161,7 @@ async fn the_lease_names_the_cloud_and_the_next_process_waits_for_a_person() {
     handle.shutdown().await;
 }
 
-/// Without an end of its own a standby would stand by for ever: its credentials are those that it began
+/// A standby that did not end would never be able to lead: its credentials are the ones that it began
 /// with.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_ends_when_its_kubeconfig_has_changed() {

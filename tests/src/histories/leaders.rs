@@ -10,13 +10,13 @@ use super::{Run, Sabotage, at, ms};
 /// The annotation of the Lease with the window, as text.
 #[derive(Default)]
 pub struct Lease {
-    /// What the API server has stored.
+    /// The window that the API server has stored.
     stored: String,
-    /// What the leader writes with its next renewal.
+    /// The window that the leader writes with its next renewal.
     left: String,
 }
 
-/// What becomes of the deletions of one pass.
+/// The fate of the deletions of one pass.
 #[derive(Clone, Copy)]
 pub struct Fate {
     /// How many the leader sends before it dies; none: it lives.
@@ -71,7 +71,7 @@ impl Run {
         }
     }
 
-    /// Leaves the window after these decisions, and says what becomes of the deletions.
+    /// Leaves the window after these decisions, and returns the fate of the deletions.
     pub(super) fn fate(&mut self, now: u64, decisions: &[Decision]) -> Result<Fate, String> {
         let mut window = self.decider.window(at(now), &self.told);
         if self.dice.percent(5) {

@@ -71,7 +71,7 @@ pub enum Sabotage {
     Answers,
     /// Witnesses that are not asked.
     Witnesses,
-    /// A new leader that does not read what the last one has deleted.
+    /// A new leader that does not read the deletions of the last one.
     Memory,
     /// Deletions that do not wait until they are stored.
     Store,
@@ -82,7 +82,7 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    /// What a history without this rule must end with.
+    /// The error of a history without this rule.
     pub const fn breaks(self) -> &'static str {
         match self {
             Self::Grace => "and was deleted",

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::{Env, SOON};
 use crate::cluster::proxy::{WatchProxy, Watches};
 
-/// How long the standby does not see what happens. Much shorter than the silence after which a watch
+/// How long the standby sees no events. Much shorter than the silence after which a watch
 /// is in doubt.
 const SILENCE: Duration = Duration::from_secs(4);
 /// How much longer than another takeover the one with an old store may take. Less than the shortest
@@ -57,8 +57,8 @@ impl Pair {
         self.proxy.treat(Watches::Swallow);
     }
 
-    /// Some seconds later the leader gets SIGTERM, and the standby takes over. It sees what happens
-    /// from then on; what was swallowed does not come again.
+    /// Some seconds later the leader gets SIGTERM, and the standby takes over. It sees the events
+    /// from then on; swallowed events do not come again.
     pub async fn take_over(&mut self) -> Result<()> {
         sleep(SILENCE).await;
         let leader = self.leader.take().context("it has led")?;

@@ -27,14 +27,14 @@ pub enum Cause {
     /// The list shows no instance of any node with a provider ID: wrong project or region, or
     /// the whole fleet is gone.
     Empty {
-        /// What shows none of them.
+        /// The source that shows none of the nodes.
         by: Source,
         /// Nodes that should be in the list.
         known: usize,
     },
     /// The list lacks more of the known nodes than the threshold allows.
     Shrunk {
-        /// What lacks them.
+        /// The source that does not show the nodes.
         by: Source,
         /// Missing nodes.
         missing: usize,
@@ -43,7 +43,7 @@ pub enum Cause {
     },
     /// The list lacks nodes that are Ready, so their instances run.
     Contradiction {
-        /// What lacks them.
+        /// The source that does not show the nodes.
         by: Source,
         /// Missing Ready nodes.
         ready_missing: usize,

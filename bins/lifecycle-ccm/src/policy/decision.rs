@@ -156,7 +156,7 @@ pub enum Source {
 /// The result of the last usable list, or of the lookups of witnesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ListCoverage {
-    /// Whether it was a list.
+    /// The kind of answer: a list, or lookups.
     pub by: Source,
     /// Instances in the list, ours or not.
     pub instances: usize,

@@ -1,4 +1,4 @@
-//! Writes that something takes back do not go on for ever at full speed.
+//! lifecycle-ccm repeats a write that something undoes less and less often.
 
 use ccm_runtime::program::Program as _;
 use ccm_sim::apiserver::{Action, Fault};
@@ -76,7 +76,7 @@ async fn a_taint_that_another_client_removes_is_written_less_and_less_often() {
     let written = writes(&world.api).len();
     sleep(Duration::from_hours(1)).await;
     assert_eq!(writes(&world.api).len(), written);
-    // What has other content never waits.
+    // A write with other content does not wait.
     world.cloud.set_power(&SimInstance::numbered(0).id, PowerState::Running);
     sleep(Duration::from_secs(10)).await;
     assert!(!world.is_tainted());

@@ -1,4 +1,4 @@
-//! What lifecycle-ccm writes, and a policy takes back.
+//! A policy undoes the writes of lifecycle-ccm.
 
 use ccm_sim::apiserver::{Action, Fault};
 use ccm_tests::in_process::sample;
@@ -10,7 +10,7 @@ fn events(api: &ApiServer, wanted: &str) -> usize {
     api.list("events").iter().filter(|event| event["reason"] == wanted).count()
 }
 
-/// The event says what the answer shows, not what was asked for.
+/// lifecycle-ccm sends the event only if the answer shows the taint.
 #[tokio::test(start_paused = true)]
 async fn a_mark_that_is_not_stored_is_not_reported_as_made() {
     const APPROVED: &str = "quartet.dev/deletion-approved";

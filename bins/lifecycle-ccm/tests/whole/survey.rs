@@ -108,7 +108,7 @@ async fn the_page_says_why_nothing_is_done_for_a_node() {
         for number in [0, 3, 4] {
             assert!(!page(number).contains("blocked"), "{mode} {number}: {}", page(number));
         }
-        // What blocks them ends.
+        // The nodes are blocked no longer.
         label(1, "a");
         cloud.faults().remove(refused);
         set_ready(&api, 5, "True");

@@ -7,7 +7,7 @@ use super::*;
 
 const AGENT: &str = "lifecycle-ccm/standby";
 
-/// A standby that hears nothing of the nodes after it has read them.
+/// A standby whose watch of nodes is silent after the first list.
 struct World {
     api: Arc<ApiServer>,
     cloud: SimCloud,

@@ -159,7 +159,7 @@ impl Writers {
         self.later(node, wait);
     }
 
-    /// Another client undoes what the plan writes. node-ccm has reported a write that the answer
+    /// Reports that another client undoes the writes of this plan. node-ccm has reported a write that the answer
     /// does not show when the answer came.
     fn taken_back(&self, node: &Node, plan: &Plan, repeated: Option<Repeated>) {
         if let Some(repeated) = repeated.filter(|repeated| !repeated.is_refused) {

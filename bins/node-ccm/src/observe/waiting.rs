@@ -64,7 +64,7 @@ pub(crate) fn specimen(metrics: &Metrics) {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Waiting {
     nodes: usize,
-    /// The age of the oldest one, its name, and what it waits for if that is known.
+    /// The age and the name of the oldest node, and the reason why it waits, if known.
     longest: Duration,
     first: Option<(Name, &'static str)>,
 }

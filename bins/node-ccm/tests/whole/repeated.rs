@@ -1,4 +1,4 @@
-//! What node-ccm writes, and another client or a policy takes back.
+//! Another client or a policy undoes the writes of node-ccm.
 
 use super::{edges::OFTEN, *};
 
@@ -68,7 +68,7 @@ async fn what_the_api_server_takes_back_is_a_failure_with_one_report() {
     }
 }
 
-/// The event says what the two do, for any kind of field.
+/// The event names the values of both writers, for each kind of field.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_removes_a_field_is_named_as_such() {
     const OWNED: &str = "quartet.dev/owned-labels";

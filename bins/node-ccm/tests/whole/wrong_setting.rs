@@ -23,7 +23,7 @@ impl Whole {
         self.process.settings.send_replace(Arc::clone(&settings.own));
     }
 
-    /// Whether the brake is open, and of how many nodes it holds the changes.
+    /// The gauges of the brake: 1 if it is open, and the number of nodes whose changes it holds.
     fn brake(&self) -> (u64, u64) {
         (self.metric("ccm_brake_open "), self.metric("ccm_brake_held "))
     }
@@ -56,7 +56,7 @@ async fn a_wrong_node_selector_changes_no_node() {
     assert_eq!(whole.metric(state), NODES as u64);
 }
 
-/// What the brake holds of them is nobody's business here any more, and holds up no other node.
+/// The brake forgets the changes of these nodes, and they do not hold up other nodes.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_left_out_while_it_is_held_holds_up_no_other() {
     // By the selector, by its own label, by the provider: another one serves its provider ID now.

@@ -91,8 +91,8 @@ impl Cidrs {
     fn confirmed(&self, node: &Arc<Node>, cidrs: &[IpNet], answer: &Arc<Node>) {
         let shown: Vec<_> = answer.pod_cidrs.iter().map(|text| network(text)).collect();
         let is_stored = shown.iter().copied().eq(cidrs.iter().map(|cidr| Some(*cidr)));
-        // An answer that shows no pod CIDRs is no proof that none were stored: a webhook may change the
-        // answer, and what the watch shows must not look like another allocator's.
+        // An answer without pod CIDRs does not prove that the API server stored none: a webhook may change the
+        // answer. Pod CIDRs that the watch shows later must not look like another allocator's.
         self.answered(
             node,
             match (is_stored, shown.is_empty()) {

@@ -62,11 +62,11 @@ pub(crate) enum Job {
     Apply { batch: Vec<Planned>, base: Option<String>, by: Basis },
 }
 
-/// What changes are decided by that they do not show.
+/// The settings and the approval by which changes were decided.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Basis {
     pub(crate) settings: Arc<RouteSettings>,
-    /// What a user has approved.
+    /// The user's approval.
     pub(crate) approval: Option<SetApproval>,
 }
 
@@ -304,7 +304,7 @@ impl State {
         self.is_asking = false;
     }
 
-    /// A change was answered. Returns whether its node has all its routes now. `view` is that node as it is now, if the
+    /// Records the answer to a change. Returns true if its node has all its routes now. `view` is that node as it is now, if the
     /// answer [concerns](Planned::concerns) it.
     pub(crate) fn applied(
         &mut self,

@@ -1,4 +1,4 @@
-//! A second look at what was decided to go: calls wait for a lane, and for the API server.
+//! A second look at planned deletions: they wait for a lane and for the API server before they are sent.
 
 use ccm_cloud::{Route, RouteTraits};
 use ipnet::IpNet;

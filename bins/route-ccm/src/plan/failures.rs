@@ -101,7 +101,7 @@ impl Failures {
         self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::QuotaExceeded));
     }
 
-    /// Keeps the failures of these destinations, and those that still wait: what was deleted may come back.
+    /// Keeps the failures of these destinations, and the ones that still wait: a deleted route may come back.
     pub fn retain(&mut self, now: At, keep: impl Fn(IpNet) -> bool) {
         self.failures.retain(|destination, failure| now < failure.until || keep(*destination));
     }

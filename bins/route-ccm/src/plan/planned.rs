@@ -54,7 +54,7 @@ impl Planned {
         })
     }
 
-    /// The route that is to be made.
+    /// The route that the change makes.
     fn wanted(&self) -> Option<&WantedRoute> {
         match &self.change {
             RouteChange::Create(new) | RouteChange::Replace { new, .. } => Some(new),
@@ -91,7 +91,7 @@ pub(super) fn target_of(route: &Route) -> String {
     route.target.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
 }
 
-/// The target that the cloud will give the new route: of the same form as that of the old one.
+/// The target that the cloud will give the new route, in the form of the old route's target.
 fn target_like(old: &Route, new: &WantedRoute) -> String {
     let family = IpFamily::of(new.destination.addr());
     let mut ips = internal(&new.addresses).filter_map(|one| one.parse().ok());

@@ -135,7 +135,7 @@ impl History {
         self.world.cloud.faults().add(fault);
     }
 
-    /// The routes are those of the nodes that have a block, and the conditions say so.
+    /// Each node that has a block has its route, and its condition says so. There are no other routes.
     fn has_its_routes(&self) {
         let router = self.world.cloud.router();
         let mut expected = Vec::new();
@@ -275,7 +275,7 @@ impl History {
             }
         }
         if self.arguments == ROUTED {
-            // While there is no node, no route goes.
+            // route-ccm deletes no route while the cluster has no nodes.
             self.join(0);
         }
         self.watch(SETTLED).await;

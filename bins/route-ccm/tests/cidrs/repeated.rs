@@ -88,7 +88,7 @@ async fn a_condition_that_a_policy_takes_back_is_written_once_a_minute() {
     assert_eq!(conditions(&world, &last), writes);
 }
 
-/// Another controller says of a node that waits for a block, or that has got one, what is not so.
+/// Another controller sets the wrong condition on a node that waits for a block, or that has got one.
 #[tokio::test(start_paused = true)]
 async fn a_contested_condition_costs_few_writes_and_is_right_in_the_end() {
     for arguments in [&[NO_ROUTES][..], &[]] {

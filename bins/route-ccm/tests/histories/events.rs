@@ -257,7 +257,7 @@ fn fault(world: &mut World) {
         12 => Effect::LatencyBetween(Duration::from_millis(100), Duration::from_secs(20)),
         _ => Effect::Routes(Vec::new(), Trouble::LoseAnswer),
     };
-    // Of late writes the program cannot know. What a list hides makes no network available.
+    // The program cannot know of late writes. A route that a list hides does not make a network available.
     if late {
         world.truth.with(|memory| memory.late = Some(Instant::now() + Duration::from_secs(60)));
     }

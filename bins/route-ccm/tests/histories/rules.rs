@@ -88,7 +88,7 @@ impl Rules {
         }
     }
 
-    /// Another process leads. It knows what the last one has deleted, and not what that has written to nodes.
+    /// Another process leads. It knows the deletions of the last one, and not its writes to nodes.
     pub(crate) fn restarted(&mut self) {
         self.lasting.restarted();
     }

@@ -28,7 +28,7 @@ pub(crate) async fn converge(rules: &mut Rules, world: &mut World) {
         let wrong = wrong(world);
         let counted = miscounted(world);
         let is_late = Instant::now() > end;
-        // The process may know more of former targets than is certain here: what it holds it will do.
+        // The process may know more former targets than this model. It will make the changes that it holds.
         let is_held = world.metric("ccm_route_changes_held ") > 0;
         if wrong.is_empty() && counted.is_none() && (is_late || !is_held) {
             break;

@@ -294,7 +294,7 @@ async fn another_writer_of_the_condition_costs_few_writes_and_no_calls() {
     assert_eq!(told, 1);
 }
 
-/// The log says what is on the node.
+/// route-ccm logs a condition only if the node has it.
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_is_not_stored_is_not_logged_as_written() {
     let log = Log::new();

@@ -67,7 +67,7 @@ async fn an_answer_about_a_route_meets_only_the_node_that_it_was_asked_for() {
     }
 }
 
-/// What the cloud says against the node of before delays the next one of its name not, and is not shown there.
+/// An error about an earlier node does not delay the next node of its name, and is not reported on it.
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_the_node_of_before_is_none_of_the_next_one() {
     for registers in [true, false] {

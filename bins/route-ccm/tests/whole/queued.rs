@@ -67,7 +67,7 @@ async fn a_deletion_that_waits_needs_its_approval() {
     assert_eq!(world.metric("ccm_route_changes_held"), 2);
 }
 
-/// It has the same address and pod CIDR. What was charged for it is given back.
+/// The node has the same address and pod CIDR. route-ccm gives its charge back.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_waits_meets_no_node_that_is_back() {
     let world = stuck(&[]).await;

@@ -199,7 +199,7 @@ impl World {
         format!("{mark}{}", found.verdict.detail())
     }
 
-    /// What `/plan` shows of the objects of this name.
+    /// The page `/plan` for this name.
     pub(crate) fn page(&self, name: &str) -> String {
         self.running().context.plans.text(Some(name))
     }

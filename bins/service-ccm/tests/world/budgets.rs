@@ -96,7 +96,7 @@ pub(crate) async fn ten_killed_leaders_share_their_budgets(env: Env) -> Result<(
                 .then_some(()))
         })
         .await?;
-        // The next list comes when members are to be read, and confirms what the first one has shown.
+        // service-ccm lists again when it reads members, which confirms the first list.
         sleep(Duration::from_millis(1100)).await;
         add_node(&env, &format!("node-{}", number + 1)).await?;
         poll::until("a deletion, or that it is held", 2 * SOON, || async {

@@ -12,7 +12,7 @@ use ccm_tests::{
 use crate::common::{AGENT, add_node, balancer, deletes_orphans, has_members, quick};
 
 /// A node joins, and a Service is made, that the next leader does not see: the member stays, and the
-/// load balancer is no orphan.
+/// load balancer is not an orphan.
 pub(crate) async fn an_old_store_costs_no_member_and_no_load_balancer(mut env: Env) -> Result<()> {
     for node in ["node-0", "node-1"] {
         add_node(&env, node).await?;

@@ -1,7 +1,7 @@
-//! Notices that what the clients were made from has changed.
+//! Notices changes of the files that the clients were made from.
 //!
-//! A kubeconfig and most of what it names is read once, so after a rotation of credentials only a new
-//! process goes on. A leader would lose its Lease and end anyway; a standby would stand by for ever.
+//! A kubeconfig and most files that it names are read once, so after a rotation of credentials only a new
+//! process goes on. A leader would lose its Lease and end anyway; a standby would stay, and never be able to lead.
 
 use std::sync::{
     Arc,
@@ -25,7 +25,7 @@ struct Shared {
 }
 
 impl Followed {
-    /// Follows the files of a kubeconfig. A pod reads again what it has.
+    /// Follows the files of a kubeconfig. In a pod kube reads token and CA again.
     pub(super) fn new(config: &ClientConfig, surroundings: &Surroundings, files: Files) -> Self {
         Self(config.kubeconfig.is_some().then(|| {
             Arc::new(Shared {

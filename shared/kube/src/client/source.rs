@@ -47,7 +47,7 @@ pub(super) struct Found {
 /// Finds the configuration: the flag, else the pod, else `master` alone. What a person's kubectl
 /// uses does not count: a program that is started in a shell would change the cluster that happens to
 /// be selected there. A source that is named must be valid: falling back to another cluster's would
-/// be worse than failing. Remembers in `files` what is read once.
+/// be worse than failing. Remembers in `files` the files that are read once.
 pub(super) fn find(
     flag: Option<&Path>,
     master: Option<&str>,
@@ -76,7 +76,7 @@ pub(super) fn find(
 }
 
 fn read(path: &Path, files: &mut Files) -> Result<(Config, bool), Problem> {
-    // Before it is read: what changes right after is noticed as well.
+    // Before it is read: a change right after that is noticed as well.
     files.notice(path);
     let file = Kubeconfig::read_from(path)?;
     let context =

@@ -317,7 +317,7 @@ fn a_new_version_shares_what_the_last_one_has() {
     assert!(!old.labels.contains_key("a"), "a change does not reach the version before");
 }
 
-/// The list is written whole: what this version does not know would be removed from the node.
+/// The list is written as a whole: without this, unknown fields would be removed from the node.
 #[test]
 fn a_taint_keeps_the_fields_of_a_later_kubernetes() {
     let taints = json!([

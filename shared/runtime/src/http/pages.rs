@@ -24,7 +24,7 @@ use crate::{
 pub struct Pages {
     /// The checks.
     pub health: Health,
-    /// What `/metrics` shows.
+    /// The page `/metrics`.
     pub scrapes: Scrapes,
     /// The text of `/configz`, JSON.
     pub configz: Arc<ArcSwap<String>>,

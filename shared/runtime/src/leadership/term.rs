@@ -108,7 +108,7 @@ impl Leadership {
         Self::with(State::Unlimited, UNBOUNDED_WRITE)
     }
 
-    /// Always leads, and the API server stores what it leaves only with
+    /// Always leads, and the API server stores its annotations only with
     /// [`annotate`](LeaseAnnotations::annotate): for tests.
     pub fn storing_later() -> Self {
         let annotations = LeaseAnnotations::elected();

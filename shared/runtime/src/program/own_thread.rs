@@ -4,7 +4,7 @@ use std::{io, panic::resume_unwind, thread};
 
 use tokio::{runtime::Builder, sync::oneshot};
 
-/// Runs this on a thread of its own, with an async runtime of its own: what it spawns and waits for does not
+/// Runs this on a thread of its own, with an async runtime of its own: its tasks and timers do not
 /// wait for the tasks of the other threads. Panics if the work panics, or if there can be no such thread.
 ///
 /// If this is dropped, the thread goes on until its work ends.

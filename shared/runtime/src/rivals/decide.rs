@@ -104,16 +104,16 @@ pub(super) fn yields_to<'a>(own: &Own, leases: &[Seen], found: &'a [Rival]) -> O
     found.iter().filter(|rival| rival.is_same_program).find(is_before_us)
 }
 
-/// What follows from the rivals.
+/// The verdict about the rivals.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// How many of them are a fault.
     pub(super) count: usize,
-    /// What is said of them, if there is any.
+    /// The text about them, if there are any.
     pub(super) text: Option<String>,
 }
 
-/// What follows from these rivals of a program. The same program under another Lease is not a fault if that is
+/// Judges these rivals of a program. The same program under another Lease is not a fault if that is
 /// allowed, and no rival of an observer is.
 pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
     let program = own.program;

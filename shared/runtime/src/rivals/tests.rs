@@ -148,7 +148,7 @@ fn the_leader_that_led_first_stays() {
     assert_eq!(yields(&mine, &[go]), None, "the other one may do other work");
 }
 
-/// What a program that was killed has left behind costs nobody a second look.
+/// The Lease of a program that was killed long ago does not cost a second look.
 #[test]
 fn a_lease_that_nobody_has_renewed_for_long_is_nobodys() {
     let hours = |ago: i64| {

@@ -1,4 +1,4 @@
-//! What a leader does besides leading, each with its protections: deletions that the next leader
+//! The duties of a leader besides leading, each with its protections: deletions that the next leader
 //! learns of, writes that wait for a rate limiter, watches that fail.
 
 use super::{
@@ -11,7 +11,7 @@ const WRITE: u8 = 2;
 /// How long the watches of a leader may fail, in ticks.
 const PATIENCE: u8 = 1;
 
-/// What replicas do besides the election.
+/// A duty of replicas besides the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
     Nothing,
@@ -31,7 +31,7 @@ pub struct Handover {
     pub reads: Reads,
 }
 
-/// What a deletion waits for.
+/// The condition for a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     Never,
@@ -41,16 +41,16 @@ pub enum Waits {
     ForItsRenewal,
 }
 
-/// What a write of the Lease leaves.
+/// The deletions that a write of the Lease leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// What this leader has deleted itself.
+    /// The deletions of this leader.
     OwnAlone,
-    /// That, and what it has found.
+    /// Its own deletions, and the ones that it found on the Lease.
     All,
 }
 
-/// When a candidate reads what the last leader has left.
+/// When a candidate reads the deletions that the last leader has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     /// When it starts.
@@ -78,7 +78,7 @@ pub enum Check {
     AfterInFull,
 }
 
-/// What a replica does whose watches fail.
+/// The reaction of a replica whose watches fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eligible {
     /// It does not take the Lease.
@@ -87,7 +87,7 @@ pub struct Eligible {
     pub gives_back: bool,
 }
 
-/// What a replica knows of deletions.
+/// The deletions that a replica knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Knows {
     Unread,
@@ -142,7 +142,7 @@ impl Work {
     pub const NONE: Self =
         Self { knows: Knows::Unread, stored: false, write: Write::None, blind: None };
 
-    /// After a crash: what is in flight may still arrive.
+    /// After a crash: a write in flight may still arrive.
     pub fn restarted(self) -> Self {
         let write = if matches!(self.write, Write::Sent(_)) { self.write } else { Write::None };
         Self { write, ..Self::NONE }
@@ -157,7 +157,7 @@ impl Work {
         };
     }
 
-    /// Whether this replica's write of the Lease says that something was deleted.
+    /// True if this replica's write of the Lease has a deletion.
     pub fn notes(self) -> bool {
         self.knows == Knows::Own
     }
@@ -181,13 +181,13 @@ impl Work {
         };
     }
 
-    /// Whether it may release its Lease.
+    /// True if it may release its Lease.
     pub fn may_release(self, duty: Duty) -> bool {
         let is_sent = matches!(self.write, Write::Sent(_));
         !matches!(duty, Duty::Writes(Limited { drains: true, .. }) if is_sent)
     }
 
-    /// Whether it may decide on this write of the Lease. An attempt has a time limit, and a
+    /// True if it may decide on this write of the Lease. An attempt has a time limit, and a
     /// process ends that gives its Lease back: so this holds for what it has decided on, too.
     pub fn may(self, duty: Duty, purpose: Purpose, is_decided: bool) -> bool {
         let Duty::Watches(eligible) = duty else { return true };
@@ -200,14 +200,14 @@ impl Work {
         }
     }
 
-    /// Drops what has no effect any more.
+    /// Drops writes that have no effect any more.
     pub fn forget(&mut self, deadline: u8) {
         self.blind = self.blind.map(|ticks| ticks.min(PATIENCE + deadline + 1));
     }
 }
 
 impl Election {
-    /// What the Lease says after this write.
+    /// The Lease after this write.
     pub fn noted(self, before: bool, request: Request) -> bool {
         match self.duty {
             Duty::Deletes(Handover { leaves: Leaves::OwnAlone, .. }) => request.notes,
@@ -216,7 +216,7 @@ impl Election {
         }
     }
 
-    /// Whether this step belongs to the duty.
+    /// True if this step belongs to the duty.
     pub fn has(self, turn: Turn) -> bool {
         matches!(
             (self.duty, turn),
@@ -267,7 +267,7 @@ impl Election {
 }
 
 impl Candidate {
-    /// Whether it decides on another deletion although one was made.
+    /// True if it decides on another deletion although one was made.
     fn deletes_again(&self) -> bool {
         self.leads() && self.work.knows == Knows::None
     }
@@ -276,19 +276,19 @@ impl Candidate {
         matches!(self.work.write, Write::Sent(_))
     }
 
-    /// Whether it has decided to give its Lease back because of its watches.
+    /// True if it has decided to give its Lease back because of its watches.
     fn gives_back(&self) -> bool {
         self.work.blind.is_some() && self.attempt == Attempt::Decided(Purpose::Release)
     }
 }
 
 impl World {
-    /// Whether each leader knows of the deletions of all leaders before it.
+    /// True if each leader knows of the deletions of all leaders before it.
     pub fn is_handed_over(&self) -> bool {
         !self.deleted || !self.candidates.iter().any(Candidate::deletes_again)
     }
 
-    /// Whether no write is in flight while another replica leads.
+    /// True if no write is in flight while another replica leads.
     pub fn has_one_writer(&self) -> bool {
         self.candidates.iter().enumerate().all(|(at, writer)| {
             let mut others = self.candidates.iter().enumerate().filter(|(other, _)| *other != at);
@@ -296,7 +296,7 @@ impl World {
         })
     }
 
-    /// Whether no replica leads although its watches have failed for long.
+    /// True if no replica leads although its watches have failed for long.
     pub fn is_seeing(&self, deadline: u8) -> bool {
         self.candidates.iter().all(|candidate| {
             let is_long = candidate.work.blind.is_some_and(|ticks| ticks > PATIENCE + deadline);
@@ -304,7 +304,7 @@ impl World {
         })
     }
 
-    /// Whether the duty is done as it is meant: a rule about what never happens proves nothing.
+    /// True if the duty was done: a rule about a duty that is never done proves nothing.
     pub fn is_at_work(&self, duty: Duty) -> bool {
         match duty {
             Duty::Nothing => true,

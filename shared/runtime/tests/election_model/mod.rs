@@ -8,7 +8,7 @@
 //!
 //! The model allows more than the product, never less: a term starts when the write is sent,
 //! not before the read that preceded it; a candidate that has lost its term may win another,
-//! where the process of the product exits. What replicas do besides is checked with few ticks, one
+//! where the process of the product exits. The duties of replicas are checked with few ticks, one
 //! duty at a time ([`duties`]). The model omits two cases. A read is a single step: with
 //! compare-and-swap, a late response leads to a write that is rejected, or equals a later
 //! read. And the Lease is never deleted: a candidate that never saw its holder would take it
@@ -110,7 +110,7 @@ pub struct Election {
     /// The longest duration in a record that is respected, in ticks. A candidate respects a record
     /// for its own duration in any case.
     pub longest: u8,
-    /// What replicas do besides.
+    /// The duty of replicas.
     pub duty: Duty,
     /// How far the wall clock of the last candidate is ahead of the others', in ticks.
     pub skew: i8,
@@ -137,7 +137,7 @@ pub struct Verdict {
     /// Whether a candidate ever started to take the Lease of a leader that stopped renewing: a
     /// model without takeovers would prove nothing.
     pub taken_over: bool,
-    /// Whether any did what it does besides.
+    /// True if any replica did its duty.
     pub at_work: bool,
 }
 

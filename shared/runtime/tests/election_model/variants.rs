@@ -113,7 +113,7 @@ impl Variant {
         ]
     }
 
-    /// Those of what replicas do besides, with two candidates and few ticks.
+    /// The variants of duties, with two candidates and few ticks.
     pub fn duties() -> Vec<Self> {
         let quartet = Self::quartet(2, 3, 2);
         let named = |name, duty, breaks| {
@@ -127,7 +127,7 @@ impl Variant {
         let writes = |name, limited| named(name, Duty::Writes(limited), Some(ONE_WRITER));
         let eligible = Eligible { stands_aside: true, gives_back: true };
         let watches = |name, eligible| named(name, Duty::Watches(eligible), Some(SEEING));
-        // The time between the end of a term and that of the Lease hides what is too late.
+        // The time between the end of a term and the end of the Lease hides writes that are too late.
         let tight = |variant: Self| {
             let election = Election { deadline: quartet.lease, ..variant.election };
             Self { election, ..variant }

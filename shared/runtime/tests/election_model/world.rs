@@ -67,7 +67,7 @@ pub struct Candidate {
     term: u8,
     /// How long it has observed the Lease unchanged.
     seen: Option<u8>,
-    /// What it does besides.
+    /// Its duty.
     pub work: Work,
 }
 
@@ -136,7 +136,7 @@ pub enum Step {
     Receive(usize),
     /// The response is lost.
     MissAnswer(usize),
-    /// What it does besides.
+    /// Its duty.
     Work(usize, Turn),
 }
 

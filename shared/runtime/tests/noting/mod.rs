@@ -279,7 +279,7 @@ impl Process {
         self.case.steps.lock().clone()
     }
 
-    /// Whether it has ended by itself.
+    /// True if it has ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
         self.life.is_finished()
     }

@@ -1,4 +1,4 @@
-//! What a deletion costs.
+//! The charge of a deletion.
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn the_next_leader_begins_with_the_window_of_the_last_one() {
     assert!(!next.breaker().is_open());
     assert_eq!(next.window(at(619.0), &policy), stored);
     assert_eq!(next.window(at(620.0), &policy), Window::default(), "what has expired is not left");
-    // What its clock takes for the future holds for one window.
+    // A deletion with a time in the future counts for one window.
     let behind = Decider::resume(at(10.0), stored);
     assert_eq!((used(&behind, 609.0), used(&behind, 610.0)), (1, 0));
 }

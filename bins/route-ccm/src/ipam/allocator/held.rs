@@ -46,7 +46,7 @@ impl Allocator {
         self.end_waiting(destination);
     }
 
-    /// What is gone waits no longer for the end of this route: there is none, or a node that is here has
+    /// Nodes that are gone wait no longer for the end of this route: it does not exist, or a living node has
     /// the block, so the route stays.
     pub(super) fn end_waiting(&mut self, destination: IpNet) {
         let holders = self.holders.overlapping(destination);

@@ -1,4 +1,4 @@
-//! The kubeconfig and what it names are replaced while the process runs.
+//! The kubeconfig and its files are replaced while the process runs.
 
 use std::os::unix::fs::symlink;
 
@@ -87,7 +87,7 @@ async fn a_link_is_moved_to_another_kubeconfig() {
     assert!(is_outdated(&clients).await);
 }
 
-/// What is read again needs no new process.
+/// Files that are read again do not need a new process.
 #[tokio::test(start_paused = true)]
 async fn only_files_that_are_read_once_count() {
     let halves = format!(

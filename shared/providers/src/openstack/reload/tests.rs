@@ -188,8 +188,7 @@ async fn another_project_in_the_files_is_another_identity_of_the_next_process() 
     assert_eq!(next.cloud.identity().as_deref(), Some("project p2, region one, keystone"));
 }
 
-/// The URL library asserts in debug builds what no host with an upper-case and a non-ASCII letter
-/// meets.
+/// A debug assertion of the URL library fails for a host with an upper-case and a non-ASCII letter.
 #[cfg(debug_assertions)]
 #[tokio::test]
 async fn a_file_that_makes_its_reader_panic_is_invalid_until_it_changes() {
