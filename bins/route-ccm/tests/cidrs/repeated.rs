@@ -40,6 +40,32 @@ async fn pod_cidrs_that_a_policy_takes_back_cost_a_write_a_minute() {
     leader.shows("ccm_ipam_writes_total{result=\"ok\"}", 2.0);
 }
 
+/// A webhook may hide from the answer what the API server stores: the watch shows it later.
+#[tokio::test(start_paused = true)]
+async fn pod_cidrs_that_only_the_watch_shows_are_not_another_allocators() {
+    let world = World::new();
+    let leader = world.lead(&[&SMALL[..], &[NO_ROUTES]].concat()).await;
+    for (number, cidr) in ["10.64.0.0/24", "10.64.1.0/24"].into_iter().enumerate() {
+        for field in ["/spec/podCIDRs", "/spec/podCIDR"] {
+            world.api.faults().add(World::fault(Action::TakeBack(field)).times(1));
+        }
+        let node = world.add(number);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(
+            (world.cidrs(&node), world.count_events(&node, "CIDRAssignmentFailed")),
+            (String::new(), 1)
+        );
+        let stored = json!({"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}});
+        world.api.patch("nodes", &node, "", PatchKind::Merge, stored).unwrap();
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(world.count_events(&node, "ForeignPodCIDR"), 0);
+    }
+    leader.shows("ccm_ipam_stopped", 0.0);
+    let next = world.add(2);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(world.cidrs(&next), "10.64.2.0/24");
+}
+
 /// How often the condition of this node was written.
 fn conditions(world: &World, node: &str) -> usize {
     let records = world.api.audit().records();
