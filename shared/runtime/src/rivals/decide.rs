@@ -43,13 +43,17 @@ impl Own {
     /// Returns true if another program that does this program's work holds the Lease.
     pub(super) fn is_rival(&self, lease: &Seen) -> bool {
         let is_go = lease.name.ends_with(GO) && program_of(&lease.holder).is_none();
-        let other = is_go && !self.is_own(lease) && !lease.holder.is_empty();
-        lease.may_live && (other || self.is_second(lease))
+        let is_held = is_go && !lease.holder.is_empty();
+        self.is_second(lease) || (is_held && self.is_other(lease))
     }
 
     /// Returns true if the same program holds this other Lease.
     pub(super) fn is_second(&self, lease: &Seen) -> bool {
-        !self.is_own(lease) && lease.may_live && program_of(&lease.holder) == Some(self.program)
+        self.is_other(lease) && program_of(&lease.holder) == Some(self.program)
+    }
+
+    fn is_other(&self, lease: &Seen) -> bool {
+        !self.is_own(lease) && lease.may_live
     }
 
     fn is_own(&self, lease: &Seen) -> bool {
