@@ -2,27 +2,22 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use ccm_sim::poll;
 use serde_json::{Value, json};
 
 use super::account::run;
 use crate::{
     cluster::{real::RealCluster, repository},
-    manifests::{
-        Objects,
-        objects::{at, identity},
-    },
+    manifests::{Objects, objects::at},
+    services::NAMESPACE,
 };
 
 /// Some seconds pass until the API server enforces a new policy.
 const ENFORCED: Duration = Duration::from_secs(30);
 
-/// Who may write Services, and has no right to mark them.
-const PROBER: &str = "guard-probe";
-
-/// The namespace in which [`PROBER`] may write.
-const SPACE: &str = "default";
+/// The owner of the namespace [`NAMESPACE`]: may write Services, and not mark them.
+pub const OWNER: &str = "namespace-owner";
 
 /// Returns the roles of Kubernetes that `admin`, the role of a namespace's owner, is made of. A
 /// controller sums them up, which does not run beside the API servers of tests.
@@ -36,7 +31,7 @@ pub async fn install(real: &RealCluster) -> Result<()> {
     let text = run(real.kubectl().arg("kustomize").arg(folder), "").await?;
     let mut objects = Objects::parse(&text)?.0;
     objects.retain(|object| at(object, "/kind").starts_with("ValidatingAdmissionPolicy"));
-    objects.extend(admin(PROBER, SPACE));
+    objects.extend(admin(OWNER, NAMESPACE));
     let objects = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     let mut command = real.kubectl();
     run(command.args(["apply", "--validate=strict", "-f", "-"]), &objects.to_string()).await?;
@@ -59,19 +54,14 @@ pub fn admin(user: &str, namespace: &str) -> Vec<Value> {
 async fn in_force(real: &RealCluster) -> Result<()> {
     let probe = json!({
         "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": PROBER, "namespace": SPACE, "annotations": {"quartet.dev/probe": "x"}},
+        "metadata": {"name": "probe", "namespace": NAMESPACE, "annotations": {"quartet.dev/probe": "x"}},
         "spec": {"ports": [{"port": 80}]}});
     let probe = probe.to_string();
-    poll::until(
-        &format!("{} to be refused", identity(&serde_json::from_str(&probe)?)),
-        ENFORCED,
-        || async {
-            let mut command = real.kubectl();
-            command.args(["create", "--dry-run=server", "-f", "-"]).arg(format!("--as={PROBER}"));
-            let refused = run(&mut command, &probe).await.err().map(|error| format!("{error:#}"));
-            Ok(refused.filter(|text| text.contains("cannot mark resource")).map(drop))
-        },
-    )
+    poll::until("the guard to be enforced", ENFORCED, || async {
+        let mut command = real.kubectl();
+        command.args(["create", "--dry-run=server", "-f", "-"]).arg(format!("--as={OWNER}"));
+        let refused = run(&mut command, &probe).await.err().map(|error| format!("{error:#}"));
+        Ok(refused.filter(|text| text.contains("cannot mark resource")).map(drop))
+    })
     .await
-    .context("the policy of manifests/guard")
 }
