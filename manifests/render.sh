@@ -40,6 +40,12 @@ find "$here/overlays" -name kustomization.yaml | sort | while read -r file; do
   overlay=${folder#"$here/overlays/"}
   {
     echo "# Written by \`make manifests\` from manifests/overlays/$overlay; do not edit."
-    "$kubectl" kustomize "$folder"
+    objects=$("$kubectl" kustomize "$folder")
+    printf '%s\n' "$objects"
+    # kustomize takes no object twice, so the overlays of single programs leave it to whoever combines them.
+    if ! grep -q '^  name: quartet-guard$' <<< "$objects"; then
+      echo "---"
+      "$kubectl" kustomize "$here/guard"
+    fi
   } > "$out/rendered/${overlay//\//-}.yaml"
 done

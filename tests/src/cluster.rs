@@ -123,8 +123,23 @@ impl Cluster {
 
 /// A client for the cluster of this kubeconfig.
 pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
-    let file = Kubeconfig::read_from(kubeconfig)
-        .with_context(|| format!("reading {}", kubeconfig.display()))?;
+    client(read(kubeconfig)?).await
+}
+
+/// The same in the name of another user.
+pub async fn client_as(kubeconfig: &Path, user: &str) -> Result<Client> {
+    let mut file = read(kubeconfig)?;
+    for known in file.auth_infos.iter_mut().filter_map(|known| known.auth_info.as_mut()) {
+        known.impersonate = Some(user.to_owned());
+    }
+    client(file).await
+}
+
+fn read(kubeconfig: &Path) -> Result<Kubeconfig> {
+    Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))
+}
+
+async fn client(file: Kubeconfig) -> Result<Client> {
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static("scenario")));

@@ -2,7 +2,7 @@
 //!
 //! A simulated cluster is cheap: each test has its own. Real API servers share one etcd, each
 //! under a prefix of its own, and each serves one test after another. Each shipped program
-//! runs with the role of its manifests there.
+//! runs with the role of its manifests there, and the policy of `manifests/guard` is in force.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
         real::{Etcd, Options, RealCluster},
     },
     fixture::Fixture,
-    rights::account::Account,
+    rights::{account::Account, guard},
     scenarios::{Env, SOON},
 };
 
@@ -42,6 +42,7 @@ impl Lane {
     async fn real(etcd: Arc<Etcd>) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("quartet-accounts-").tempdir()?;
         let real = RealCluster::start_on(etcd, &Options::default()).await?;
+        guard::install(&real).await?;
         let mut lane =
             Self { cluster: Arc::new(Cluster::from(real)), accounts: Vec::new(), folder };
         for program in programs::shipped() {

@@ -80,8 +80,8 @@ impl Program for LifecycleCcm {
     }
 
     fn rights() -> Vec<Right> {
-        let own = [writer::patch::<Node>(), writer::delete::<Node>(), kubelets::right()];
-        [watch::rights::<Node>().as_slice(), &own].concat()
+        let writes = [writer::patch::<Node>(), writer::delete::<Node>(), Right::mark("nodes")];
+        [watch::rights::<Node>().as_slice(), &writes, &[kubelets::right()]].concat()
     }
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {

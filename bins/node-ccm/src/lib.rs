@@ -89,8 +89,9 @@ impl Program for NodeCcm {
     }
 
     fn rights() -> Vec<Right> {
-        [watch::rights::<Node>(), [writer::patch::<Node>(), writer::patch_status::<Node>()]]
-            .concat()
+        let writes =
+            [writer::patch::<Node>(), writer::patch_status::<Node>(), Right::mark("nodes")];
+        [watch::rights::<Node>().as_slice(), &writes].concat()
     }
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {

@@ -109,7 +109,7 @@ impl Program for ServiceCcm {
         [
             watch::rights::<Service>().as_slice(),
             &watch::rights::<Node>(),
-            &[writer::patch_status::<Service>(), cluster::right()],
+            &[writer::patch_status::<Service>(), Right::mark("services"), cluster::right()],
             // Before a load balancer without a Service is deleted. The setting is live.
             &[reader::get::<Service>()],
             // An event is stored in the namespace of its Service.

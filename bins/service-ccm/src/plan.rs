@@ -55,7 +55,7 @@ use self::{
     reason::Reason,
     status::{DIGEST, ID, StatusChange, Wished, Written, difference},
 };
-pub use named::{by_provider, named, of_adoption, of_name, replaced, shown_id, to_adopt};
+pub use named::{by_provider, copied, named, of_adoption, of_name, replaced, shown_id, to_adopt};
 pub use state::{CallKind, Failed, Foreign, Inputs, Known, Pending, State};
 pub use wished::shows_members;
 
@@ -285,13 +285,17 @@ fn provision(view: View<'_>) -> Plan {
 }
 
 /// The change that takes over a Service from another service-ccm: it writes the name of this
-/// program. It removes the recorded ID and digest if they belong to another load balancer. If they
-/// do not, the other service-ccm may be this program under another name.
+/// program. It removes the recorded ID and digest if they belong to another load balancer, and the
+/// provider's annotation with the same ID: it would name a load balancer of others. If they do not, the
+/// other service-ccm may be this program under another name.
 fn taken_over(view: View<'_>) -> StatusChange {
     let mut annotations = view.classes.signature();
     let named = view.service.annotation(ID);
     if named.is_some() && named != view.state.id() {
-        annotations.extend([ID, DIGEST].map(|key| (key.to_owned(), None)));
+        let by_provider = view.traits.id_annotation.as_deref();
+        let by_provider = by_provider.filter(|key| view.service.annotation(key) == named);
+        let all = [ID, DIGEST].into_iter().chain(by_provider);
+        annotations.extend(all.map(|key| (key.to_owned(), None)));
     }
     StatusChange { annotations, ..StatusChange::default() }
 }

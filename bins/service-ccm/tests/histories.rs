@@ -67,6 +67,8 @@ mod refused;
 mod releases;
 #[path = "histories/repeated.rs"]
 mod repeated;
+#[path = "histories/restored.rs"]
+mod restored;
 #[path = "histories/room.rs"]
 mod room;
 #[path = "histories/rules.rs"]

@@ -83,7 +83,8 @@ impl Program for TemplateCcm {
 
     /// One line for each kind of request that the modules send.
     fn rights() -> Vec<Right> {
-        [watch::rights::<Node>().as_slice(), &[writer::patch::<Node>()]].concat()
+        let writes = [writer::patch::<Node>(), Right::mark("nodes")];
+        [watch::rights::<Node>().as_slice(), &writes].concat()
     }
 
     /// Runs on every replica, so that a standby has the nodes when it takes over.

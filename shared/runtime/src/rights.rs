@@ -14,10 +14,13 @@ pub(crate) use review::{Review, RightsMetrics};
 
 use crate::{rivals, settings::ElectionSettings};
 
+/// The API group of [`Right::mark`].
+const GUARD: &str = "quartet.dev";
+
 /// One verb on one resource, as in RBAC.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Right {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `mark`.
     pub verb: &'static str,
     /// The API group; empty for the core.
     pub group: Cow<'static, str>,
@@ -51,6 +54,12 @@ impl Right {
             namespace: Cow::Borrowed(""),
             name: Cow::Borrowed(""),
         }
+    }
+
+    /// The permission to set, change or remove annotations and labels `quartet.dev/...` of these
+    /// objects. No API serves it: the policy in `manifests/guard` asks for it.
+    pub fn mark(resource: &'static str) -> Self {
+        Self { group: Cow::Borrowed(GUARD), ..Self::new("mark", resource) }
     }
 
     /// The same permission in one namespace only.
@@ -124,6 +133,8 @@ fn of_election(election: &ElectionSettings) -> Vec<Right> {
         ..Right::new(verb, "leases").within(election.namespace.clone())
     };
     let mut all: Vec<Right> = ["get", "list", "watch", "update"].map(lease).into();
+    // What is left to the next leader, and the identity of the cloud.
+    all.push(Right { group: Cow::Borrowed(GUARD), ..lease("mark") });
     // RBAC cannot restrict `create` by object name.
     all.push(Right { name: Cow::Borrowed(""), ..lease("create") });
     // The permissions for `default` are in the list already.

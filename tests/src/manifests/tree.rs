@@ -10,8 +10,8 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use walkdir::WalkDir;
 
-/// Bases of several controllers, and what moves them; not applied by themselves.
-const BASES: [&str; 3] = ["common", "kubelets", "namespace"];
+/// What several controllers share, and what moves them; not applied by themselves.
+const BASES: [&str; 3] = ["common", "guard", "namespace"];
 /// Components for the cloud; a deployment uses exactly one.
 const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];
 /// Components that bring a controller, which is installed in no other way.
@@ -112,7 +112,7 @@ impl Tree {
         let root = self.seen_from(folder)?;
         let mut text =
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n".to_owned();
-        text.push_str("resources:\n");
+        writeln!(text, "resources:\n- {root}/guard")?;
         for controller in choice.controllers.iter().filter(|it| component_of(it).is_none()) {
             writeln!(text, "- {root}/{controller}")?;
         }

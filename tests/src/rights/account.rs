@@ -135,7 +135,7 @@ fn real(cluster: &Cluster) -> Result<&RealCluster> {
 }
 
 /// The output of a command; a failed command is an error.
-async fn run(command: &mut Command, input: &str) -> Result<String> {
+pub(super) async fn run(command: &mut Command, input: &str) -> Result<String> {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().context("starting kubectl")?;
     let mut stdin = child.stdin.take().context("it has an input")?;

@@ -21,6 +21,9 @@ use crate::{
     trials::Trials,
 };
 
+/// The API group of the rights that the policy of `manifests/guard` asks for.
+const GUARD: &str = "quartet.dev";
+
 /// The tests of this program, which needs each of its rights for this work.
 pub fn trials(trials: &Trials, program: Identity, work: Work) -> Result<Vec<Trial>> {
     let binary = program.binary;
@@ -116,6 +119,13 @@ async fn may_do_nothing_else(account: &Account) -> Result<()> {
     }
     for other in programs::shipped().map(|other| other.binary).filter(|other| *other != program) {
         forbidden.push(grant("update", leases, "leases", "kube-system", other));
+        forbidden.push(grant("mark", GUARD, "leases", "kube-system", other));
+    }
+    for resource in ["nodes", "services"] {
+        if !granted.contains(&grant("mark", GUARD, resource, "", "")) {
+            forbidden.push(grant("mark", GUARD, resource, "default", "web"));
+        }
+        forbidden.push(grant("mark-own", GUARD, resource, "", "node-1"));
     }
     if !granted.contains(&grant("delete", "", "nodes", "", "")) {
         forbidden.push(grant("delete", "", "nodes", "", "node-1"));

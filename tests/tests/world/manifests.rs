@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 mod apply;
 mod content;
-mod kubelets;
+mod guard;
 mod namespace;
 mod pods;
 mod rig;
@@ -21,7 +21,7 @@ use rig::Rig;
 /// A test of the whole tree, or of one folder.
 type Test = fn(&Rig, &str) -> Result<()>;
 
-const WHOLE: [(&str, Test); 13] = [
+const WHOLE: [(&str, Test); 17] = [
     ("rendered_files_are_current", content::rendered_files_are_current),
     ("every_choice_is_right_and_accepted", content::every_choice_is_right_and_accepted),
     ("routes_come_with_their_component_alone", content::routes_come_with_their_component_alone),
@@ -33,7 +33,11 @@ const WHOLE: [(&str, Test); 13] = [
     ("the_overlay_of_a_cloud_has_all", content::the_overlay_of_a_cloud_has_all),
     ("programs_move_and_leases_stay", namespace::programs_move_and_leases_stay),
     ("one_namespace_for_all_is_no_conflict", namespace::one_for_all_is_no_conflict),
-    ("a_kubelet_approves_no_deletion", kubelets::a_kubelet_approves_no_deletion),
+    ("agents_of_a_node_mark_no_node", guard::agents_of_a_node_mark_no_node),
+    ("what_is_not_ours_is_not_guarded", guard::what_is_not_ours_is_not_guarded),
+    ("a_tenant_decides_about_its_own_services", guard::a_tenant_decides_about_its_own_services),
+    ("leases_are_marked_by_right", guard::leases_are_marked_by_right),
+    ("programs_may_be_upgraded_one_by_one", guard::programs_may_be_upgraded_one_by_one),
     ("probes_answer_on_leader_and_standby", pods::probes_answer_on_leader_and_standby),
 ];
 

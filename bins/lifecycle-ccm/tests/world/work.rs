@@ -18,7 +18,7 @@ pub async fn step(env: &Env, round: u32) -> Result<()> {
 
 /// True while the node is there, or not tainted as shut down.
 pub async fn is_undone(env: &Env, grant: &Grant) -> Result<bool> {
-    if grant.verb == "delete" || grant.resource == "leases" {
+    if ["delete", "mark"].contains(&grant.verb.as_str()) || grant.resource == "leases" {
         return Ok(nodes::names(&env.client).await?.contains("node-2"));
     }
     Ok(!is_tainted(env).await?)

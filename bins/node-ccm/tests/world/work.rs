@@ -8,7 +8,11 @@ use serde_json::json;
 /// causes the same event once more.
 pub async fn step(env: &Env, round: u32) -> Result<()> {
     if round == 0 {
-        return env.add_node("node-1").await.map(drop);
+        let mut instance = nodes::instance("node-1");
+        // Which labels node-ccm has set is recorded.
+        instance.labels.insert("example.com/rack".to_owned(), "r1".to_owned());
+        env.cloud().add(instance);
+        return nodes::register(&env.client, &nodes::fresh("node-1")).await;
     }
     if !is_undone(env).await? {
         let taint = json!([{"key": nodes::UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]);

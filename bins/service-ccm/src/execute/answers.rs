@@ -14,7 +14,8 @@ use crate::{
     metrics::Ended,
     observe::{RETRY, balancers::Entry},
     plan::{
-        CallKind, Failed, Known, Pending, named, of_adoption, of_name, repeated, shown_id, to_adopt,
+        CallKind, Failed, Known, Pending, copied, named, of_adoption, of_name, repeated, shown_id,
+        status::ID, to_adopt,
     },
 };
 
@@ -221,8 +222,30 @@ impl Lanes {
         self.handles.poll.notify_one();
     }
 
+    /// Records that the Service has the ID of another Service's load balancer, if the error of a call says
+    /// that. The next call looks for no ID.
+    fn is_copy<Q>(&self, asked: &Asked<Q>, error: &CloudError) -> bool {
+        let service = &asked.due.service;
+        self.handles.balancers.with(service, |entry| {
+            let id = copied(service, entry.state.id(), error);
+            let Some(id) = id.filter(|id| entry.state.copied.as_deref() != Some(id)) else {
+                return false;
+            };
+            tracing::warn!(
+                service = &*service.key,
+                "annotation {ID} is not this Service's, which gets a load balancer of its own: {error}"
+            );
+            entry.state.pending = None;
+            entry.state.copied = Some(id.into());
+            true
+        })
+    }
+
     fn failed<Q>(&self, lane: Lane, asked: &Asked<Q>, error: CloudError) {
         let (service, call) = (&asked.due.service, asked.call);
+        if call == CallKind::Ensure && self.is_copy(asked, &error) {
+            return;
+        }
         let adopt = to_adopt(service).filter(|_| call == CallKind::Ensure);
         let error = match adopt {
             Some(id) => of_adoption(id, error),

@@ -3,7 +3,7 @@
 use ccm_cloud::{CloudError, ErrorKind, LoadBalancerTraits};
 use ccm_objects::Service;
 
-use super::{ADOPT, status::ID};
+use super::{ADOPT, losses::is_shown, status::ID};
 
 /// The load balancer that a user has approved to adopt. What the Service calls its own was adopted
 /// before.
@@ -70,6 +70,19 @@ pub fn of_name(
     CloudError { message, ..error }
 }
 
+/// The ID that a Service without an address has from another one: whoever creates a Service, as from a
+/// backup, brings the annotations that service-ccm has written, and no status. `known` is what the cloud
+/// has shown, `error` that of the call by which the cloud looked for this ID.
+pub fn copied<'a>(
+    service: &'a Service,
+    known: Option<&str>,
+    error: &CloudError,
+) -> Option<&'a str> {
+    let is_anothers = error.kind == ErrorKind::Conflict && known.is_none() && !is_shown(service);
+    let id = service.annotation(ID).filter(|id| is_about(id, error));
+    id.filter(|_| is_anothers && to_adopt(service).is_none())
+}
+
 fn is_about(id: &str, error: &CloudError) -> bool {
     error.message.contains(id) || error.subject.as_ref().is_some_and(|subject| subject.contains(id))
 }
@@ -86,7 +99,7 @@ pub fn of_adoption(id: &str, error: CloudError) -> CloudError {
 
 #[cfg(test)]
 mod tests {
-    use ccm_objects::ServiceDetails;
+    use ccm_objects::{ServiceDetails, ServiceIngress};
 
     use super::*;
 
@@ -118,5 +131,26 @@ mod tests {
         let other = conflict("two networks of that name");
         assert_eq!(of_name(&copy, None, other.clone()), other);
         assert_eq!(of_name(&service(None), None, own()), own());
+    }
+
+    /// Only the API server's word about the status shows that service-ccm has written the ID.
+    #[test]
+    fn an_id_without_an_address_may_be_a_copy() {
+        let mut service = service(Some("lb-1"));
+        let anothers = conflict("load balancer lb-1 is shop/web's");
+        assert_eq!(copied(&service, None, &anothers), Some("lb-1"));
+        assert_eq!(copied(&service, Some("lb-2"), &anothers), None, "it has one");
+        assert_eq!(copied(&service, None, &conflict("two networks of that name")), None);
+        let busy = CloudError::new(ErrorKind::Busy, "load balancer lb-1 is being changed");
+        assert_eq!(copied(&service, None, &busy), None);
+        service.has_finalizer = true;
+        assert_eq!(copied(&service, None, &anothers), Some("lb-1"), "a backup has it, too");
+        let details = service.details.as_mut().unwrap();
+        details.annotations.insert(ADOPT.into(), "lb-3".into());
+        assert_eq!(copied(&service, None, &anothers), None, "another one is to be adopted");
+        let details = service.details.as_mut().unwrap();
+        details.annotations.remove(ADOPT);
+        details.ingress = [ServiceIngress::default()].into();
+        assert_eq!(copied(&service, None, &anothers), None, "clients use it");
     }
 }

@@ -157,6 +157,8 @@ pub struct State {
     pub adoptable: Option<(String, String)>,
     /// A load balancer of others that this Service has or names.
     pub foreign: Option<Foreign>,
+    /// The ID on the Service that is the copy of another Service's ([`copied`](super::copied)).
+    pub copied: Option<Box<str>>,
     /// Whether the cloud is to be asked what it has, by a call, because no list shows it: there is no
     /// list, or another client has changed the load balancer.
     pub look: bool,
@@ -293,7 +295,7 @@ impl State {
     /// Service says, which may be the copy of another Service's annotation; else the one that it has
     /// by another controller or wants to have, so that no second one is made. To delete what is known
     /// not to exist, or what the cloud says is another's, no ID is needed: everything of the owner
-    /// goes.
+    /// goes. Nor is one needed to create what has only a copied one.
     pub fn to_look_for<'a>(
         &'a self,
         service: &'a Service,
@@ -307,8 +309,9 @@ impl State {
             let named = by_provider(service, traits).map(|(_, id)| id);
             named.filter(|_| call == CallKind::Ensure && to_adopt(service).is_none())
         };
-        let own = self.id().or_else(|| service.annotation(ID).filter(|_| !is_useless));
-        own.or_else(by_others)
+        let is_copy = |id: &&str| self.copied.as_deref() == Some(*id);
+        let recorded = || service.annotation(ID).filter(|id| !is_useless && !is_copy(id));
+        self.id().or_else(recorded).or_else(by_others)
     }
 }
 
@@ -353,6 +356,10 @@ mod tests {
         state.known = Known::Absent;
         assert_eq!(id(&state, CallKind::Delete), None, "the list shows none of this Service");
         assert_eq!(id(&state, CallKind::Ensure), named(), "no second one is made by mistake");
+        state.copied = Some("lb-1".into());
+        assert_eq!(id(&state, CallKind::Ensure), None, "the cloud says that it is another's");
+        state.copied = Some("lb-0".into());
+        assert_eq!(id(&state, CallKind::Ensure), named(), "another copy was meant");
         state.known = Known::There(Box::new(LoadBalancer::new("lb-2", "", None)));
         for call in [CallKind::Ensure, CallKind::Delete] {
             assert_eq!(id(&state, call), Some("lb-2".to_owned()), "what the cloud has shown");

@@ -12,6 +12,7 @@ mod common;
 mod life;
 mod members;
 mod neighbours;
+mod restore;
 mod story;
 mod takeover;
 mod work;
@@ -27,6 +28,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 members::members_follow_the_nodes,
                 members::a_thin_view_empties_no_load_balancer,
                 neighbours::each_controller_touches_its_own,
+                restore::a_namespace_is_restored_by_its_owner,
                 takeover::an_old_store_costs_no_member_and_no_load_balancer;
             SIMULATED:
                 members::members_follow_the_labels_of_nodes,

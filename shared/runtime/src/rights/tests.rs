@@ -248,6 +248,7 @@ fn what_is_needed_follows_the_settings() {
         let verbs = ["get", "list", "watch", "update"].into_iter();
         let verbs = verbs.filter(|verb| namespace != "kube-system" || *verb != "list");
         let mut all: Vec<_> = verbs.map(verb).collect();
+        all.push(format!("mark leases.quartet.dev {name} in namespace {namespace}"));
         all.push(format!("create leases.coordination.k8s.io in namespace {namespace}"));
         all
     };

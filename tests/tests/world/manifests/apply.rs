@@ -24,7 +24,7 @@ pub fn is_applied_twice(rig: &Rig, folder: &str) -> Result<()> {
     rig.kubectl.apply_well(&again, &[SERVER_SIDE])?;
     let second = rig.kubectl.get(&text)?.versions();
     ensure!(first == second, "the second time changed something:\n{first:#?}\n{second:#?}");
-    rig.kubectl.delete(&text)
+    rig.kubectl.delete(&again)
 }
 
 pub fn without_server_side_apply_too(rig: &Rig, _: &str) -> Result<()> {

@@ -3,7 +3,11 @@
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_tests::manifests::{Choice, Objects, checks, objects};
+use ccm_tests::manifests::{
+    Choice, Objects, checks,
+    objects::{self, at},
+};
+use serde_json::Value;
 
 use super::rig::Rig;
 
@@ -60,7 +64,7 @@ fn look_at(rig: &Rig, choice: &Choice) -> Result<()> {
     for deployment in rendered.of("Deployment") {
         let has = |pointer: &str| deployment.pointer(pointer).is_some();
         let spec = "/spec/template/spec";
-        let replicas = deployment.pointer("/spec/replicas").and_then(serde_json::Value::as_u64);
+        let replicas = deployment.pointer("/spec/replicas").and_then(Value::as_u64);
         let secret = objects::cloud_secret(deployment);
         let found = [
             ("host-network", has(&format!("{spec}/hostNetwork"))),
@@ -87,7 +91,7 @@ fn look_at(rig: &Rig, choice: &Choice) -> Result<()> {
 const ROUTES: &str = "route-ccm";
 
 /// route-ccm is there with the flags that say for which networks, or nothing names it: no object,
-/// rule, subject, image or flag. Alert rules are about all programs.
+/// rule, subject, image or flag. Alert rules and the guard are about all programs.
 fn only_with_its_component(rendered: &Objects, is_wanted: bool) -> Result<()> {
     if let Some(deployment) = rendered.named("Deployment", ROUTES) {
         ensure!(is_wanted, "a Deployment of {ROUTES}");
@@ -99,9 +103,9 @@ fn only_with_its_component(rendered: &Objects, is_wanted: bool) -> Result<()> {
         return Ok(());
     }
     ensure!(!is_wanted, "no Deployment of {ROUTES}");
-    for object in
-        rendered.0.iter().filter(|object| objects::at(object, "/kind") != "PrometheusRule")
-    {
+    let is_of_all =
+        |object: &Value| at(object, "/kind") == "PrometheusRule" || checks::is_of_guard(object);
+    for object in rendered.0.iter().filter(|object| !is_of_all(object)) {
         let text = object.to_string();
         for word in [ROUTES, "cloud-routes", "cluster-cidr", "node-cidrs"] {
             ensure!(!text.contains(word), "{} has {word:?}", objects::identity(object));
@@ -182,7 +186,7 @@ pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
     ensure!(kinds(&third) == expected, "{:?}", kinds(&third));
     let lease = third.of("Role").flat_map(|role| objects::list(role, "/rules"));
     let lease: Vec<_> = lease.flat_map(|rule| objects::list(rule, "/resourceNames")).collect();
-    ensure!(lease == ["template-ccm"], "the Lease is {lease:?}");
+    ensure!(lease == ["template-ccm", "template-ccm"], "the Lease is {lease:?}");
     rig.kubectl.apply_well(&text, &["--server-side", "--dry-run=server"])?;
     Ok(())
 }
@@ -205,7 +209,7 @@ pub fn an_operators_own_settings_win(rig: &Rig, _: &str) -> Result<()> {
     let text = rig.kubectl.render(&folder)?;
     let own = Objects::parse(&text)?;
     let settings = own.named("ConfigMap", "node-ccm").context("no settings")?;
-    let config = settings.pointer("/data/config.yaml").and_then(serde_json::Value::as_str);
+    let config = settings.pointer("/data/config.yaml").and_then(Value::as_str);
     ensure!(config == Some("cloud_read_qps: 5\n"), "{settings}");
     for deployment in own.of("Deployment") {
         let image = objects::at(objects::controller(deployment)?, "/image");
