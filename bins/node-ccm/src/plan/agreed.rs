@@ -21,14 +21,14 @@ impl Agreed {
     /// Takes note of a node as it is now, and of the cloud's answer about it.
     pub fn note(&mut self, node: &Node, instance: &Instance) {
         let said = Self::said(node, instance);
-        if addresses::desired(node, instance)
-            .is_ok_and(|list| list.as_ref() == Some(&node.addresses))
-        {
+        let desired = addresses::desired(node, instance);
+        if desired.is_ok_and(|list| list.as_ref() == Some(&node.addresses)) {
             self.addresses = said.addresses;
         }
-        if topology(instance)
-            .all(|((_, ga), value)| node.labels.get(ga).is_some_and(|own| **own == *value))
-        {
+        let is_shown = |((_, ga), value): ((&str, &str), &str)| {
+            node.labels.get(ga).is_some_and(|own| **own == *value)
+        };
+        if topology(instance).all(is_shown) {
             self.topology = said.topology;
         }
     }

@@ -2,6 +2,7 @@
 
 mod properties;
 mod told;
+mod word;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -217,8 +217,8 @@ async fn writes_of_others_use_up_no_budget() {
         // What the cloud changes is charged, and held.
         whole.move_instances(0..5);
         sleep(Duration::from_mins(3)).await;
-        let held = whole.metric("ccm_brake_held ");
-        assert_eq!((whole.moved(&names), held), (0, if policy == "hold" { 0 } else { 5 }));
+        let waiting = whole.metric("ccm_brake_held ");
+        assert_eq!((whole.moved(&names), waiting), (0, if policy == "hold" { 0 } else { 5 }));
         // So it stays, whoever writes the address meanwhile.
         whole.write_address(&names[0], "10.9.9.9");
         sleep(Duration::from_mins(3)).await;
