@@ -57,6 +57,7 @@ impl State {
             Self::Waiting(WaitReason::InstanceNotFound) => Some(Ok(WaitsFor::InstanceNotFound)),
             Self::Waiting(WaitReason::NodeIp) => Some(Ok(WaitsFor::NodeIp)),
             Self::Waiting(WaitReason::NoAddress) => Some(Ok(WaitsFor::NoAddress)),
+            Self::Waiting(WaitReason::Identity) => Some(Ok(WaitsFor::Identity)),
             Self::WriteFailing => Some(Ok(WaitsFor::ApiServer)),
             _ => None,
         }
@@ -84,6 +85,7 @@ enum WaitsFor {
     InstanceNotFound,
     NodeIp,
     NoAddress,
+    Identity,
     ApiServer,
 }
 
@@ -104,7 +106,15 @@ enum IpChange {
     Held,
 }
 
-label!(State, WaitsFor, LabelDrop, IpChange, Problem);
+/// Whether a node waits because nothing confirms its provider ID.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+enum Unconfirmed {
+    Held,
+    Reported,
+}
+
+label!(State, WaitsFor, LabelDrop, IpChange, Problem, Unconfirmed);
 label! {
     /// What was written.
     struct Written { "addresses", "taint", "labels" }
@@ -141,6 +151,10 @@ metrics! {
         [ALPHA] ccm_node_label_drops { reason } => label_drops: Family<Counter, LabelDrop>, begin Every;
         /// Changes of the first InternalIP of a Ready node in the cloud, by whether they were applied or held
         [ALPHA] ccm_node_internal_ip_changes { result } => internal_ip_changes: Family<Counter, IpChange>,
+            begin Every;
+        /// Nodes whose provider ID nothing confirms, or another node has, by whether they were held or only reported,
+        /// each counted once
+        [ALPHA] ccm_node_unconfirmed_identities { result } => unconfirmed: Family<Counter, Unconfirmed>,
             begin Every;
         /// Initialised nodes with which something is wrong that node-ccm does not mend, by problem, at the last refresh
         [ALPHA] ccm_node_irregular_nodes { problem } => irregular: Family<Gauge, Problem>, begin Every;
@@ -205,14 +219,21 @@ impl NodeMetrics {
             Note::InvalidLabel { .. } => dropped(LabelDrop::Invalid),
             Note::ReservedLabel { .. } => dropped(LabelDrop::Reserved),
             Note::LabelKept { .. } => dropped(LabelDrop::AlreadyPresent),
+            Note::Doubted(_) => self.unconfirmed.of(Unconfirmed::Reported).inc(),
             Note::Changes { field: Field::InternalIp, .. } => moved(IpChange::Applied),
             Note::InternalIpHeld { .. } => moved(IpChange::Held),
             Note::Changes { .. }
+            | Note::InternalIpRestored { .. }
             | Note::InvalidAddress(_)
             | Note::FamilyLeftOut { .. }
             | Note::InvalidLabelPolicy(_)
             | Note::NodeIpRefused(_) => 0,
         };
+    }
+
+    /// Records that a node is held because nothing confirms its provider ID.
+    pub(crate) fn held_unconfirmed(&self) {
+        self.unconfirmed.of(Unconfirmed::Held).inc();
     }
 
     /// Records how many nodes have each problem.

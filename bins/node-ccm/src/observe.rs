@@ -1,5 +1,6 @@
 //! The known state of nodes and instances, and which nodes need work.
 
+mod agreed;
 pub(crate) mod brake;
 pub(crate) mod census;
 pub(crate) mod intake;
@@ -10,7 +11,7 @@ pub(crate) mod waiting;
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::Backoff;
-use ccm_cloud::{Claim, Cloud};
+use ccm_cloud::{Claim, Cloud, Lookup, LookupResult};
 use ccm_controller::{
     corrector::Corrector,
     guard::Guard,
@@ -30,6 +31,7 @@ use ccm_runtime::{
 };
 use tokio::sync::watch;
 
+use self::agreed::AgreedNodes;
 use crate::{
     metrics::{NodeMetrics, State},
     report::NodeReports,
@@ -51,6 +53,7 @@ pub(crate) struct Handles {
     /// Lets initialised nodes be written.
     pub(crate) corrector: Arc<Corrector>,
     pub(crate) guard: Guard,
+    pub(crate) agreed: AgreedNodes,
     pub(crate) reports: NodeReports,
     pub(crate) plans: Plans,
     pub(crate) settings: watch::Receiver<Arc<NodeSettings>>,
@@ -70,6 +73,7 @@ impl Handles {
         Self {
             cloud: Arc::clone(&context.cloud),
             guard: brake::guard(context, &store),
+            agreed: AgreedNodes::default(),
             store,
             queue: WorkQueue::new(QUEUE, queue_config(), &queue_metrics),
             inventory,
@@ -96,6 +100,13 @@ impl Handles {
             return Some(Claim::Foreign);
         }
         instances::claim(&*self.cloud, node)
+    }
+
+    /// The other nodes with the provider ID of the instance that the cloud has found for this one.
+    pub(crate) fn rivals(&self, node: &Node, answer: &LookupResult) -> Vec<Arc<Node>> {
+        let Ok(Lookup::Found(instance)) = answer else { return Vec::new() };
+        let has_its_id = |other: &Node| instances::has_id_of(&*self.cloud, other, instance);
+        self.store.matching(|other| other.name != node.name && has_its_id(other))
     }
 
     /// The taint of this node that lifecycle-ccm should remove. lifecycle-ccm reports it on nodes that are left out.

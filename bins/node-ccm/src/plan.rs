@@ -4,20 +4,26 @@
 //! printed, compared and serialised.
 
 pub mod addresses;
+mod agreed;
 mod field;
+mod identity;
 pub mod labels;
 pub mod node_ip;
 pub(crate) mod text;
 
+use std::sync::Arc;
+
 use ccm_cloud::{Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
-use ccm_controller::brake::approval::is_marked;
+use ccm_controller::{brake::approval::is_marked, identity::is_confirmed};
 pub use ccm_objects::NodeChange;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use ccm_objects::{Address, Node};
 use serde::Serialize;
 
 pub use self::{
+    agreed::Agreed,
     field::Field,
+    identity::{Doubt, IdentityPolicy},
     labels::{LABEL_POLICY, LabelPolicy, OWNED_LABELS},
 };
 use self::{labels::LabelChanges, node_ip::NodeIpError};
@@ -51,12 +57,23 @@ pub enum InternalIpChange {
 pub struct Policy {
     /// See [`InternalIpChange`].
     pub internal_ip_change: InternalIpChange,
+    /// See [`IdentityPolicy`].
+    pub identity: IdentityPolicy,
     /// See [`LabelPolicy`].
     pub labels: LabelPolicy,
     /// A node is initialised even if neither the cloud nor the node knows an IP address of it.
     pub without_address: bool,
     /// The provider's labels are only added: a missing one is not removed.
     pub labels_only_add: bool,
+}
+
+/// What is known besides the node and the cloud's answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known<'a> {
+    /// The other nodes with the provider ID of the node's instance.
+    pub rivals: &'a [Arc<Node>],
+    /// What the cloud said when the node last agreed with it.
+    pub agreed: Agreed,
 }
 
 /// The steps for one node, and their reason.
@@ -82,6 +99,8 @@ pub enum Outcome {
     /// It is not tainted and has no provider ID, and only its name says that this instance is
     /// its: never written, because a provider ID cannot be taken back.
     Unconfirmed(String),
+    /// It is not tainted and has no provider ID, and its instance is another node's: never written.
+    Doubted(Doubt),
     /// The steps initialise the node.
     Initialised,
     /// It is initialised; the steps keep it in sync with its instance.
@@ -113,6 +132,8 @@ pub enum WaitReason {
     NodeIp,
     /// An IP address, of the cloud or of the kubelet.
     NoAddress,
+    /// A provider ID that is its own.
+    Identity,
 }
 
 /// One write to the API server.
@@ -157,6 +178,8 @@ pub enum Note {
         /// The cloud's value.
         cloud: String,
     },
+    /// Its instance may be another machine.
+    Doubted(Doubt),
     /// The cloud returns an IP that is none: it is left out.
     InvalidAddress(NodeAddress),
     /// The provided-node-ip annotation of an initialised node does not match its instance: the
@@ -181,6 +204,14 @@ pub enum Note {
         from: String,
         /// The new one; `None` if it is removed.
         to: Option<String>,
+    },
+    /// Another client has set the first InternalIP of a Ready node, and the cloud says the same as before: it
+    /// is set back, and the brake is not asked.
+    InternalIpRestored {
+        /// The address of the other client.
+        from: String,
+        /// The cloud's.
+        to: String,
     },
     /// The first InternalIP of a Ready node would change or be removed. The policy keeps the old
     /// one; the last one is always kept.
@@ -213,13 +244,19 @@ impl Note {
 }
 
 /// Plans the steps for a node from the cloud's answer about its instance.
-pub fn plan(node: &Node, claim: Claim, answer: &LookupResult, policy: Policy) -> Plan {
+pub fn plan(
+    node: &Node,
+    claim: Claim,
+    answer: &LookupResult,
+    policy: Policy,
+    known: Known<'_>,
+) -> Plan {
     if claim == Claim::Foreign {
         return Plan::nothing(Outcome::Foreign);
     }
     let waits = node.is_uninitialised();
     match answer {
-        Ok(Lookup::Found(instance)) => follow(node, instance, policy),
+        Ok(Lookup::Found(instance)) => follow(node, instance, policy, known),
         Ok(Lookup::NotOurs(why)) => Plan::nothing(Outcome::NotOurs(why.clone())),
         Ok(Lookup::Gone(proof)) if waits => {
             Plan::waits(WaitReason::InstanceNotFound, proof.to_string())
@@ -231,11 +268,20 @@ pub fn plan(node: &Node, claim: Claim, answer: &LookupResult, policy: Policy) ->
 }
 
 /// The plan for a node of this provider whose instance is known.
-pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
+pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: Known<'_>) -> Plan {
     let uninitialised = node.is_uninitialised();
     let outcome = if uninitialised { Outcome::Initialised } else { Outcome::InSync };
     let mut plan = Plan::nothing(outcome);
-    if !uninitialised && node.provider_id.is_none() && !addresses::confirm(node, instance) {
+    if let Some(doubt) = Doubt::of(node, instance, known.rivals) {
+        let is_held = doubt.holds() && policy.identity == IdentityPolicy::Strict;
+        if is_held && uninitialised {
+            return Plan::waits(WaitReason::Identity, doubt.to_string());
+        } else if is_held && node.provider_id.is_none() {
+            return Plan::nothing(Outcome::Doubted(doubt));
+        }
+        plan.notes.push(Note::Doubted(doubt));
+    }
+    if !uninitialised && node.provider_id.is_none() && !is_confirmed(node, instance) {
         return Plan::nothing(Outcome::Unconfirmed(instance.provider_id.to_string()));
     }
     let desired = addresses::desired(node, instance);
@@ -251,7 +297,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
             return Plan::waits(WaitReason::NoAddress, addresses::missing(instance));
         }
         Ok(Some(list)) if list != node.addresses => {
-            plan.set_addresses(node, list, instance, policy);
+            plan.set_addresses(node, list, instance, policy, known.agreed);
         }
         Ok(_) => {}
         Err(error) if uninitialised => {
@@ -260,33 +306,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy) -> Plan {
         Err(error) => plan.notes.push(Note::NodeIpRefused(node_ip_text(node, &error))),
     }
     plan.notes.extend(addresses::invalid(instance).cloned().map(Note::InvalidAddress));
-    let LabelChanges { labels, owned, notes } = labels::changes(node, instance, policy);
-    plan.notes.extend(notes);
-    let mut change = NodeChange::default();
-    if node.provider_id.is_none() {
-        change.why.push("set the provider ID of the instance".to_owned());
-        change.provider_id = Some(instance.provider_id.as_str().to_owned());
-    }
-    if !labels.is_empty() {
-        change.why.push("update the labels from the instance".to_owned());
-        change.labels = labels;
-    }
-    if let Some(owned) = owned {
-        let record = (!owned.is_empty()).then(|| labels::format_owned(&owned));
-        change.why.push("record the labels that node-ccm has set".to_owned());
-        change.annotations.insert(OWNED_LABELS.to_owned(), record);
-    }
-    if uninitialised {
-        let others = node.taints.iter().filter(|taint| &*taint.key != UNINITIALIZED);
-        change.why.push("remove the uninitialized taint".to_owned());
-        change.taints = Some(others.cloned().collect());
-    }
-    if is_approved(node) {
-        plan.end_approval(node, &mut change);
-    }
-    if !change.is_empty() {
-        plan.steps.push(Step::ChangeNode(change));
-    }
+    plan.change_node(node, instance, policy, known.agreed);
     plan
 }
 
@@ -338,6 +358,41 @@ impl Plan {
         }
     }
 
+    /// Adds the step that sets the provider ID and the labels, and removes the taint.
+    fn change_node(&mut self, node: &Node, instance: &Instance, policy: Policy, agreed: Agreed) {
+        let LabelChanges { labels, owned, mut notes } = labels::changes(node, instance, policy);
+        if agreed.is_same_of_topology(node, instance) {
+            // Another client has edited them: to set them back is no change of the cloud.
+            notes.retain(|note| note.change().is_none());
+        }
+        self.notes.extend(notes);
+        let mut change = NodeChange::default();
+        if node.provider_id.is_none() {
+            change.why.push("set the provider ID of the instance".to_owned());
+            change.provider_id = Some(instance.provider_id.as_str().to_owned());
+        }
+        if !labels.is_empty() {
+            change.why.push("update the labels from the instance".to_owned());
+            change.labels = labels;
+        }
+        if let Some(owned) = owned {
+            let record = (!owned.is_empty()).then(|| labels::format_owned(&owned));
+            change.why.push("record the labels that node-ccm has set".to_owned());
+            change.annotations.insert(OWNED_LABELS.to_owned(), record);
+        }
+        if node.is_uninitialised() {
+            let others = node.taints.iter().filter(|taint| &*taint.key != UNINITIALIZED);
+            change.why.push("remove the uninitialized taint".to_owned());
+            change.taints = Some(others.cloned().collect());
+        }
+        if is_approved(node) {
+            self.end_approval(node, &mut change);
+        }
+        if !change.is_empty() {
+            self.steps.push(Step::ChangeNode(change));
+        }
+    }
+
     /// The fields that it sets, with their values; an empty value removes the field.
     pub fn fields(&self) -> Vec<(String, String)> {
         self.steps.iter().flat_map(Step::fields).collect()
@@ -361,29 +416,50 @@ impl Plan {
         list: Vec<Address>,
         instance: &Instance,
         policy: Policy,
+        agreed: Agreed,
     ) {
         let (from, to) = (addresses::primary(&node.addresses), addresses::primary(&list));
         if let Some(from) = from.filter(|_| is_protected(node)) {
             let (from, to) = (from.to_owned(), to.map(str::to_owned));
-            let holds = policy.internal_ip_change == InternalIpChange::Hold;
+            let is_restored = agreed.is_same_of_addresses(node, instance);
+            let holds = policy.internal_ip_change == InternalIpChange::Hold && !is_restored;
             if to.is_none() || (holds && to.as_ref() != Some(&from)) {
                 let withheld = instance.withheld.clone();
                 self.notes.push(Note::InternalIpHeld { from, to, withheld });
                 return;
             }
-            if to.as_ref() != Some(&from) {
-                self.notes.push(Note::Changes { field: Field::InternalIp, from, to });
-            }
-            for from in addresses::lost_families(&node.addresses, &list) {
-                let (field, from) = (Field::AddressFamily, from.to_owned());
-                self.notes.push(Note::Changes { field, from, to: None });
-            }
+            self.note_changes(node, &list, from, to, is_restored);
         }
         let why = match node.addresses.as_slice() {
             [] => "the node has no addresses".to_owned(),
             present => format!("the node has {}", text::list(present)),
         };
         self.steps.push(Step::SetAddresses { addresses: list, why, ends_approval: false });
+    }
+
+    /// Notes what of the addresses of a Ready node changes. It is restored if the cloud says what it
+    /// said before.
+    fn note_changes(
+        &mut self,
+        node: &Node,
+        list: &[Address],
+        from: String,
+        to: Option<String>,
+        is_restored: bool,
+    ) {
+        if let (true, Some(to)) = (is_restored, &to) {
+            if *to != from {
+                self.notes.push(Note::InternalIpRestored { from, to: to.clone() });
+            }
+            return;
+        }
+        if to.as_ref() != Some(&from) {
+            self.notes.push(Note::Changes { field: Field::InternalIp, from, to });
+        }
+        for from in addresses::lost_families(&node.addresses, list) {
+            let (field, from) = (Field::AddressFamily, from.to_owned());
+            self.notes.push(Note::Changes { field, from, to: None });
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use ccm_runtime::settings::{cloud_call_timeout, node_selector, per_second};
 use ccm_settings::{at_least, one_of, parsed, within};
 use serde::Serialize;
 
-use crate::plan::{InternalIpChange, LabelPolicy, Policy};
+use crate::plan::{IdentityPolicy, InternalIpChange, LabelPolicy, Policy};
 
 /// The maximum number of workers; each has one open request to the API server.
 const MOST_WRITERS: u16 = 1000;
@@ -52,6 +52,11 @@ ccm_settings::settings! {
         /// reported by an event on the node and by ccm_node_internal_ip_changes_total.
         pub node_internal_ip_change: InternalIpChange = live(Text, "node-internal-ip-change", "apply"),
             one_of(&[("apply", InternalIpChange::Apply), ("hold", InternalIpChange::Hold)]);
+        /// What to do with a new node whose provider ID comes from its kubelet, if another node has it, or if neither
+        /// the node's name nor its system UUID nor an address agrees with the instance: strict keeps the taint and
+        /// writes nothing; report initialises the node. Both are reported by an event on the node and by
+        /// ccm_node_unconfirmed_identities_total. Nodes that are initialised already are only reported.
+        pub node_identity: IdentityPolicy = live(Text, "node-identity", "strict"), one_of(IdentityPolicy::WORDS);
         /// Maximum number of Ready nodes whose first InternalIP, zone, region or instance type changes, or which lose
         /// all InternalIPs of a family, within --node-change-budget-window: a number, or a percentage of the Ready
         /// nodes of this cloud, rounded up and at least 3. If the cloud returns more than that at once, none of them
@@ -94,6 +99,7 @@ impl NodeSettings {
     pub fn policy(&self) -> Policy {
         Policy {
             internal_ip_change: self.node_internal_ip_change,
+            identity: self.node_identity,
             labels: self.node_label_policy,
             without_address: !self.node_addresses_required,
             labels_only_add: false,

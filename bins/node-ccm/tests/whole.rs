@@ -15,6 +15,8 @@ mod repeated;
 mod survey;
 #[path = "whole/takeover.rs"]
 mod takeover;
+#[path = "whole/word.rs"]
+mod word;
 #[path = "whole/wrong_setting.rs"]
 mod wrong_setting;
 

@@ -280,17 +280,18 @@ func nodeWork() row {
 			wide:  12,
 		}.panel(),
 		graph{
-			title: "Dropped labels, changed InternalIPs",
+			title: "Dropped labels, changed InternalIPs, provider IDs",
 			about: about{
-				shows:  "In an hour: labels from the cloud that were dropped, by reason; changes of the first InternalIP of Ready nodes, applied or held.",
+				shows:  "In an hour: labels from the cloud that were dropped, by reason; changes of the first InternalIP of Ready nodes, applied or held; nodes whose provider ID nothing confirms, held or only reported.",
 				normal: "None.",
-				do:     "`invalid`: the cloud's value is not a valid label value; the event names it. A changed InternalIP breaks connections of a running node: find the change of the instance's network. `--node-internal-ip-change=hold` keeps the old address.",
+				do:     "`invalid`: the cloud's value is not a valid label value; the event names it. A changed InternalIP breaks connections of a running node: find the change of the instance's network. `--node-internal-ip-change=hold` keeps the old address. A held provider ID: the node's event `ProviderIDUnconfirmed` says why.",
 				page:   "node-ccm.md",
 			},
 			unit: units.Short,
 			lines: []line{
 				{some(times("reason", "[1h]", of("ccm_node_label_drops_total"))), "label: {{reason}}"},
 				{some(times("result", "[1h]", of("ccm_node_internal_ip_changes_total"))), "InternalIP: {{result}}"},
+				{some(times("result", "[1h]", of("ccm_node_unconfirmed_identities_total"))), "provider ID unconfirmed: {{result}}"},
 			},
 			wide: 24,
 		}.panel(),

@@ -13,8 +13,8 @@ use std::{
 };
 
 use ccm_cloud::{
-    AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, InstanceTraits,
-    Instances, Lookup, LookupResult, NodeAddress, NodeIdentity, Wants,
+    AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, Instance,
+    InstanceTraits, Instances, Lookup, LookupResult, NodeAddress, NodeIdentity, Wants,
 };
 use ccm_objects::Node;
 use futures::StreamExt as _;
@@ -29,6 +29,19 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The node's provider ID in the form that this cloud returns.
 pub fn canonical_id<'a>(cloud: &dyn Cloud, node: &'a Node) -> Option<Cow<'a, str>> {
     node.provider_id.as_deref().map(|id| cloud.canonical_id(id))
+}
+
+/// Returns true if the node's provider ID is this instance's, in any of its spellings.
+pub fn has_id_of(cloud: &dyn Cloud, node: &Node, instance: &Instance) -> bool {
+    let Some(own) = node.provider_id.as_deref() else { return false };
+    let ids = || std::iter::once(&instance.provider_id).chain(&instance.other_ids);
+    // Most nodes have other IDs: the provider is asked about the few that end alike.
+    let last = |id: &str| id.rsplit(['/', ':']).next().unwrap_or_default().to_ascii_lowercase();
+    let mut ends = ids().map(|id| last(id.as_str()));
+    ends.any(|end| last(own) == end) && {
+        let own = cloud.canonical_id(own);
+        ids().any(|id| id.as_str() == own)
+    }
 }
 
 /// The nodes that share a provider ID, by ID: of several nodes at most one is its instance.
@@ -201,7 +214,7 @@ fn offered(cloud: &dyn Cloud) -> Result<Arc<dyn Instances>, CloudError> {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use ccm_cloud::{Answers, Instance, ProviderId};
+    use ccm_cloud::{Answers, ProviderId};
     use futures::stream;
     use tokio::time::Instant;
 
@@ -284,6 +297,17 @@ mod tests {
         let found = duplicates(&OddCloud(None), &nodes);
         let expect = [("sim://i-1".to_owned(), vec![&nodes[0], &nodes[1]])];
         assert_eq!(found, expect.into());
+    }
+
+    #[test]
+    fn a_node_of_an_instance_has_one_of_its_ids_in_any_spelling() {
+        let id = |text: &str| ProviderId::parse(text).unwrap();
+        let mut instance = Instance::new(id("sim://i-1"), "a");
+        instance.other_ids = vec![id("sim://region/i-1")];
+        let has = |own: &str| has_id_of(&OddCloud(None), &node(own), &instance);
+        assert!(["sim://i-1", "SIM://I-1", "sim://region/i-1"].into_iter().all(has));
+        assert!(!["sim://i-2", "sim://other/i-1", "sim:i-1"].into_iter().any(has));
+        assert!(!has_id_of(&OddCloud(None), &Node::default(), &instance));
     }
 
     #[test]

@@ -32,6 +32,13 @@ impl<S: Copy> States<S> {
         self.states.lock().get(name).copied()
     }
 
+    /// The objects in such a state.
+    pub fn those(&self, is_such: impl Fn(S) -> bool) -> Vec<Name> {
+        let states = self.states.lock();
+        let those = states.iter().filter(|(_, state)| is_such(**state));
+        those.map(|(name, _)| Name::clone(name)).collect()
+    }
+
     /// Forgets an object that is gone.
     pub fn forget(&self, name: &str) {
         let old = self.states.lock().remove(name);
@@ -79,6 +86,7 @@ mod tests {
         assert_eq!(counts(), "p2");
         states.set(&"one".into(), 'w');
         assert_eq!((counts(), states.get("one")), ("p1w1".to_owned(), Some('w')));
+        assert_eq!(states.those(|state| state == 'w'), ["one".into()]);
         states.forget("two");
         states.forget("two");
         assert_eq!((counts(), states.get("two")), ("w1".to_owned(), None));

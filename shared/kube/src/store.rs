@@ -180,6 +180,13 @@ impl<K: Stored> Store<K> {
         objects.by_key.values().map(|held| Arc::clone(&held.object)).collect()
     }
 
+    /// The objects that match, in no order.
+    pub fn matching(&self, is_meant: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+        let objects = self.inner.objects.read();
+        let all = objects.by_key.values().map(|held| &held.object);
+        all.filter(|object| is_meant(object)).map(Arc::clone).collect()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.inner.objects.read().by_key.len()

@@ -48,6 +48,12 @@ pub fn is_reserved(key: &str) -> bool {
     })
 }
 
+/// Returns true if the key belongs to a provider of Quartet: its prefix is a subdomain of `quartet.dev`,
+/// such as `openstack.quartet.dev`.
+pub fn is_of_provider(key: &str) -> bool {
+    key.split_once('/').is_some_and(|(prefix, _)| prefix.ends_with(".quartet.dev"))
+}
+
 fn is_name(text: &str) -> bool {
     let ends_well = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     text.len() <= NAME_LIMIT

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::{RetryClass, clock};
-use ccm_cloud::{Claim, LookupResult};
+use ccm_cloud::{Claim, Lookup, LookupResult};
 use ccm_controller::{
     brake::Pause,
     corrector::Later,
@@ -25,7 +25,7 @@ use super::{Executed, Unfinished, execute, publish};
 use crate::{
     metrics::State,
     observe::{Handles, brake, intake::Intake, lookups::WorkSenders},
-    plan::{Field, Outcome, PROVIDER_ID, Plan, TAINTS, Wait, WaitReason, plan},
+    plan::{Field, Known, Outcome, PROVIDER_ID, Plan, TAINTS, Wait, WaitReason, plan},
     settings::NodeSettings,
 };
 
@@ -100,7 +100,9 @@ impl Writers {
         }
         let claim = self.handles.claim(&node).unwrap_or(Claim::Unclaimed);
         let policy = self.intake.policy();
-        let again = |node: &Node| plan(node, claim, answer, policy);
+        let rivals = self.handles.rivals(&node, answer);
+        let known = Known { rivals: &rivals, agreed: self.handles.agreed.of(&node) };
+        let again = |node: &Node| plan(node, claim, answer, policy, known);
         let plan = again(&node);
         let settled = plan.outcome == Outcome::InSync;
         let pause =
@@ -117,6 +119,11 @@ impl Writers {
             Outcome::InSync => self.correct(&node, &plan, again).await,
             Outcome::Waits(wait) => self.wait(&node, wait, answer),
             outcome => self.skip(&node, outcome, answer),
+        }
+        if let (Some(node), Ok(Lookup::Found(instance))) =
+            (self.handles.store.get(&node.name), answer)
+        {
+            self.handles.agreed.note(&node, instance);
         }
     }
 
@@ -258,13 +265,20 @@ impl Writers {
 
     /// The node keeps its taint.
     fn wait(&self, node: &Node, wait: &Wait, answer: &LookupResult) {
-        let name = &node.name;
-        self.handles.states.set(name, State::Waiting(wait.reason));
+        let (name, state) = (&node.name, State::Waiting(wait.reason));
+        if wait.reason == WaitReason::Identity && self.handles.states.get(name) != Some(state) {
+            self.handles.metrics.held_unconfirmed();
+        }
+        self.handles.states.set(name, state);
         let key = Arc::clone(name);
         let pace = match answer {
             Err(error) => self.handles.queue.retry_as(key, error.class()),
             _ if wait.reason == WaitReason::NodeIp => {
                 self.handles.queue.retry_every(key, NODE_IP_RECHECK)
+            }
+            // A change of the node, or the end of the other one, triggers a sync at once.
+            _ if wait.reason == WaitReason::Identity => {
+                self.handles.queue.retry_every(key, LONG_RETRY)
             }
             _ => self.handles.queue.retry_as(key, RetryClass::Retry),
         };
@@ -287,7 +301,7 @@ impl Writers {
             }
             Outcome::NotOurs(_) => State::NotOurs,
             Outcome::InstanceGone => State::InstanceGone,
-            Outcome::Unconfirmed(_) => State::Unconfirmed,
+            Outcome::Unconfirmed(_) | Outcome::Doubted(_) => State::Unconfirmed,
             _ => State::Unknown,
         };
         if !matches!(outcome, Outcome::Unanswered(_)) {

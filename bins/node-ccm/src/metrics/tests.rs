@@ -14,6 +14,7 @@ fn counters_start_at_zero() {
         r#"ccm_node_writes_total{kind="taint",result="ok"} 0"#,
         r#"ccm_node_label_drops_total{reason="invalid"} 0"#,
         r#"ccm_node_internal_ip_changes_total{result="held"} 0"#,
+        r#"ccm_node_unconfirmed_identities_total{result="held"} 0"#,
         r#"ccm_node_refreshes_total{result="ok"} 0"#,
     ] {
         assert!(text.lines().any(|line| line == series), "{series} in\n{text}");

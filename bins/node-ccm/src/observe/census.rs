@@ -15,6 +15,7 @@ use crate::{
 pub(crate) fn take(handles: &Handles) {
     let nodes = handles.store.list();
     handles.states.retain(|name| handles.store.get(name).is_some());
+    handles.agreed.retain(|name| handles.store.get(name).is_some());
     let mut counts: HashMap<Problem, usize> = HashMap::new();
     let mut count = |problem: Problem| *counts.entry(problem).or_default() += 1;
     for node in &nodes {

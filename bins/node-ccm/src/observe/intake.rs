@@ -12,7 +12,11 @@ use ccm_objects::{Node, Shared as Name};
 use tokio_util::sync::CancellationToken;
 
 use super::{Handles, sync_priority};
-use crate::{metrics::State, plan::Policy};
+use crate::{
+    metrics::State,
+    plan::{Policy, WaitReason},
+    settings::NodeSettings,
+};
 
 /// Puts the nodes that need work into the queue.
 pub(crate) struct Intake {
@@ -45,15 +49,17 @@ impl Intake {
         }
     }
 
-    /// Queues the nodes whose labels select them anew when `--node-selector` has changed, until the
-    /// token is cancelled.
+    /// Queues the nodes when `--node-selector` or `--node-identity` has changed, which decide whether
+    /// they are written, until the token is cancelled.
     pub(crate) async fn follow_selector(self: Arc<Self>, token: CancellationToken) {
         let mut settings = self.handles.settings.clone();
-        let mut selector = settings.borrow_and_update().node_selector.clone();
+        let what =
+            |settings: &NodeSettings| (settings.node_selector.clone(), settings.node_identity);
+        let mut last = what(&settings.borrow_and_update());
         while let Some(Ok(())) = token.run_until_cancelled(settings.changed()).await {
-            let now = settings.borrow_and_update().node_selector.clone();
-            if now != selector {
-                selector = now;
+            let now = what(&settings.borrow_and_update());
+            if now != last {
+                last = now;
                 for node in self.handles.store.list() {
                     self.handles.queue.add(Arc::clone(&node.name), Priority::Routine);
                 }
@@ -87,6 +93,11 @@ impl Intake {
             Change::Deleted(node) => {
                 self.handles.guard.leaves(&node.uid);
                 self.forget(&node.name);
+                // One of them may have its provider ID.
+                let is_held = |state| state == State::Waiting(WaitReason::Identity);
+                for name in self.handles.states.those(is_held) {
+                    queue.add(name, Priority::Urgent);
+                }
             }
         }
     }

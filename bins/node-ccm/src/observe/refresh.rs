@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::{Handles, census, intake::Intake};
 use crate::{
     metrics::State,
-    plan::{Outcome, follow},
+    plan::{Known, Outcome, follow},
 };
 
 /// The most nodes in one lookup: the provider decides how many of its own requests that takes,
@@ -147,7 +147,11 @@ impl Refresh {
                 return Some(Priority::Routine);
             }
         };
-        let plan = follow(node, &instance, self.intake.policy());
+        let Handles { agreed, .. } = &self.handles;
+        // The other nodes of its ID are compared when it is synced.
+        let known = Known { agreed: agreed.of(node), ..Known::default() };
+        let plan = follow(node, &instance, self.intake.policy(), known);
+        agreed.note(node, &instance);
         if !is_new {
             self.handles.guard.note(&node.uid, plan.needs_brake(), node.is_ready());
         }

@@ -54,16 +54,6 @@ fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
     list
 }
 
-/// Whether a node without provider ID is this instance, and not only one of the same name: they
-/// have an IP address in common, or the node's system UUID is the instance's own part of its ID.
-pub fn confirm(node: &Node, instance: &Instance) -> bool {
-    let of_cloud = |ip| instance.addresses.iter().any(|one| parse_ip(&one.address) == Some(ip));
-    let id = instance.provider_id.as_str().rsplit(['/', ':']).next();
-    let is_id = |uuid: &str| id.is_some_and(|id| id.eq_ignore_ascii_case(uuid));
-    node.addresses.iter().filter_map(Address::ip).any(of_cloud)
-        || node.system_uuid.as_deref().is_some_and(is_id)
-}
-
 /// Why a node has no address. What the provider's settings leave out is known, and not used.
 pub fn missing(instance: &Instance) -> String {
     if let Some(withheld) = &instance.withheld {

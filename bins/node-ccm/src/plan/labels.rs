@@ -7,7 +7,9 @@
 //!   none, the node's labels stay, and the beta label is copied to the GA one, as
 //!   cloud-controller-manager does.
 //! * **Additional labels** are set if the node does not have the key. node-ccm records the
-//!   keys that it has set in an annotation on the node; it updates and removes only those.
+//!   keys that it has set in an annotation on the node; it updates and removes only those. Keys of
+//!   a provider's own domain, such as `openstack.quartet.dev`, are owned by the cloud, because
+//!   kubelets can set them on their nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -133,7 +135,9 @@ impl LabelChanges {
                 continue;
             }
             match node.labels.get(key.as_str()) {
-                Some(present) if **present != **value && !is_owned => {
+                Some(present)
+                    if **present != **value && !is_owned && !label_rules::is_of_provider(key) =>
+                {
                     self.notes.push(Note::LabelKept {
                         key: key.clone(),
                         node: present.to_string(),
@@ -141,7 +145,7 @@ impl LabelChanges {
                     });
                     continue;
                 }
-                Some(_) if !is_owned => continue,
+                Some(present) if **present == **value && !is_owned => continue,
                 _ => self.set(node, key, value),
             }
             owned.insert(key.clone());
@@ -157,6 +161,10 @@ impl LabelChanges {
             } else {
                 self.labels.insert(key.clone(), None);
             }
+        }
+        let is_forged = |key: &str| label_rules::is_of_provider(key) && !wanted.contains_key(key);
+        for key in node.labels.keys().filter(|key| !only_add && is_forged(key)) {
+            self.labels.insert(key.to_string(), None);
         }
         self.owned = (owned != recorded).then_some(owned);
     }

@@ -11,6 +11,9 @@ use super::{
     UNINITIALIZED, Wait, WaitReason,
 };
 
+/// The reason of events about a provider ID that nothing confirms.
+const UNCONFIRMED: &str = "ProviderIDUnconfirmed";
+
 /// Addresses on one line.
 pub(crate) fn list(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -38,6 +41,7 @@ impl fmt::Display for Outcome {
                 write!(f, "only its name says that {id} is its instance: skipped")
             }
             Self::Waits(wait) => write!(f, "{wait}"),
+            Self::Doubted(doubt) => write!(f, "{doubt}: skipped"),
             Self::Initialised => f.write_str("initialised"),
             Self::InSync => f.write_str("in sync"),
             Self::InstanceGone => f.write_str("instance gone: skipped"),
@@ -60,6 +64,7 @@ impl WaitReason {
             Self::InstanceNotFound => "instance_not_found",
             Self::NodeIp => "node_ip",
             Self::NoAddress => "no_address",
+            Self::Identity => "identity",
         }
     }
 }
@@ -76,6 +81,7 @@ impl WaitReason {
             Self::NoAddress => {
                 ("NoNodeAddress", "until it has an address (--node-addresses-required)")
             }
+            Self::Identity => (UNCONFIRMED, "until its provider ID is confirmed (--node-identity)"),
         }
     }
 }
@@ -90,6 +96,9 @@ impl Outcome {
                     "The cloud has {id} with the name of this node, but neither its system UUID nor an address of it: the node is not written. If {id} is its instance, set spec.providerID to it"
                 ),
             )),
+            Self::Doubted(doubt) => {
+                Some((UNCONFIRMED, format!("{doubt}; the node is not written")))
+            }
             Self::InstanceGone if is_ready => {
                 let text = "The instance of this Ready node is gone, and another machine may have its name: the node is not written";
                 Some(("InstanceGone", text.to_owned()))
@@ -106,6 +115,8 @@ impl Note {
             Self::InvalidLabel { .. } => ("InvalidLabel", true),
             Self::ReservedLabel { .. } => ("ReservedLabel", false),
             Self::LabelKept { .. } => ("LabelKept", false),
+            Self::Doubted(doubt) => (UNCONFIRMED, doubt.holds()),
+            Self::InternalIpRestored { .. } => ("NodeInternalIPRestored", true),
             Self::InvalidAddress(_) => ("InvalidAddress", true),
             Self::NodeIpRefused(_) => ("InvalidNodeIP", true),
             Self::FamilyLeftOut { .. } => ("NodeIPFamilyLeftOut", true),
@@ -246,6 +257,11 @@ impl fmt::Display for Note {
                 let (kind, address) = (entry.kind.as_str(), &entry.address);
                 write!(f, "Discarding {kind} {address:?} from the cloud: it is not an IP address")
             }
+            Self::Doubted(doubt) => write!(f, "{doubt}"),
+            Self::InternalIpRestored { from, to } => write!(
+                f,
+                "another client has set the first InternalIP of this Ready node to {from}; the cloud returns {to}, as before"
+            ),
             Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
             Self::FamilyLeftOut { node_ip, addresses } => write!(
                 f,

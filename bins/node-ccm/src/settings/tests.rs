@@ -13,6 +13,7 @@ fn read(arguments: &[&str]) -> Result<NodeSettings, String> {
 fn defaults_are_the_documented_ones() {
     let settings = read(&[]).unwrap();
     let expect = NodeSettings {
+        node_identity: IdentityPolicy::Strict,
         concurrent_node_syncs: 32,
         concurrent_node_status_updates: 32,
         node_correction_qps: Some(50.0),

@@ -320,7 +320,7 @@ async fn a_foreign_server_of_the_same_name_is_not_taken() {
 /// L7: the host was renamed; its old Node stays as "exists".
 #[tokio::test(start_paused = true)]
 async fn two_nodes_of_one_instance_are_reported() {
-    let whole = Whole::start(&[OFTEN]).await;
+    let whole = Whole::start(&[OFTEN, "--node-identity=report"]).await;
     let names = whole.ready(0..2).await;
     let id = SimInstance::numbered(0).provider_id().to_string();
     whole.register("renamed", Some(&id));

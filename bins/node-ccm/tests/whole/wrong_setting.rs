@@ -18,7 +18,7 @@ impl Whole {
     }
 
     /// Other settings come into force while it runs.
-    fn reload(&self, arguments: &[&str]) {
+    pub(super) fn reload(&self, arguments: &[&str]) {
         let settings = loaded::<NodeCcm>(arguments).unwrap();
         self.process.settings.send_replace(Arc::clone(&settings.own));
     }

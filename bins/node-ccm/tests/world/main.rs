@@ -17,6 +17,7 @@ mod policies;
 mod rights;
 mod server_faults;
 mod story;
+mod word;
 mod work;
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -29,6 +30,9 @@ fn main() -> anyhow::Result<ExitCode> {
                 initialise::concurrent_writes_of_the_kubelet_are_kept,
                 keep_true::a_changed_instance_changes_its_node,
                 keep_true::a_restart_writes_nothing_but_the_lease,
+                word::the_id_of_another_machine_is_held,
+                word::addresses_of_a_kubelet_are_set_back_and_use_no_budget,
+                word::a_kubelet_forges_no_label_of_the_cloud,
                 leadership::a_released_lease_is_taken_over_at_once,
                 leadership::a_frozen_and_a_killed_leader_are_replaced,
                 leadership::a_deleted_lease_never_makes_two_leaders,

@@ -51,3 +51,17 @@ fn reserved_keys_are_those_of_kubernetes_domains() {
         assert_eq!(is_reserved(key), expect, "{key}");
     }
 }
+
+#[test]
+fn subdomains_of_quartet_dev_belong_to_providers() {
+    for (key, expect) in [
+        ("openstack.quartet.dev/rack", true),
+        ("a.b.quartet.dev/rack", true),
+        ("quartet.dev/change-approved", false),
+        ("notquartet.dev/rack", false),
+        ("openstack.quartet.dev", false),
+        ("example.com/openstack.quartet.dev", false),
+    ] {
+        assert_eq!(is_of_provider(key), expect, "{key}");
+    }
+}

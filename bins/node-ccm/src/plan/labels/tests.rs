@@ -224,3 +224,27 @@ fn add_only_labels_are_never_removed() {
     assert_eq!(added.labels, [("e.com/b".to_owned(), Some("2".to_owned()))].into());
     assert_eq!(added.owned, None, "both stay recorded");
 }
+
+/// A kubelet can set them on its own node.
+#[test]
+fn the_cloud_owns_the_labels_of_its_domain() {
+    const RACK: &str = "openstack.quartet.dev/rack";
+    const PCI: &str = "openstack.quartet.dev/pci";
+    let instance = cloud(None, &[(RACK, "r1")]);
+    let expect = [
+        "openstack.quartet.dev/pci-",
+        "openstack.quartet.dev/rack=r1",
+        "@openstack.quartet.dev/rack",
+    ];
+    check("forged", &node(&[(RACK, "x"), (PCI, "yes")], ""), &instance, &expect);
+    check("the same value", &node(&[(RACK, "r1")], ""), &instance, &[]);
+    check(
+        "approvals",
+        &node(&[("quartet.dev/change-approved", "yes")], ""),
+        &cloud(None, &[]),
+        &[],
+    );
+    let only_add = Policy { labels_only_add: true, ..Policy::default() };
+    let changes = changes(&node(&[(PCI, "yes")], ""), &instance, only_add);
+    assert_eq!(changes.labels.keys().collect::<Vec<_>>(), [RACK]);
+}

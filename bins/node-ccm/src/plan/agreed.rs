@@ -1,0 +1,65 @@
+//! What the cloud said when a node last agreed with it. If it still says the same, another client
+//! has changed the node.
+
+use ccm_cloud::Instance;
+use ccm_controller::repeats::Content;
+use ccm_objects::{
+    Node,
+    node_keys::{INSTANCE_TYPE, REGION, ZONE},
+};
+
+use super::addresses;
+
+/// Digests of what the cloud said when the node last agreed with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    addresses: Option<Content>,
+    topology: Option<Content>,
+}
+
+impl Agreed {
+    /// Takes note of a node as it is now, and of the cloud's answer about it.
+    pub fn note(&mut self, node: &Node, instance: &Instance) {
+        let said = Self::said(node, instance);
+        let desired = addresses::desired(node, instance);
+        if desired.is_ok_and(|list| list.as_ref() == Some(&node.addresses)) {
+            self.addresses = said.addresses;
+        }
+        let is_shown = |((_, ga), value): ((&str, &str), &str)| {
+            node.labels.get(ga).is_some_and(|own| **own == *value)
+        };
+        if topology(instance).all(is_shown) {
+            self.topology = said.topology;
+        }
+    }
+
+    /// Returns true if the cloud says the same of the addresses.
+    pub(super) fn is_same_of_addresses(self, node: &Node, instance: &Instance) -> bool {
+        self.addresses.is_some() && self.addresses == Self::said(node, instance).addresses
+    }
+
+    /// Returns true if the cloud says the same of type, zone and region.
+    pub(super) fn is_same_of_topology(self, node: &Node, instance: &Instance) -> bool {
+        self.topology.is_some() && self.topology == Self::said(node, instance).topology
+    }
+
+    /// What the cloud says, for this object: another one of the same name is new.
+    fn said(node: &Node, instance: &Instance) -> Self {
+        let topology: Vec<_> = topology(instance).collect();
+        Self {
+            addresses: Some(Content::of(&(&node.uid, &instance.addresses))),
+            topology: Some(Content::of(&(&node.uid, topology))),
+        }
+    }
+}
+
+/// The labels of the instance that the brake protects, with their values.
+fn topology(instance: &Instance) -> impl Iterator<Item = ((&'static str, &'static str), &str)> {
+    let values = [
+        (INSTANCE_TYPE, &instance.instance_type),
+        (ZONE, &instance.zone),
+        (REGION, &instance.region),
+    ];
+    let named = values.into_iter().filter_map(|(keys, value)| Some((keys, value.as_deref()?)));
+    named.filter(|(_, value)| !value.is_empty())
+}
