@@ -3,14 +3,18 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use ccm_cloud::{Call, CloudError, ErrorKind};
-use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{Answer, Api, Request, Service};
+use super::{
+    Answer, Api, Request, Service,
+    bounded::{Entries, Links, members_of},
+};
 use crate::openstack::text;
 
 /// The maximum number of pages, against a service with an endless list.
 const MAX_PAGES: usize = 1_000;
+/// The maximum length of one entry, in bytes.
+const LONGEST_ENTRY: usize = 4 << 20;
 
 /// A collection.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +38,6 @@ pub(crate) struct Read {
     pub(crate) pages: usize,
     /// Whether there was no further page.
     pub(crate) whole: bool,
-}
-
-#[derive(Deserialize)]
-struct Link {
-    rel: Option<String>,
 }
 
 impl Collection<'_> {
@@ -99,17 +98,21 @@ impl Collection<'_> {
             return Err(answer.error(ErrorKind::NotFound, what));
         }
         let malformed = |what: String| answer.malformed(self.operation, &what);
-        let mut body: BTreeMap<String, &RawValue> = answer.read(self.operation)?;
+        let links_key = format!("{}_links", self.key);
+        let [entries, links] = members_of(&answer.body, [self.key, &links_key])
+            .map_err(|error| malformed(error.to_string()))?;
         // A body without the member is not an empty list.
-        let entries = body
-            .remove(self.key)
-            .ok_or_else(|| malformed(format!("it has no member {:?}", self.key)))?;
-        let entries = serde_json::from_str(entries.get())
+        let entries =
+            entries.ok_or_else(|| malformed(format!("it has no member {:?}", self.key)))?;
+        let Entries(entries) = serde_json::from_str(entries.get())
             .map_err(|error| malformed(format!("{:?}: {error}", self.key)))?;
-        let links = body.remove(format!("{}_links", self.key).as_str());
-        let links: Vec<Link> = serde_json::from_str(links.map_or("[]", RawValue::get))
-            .map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
-        let goes_on = links.iter().any(|link| link.rel.as_deref() == Some("next"));
+        if entries.iter().any(|entry| entry.get().len() > LONGEST_ENTRY) {
+            let most = LONGEST_ENTRY >> 20;
+            return Err(malformed(format!("an entry of {:?} has more than {most} MiB", self.key)));
+        }
+        let links = serde_json::from_str(links.map_or("[]", RawValue::get));
+        let Links(goes_on) =
+            links.map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
         Ok(Page { entries, goes_on })
     }
 }
