@@ -50,7 +50,8 @@ impl AnswerMemory {
 
     /// Waits for room for an answer of this length, if it is known.
     pub async fn room(&self, length: Option<u64>) -> Room {
-        let length = length.map_or(BEGINNING, |length| usize::try_from(length).unwrap_or(usize::MAX));
+        let length =
+            length.map_or(BEGINNING, |length| usize::try_from(length).unwrap_or(usize::MAX));
         let mut room = Room { memory: self.clone(), blocks: None, alone: None, size: 0 };
         if length > self.total {
             room.go_alone().await;

@@ -212,6 +212,9 @@ mod tests {
         let mut body = Metered::new(Parts([Bytes::from(message(5))].into()), memory);
         assert!(timeout(limit, body.frame()).await.is_err(), "there is no room");
         drop(other);
-        assert_eq!(body.frame().await.expect("data").expect("no error").data_ref().unwrap().len(), 10);
+        assert_eq!(
+            body.frame().await.expect("data").expect("no error").data_ref().unwrap().len(),
+            10
+        );
     }
 }

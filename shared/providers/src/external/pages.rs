@@ -110,7 +110,8 @@ mod tests {
         let mut pages = Pages::new("routes");
         let wrong = (0..).find_map(|at: usize| pages.follow(Some(at.to_string())).err());
         assert!(wrong.is_some_and(|wrong| wrong.message.contains("more than 10000 pages")));
-        let page = ListRoutesResponse { malformed: vec!["x".repeat(20 << 20)], ..Default::default() };
+        let page =
+            ListRoutesResponse { malformed: vec!["x".repeat(20 << 20)], ..Default::default() };
         let mut pages = Pages::new("routes");
         for _ in 0..3 {
             pages.add(&page).expect("60 MiB");
