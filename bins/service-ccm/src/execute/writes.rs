@@ -39,9 +39,9 @@ impl Lanes {
                 let traits = self.handles.load_balancers().map(|one| one.traits());
                 let (traits, rules) =
                     (traits.unwrap_or_default(), self.handles.settings.borrow().shown());
-                let may_write = |key: &str| rules.why_not_written(key, &traits).is_none();
                 let release = self.handles.balancers.with(service, |entry| {
-                    release(service, entry, |key| traits.writes(key), may_write)
+                    let written = &*entry.annotations;
+                    release(service, entry, |key| rules.is_removed(key, &traits, written))
                 });
                 ("release", release)
             }
@@ -181,21 +181,13 @@ fn protect(service: &Service, signature: BTreeMap<String, Option<String>>) -> St
 }
 
 /// Everything that this program wrote goes. Of a Service that is being deleted only the finalizer.
-fn release(
-    service: &Service,
-    entry: &Entry,
-    is_providers: impl Fn(&str) -> bool,
-    may_write: impl Fn(&str) -> bool,
-) -> StatusPatch {
+fn release(service: &Service, entry: &Entry, is_providers: impl Fn(&str) -> bool) -> StatusPatch {
     let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, false);
     if service.deleting {
         return patch;
     }
-    let is_own = |key: &str| {
-        [ID, DIGEST, INSTANCE, RELEASE_APPROVED].contains(&key)
-            || may_write(key)
-                && (is_providers(key) || entry.annotations.iter().any(|own| own == key))
-    };
+    let is_own =
+        |key: &str| [ID, DIGEST, INSTANCE, RELEASE_APPROVED].contains(&key) || is_providers(key);
     let annotations = service.details.iter().flat_map(|details| details.annotations.keys());
     for key in annotations.filter(|key| is_own(key)) {
         patch = patch.with_annotation(&**key, None);

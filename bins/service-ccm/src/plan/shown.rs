@@ -51,6 +51,13 @@ impl Rules {
             format!("{} is not below a prefix of --provider-annotation-prefixes", quoted())
         })
     }
+
+    /// Returns true if this annotation goes when the Service loses its load balancer: the provider writes it,
+    /// or has written it.
+    pub fn is_removed(&self, key: &str, traits: &LoadBalancerTraits, written: &[String]) -> bool {
+        let is_providers = traits.writes(key) || written.iter().any(|own| own == key);
+        is_providers && self.why_not_written(key, traits).is_none()
+    }
 }
 
 /// Returns true if no provider writes annotations with this key: it belongs to Kubernetes or to this

@@ -231,6 +231,17 @@ fn a_provider_writes_annotations_below_confirmed_prefixes_only() {
     let built_in = LoadBalancerTraits { is_built_in: true, ..traits };
     assert!(rules.why_not_written("other.dev/id", &built_in).is_none());
     assert!(rules.why_not_written("other.dev/id2", &built_in).is_some());
+    let written =
+        ["example.com/id", "external-dns.alpha.kubernetes.io/hostname"].map(str::to_owned);
+    for (key, is_removed) in [
+        ("example.com/id", true),
+        ("example.com/other", false),
+        ("external-dns.alpha.kubernetes.io/hostname", false),
+        ("quartet.dev/member-loss-approved", false),
+        ("other.dev/id", true),
+    ] {
+        assert_eq!(rules.is_removed(key, &built_in, &written), is_removed, "{key}");
+    }
     for (start, can) in [
         ("example.com/", true),
         ("example.com/lb-", true),

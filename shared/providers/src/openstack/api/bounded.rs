@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 
 /// The maximum number of entries of one page.
 const MAX_ENTRIES: usize = 200_000;
+/// The maximum length of one entry, in bytes.
+const LONGEST_ENTRY: usize = 4 << 20;
 
 /// These members of an object, as text. Of equal names the last one counts.
 pub(super) fn members_of<'a, const N: usize>(
@@ -52,6 +54,10 @@ impl<'a> Deserialize<'a> for Entries<'a> {
     fn deserialize<D: Deserializer<'a>>(reader: D) -> Result<Self, D::Error> {
         let mut all = Vec::new();
         reader.deserialize_seq(each(|entry: &'a RawValue| all.push(entry)))?;
+        if all.iter().any(|entry| entry.get().len() > LONGEST_ENTRY) {
+            let most = LONGEST_ENTRY >> 20;
+            return Err(D::Error::custom(format!("an entry is longer than {most} MiB")));
+        }
         Ok(Self(all))
     }
 }
@@ -126,6 +132,15 @@ mod tests {
         let more = page(MAX_ENTRIES + 1);
         let error = serde_json::from_str::<Entries<'_>>(&more).expect_err("too many").to_string();
         assert!(error.starts_with("more than 200000 entries"), "{error}");
+    }
+
+    #[test]
+    fn an_entry_has_a_bounded_length() {
+        let page = |length: usize| format!("[\"{}\", 1]", "x".repeat(length - 2));
+        assert!(serde_json::from_str::<Entries<'_>>(&page(LONGEST_ENTRY)).is_ok());
+        let longer = page(LONGEST_ENTRY + 1);
+        let error = serde_json::from_str::<Entries<'_>>(&longer).expect_err("too long").to_string();
+        assert!(error.starts_with("an entry is longer than 4 MiB"), "{error}");
     }
 
     #[test]

@@ -13,8 +13,6 @@ use crate::openstack::text;
 
 /// The maximum number of pages, against a service with an endless list.
 const MAX_PAGES: usize = 1_000;
-/// The maximum length of one entry, in bytes.
-const LONGEST_ENTRY: usize = 4 << 20;
 
 /// A collection.
 #[derive(Clone, Copy, Debug)]
@@ -106,10 +104,6 @@ impl Collection<'_> {
             entries.ok_or_else(|| malformed(format!("it has no member {:?}", self.key)))?;
         let Entries(entries) = serde_json::from_str(entries.get())
             .map_err(|error| malformed(format!("{:?}: {error}", self.key)))?;
-        if entries.iter().any(|entry| entry.get().len() > LONGEST_ENTRY) {
-            let most = LONGEST_ENTRY >> 20;
-            return Err(malformed(format!("an entry of {:?} has more than {most} MiB", self.key)));
-        }
         let links = serde_json::from_str(links.map_or("[]", RawValue::get));
         let Links(goes_on) =
             links.map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
