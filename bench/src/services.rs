@@ -81,7 +81,8 @@ fn one_at_a_time(traits: &mut LoadBalancerTraits) {
 }
 
 async fn start(arena: &Arena) -> Result<Program> {
-    arena.node_ccm(&arena.controller("service-ccm")).await
+    let launch = arena.controller("service-ccm");
+    arena.node_ccm(&launch.arg("--provider-annotation-prefixes=sim/,sim-status/")).await
 }
 
 /// Registers these nodes, initialised and with an address.

@@ -224,6 +224,7 @@ impl Lanes {
         if service.is_load_balancer && planned.plan != Plan::NotOurs {
             reports.problems(service, &planned.problems);
         }
+        reports.refused_parts(service, &planned.refused);
     }
 
     /// The provider's load balancers, if this Service can be planned now.

@@ -14,7 +14,8 @@
 //! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
 //! | `observe::balancers` | per Service: what is known of its load balancer |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
-//! | `observe::reading` | what is kept of Services |
+//! | `observe::reading`, `observe::selectors` | what is kept of Services; by which labels they select members |
+//! | `observe::shown` | the addresses that the cluster itself uses, which no load balancer has |
 //! | `observe::rooms` | the Services of each namespace, and which one comes next if it has a limit |
 //! | `observe::unclaimed` | Services whose finalizer no known controller removes |
 //! | `observe::lease` | which members have left, for the next leader; approvals of many Services |
@@ -39,7 +40,10 @@ pub mod plan;
 mod report;
 mod settings;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use ccm_cloud::Capability;
 use ccm_controller::{
@@ -96,6 +100,7 @@ impl Program for ServiceCcm {
         metrics::collect(metrics, HashMap::new, || 0, || 0);
         metrics::collect_held(metrics, || 0, || 0);
         metrics::collect_waiting(metrics, || 0);
+        metrics::collect_refused(metrics, BTreeMap::new);
         metrics::collect_not_served(metrics, || [("example.com/class".into(), 1)].into());
         let queues = QueueMetrics::new(metrics);
         queues.specimens(QUEUE);
@@ -180,6 +185,9 @@ impl Program for ServiceCcm {
         self.listed.pass("not listed yet");
         let lease = context.leadership.annotations().clone();
         let lanes = Lanes::new(handles, Writer::new(context, &handles.services), lease.clone());
+        let server = context.clients.server.clone();
+        let resolver = handles.clone().follow_api_server(server, token.clone());
+        tasks.spawn("api-server-addresses", resolver);
         let term = Term { lanes, reader: Reader::new(context), lease, tasks: tasks.clone() };
         let (this, token) = (Arc::clone(&self), token.clone());
         tasks.spawn_job("first-plan", async move {
@@ -217,6 +225,9 @@ fn collect_counts(context: &Context<ServiceCcm>, handles: &Handles) {
     context.health.add("replacements", Scope::Information, move || lost.replacements());
     let waiting = Arc::clone(&handles.balancers);
     metrics::collect_waiting(&context.metrics, move || waiting.waiting());
+    let (refused, shown) = (Arc::clone(&handles.balancers), Arc::clone(&handles.balancers));
+    metrics::collect_refused(&context.metrics, move || refused.refused());
+    context.health.add("shown", Scope::Information, move || shown.shown());
 }
 
 /// The inputs of the tasks that run while this replica leads.

@@ -12,7 +12,7 @@ use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, lev
 use ccm_runtime::metrics::Metrics;
 use strum::{IntoStaticStr, VariantArray, VariantNames};
 
-use crate::plan::CallKind;
+use crate::plan::{CallKind, shown::Part};
 
 /// Bounds of upstream's histograms, in seconds.
 const DOUBLING: [f64; 15] = [
@@ -125,6 +125,13 @@ computed! {
 }
 
 computed! {
+    static REFUSED: usize { part } = {
+        /// Services of which an address, host name or annotation that the provider gives is not shown or should not be, on the leader
+        [ALPHA] Gauge ccm_service_refused_parts = |count| *count as f64;
+    }
+}
+
+computed! {
     static UNCLAIMED: usize = {
         /// Services with the finalizer of load balancers, but not of that type, of which it is not known who removes that, for 5 minutes or longer, on the leader
         [ALPHA] Gauge ccm_service_unclaimed_finalizers = |count| *count as f64;
@@ -164,6 +171,18 @@ pub(crate) fn collect_waiting(
     waiting: impl Fn() -> usize + Send + Sync + 'static,
 ) {
     metrics.collect(WAITING.collector(move || vec![(Vec::new(), waiting())]));
+}
+
+/// Computes on each scrape the number of Services that do not show a part of what the provider gives.
+pub(crate) fn collect_refused(
+    metrics: &Metrics,
+    counts: impl Fn() -> BTreeMap<Part, usize> + Send + Sync + 'static,
+) {
+    metrics.collect(REFUSED.collector(move || {
+        let counts = counts();
+        let count = |part: &Part| counts.get(part).copied().unwrap_or_default();
+        Part::VARIANTS.iter().map(|part| (vec![<&str>::from(part).into()], count(part))).collect()
+    }));
 }
 
 /// Computes states, held members and unclaimed finalizers on each scrape.

@@ -10,7 +10,11 @@ pub(crate) mod nodes;
 pub(crate) mod poll;
 mod reading;
 mod rooms;
+mod selectors;
+pub(crate) mod shown;
 pub(crate) mod unclaimed;
+
+pub(crate) use selectors::selector;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,9 +27,7 @@ use std::{
 };
 
 use ccm_base::{At, Backoff, clock::Timeline};
-use ccm_cloud::{
-    Call, Cloud, CloudError, ClusterId, Digest, ErrorKind, LoadBalancers, NodeSelector,
-};
+use ccm_cloud::{Call, Cloud, CloudError, ClusterId, Digest, ErrorKind, LoadBalancers};
 use ccm_controller::{
     brake::approval::is_marked_at,
     passes::Passes,
@@ -40,7 +42,7 @@ use ccm_runtime::{
     same_cloud::SameCloud,
     settings::ElectionSettings,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
@@ -59,7 +61,7 @@ use crate::{
         View, awaits_members,
         eligible::NodeSet,
         evidence,
-        front_end::{Problem, desired, settings},
+        front_end::{Problem, desired},
         held_calls,
         labels::LabelKeys,
         losses::{Losses, Verdict, recorded},
@@ -68,6 +70,7 @@ use crate::{
         orphans::Orphans,
         plan,
         reason::SERVING,
+        shown::{InUse, Refused, refused},
         shows_members,
     },
     report::ServiceReports,
@@ -102,6 +105,8 @@ pub(crate) struct Planned {
     pub(crate) may_replace: bool,
     /// Why no other load balancer is made, and when that is looked at again.
     pub(crate) held_replacement: Option<(String, At)>,
+    /// What the provider gives for the Service, and the Service does not show.
+    pub(crate) refused: Vec<Refused>,
     /// What its calls depend on besides the Service.
     pub(crate) inputs: Inputs,
 }
@@ -144,6 +149,8 @@ pub(crate) struct Handles {
     pub(crate) unclaimed: Arc<Unclaimed>,
     /// The Services by namespace.
     rooms: Arc<Rooms>,
+    /// The addresses that the cluster itself uses.
+    pub(crate) in_use: Arc<RwLock<InUse>>,
     /// Wakes the deletion of orphans.
     pub(crate) deletions: Passes,
     /// What the Lease approves.
@@ -187,6 +194,7 @@ impl Handles {
             losses: Arc::default(),
             unclaimed: Arc::default(),
             rooms: Arc::default(),
+            in_use: Arc::default(),
             deletions: Passes::default(),
             approved: Arc::default(),
             reports: ServiceReports::new(context.events.clone()),
@@ -250,11 +258,6 @@ impl Handles {
             }
         };
         token.run_until_cancelled(work).await;
-    }
-
-    /// Which nodes may be members where the Service does not choose; None while that is not known.
-    fn default_selector(&self) -> Option<NodeSelector> {
-        Some(self.load_balancers().ok()?.selector(&BTreeMap::new()))
     }
 
     /// A call to the cloud with the time limit of the settings.
@@ -336,29 +339,6 @@ impl Handles {
         Inputs { nodes: self.balancers.published(), revision }
     }
 
-    /// The nodes that may be members of the load balancer of this Service, and whether that is not its
-    /// own choice. The set of nodes has the labels by which it selects from now on.
-    fn selector(
-        &self,
-        service: &Service,
-        load_balancers: &dyn LoadBalancers,
-    ) -> (NodeSelector, bool) {
-        let selector = selector(service, load_balancers);
-        let mut keys = self.label_keys.lock();
-        if keys.lack(&selector) {
-            let before = keys.clone();
-            keys.add(&selector);
-            let nodes: BTreeMap<Name, Arc<Node>> =
-                self.nodes.list().into_iter().map(|node| (Name::clone(&node.name), node)).collect();
-            let labels_of = |name: &str| nodes.get(name).map(|node| &node.labels);
-            let set = self.node_set.borrow().with_labels(labels_of, (&before, &keys));
-            self.balancers.relabel(&set.members);
-            self.node_set.send_replace(Arc::new(set));
-        }
-        let is_default = selector == load_balancers.selector(&BTreeMap::new());
-        (selector, is_default)
-    }
-
     /// Records which members are held, and whether the load balancer has the nodes of this digest.
     fn see_members(&self, entry: &mut Entry, members: &Decision, nodes: Option<Digest>) {
         if members.changes {
@@ -395,6 +375,7 @@ impl Handles {
         let (agreed, inputs) = (self.balancers.digest_of(&nodes.members), self.inputs());
         let list = if traits.lists { self.balancers.list() } else { List::Compared };
         let full = self.full(service, &classes, desired.front_end.is_some(), list);
+        let (allowed, in_use) = (settings.shown(), self.in_use.read());
         self.balancers.with(service, |entry| {
             let (families, in_cloud) = (&*entry.families(&traits), entry.members_in_cloud());
             let (budget, selector) = (settings.budget(), &selector);
@@ -417,6 +398,7 @@ impl Handles {
                 loss,
                 full: full.as_deref(),
                 list,
+                guard: (&allowed, &in_use),
                 inputs,
                 now,
             };
@@ -430,7 +412,9 @@ impl Handles {
             entry.is_wrong = is_served && desired.front_end.is_none();
             let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
             let (stays, held_calls) = stays_on_foreign(view, is_served);
+            let refused = refused(view);
             self.see(service, entry, is_served);
+            entry.refused.clone_from(&refused);
             Planned {
                 plan,
                 members,
@@ -443,17 +427,11 @@ impl Handles {
                 held_release,
                 may_replace: loss == Verdict::Replaced || recorded(service).is_none(),
                 held_replacement: self.held_replacement(service, loss),
+                refused,
                 inputs,
             }
         })
     }
-}
-
-/// The nodes that may be members of the load balancer of this Service.
-pub(crate) fn selector(service: &Service, load_balancers: &dyn LoadBalancers) -> NodeSelector {
-    let traits = load_balancers.traits();
-    let details = service.details.as_deref().filter(|_| traits.member_labels);
-    details.map(|details| load_balancers.selector(&settings(details, &traits))).unwrap_or_default()
 }
 
 /// Returns true if the plan gives the Service a load balancer, or keeps its one.

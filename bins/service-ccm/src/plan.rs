@@ -10,6 +10,7 @@
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
 //! | [`evidence`] | which controller the finalizer of a Service belongs to |
 //! | [`looks`] | when a load balancer that no list shows is looked at |
+//! | [`shown`] | which addresses and annotations of a provider a Service shows |
 //! | [`room`] | which Services of a namespace wait, if it may have no more load balancers |
 //! | [`repeated`] | when a step that was confirmed before may be repeated |
 //! | [`debounce`] | when changes of the nodes go out |
@@ -38,6 +39,7 @@ mod pools;
 pub mod reason;
 pub mod repeated;
 pub mod room;
+pub mod shown;
 mod state;
 pub mod status;
 mod wished;
@@ -118,6 +120,8 @@ pub struct View<'a> {
     pub full: Option<&'a str>,
     /// What is known of this cluster's load balancers as a whole.
     pub list: List,
+    /// What the operator allows a provider to show, and which addresses the cluster itself uses.
+    pub guard: (&'a shown::Rules, &'a shown::InUse),
     /// What calls depend on besides the Service.
     pub inputs: Inputs,
     /// Now.

@@ -18,6 +18,7 @@ use crate::plan::{
     front_end::{Problem, in_words},
     members::Decision,
     orphans::Orphan,
+    shown::{Part, Refused},
 };
 
 /// How many names of nodes a text holds.
@@ -207,6 +208,33 @@ impl ServiceReports {
         );
         let event = "LoadBalancerMembersHeld";
         self.warning(service, event, event, &format!("{} held", members.held.len()), text);
+    }
+
+    /// Reports what the Service does not show of the provider's answer. An annotation is the operator's
+    /// matter: one line for each, without an event.
+    pub(crate) fn refused_parts(&self, service: &Service, refused: &[Refused]) {
+        let of_status: Vec<&str> = refused
+            .iter()
+            .filter(|one| one.part != Part::Annotation && !one.stays)
+            .map(|one| &*one.why)
+            .collect();
+        if !of_status.is_empty() {
+            let event = "LoadBalancerAddressRefused";
+            let text = of_status.join("; ");
+            let line = format!(
+                "The Service does not show what the provider gives: {text}; if that is right, the operator allows it with --load-balancer-allowed-addresses"
+            );
+            self.warning(service, event, event, &text, line);
+        }
+        for one in refused.iter().filter(|one| one.part == Part::Annotation) {
+            if self.reports.memory().changed("provider", "annotation-refused", &one.why) {
+                tracing::warn!(
+                    service = &*service.key,
+                    "the provider does not write it: {}",
+                    one.why
+                );
+            }
+        }
     }
 
     /// Reports that the API server rejects a write.

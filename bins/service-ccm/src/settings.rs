@@ -1,6 +1,6 @@
 //! The settings of service-ccm.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use ccm_base::duration;
 use ccm_controller::{
@@ -9,12 +9,14 @@ use ccm_controller::{
 };
 use ccm_kube::selector::NodeSelector;
 use ccm_runtime::settings::{cloud_call_timeout, node_selector, taint_keys};
-use ccm_settings::{at_least, checked, one_of, parsed, within};
+use ccm_settings::{SettingValue as _, at_least, checked, one_of, parsed, within};
+use ipnet::IpNet;
 use serde::Serialize;
 
 use crate::plan::{
     Classes,
     orphans::{Policy, Rules},
+    shown,
 };
 
 /// The maximum number of lanes; each has at most one call to the cloud under way.
@@ -90,6 +92,21 @@ ccm_settings::settings! {
         /// balancer come first, then the oldest. A load balancer that exists stays, also above the limit.
         pub max_load_balancers_per_namespace: usize =
             live(Count, "max-load-balancers-per-namespace", "0"), within(0..=MOST_PER_NAMESPACE);
+        /// Networks and addresses that load balancers may have although Services do not show them by default, separated by
+        /// commas. Services show no loopback, link-local, unspecified or multicast addresses, none of
+        /// --service-cluster-ip-range, no cluster IP of a Service, and not the address of the API server; with
+        /// `ipMode: VIP`, also no address of a node. An address that a Service shows already stays, and is reported.
+        pub load_balancer_allowed_addresses: Vec<IpNet> =
+            live(List, "load-balancer-allowed-addresses", ""), networks;
+        /// Networks of the cluster's Services, separated by commas, as kube-apiserver has them. No Service shows an
+        /// address in them as the address of its load balancer. Without a value, this applies to the cluster IPs that
+        /// Services have.
+        pub service_cluster_ip_range: Vec<IpNet> = live(List, "service-cluster-ip-range", ""), networks;
+        /// Beginnings of annotations that a provider in another process may write to Services, separated by commas, such
+        /// as example.com/. Each one has a domain and a slash. Those of quartet.dev, kubernetes.io and k8s.io are not
+        /// possible. Providers that are part of this program need no confirmation.
+        pub provider_annotation_prefixes: Vec<String> =
+            live(List, "provider-annotation-prefixes", ""), annotation_prefixes;
         /// Time limit of one call to the cloud, including retries, all pages and waiting for the rate limit. From 1s
         /// to 10m0s.
         #[serde(serialize_with = "duration::serialize")]
@@ -119,12 +136,41 @@ impl ServiceSettings {
         }
     }
 
+    /// What a provider may show on Services.
+    pub fn shown(&self) -> shown::Rules {
+        shown::Rules {
+            allowed: self.load_balancer_allowed_addresses.clone(),
+            service_ranges: self.service_cluster_ip_range.clone(),
+            annotations: self.provider_annotation_prefixes.clone(),
+        }
+    }
+
     /// How many members may leave.
     pub const fn budget(&self) -> Budget {
         Budget {
             limit: self.load_balancer_member_loss,
             window: self.load_balancer_member_loss_window,
         }
+    }
+}
+
+fn networks(text: &str, _: &str) -> Result<Vec<IpNet>, String> {
+    let read = |text: String| {
+        let address = || text.parse::<IpAddr>().map(IpNet::from);
+        text.parse::<IpNet>().map(|network| network.trunc()).or_else(|_| address()).map_err(|_| {
+            format!("must be networks or addresses, such as 192.0.2.0/24; {text:?} is none")
+        })
+    };
+    Vec::<String>::parse(text)?.into_iter().map(read).collect()
+}
+
+fn annotation_prefixes(text: &str, _: &str) -> Result<Vec<String>, String> {
+    let starts = Vec::<String>::parse(text)?;
+    match starts.iter().find(|start| !shown::can_be_confirmed(start)) {
+        None => Ok(starts),
+        Some(start) => Err(format!(
+            "must be beginnings of annotations with a domain and a slash, such as example.com/, and not of quartet.dev, kubernetes.io or k8s.io; {start:?} is none"
+        )),
     }
 }
 

@@ -59,6 +59,22 @@ func balancers() row {
 			high:  8,
 		}.panel(),
 		number{
+			title: "Refused answers",
+			about: about{
+				shows:  "Services of which an address, host name or annotation that the provider gives is not shown, or should not be.",
+				normal: "0",
+				do:     "The line shown of /readyz?verbose has an example. Correct the provider, or allow it: --load-balancer-allowed-addresses, --provider-annotation-prefixes.",
+				alert:  "ServiceCCMRefusedParts",
+				page:   services + "#what-the-provider-may-show",
+			},
+			unit:  units.Short,
+			lines: []line{{highest("", of("ccm_service_refused_parts")), ""}},
+			base:  green,
+			steps: []step{{1, yellow}},
+			none:  "no replica is seen",
+			high:  8,
+		}.panel(),
+		number{
 			title: "Held releases",
 			about: about{
 				shows:  "Load balancers of Services that the settings exclude. They stay and follow the nodes until a person approves that they go.",

@@ -1,6 +1,6 @@
 //! Addresses of instances and nodes.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,52 @@ impl NodeAddress {
             if !list.contains(&address) {
                 list.push(address);
             }
+        }
+    }
+}
+
+/// Returns true if the text is a host name as the status of a Service may show it: a DNS name in lower
+/// case (RFC 1123), and no IP address.
+pub fn is_host_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        label.len() <= 63
+            && label.starts_with(legal)
+            && label.ends_with(legal)
+            && label.chars().all(|c| legal(c) || c == '-')
+    };
+    text.len() <= 253 && text.split('.').all(is_label) && text.parse::<IpAddr>().is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_name_is_a_dns_name_in_lower_case() {
+        let (longest, longer) = ("a".repeat(63), "a".repeat(64));
+        for name in ["web", "lb-1.example.com", "203.0.113.5.nip.io", "1", &longest] {
+            assert!(is_host_name(name), "{name}");
+        }
+        for text in [
+            "",
+            "Web",
+            "web.",
+            ".web",
+            "-web",
+            "web-",
+            "a..b",
+            "a_b",
+            "a b",
+            "web\nX",
+            "<b>",
+            "192.0.2.1",
+            "2001:db8::1",
+            "Kéy.example",
+            &longer,
+            &["a"; 200].join("."),
+        ] {
+            assert!(!is_host_name(text), "{text:?}");
         }
     }
 }

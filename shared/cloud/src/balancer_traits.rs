@@ -15,6 +15,9 @@ pub struct LoadBalancerTraits {
     /// ([`LoadBalancer::annotations`](crate::LoadBalancer::annotations)): keys, or prefixes of keys
     /// with `*` at the end. They are not configuration.
     pub own_annotations: Vec<String>,
+    /// True if the provider's code is part of this program: nobody has to confirm that it may write
+    /// [`Self::own_annotations`]. Never true of a provider in another process.
+    pub is_built_in: bool,
     /// The annotation with the ID of the Service's load balancer, if others write it as well as the
     /// provider: another controller of this cloud, or a user who asks for an existing load
     /// balancer. A Service with such an ID does not get its own load balancer.
@@ -52,6 +55,7 @@ impl Default for LoadBalancerTraits {
             annotations: Vec::new(),
             remarked: Vec::new(),
             own_annotations: Vec::new(),
+            is_built_in: false,
             id_annotation: None,
             protocols: vec![Protocol::Tcp],
             dual_stack: false,

@@ -29,7 +29,7 @@ mod provider;
 mod registry;
 mod routes;
 
-pub use address::{AddressKind, NodeAddress};
+pub use address::{AddressKind, NodeAddress, is_host_name};
 pub use balancer_traits::LoadBalancerTraits;
 pub use call::Answers;
 pub use call::{Call, CallClass, CallGate, CallReport, OpenGate, Permit, Priority};

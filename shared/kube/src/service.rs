@@ -2,6 +2,8 @@
 
 mod parts;
 
+use std::net::IpAddr;
+
 use ccm_objects::{
     IngressPort, Service, ServiceCondition, ServiceDetails, ServiceIngress, ServicePort,
     ServiceReading, service_keys,
@@ -54,6 +56,7 @@ impl Kind for Service {
             deleting: metadata.get::<IgnoredAny>("deletionTimestamp").is_some(),
             has_finalizer: finalizers.iter().any(|name| name == service_keys::CLEANUP),
             is_load_balancer: spec.text("type").as_deref() == Some("LoadBalancer"),
+            cluster_ips: cluster_ips(&spec),
             details: None,
             json: None,
             rule: rule.number,
@@ -81,6 +84,12 @@ fn shows_traces(metadata: &Fields<'_>, object: &Fields<'_>) -> bool {
         (fields.text("type").as_deref() == Some(service_keys::PROVISIONING)).then_some(())
     };
     id.is_some() || !object.object("status").list("conditions", is_ours).is_empty()
+}
+
+/// The addresses of the Service in the cluster. `None` in the field, of a headless one, is no address.
+fn cluster_ips(spec: &Fields<'_>) -> [Option<IpAddr>; 2] {
+    let ips = spec.list("clusterIPs", |ip: String| ip.parse().ok());
+    [0, 1].map(|at| ips.get(at).copied())
 }
 
 fn details(parts: Parts<'_>, metadata: &Fields<'_>, status: &Fields<'_>) -> ServiceDetails {

@@ -9,8 +9,10 @@
 //! | [`client_tls()`] | which certificates are accepted and which one is shown |
 //! | [`PemFile`] | certificates and keys from files, for clients and servers |
 //! | [`handshake()`] | whether a server speaks TLS |
+//! | [`AnswerMemory`] | bounds the memory of all answers that are being received |
 //! | [`pool()`] | keeps connections for the next request |
 
+mod answers;
 mod connect;
 mod handshake;
 mod incoming;
@@ -20,6 +22,7 @@ mod proxy;
 mod stream;
 mod tls;
 
+pub use answers::{AnswerMemory, Room};
 pub use connect::{Connector, Outgoing, Versions};
 pub use handshake::{Handshake, handshake};
 pub use incoming::{Accepted, Incoming, Peer, until};

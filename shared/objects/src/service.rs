@@ -1,6 +1,6 @@
 //! A Service, reduced to what matters for its load balancer.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,8 @@ pub struct Service {
     pub has_finalizer: bool,
     /// Whether `spec.type` is `LoadBalancer`.
     pub is_load_balancer: bool,
+    /// `spec.clusterIPs`, at most one of each family: those of all Services are the cluster's own.
+    pub cluster_ips: [Option<IpAddr>; 2],
     /// Everything else. None for a Service that does not have this type or the finalizer, and that
     /// does not show anything that service-ccm writes: clusters have thousands of them. Of one that
     /// has the type and none of the others, and whose class is not
@@ -141,6 +143,7 @@ impl PartialEq for Service {
             && self.deleting == other.deleting
             && self.has_finalizer == other.has_finalizer
             && self.is_load_balancer == other.is_load_balancer
+            && self.cluster_ips == other.cluster_ips
             && self.details == other.details
     }
 }

@@ -18,6 +18,7 @@ mod halves;
 mod instances;
 mod keeper;
 mod load_balancers;
+mod metered;
 mod pages;
 mod routes;
 mod rpc;

@@ -17,7 +17,8 @@ use crate::{demo::Demo, output::Output};
 pub const PROGRAM: &str = "service-ccm";
 
 /// Its arguments.
-pub const ARGUMENTS: &[&str] = &["--member-update-interval=2s"];
+pub const ARGUMENTS: &[&str] =
+    &["--member-update-interval=2s", "--provider-annotation-prefixes=sim/,sim-status/"];
 
 /// The Service of this chapter.
 const SERVICE: &str = "default/shop";

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::{At, clock};
-use ccm_cloud::LoadBalancerTraits;
 use ccm_controller::{
     queue::Priority,
     repeats::{Repeated, Repeats},
@@ -38,10 +37,12 @@ impl Lanes {
             Step::Protect => ("protect", protect(service, self.handles.classes().signature())),
             Step::Release => {
                 let traits = self.handles.load_balancers().map(|one| one.traits());
-                let release = self
-                    .handles
-                    .balancers
-                    .with(service, |entry| release(service, entry, &traits.unwrap_or_default()));
+                let (traits, rules) =
+                    (traits.unwrap_or_default(), self.handles.settings.borrow().shown());
+                let release = self.handles.balancers.with(service, |entry| {
+                    let written = &*entry.annotations;
+                    release(service, entry, |key| rules.is_removed(key, &traits, written))
+                });
                 ("release", release)
             }
             Step::Write(change) => ("status", status(service, change)),
@@ -180,16 +181,13 @@ fn protect(service: &Service, signature: BTreeMap<String, Option<String>>) -> St
 }
 
 /// Everything that this program wrote goes. Of a Service that is being deleted only the finalizer.
-fn release(service: &Service, entry: &Entry, traits: &LoadBalancerTraits) -> StatusPatch {
+fn release(service: &Service, entry: &Entry, is_providers: impl Fn(&str) -> bool) -> StatusPatch {
     let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, false);
     if service.deleting {
         return patch;
     }
-    let is_own = |key: &str| {
-        [ID, DIGEST, INSTANCE, RELEASE_APPROVED].contains(&key)
-            || traits.writes(key)
-            || entry.annotations.iter().any(|own| own == key)
-    };
+    let is_own =
+        |key: &str| [ID, DIGEST, INSTANCE, RELEASE_APPROVED].contains(&key) || is_providers(key);
     let annotations = service.details.iter().flat_map(|details| details.annotations.keys());
     for key in annotations.filter(|key| is_own(key)) {
         patch = patch.with_annotation(&**key, None);

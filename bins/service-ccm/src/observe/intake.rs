@@ -70,6 +70,7 @@ impl Intake {
     /// Queues a changed Service. The informer calls it on every replica; never blocks.
     pub(crate) fn changed(&self, change: &Change<Service>) {
         let leads = self.leads.load(Ordering::SeqCst);
+        self.handles.service_in_use(change);
         self.handles.room_changed(change, leads);
         if !leads {
             return;

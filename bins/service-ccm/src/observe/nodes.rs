@@ -42,6 +42,7 @@ impl Nodes {
     /// Records a change of a node. The informer calls it on every replica; never blocks. A node
     /// may be marked and go before the nodes are compared: what it said is recorded at once.
     pub(crate) fn changed(&self, change: &Change<Node>) {
+        self.handles.node_in_use(change);
         if let Change::Deleted(node) = change {
             let (settings, now) = (self.handles.settings.borrow(), self.handles.timeline.now());
             let mut went = self.handles.went.lock();

@@ -27,7 +27,10 @@ impl Handles {
     pub(crate) fn is_read(&self, service: &Service, traits: &LoadBalancerTraits) -> bool {
         self.balancers.with(service, |entry| {
             if let Known::There(balancer) = &entry.state.known {
-                learn(&mut self.written.lock(), balancer.annotations.keys(), traits);
+                let rules = self.settings.borrow().shown();
+                let keys = balancer.annotations.keys();
+                let keys = keys.filter(|key| rules.why_not_written(key, traits).is_none());
+                learn(&mut self.written.lock(), keys, traits);
             }
         });
         self.services.keep(Some(self.reading(traits))) == service.rule

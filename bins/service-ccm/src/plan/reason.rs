@@ -89,6 +89,8 @@ reasons! {
     MembersHeld: SERVING "True";
     /// It has no address yet.
     NoAddress: SERVING "False";
+    /// The provider gives no address that the Service may show. The message names the address and says why.
+    AddressRefused: SERVING "False";
     /// No node of the cluster can be a member, no port of the Service has a node port, or the message
     /// names the ports without a member, or why the provider leaves the nodes out.
     NoMembers: SERVING "False";

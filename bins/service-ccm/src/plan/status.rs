@@ -140,7 +140,8 @@ pub fn ingress(balancer: &LoadBalancer) -> Vec<ServiceIngress> {
     balancer.ingress.iter().map(entry).collect()
 }
 
-fn entry(ingress: &Ingress) -> ServiceIngress {
+/// One of these addresses. An IPv4 address in the form of an IPv6 one is shown as what it is.
+pub(super) fn entry(ingress: &Ingress) -> ServiceIngress {
     let ports = ingress.failed_ports.iter().map(|failed| IngressPort {
         port: failed.port.into(),
         protocol: failed.protocol.to_string().into(),
@@ -151,7 +152,9 @@ fn entry(ingress: &Ingress) -> ServiceIngress {
         IpMode::Proxy => "Proxy",
     };
     let (ip, hostname, ip_mode) = match &ingress.address {
-        IngressAddress::Ip(ip) => (Some(ip.to_string().into()), None, Some(mode.into())),
+        IngressAddress::Ip(ip) => {
+            (Some(ip.to_canonical().to_string().into()), None, Some(mode.into()))
+        }
         IngressAddress::Hostname(name) => (None, Some(name.as_str().into()), None),
     };
     ServiceIngress { ip, hostname, ip_mode, ports: ports.collect() }

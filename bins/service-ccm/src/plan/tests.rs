@@ -5,7 +5,13 @@ use ccm_cloud::{
 };
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
-use super::{eligible::NodeSet, front_end::desired, reason::Reason, *};
+use super::{
+    eligible::NodeSet,
+    front_end::desired,
+    reason::Reason,
+    shown::{InUse, Rules},
+    *,
+};
 
 fn at(seconds: u64) -> At {
     At::default() + Duration::from_secs(seconds)
@@ -117,11 +123,24 @@ pub(super) fn planned_with(
     now: u64,
     change: impl FnOnce(&mut View<'_>),
 ) -> Plan {
+    let guard = (&Rules::default(), &InUse::default());
+    planned_guarded(service, state, members, (now, guard), change)
+}
+
+/// The same with this guard of what a provider shows.
+pub(super) fn planned_guarded(
+    service: &Service,
+    state: &State,
+    members: &Decision,
+    (now, guard): (u64, (&Rules, &InUse)),
+    change: impl FnOnce(&mut View<'_>),
+) -> Plan {
     let traits = LoadBalancerTraits::default();
     let desired = desired(service, &cluster(), &traits);
     let served = vec!["example.com/ours".to_owned()];
     let classes = Classes { served, classless: true, instance: None };
     let mut view = View {
+        guard,
         service,
         desired: &desired,
         classes: &classes,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Note, Phase};
+use ccm_cloud::{Cure, LoadBalancer, Note, Phase};
 use ccm_objects::Service;
 
 use super::{
@@ -12,7 +12,8 @@ use super::{
     named::shown_id,
     pools::{self, Gap},
     reason::{PROVISIONING, Reason, SERVING},
-    status::{DIGEST, ID, Wished, ingress, shows},
+    shown::{Shown, shown},
+    status::{DIGEST, ID, Wished, shows},
 };
 
 /// What a Service is to show.
@@ -27,9 +28,10 @@ pub(super) fn wished(view: View<'_>) -> Wished {
         && balancer.phase == Phase::Ready
         && state.was_complete(view.service, &balancer.id)
     {
+        let shown = shown(view, balancer);
         // A list may not show the addresses: the Service keeps its addresses then.
-        wished.ingress = Some(ingress(balancer)).filter(|ingress| !ingress.is_empty());
-        wished.annotations = annotations(view, balancer);
+        wished.ingress = Some(shown.ingress).filter(|ingress| !ingress.is_empty());
+        wished.annotations = annotations(view, balancer, shown.annotations);
     }
     let serving = match &state.known {
         Known::There(balancer) if balancer.phase == Phase::Ready => serving(view, balancer),
@@ -91,8 +93,11 @@ fn responsible(why: &str) -> String {
     format!("another controller is responsible: {why}")
 }
 
-fn annotations(view: View<'_>, balancer: &LoadBalancer) -> BTreeMap<String, Option<String>> {
-    let mut annotations = balancer.annotations.clone();
+fn annotations(
+    view: View<'_>,
+    balancer: &LoadBalancer,
+    mut annotations: BTreeMap<String, Option<String>>,
+) -> BTreeMap<String, Option<String>> {
     annotations.insert(ID.to_owned(), Some(balancer.id.clone()));
     if !view.traits.stores_digest
         && let Some(configured) = view.state.configured
@@ -171,7 +176,11 @@ fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
         return None;
     }
     let warnings = balancer.notes.iter().filter(|note| note.warning);
-    Some(warnings.map(|Note { reason, message, .. }| Problem::remark(reason, message)).collect())
+    let mut all: Vec<Problem> =
+        warnings.map(|Note { reason, message, .. }| Problem::remark(reason, message)).collect();
+    let shown = shown(view, balancer);
+    all.extend(shown.left_out().map(|one| Problem::remark("AddressRefused", one.why.as_str())));
+    Some(all)
 }
 
 /// The condition of a load balancer that can be changed, as last seen. None if service-ccm has not
@@ -183,7 +192,16 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
     {
         return Some(gone(shown));
     }
-    let Some(address) = address(view, balancer, is_complete) else {
+    let shown = shown(view, balancer);
+    if let Some(refused) =
+        shown.left_out().next().filter(|_| is_complete && shown.ingress.is_empty())
+    {
+        return Some((
+            Reason::AddressRefused,
+            format!("the Service shows no address: {}", refused.why),
+        ));
+    }
+    let Some(address) = address(view, &shown, is_complete) else {
         return Some((
             Reason::NoAddress,
             format!("load balancer {} has no address yet", balancer.id),
@@ -228,16 +246,10 @@ pub fn shows_members(service: &Service) -> bool {
 }
 
 /// The address of the load balancer, from the cloud, or else from the status of the Service.
-fn address(view: View<'_>, balancer: &LoadBalancer, is_complete: bool) -> Option<String> {
-    let first = balancer.ingress.first().filter(|_| is_complete);
-    let seen = first.map(|ingress| match &ingress.address {
-        IngressAddress::Ip(ip) => ip.to_string(),
-        IngressAddress::Hostname(name) => name.clone(),
-    });
-    seen.or_else(|| {
-        let entry = view.service.details.as_deref()?.ingress.first()?;
-        entry.hostname.as_deref().or(entry.ip.as_deref()).map(str::to_owned)
-    })
+fn address(view: View<'_>, shown: &Shown, is_complete: bool) -> Option<String> {
+    let first = shown.ingress.first().filter(|_| is_complete);
+    let entry = first.or_else(|| view.service.details.as_deref()?.ingress.first())?;
+    entry.hostname.as_deref().or(entry.ip.as_deref()).map(str::to_owned)
 }
 
 fn no_node(view: View<'_>) -> (Reason, String) {

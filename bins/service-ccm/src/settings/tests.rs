@@ -25,6 +25,9 @@ fn defaults_are_the_documented_ones() {
         orphan_confirmation_period: Duration::from_mins(15),
         adopt_load_balancers: false,
         max_load_balancers_per_namespace: 0,
+        load_balancer_allowed_addresses: Vec::new(),
+        service_cluster_ip_range: Vec::new(),
+        provider_annotation_prefixes: Vec::new(),
         cloud_call_timeout: Duration::from_secs(30),
         cluster_uid: String::new(),
     };
@@ -45,6 +48,11 @@ fn values_that_would_do_nothing_or_harm_are_refused() {
         ("--orphaned-load-balancers=keep", ["orphaned-load-balancers", "report or delete"]),
         ("--orphan-confirmation-period=0s", ["orphan-confirmation-period", "at least 1s"]),
         ("--max-load-balancers-per-namespace=-1", ["max-load-balancers-per-namespace", "from 0"]),
+        ("--load-balancer-allowed-addresses=x", ["allowed-addresses", "192.0.2.0/24; \"x\""]),
+        ("--service-cluster-ip-range=10.0.0.0/33", ["service-cluster-ip-range", "networks"]),
+        ("--provider-annotation-prefixes=example.com", ["annotation-prefixes", "a slash"]),
+        ("--provider-annotation-prefixes=quartet.dev/", ["annotation-prefixes", "quartet.dev"]),
+        ("--provider-annotation-prefixes=a/,x.kubernetes.io/", ["annotation-prefixes", "x.kube"]),
         ("--cluster-uid=a,b", ["cluster-uid", "letters, digits"]),
         ("--cluster-uid=a b", ["cluster-uid", "letters, digits"]),
         ("--cluster-name=a,b", ["cluster-name", "comma"]),
@@ -53,4 +61,12 @@ fn values_that_would_do_nothing_or_harm_are_refused() {
         let error = read(&[argument]).expect_err(argument);
         assert!(parts.iter().all(|part| error.contains(part)), "{argument}: {error}");
     }
+}
+
+#[test]
+fn networks_and_single_addresses_can_be_allowed() {
+    let settings = read(&["--load-balancer-allowed-addresses=10.0.0.7/24,192.0.2.1,fd00::1"]);
+    let allowed = settings.expect("settings").shown().allowed;
+    let texts: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["10.0.0.0/24", "192.0.2.1/32", "fd00::1/128"]);
 }

@@ -18,7 +18,7 @@ pub(crate) const AGENT: &str = "service-ccm/";
 
 /// service-ccm for this cluster and cloud.
 pub(crate) fn service_ccm(env: &Env) -> Launch {
-    env.launch("service-ccm")
+    env.launch("service-ccm").arg("--provider-annotation-prefixes=sim/,sim-status/")
 }
 
 /// The same with short terms, periods and time limits.

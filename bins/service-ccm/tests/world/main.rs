@@ -13,6 +13,7 @@ mod life;
 mod members;
 mod neighbours;
 mod restore;
+mod shown;
 mod story;
 mod takeover;
 mod work;
@@ -29,9 +30,11 @@ fn main() -> anyhow::Result<ExitCode> {
                 members::a_thin_view_empties_no_load_balancer,
                 neighbours::each_controller_touches_its_own,
                 restore::a_namespace_is_restored_by_its_owner,
+                shown::an_address_of_the_cluster_is_shown_only_if_it_is_allowed,
                 takeover::an_old_store_costs_no_member_and_no_load_balancer;
             SIMULATED:
                 members::members_follow_the_labels_of_nodes,
+                shown::annotations_of_the_provider_wait_for_a_word_of_the_operator,
                 members::a_node_that_joins_between_two_leaders_becomes_a_member,
                 life::a_class_that_is_not_served_is_left_alone,
                 life::a_wrong_service_is_reported_and_its_members_follow,

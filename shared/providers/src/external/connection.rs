@@ -23,10 +23,13 @@ use tokio::{
     sync::{Notify, watch},
     task::spawn_blocking,
 };
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Endpoint;
 use tower::{ServiceExt as _, service_fn};
 
-use super::config::{ExternalConfig, Target, TlsFiles};
+use super::{
+    config::{ExternalConfig, Target, TlsFiles},
+    metered::Channel,
+};
 
 /// What happens to the connections, for the keeper of the description.
 #[derive(Debug, Default)]
@@ -157,20 +160,20 @@ impl Settings {
                 limit: *connect_timeout,
             };
             let to_server = outgoing.connector().map_request(move |_| server.clone());
-            return Ok(endpoint.connect_with_connector_lazy(to_server.map_response(
-                move |stream| {
-                    connections.made.send_modify(|made| *made += 1);
-                    stream
-                },
-            )));
+            let connector = to_server.map_response(move |stream| {
+                connections.made.send_modify(|made| *made += 1);
+                stream
+            });
+            return Ok(Channel::new(endpoint.connect_with_connector_lazy(connector)));
         };
         let path = path.clone();
         let to_socket = service_fn(move |_| UnixStream::connect(path.clone()));
         let endpoint = endpoint.connect_timeout(*connect_timeout);
-        Ok(endpoint.connect_with_connector_lazy(to_socket.map_response(move |stream| {
+        let connector = to_socket.map_response(move |stream| {
             connections.made.send_modify(|made| *made += 1);
             TokioIo::new(stream)
-        })))
+        });
+        Ok(Channel::new(endpoint.connect_with_connector_lazy(connector)))
     }
 }
 

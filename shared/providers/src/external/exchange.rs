@@ -4,12 +4,13 @@ use std::{borrow::Cow, collections::BTreeSet, ops::Range};
 
 use ccm_cloud::{Call, CallClass, CloudError};
 use futures::channel::mpsc::UnboundedSender;
-use tonic::{Response, Status, Streaming, transport::Channel};
+use tonic::{Response, Status, Streaming};
 
 use super::{
     answers::next,
     convert::malformed,
     halves::Halves,
+    metered::Channel,
     rpc::{Terms, Wire},
 };
 

@@ -78,6 +78,7 @@ impl Instances for ExternalInstances {
         let (mut pages, mut fleet) = (Pages::new("instances"), Fleet::default());
         while let Some(token) = pages.next() {
             let page = self.page(token, call).await?;
+            pages.add(&page)?;
             let next = page.next_page_token.clone();
             add(&mut fleet, page)?;
             pages.follow(next)?;

@@ -12,7 +12,6 @@ use ccm_cloud::{
     Progress, Scope, Unwanted, Wanted, repeated,
 };
 use futures::{StreamExt as _, stream};
-use tonic::transport::Channel;
 
 use self::parts::{size_of_change, size_of_unwanted, size_of_wanted, split};
 use super::{
@@ -30,6 +29,7 @@ use super::{
         malformed, priority_to_wire,
     },
     exchange::{Item, PARTS_AT_ONCE, Part, exchange},
+    metered::Channel,
     pages::{Pages, lines},
     proto::{
         self, delete_load_balancers_item as deleted, ensure_load_balancers_item as ensured,
@@ -231,6 +231,7 @@ impl LoadBalancers for ExternalLoadBalancers {
                 client(channel).list_load_balancers(question(message, terms)).await
             });
             let page = page.await?;
+            pages.add(&page)?;
             for wire in page.load_balancers {
                 match LoadBalancer::try_from(wire) {
                     Ok(balancer) => list.load_balancers.push(balancer),

@@ -10,7 +10,6 @@ use ccm_cloud::{
 use futures::{StreamExt as _, channel::mpsc::UnboundedSender, stream};
 use parking_lot::Mutex;
 use prost::Message as _;
-use tonic::transport::Channel;
 
 use super::{
     MAX_BATCH,
@@ -24,6 +23,7 @@ use super::{
         },
     },
     exchange::{Item, PARTS_AT_ONCE, Part, exchange, split_by_size},
+    metered::Channel,
     pages::{Pages, lines},
     proto::{
         self, apply_routes_item as applied, find_route_targets_item as found,
@@ -192,6 +192,7 @@ impl Routes for ExternalRoutes {
                     client(channel).list_routes(question(message, terms)).await
                 });
             let page = page.await?;
+            pages.add(&page)?;
             if std::mem::take(&mut is_first) {
                 table.version = page.version.filter(|version| !version.is_empty());
                 table.room = page.room;

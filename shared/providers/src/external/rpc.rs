@@ -5,11 +5,12 @@ use std::{error::Error, sync::Arc, time::Duration};
 use ccm_base::message::{self, LONGEST_LINE, one_line};
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, CloudError, ErrorKind, Permit};
 use tokio::time::{Instant, timeout_at};
-use tonic::{Code, Response, Status, transport::Channel};
+use tonic::{Code, Response, Status};
 
 use super::{
     answers::error_of_all,
     connection::Connection,
+    metered::Channel,
     proto::{instances_client::InstancesClient, provider_client::ProviderClient},
     status,
 };

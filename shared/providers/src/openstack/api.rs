@@ -9,6 +9,7 @@
 //! Nova's versions, retries. Pauses that a service asks for are kept by the gate.
 
 mod answer;
+mod bounded;
 mod call;
 mod endpoints;
 mod fault;

@@ -1,6 +1,7 @@
 //! Converts text from the cloud for labels, messages and URLs.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize as _, Deserializer, de::Error as _};
 
 /// The maximum length of a value (a name, an ID) in a message, in characters.
 pub(super) const MAX_VALUE: usize = 100;
@@ -48,6 +49,12 @@ pub(super) fn is_label_value(text: &str) -> bool {
 pub(super) fn is_host_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !text.is_empty() && text.len() <= MAX_HOST_NAME && text.chars().all(fits)
+}
+
+/// Reads an ID. An empty one would turn a request about an object into one about all of its kind.
+pub(super) fn id<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error> {
+    let id = String::deserialize(reader)?;
+    if id.is_empty() { Err(D::Error::custom("the ID is empty")) } else { Ok(id) }
 }
 
 /// Encodes a value for a query, or for one segment of a path.

@@ -41,6 +41,7 @@ pub(in crate::external) fn traits_to_wire(
         // protocol gives remarks on its configuration annotations only.
         remarked: _,
         own_annotations,
+        is_built_in: _,
         id_annotation,
         protocols,
         dual_stack,
@@ -103,6 +104,7 @@ pub(in crate::external) fn traits_from_wire(
         // The protocol has no field for annotations that only get remarks.
         remarked: Vec::new(),
         own_annotations: own_annotations.into_iter().filter(|own| own != "*").collect(),
+        is_built_in: false,
         id_annotation: id_annotation.filter(|key| !key.is_empty()),
         protocols,
         dual_stack: dual_stack.unwrap_or(false),
@@ -227,6 +229,8 @@ fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
             IngressAddress::Ip(text.parse().map_err(wrong)?)
         }
         Some(proto::ingress::Address::Hostname(name)) if !name.is_empty() => {
+            // DNS takes no notice of case, nor of the dot at the end; Kubernetes does.
+            let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
             IngressAddress::Hostname(one_line(&name, LONGEST_LINE))
         }
         _ => return Err(malformed("an entry of ingress has no address")),

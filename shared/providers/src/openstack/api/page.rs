@@ -3,10 +3,12 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use ccm_cloud::{Call, CloudError, ErrorKind};
-use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{Answer, Api, Request, Service};
+use super::{
+    Answer, Api, Request, Service,
+    bounded::{Entries, Links, members_of},
+};
 use crate::openstack::text;
 
 /// The maximum number of pages, against a service with an endless list.
@@ -34,11 +36,6 @@ pub(crate) struct Read {
     pub(crate) pages: usize,
     /// Whether there was no further page.
     pub(crate) whole: bool,
-}
-
-#[derive(Deserialize)]
-struct Link {
-    rel: Option<String>,
 }
 
 impl Collection<'_> {
@@ -99,17 +96,17 @@ impl Collection<'_> {
             return Err(answer.error(ErrorKind::NotFound, what));
         }
         let malformed = |what: String| answer.malformed(self.operation, &what);
-        let mut body: BTreeMap<String, &RawValue> = answer.read(self.operation)?;
+        let links_key = format!("{}_links", self.key);
+        let [entries, links] = members_of(&answer.body, [self.key, &links_key])
+            .map_err(|error| malformed(error.to_string()))?;
         // A body without the member is not an empty list.
-        let entries = body
-            .remove(self.key)
-            .ok_or_else(|| malformed(format!("it has no member {:?}", self.key)))?;
-        let entries = serde_json::from_str(entries.get())
+        let entries =
+            entries.ok_or_else(|| malformed(format!("it has no member {:?}", self.key)))?;
+        let Entries(entries) = serde_json::from_str(entries.get())
             .map_err(|error| malformed(format!("{:?}: {error}", self.key)))?;
-        let links = body.remove(format!("{}_links", self.key).as_str());
-        let links: Vec<Link> = serde_json::from_str(links.map_or("[]", RawValue::get))
-            .map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
-        let goes_on = links.iter().any(|link| link.rel.as_deref() == Some("next"));
+        let links = serde_json::from_str(links.map_or("[]", RawValue::get));
+        let Links(goes_on) =
+            links.map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
         Ok(Page { entries, goes_on })
     }
 }

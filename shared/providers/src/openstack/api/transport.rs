@@ -2,15 +2,15 @@
 
 mod tls;
 
-use std::{error::Error, io};
+use std::{error::Error, io, pin::pin};
 
 use bytes::Bytes;
 use ccm_base::message;
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_net::{Outgoing, Proxies, UnfitProxy, Versions, pool};
+use ccm_net::{AnswerMemory, Outgoing, Proxies, Room, UnfitProxy, Versions, pool};
 use http::{HeaderMap, Request, StatusCode, header::PROXY_AUTHORIZATION};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy::{self as client, connect::Connect};
 use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
@@ -26,6 +26,7 @@ const LONGEST_ANSWER: usize = 64 << 20;
 pub(crate) struct Transport {
     send: BoxCloneSyncService<Request<Full<Bytes>>, http::Response<Incoming>, BoxError>,
     proxies: Proxies,
+    memory: AnswerMemory,
 }
 
 /// An answer, whatever its status.
@@ -86,7 +87,7 @@ impl Transport {
     pub(crate) fn over(connector: impl Connect + Clone + Send + Sync + 'static) -> Self {
         let client = pool::<_, Full<Bytes>>(connector, IDLE_CONNECTIONS);
         let send = BoxCloneSyncService::new(client.map_err(BoxError::from));
-        Self { send, proxies: Proxies::none() }
+        Self { send, proxies: Proxies::none(), memory: AnswerMemory::of_process() }
     }
 
     /// Sends the request and reads the whole answer. Knows no time limit.
@@ -99,14 +100,45 @@ impl Transport {
         }
         let response = self.send.clone().oneshot(request).await.map_err(broken)?;
         let (parts, body) = response.into_parts();
-        let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
-            match error.is::<LengthLimitError>() {
-                true => Broken::TooLong,
-                false => broken(error),
-            }
-        })?;
-        Ok(Raw { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+        let body = whole(body, &self.memory).await?;
+        Ok(Raw { status: parts.status, headers: parts.headers, body })
     }
+}
+
+/// The bytes of an answer, and the room that they take until they are dropped.
+struct Held {
+    bytes: Vec<u8>,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads a whole body, when there is room for it.
+async fn whole<B>(body: B, memory: &AnswerMemory) -> Result<Bytes, Broken>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    let length = body.size_hint().exact();
+    if length.is_some_and(|length| length > LONGEST_ANSWER as u64) {
+        return Err(Broken::TooLong);
+    }
+    let mut room = memory.room(length).await;
+    let mut bytes = Vec::with_capacity(length.unwrap_or_default().try_into().unwrap_or_default());
+    let mut body = pin!(body);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| broken(error.into()))?.into_data() else { continue };
+        let total = bytes.len() + data.len();
+        if total > LONGEST_ANSWER {
+            return Err(Broken::TooLong);
+        }
+        room.grow(total).await;
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Bytes::from_owner(Held { bytes, _room: room }))
 }
 
 fn broken(error: BoxError) -> Broken {

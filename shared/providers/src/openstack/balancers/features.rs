@@ -101,6 +101,7 @@ impl Features {
             // All annotations with this prefix except INTERNAL are unknown and only get remarks.
             remarked: vec![OLD_PREFIX.to_owned()],
             own_annotations: vec![ID.to_owned(), ADDRESS.to_owned()],
+            is_built_in: true,
             id_annotation: Some(ID.to_owned()),
             protocols,
             dual_stack: self.additional_vips(),

@@ -39,6 +39,7 @@ struct Versions {
 
 #[derive(Deserialize)]
 struct Version {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     id: String,
     #[serde(default)]
     status: String,

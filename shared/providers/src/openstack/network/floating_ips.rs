@@ -21,6 +21,7 @@ const FIELDS: &str = "fields=id&fields=floating_ip_address&fields=fixed_ip_addre
 /// A floating IP.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct FloatingIp {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(crate) id: String,
     #[serde(rename = "floating_ip_address")]
     pub(crate) address: IpAddr,

@@ -10,6 +10,7 @@ use super::super::{api::members, text::MAX_VALUE};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Port {
     /// Its ID.
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(crate) id: String,
     /// The ID of the server; empty or of another kind for sub-ports of trunks.
     #[serde(default)]
@@ -88,6 +89,7 @@ impl Port {
 pub(super) fn read_network(json: &str) -> Result<(String, String), serde_json::Error> {
     #[derive(Deserialize)]
     struct Network {
+        #[serde(deserialize_with = "crate::openstack::text::id")]
         id: String,
         name: String,
     }

@@ -41,6 +41,7 @@ pub(crate) struct ExtraRoute {
 /// A port as the next hop of routes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Hop {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(crate) id: String,
     pub(crate) network_id: String,
     #[serde(default)]

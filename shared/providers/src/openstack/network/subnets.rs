@@ -21,6 +21,7 @@ const PORT_FIELDS: &str = "fields=id&fields=device_owner&fields=fixed_ips";
 /// A subnet.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Subnet {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(crate) id: String,
     pub(crate) network_id: String,
     /// 4 or 6.
@@ -32,6 +33,7 @@ pub(crate) struct Subnet {
 /// A network with floating IPs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct ExternalNetwork {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(crate) id: String,
     /// The IDs of all its subnets, those that the project may not see included.
     #[serde(default)]

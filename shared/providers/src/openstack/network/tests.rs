@@ -197,3 +197,15 @@ async fn places_are_found() {
     assert_eq!(owner_and_subnet, ("compute:zone 1", "s"));
     assert!(rig.neutron.ports_of_addresses(&BTreeSet::new(), call()).await.unwrap().is_empty());
 }
+
+#[test]
+fn an_object_without_an_id_is_malformed() {
+    let ip = |id: &str| {
+        let answer = json!({"id": id, "floating_ip_address": "192.0.2.1", "port_id": null, "floating_network_id": "n"});
+        serde_json::from_value::<FloatingIp>(answer)
+            .map(|ip| ip.id)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(ip("5"), Ok("5".to_owned()));
+    assert_eq!(ip(""), Err("the ID is empty".to_owned()));
+}

@@ -1,8 +1,19 @@
-use std::{convert::Infallible, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    path::PathBuf,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use ccm_cloud::ErrorKind;
 use http::{Response, Version, header::HOST};
-use hyper::service::service_fn;
+use hyper::{body::Frame, service::service_fn};
 use hyper_util::{
     client::proxy::matcher::Matcher,
     rt::{TokioExecutor, TokioIo},
@@ -281,4 +292,59 @@ async fn a_closed_port_is_a_broken_connection() {
     let error = get(&direct(&config(&url, Tls::default())), &url).await.unwrap_err();
     assert!(matches!(error, Broken::NotConnected(_)), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");
+}
+
+/// A body of unknown length, which counts the bytes that have been read of all bodies.
+struct Flowing {
+    left: usize,
+    read: Arc<AtomicUsize>,
+}
+
+impl Body for Flowing {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let part = self.left.min(64 << 10);
+        if part == 0 {
+            return Poll::Ready(None);
+        }
+        // The others have their turn before the next part.
+        if !self.left.is_multiple_of(2) {
+            self.left -= 1;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.left = self.left - part + 1;
+        self.read.fetch_add(part, Ordering::Relaxed);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![b'x'; part])))))
+    }
+}
+
+#[tokio::test]
+async fn the_answers_of_all_requests_together_are_bounded() {
+    let (read, memory) = (Arc::new(AtomicUsize::new(0)), AnswerMemory::new(1 << 20));
+    let most = AtomicUsize::new(0);
+    let length = 15 * (64 << 10);
+    let one = async || {
+        let body = Flowing { left: length, read: Arc::clone(&read) };
+        let answer = whole(body, &memory).await.unwrap();
+        most.fetch_max(read.load(Ordering::Relaxed), Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        assert!(answer.len() >= length);
+        read.fetch_sub(answer.len(), Ordering::Relaxed);
+    };
+    futures::future::join_all((0..8).map(|_| one())).await;
+    let most = most.into_inner();
+    assert!(most <= (1 << 20) + length + (64 << 10), "{most} bytes at once");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_not_read() {
+    let longer = Full::new(Bytes::from(vec![0; LONGEST_ANSWER + 1]));
+    let refused = whole(longer, &AnswerMemory::new(1 << 20)).await;
+    assert!(matches!(refused, Err(Broken::TooLong)), "{refused:?}");
 }

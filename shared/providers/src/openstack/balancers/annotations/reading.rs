@@ -1,9 +1,9 @@
 //! Reads single annotations and collects what is wrong with them.
 
-use std::{cell::RefCell, collections::BTreeMap, net::IpAddr, ops::RangeInclusive};
+use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
 
 use ccm_base::message::one_line;
-use ccm_cloud::{CloudError, ErrorKind, Note};
+use ccm_cloud::{CloudError, ErrorKind, Note, is_host_name};
 
 use super::{
     Checks, FloatingNetwork, Given, INTERNAL, LocalChecks, Networks, Options, PREFIX, Proxy,
@@ -277,15 +277,7 @@ impl<'a> Reading<'a> {
     /// The host name for the status. Kubernetes accepts no others there.
     pub(super) fn hostname(&mut self) -> Option<String> {
         let name = self.text("hostname").filter(|name| !name.is_empty())?;
-        let is_label = |label: &str| {
-            let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-            label.len() <= 63
-                && label.starts_with(legal)
-                && label.ends_with(legal)
-                && label.chars().all(|c| legal(c) || c == '-')
-        };
-        let is_name = name.len() <= 253 && name.split('.').all(is_label);
-        if !is_name || name.parse::<IpAddr>().is_ok() {
+        if !is_host_name(name) {
             let name = one_line(name, MAX_VALUE);
             let right = "must be a DNS name in lower case, such as web.example.com";
             self.problem("hostname", format!("{name:?} is no host name; {right}"));
