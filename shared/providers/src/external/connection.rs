@@ -55,11 +55,7 @@ impl Connection {
         let settings = settings?;
         let connections = Arc::new(Connections::default());
         let channel = settings.channel(&user_agent, &connections)?;
-        if let Target::Tcp { host, .. } = &settings.config.target
-            && !is_loopback(host)
-        {
-            tracing::warn!(endpoint = %settings.config.target, "the provider is reached over the network without TLS");
-        }
+        settings.warn();
         let open = RwLock::new((Arc::new(settings), channel));
         Ok((Self { path, user_agent, open, connections }, files))
     }
@@ -74,12 +70,18 @@ impl Connection {
         self.open.read().0.config.target.to_string()
     }
 
+    /// The provider, if it is on another machine and reached without TLS.
+    pub(super) fn in_clear(&self) -> Option<String> {
+        self.open.read().0.in_clear()
+    }
+
     /// Reads the configuration again and uses it; after an error the old one stays.
     pub(super) async fn reload(&self, files: &mut Files) -> Result<(), CloudError> {
         let (seen, settings) = Settings::load(self.path.clone()).await;
         *files = seen;
         let settings = settings?;
         let channel = settings.channel(&self.user_agent, &self.connections)?;
+        settings.warn();
         *self.open.write() = (Arc::new(settings), channel);
         Ok(())
     }
@@ -126,6 +128,21 @@ impl Settings {
             });
         let tls = tls.map_err(|why| invalid(&format!("{path}: {why}")))?;
         Ok(Self { config, tls })
+    }
+
+    fn in_clear(&self) -> Option<String> {
+        match &self.config.target {
+            target @ Target::Tcp { host, .. } if !is_loopback(host) => {
+                Some(format!("the provider at {target}"))
+            }
+            _ => None,
+        }
+    }
+
+    fn warn(&self) {
+        if let Some(endpoint) = self.in_clear() {
+            tracing::warn!("{endpoint} is reached over the network without TLS: everybody on the way can read and change what it is asked and answers; use https://, or a unix socket");
+        }
     }
 
     fn channel(

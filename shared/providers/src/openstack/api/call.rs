@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind};
 
+use url::Url;
+
 use super::{
     Answer, Client, Failure, Request, Service,
     endpoints::{self, Microversion},
@@ -12,7 +14,7 @@ use super::{
     send::{Outgoing, TOKEN},
     session::{Session, Token},
 };
-use crate::openstack::text::MAX_MESSAGE;
+use crate::openstack::{config::is_in_clear, text::MAX_MESSAGE};
 
 const NO_PROJECT: &str = "the login is for no project, and only a project has servers: set \
                           tenant-id, or tenant-name with its domain";
@@ -122,19 +124,42 @@ impl Client {
             return Err(CloudError::new(ErrorKind::Invalid, NO_PROJECT));
         }
         let (catalog, interface) = (&token.catalog, self.interface);
-        let url = match &self.region {
+        let found = match &self.region {
             Some(region) => catalog.url(service, interface, Some(region)),
             None => catalog
                 .url(service, interface, catalog.region(Service::Compute, interface))
                 .or_else(|_| catalog.url(service, interface, None)),
         };
-        url.inspect_err(|_| {
-            // Perhaps the cloud's administrator has added it since.
+        let found = found.and_then(|url| match self.needs_tls && !has_tls(url) {
+            true => Err(session.leads_out_of_tls(service, url)),
+            false => Ok(url),
+        });
+        found.inspect_err(|_| {
+            // Perhaps the cloud's administrator has added or corrected it since.
             if token.since.elapsed() >= CATALOG {
                 session.give_up(token.generation);
             }
         })
     }
+
+    /// What is sent to another machine without TLS, as far as it is known.
+    pub(crate) fn in_clear(&self) -> Option<String> {
+        let is_clear = |text: &str| Url::parse(text).is_ok_and(|url| is_in_clear(&url));
+        let session = self.session.load();
+        let keystone = session.auth_url();
+        if is_clear(keystone) {
+            return Some(format!("Keystone at {keystone}"));
+        }
+        let token = session.last()?;
+        [Service::Compute, Service::Network, Service::LoadBalancer].into_iter().find_map(|service| {
+            let url = self.url(service, &session, &token).ok().filter(|url| is_clear(url))?;
+            Some(format!("{} at {}", service.name(), one_line(url, MAX_MESSAGE)))
+        })
+    }
+}
+
+fn has_tls(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| url.scheme() == "https")
 }
 
 /// Refuses a path that leaves the base path of the service, or that names a whole collection because an
