@@ -32,6 +32,7 @@ use ccm_settings::{Problems, RawSettings, Schema as _, one_of, settings};
 use ipnet::IpNet;
 use strum::IntoStaticStr;
 use url::Url;
+use zeroize::Zeroizing;
 
 pub use self::sections::reference;
 pub(crate) use self::{
@@ -229,7 +230,7 @@ impl Config {
         files: &mut Files,
     ) -> Result<Loaded, CloudError> {
         let text = files.text(path).map_err(|why| format!("{}: {why}", path.display()));
-        text.and_then(|text| Self::parse(path, &text, env, files))
+        text.map(Zeroizing::new).and_then(|text| Self::parse(path, &text, env, files))
             .map_err(|why| CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}")))
     }
 
@@ -357,7 +358,7 @@ fn global(
         }
         return Some(global);
     }
-    let is_insecure = own.get("tls-insecure").is_some_and(|value| value.text == "true");
+    let is_insecure = own.get("tls-insecure").is_some_and(|value| *value.text == "true");
     let mut given = clouds::read(&wanted, is_insecure, env, files, problems)?;
     Login::read(&global, problems)?.keep_fitting(own, &mut given);
     given.extend(own.clone());

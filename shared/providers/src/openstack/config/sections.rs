@@ -152,7 +152,7 @@ fn take(
             return;
         }
         (Some(text), Kind::Path, _) if !text.is_empty() => resolve(text).display().to_string(),
-        (Some(text), Kind::Repeated, Some(before)) => format!("{}\n{text}", before.text),
+        (Some(text), Kind::Repeated, Some(before)) => format!("{}\n{text}", *before.text),
         (Some(text), ..) => text.to_owned(),
     };
     // Without a value the default holds, where no text can be meant.
