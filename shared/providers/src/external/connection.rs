@@ -141,7 +141,9 @@ impl Settings {
 
     fn warn(&self) {
         if let Some(endpoint) = self.in_clear() {
-            tracing::warn!("{endpoint} is reached over the network without TLS: everybody on the way can read and change what it is asked and answers; use https://, or a unix socket");
+            tracing::warn!(
+                "{endpoint} is reached over the network without TLS: everybody on the way can read and change what it is asked and answers; use https://, or a unix socket"
+            );
         }
     }
 
@@ -207,4 +209,40 @@ fn certificates(
 
 fn invalid(what: &str) -> CloudError {
     CloudError::new(ErrorKind::Invalid, format!("--cloud-config {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_testing::Log;
+    use tracing::Level;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_provider_on_another_machine_without_tls_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cloud.yaml");
+        let log = Log::new();
+        let _listening = log.listen(Level::WARN);
+        for (endpoint, expect) in [
+            ("http://10.0.0.1:1", Some("the provider at http://10.0.0.1:1")),
+            (
+                "http://provider.kube-system:1",
+                Some("the provider at http://provider.kube-system:1"),
+            ),
+            ("http://127.0.0.1:1", None),
+            ("http://[::1]:1", None),
+            ("unix:///run/cloud.sock", None),
+        ] {
+            std::fs::write(&path, format!("endpoint: {endpoint}\n")).unwrap();
+            log.take();
+            let configured = Connection::configure(Some(path.clone()), "test".to_owned()).await;
+            let (connection, mut files) = configured.unwrap();
+            assert_eq!(connection.in_clear().as_deref(), expect, "{endpoint}");
+            let warned = usize::from(expect.is_some());
+            assert_eq!(log.lines_with("without TLS"), warned, "{endpoint}: {}", log.text());
+            connection.reload(&mut files).await.unwrap();
+            assert_eq!(log.lines_with("without TLS"), 2 * warned, "the new file is told as well");
+        }
+    }
 }

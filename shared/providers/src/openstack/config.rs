@@ -230,7 +230,8 @@ impl Config {
         files: &mut Files,
     ) -> Result<Loaded, CloudError> {
         let text = files.text(path).map_err(|why| format!("{}: {why}", path.display()));
-        text.map(Zeroizing::new).and_then(|text| Self::parse(path, &text, env, files))
+        text.map(Zeroizing::new)
+            .and_then(|text| Self::parse(path, &text, env, files))
             .map_err(|why| CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}")))
     }
 

@@ -32,7 +32,7 @@ const BACKLOG: u32 = 4096;
 /// Time from the connection, or the end of the last response, to the end of the next request's
 /// header. Shorter than the usual periods of scrapers: a request that is sent just when the connection is closed
 /// is lost.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum lifetime of a connection, so that a client that never reads its response cannot
 /// hold it.
 const CONNECTION_LIFE: Duration = Duration::from_mins(10);

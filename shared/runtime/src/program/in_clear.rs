@@ -66,7 +66,9 @@ mod tests {
     fn what_is_sent_in_clear_is_a_line_and_a_metric() {
         let metrics = Metrics::new();
         let own = ClearMetrics::new(&metrics);
-        let shows = |value: u8| metrics.encode().unwrap().contains(&format!("ccm_cloud_in_clear {value}\n"));
+        let shows = |value: u8| {
+            metrics.encode().unwrap().contains(&format!("ccm_cloud_in_clear {value}\n"))
+        };
         let failed = own.verdict(&Told(Some("Keystone at http://k/")));
         assert_eq!(
             failed.detail(),

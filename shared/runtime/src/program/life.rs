@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Context, Failure, Loaded, Program,
-    outdated::outdated,
     in_clear::ClearMetrics,
+    outdated::outdated,
     own_thread::on_own_thread,
     parts::{OBSERVES, Parts},
     provider::{self, Uncalled, provider_context},

@@ -151,10 +151,12 @@ impl Client {
             return Some(format!("Keystone at {keystone}"));
         }
         let token = session.last()?;
-        [Service::Compute, Service::Network, Service::LoadBalancer].into_iter().find_map(|service| {
-            let url = self.url(service, &session, &token).ok().filter(|url| is_clear(url))?;
-            Some(format!("{} at {}", service.name(), one_line(url, MAX_MESSAGE)))
-        })
+        [Service::Compute, Service::Network, Service::LoadBalancer].into_iter().find_map(
+            |service| {
+                let url = self.url(service, &session, &token).ok().filter(|url| is_clear(url))?;
+                Some(format!("{} at {}", service.name(), one_line(url, MAX_MESSAGE)))
+            },
+        )
     }
 }
 

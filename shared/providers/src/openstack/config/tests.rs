@@ -197,10 +197,22 @@ fn what_is_odd_is_a_warning() {
         ("zzzzzzzz = hush\n", "line 6: [Global] zzzzzzzz: unknown key"),
         // The second line of a secret that was broken in two.
         ("hush\n", "line 6: [Global]: unknown key, not shown because it may be a part of a value"),
-        ("HUSH==\n", "line 6: [Global]: unknown key, not shown because it may be a part of a value"),
-        ("Hush = x\n", "line 6: [Global]: unknown key, not shown because it may be a part of a value"),
-        ("hush9 =\n", "line 6: [Global]: unknown key, not shown because it may be a part of a value"),
-        ("9hush = x\n", "line 6: [Global]: unknown key, not shown because it may be a part of a value"),
+        (
+            "HUSH==\n",
+            "line 6: [Global]: unknown key, not shown because it may be a part of a value",
+        ),
+        (
+            "Hush = x\n",
+            "line 6: [Global]: unknown key, not shown because it may be a part of a value",
+        ),
+        (
+            "hush9 =\n",
+            "line 6: [Global]: unknown key, not shown because it may be a part of a value",
+        ),
+        (
+            "9hush = x\n",
+            "line 6: [Global]: unknown key, not shown because it may be a part of a value",
+        ),
         (
             "[LoadBalancerClass]\nsubnet-id = x\n",
             "line 6: [LoadBalancerClass]: not used, it has no name; write [LoadBalancerClass \"name\"]",

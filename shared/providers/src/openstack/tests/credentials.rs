@@ -176,8 +176,7 @@ async fn what_keystone_says_about_a_login_is_in_the_log_alone() {
         rig.cloud.always("keystone", Some(answer));
         log.take();
         let error = rig.nova(10).await.unwrap_err();
-        let expect =
-            format!("\"p1\" {expect}(Keystone's words are in the log)");
+        let expect = format!("\"p1\" {expect}(Keystone's words are in the log)");
         assert!(error.message.contains(&expect), "{expect} in {error}");
         assert!(!error.to_string().contains(echo), "{error}");
         assert!(log.text().contains("no token from Keystone"), "{}", log.text());
