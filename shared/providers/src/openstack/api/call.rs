@@ -112,28 +112,18 @@ impl Client {
         Ok((outgoing, token))
     }
 
-    /// The service's URL in the catalog. Where no region is set, Nova's first endpoint
-    /// decides, and Neutron is that of the same region.
+    /// The service's URL in the catalog, if it may get the token.
     fn url<'a>(
         &self,
         service: Service,
         session: &Session,
         token: &'a Token,
     ) -> Result<&'a str, CloudError> {
-        if token.project.is_none() {
-            return Err(CloudError::new(ErrorKind::Invalid, NO_PROJECT));
-        }
-        let (catalog, interface) = (&token.catalog, self.interface);
-        let found = match &self.region {
-            Some(region) => catalog.url(service, interface, Some(region)),
-            None => catalog
-                .url(service, interface, catalog.region(Service::Compute, interface))
-                .or_else(|_| catalog.url(service, interface, None)),
-        };
-        let found = found.and_then(|url| match self.needs_tls && !has_tls(url) {
-            true => Err(session.leads_out_of_tls(service, url)),
-            false => Ok(url),
-        });
+        let found =
+            self.place_of(service, token).and_then(|url| match self.needs_tls && is_http(url) {
+                true => Err(session.leads_out_of_tls(service, url)),
+                false => Ok(url),
+            });
         found.inspect_err(|_| {
             // Perhaps the cloud's administrator has added or corrected it since.
             if token.since.elapsed() >= CATALOG {
@@ -142,7 +132,22 @@ impl Client {
         })
     }
 
-    /// What is sent to another machine without TLS, as far as it is known.
+    /// The service's URL in the catalog. Where no region is set, Nova's first endpoint
+    /// decides, and Neutron is that of the same region.
+    fn place_of<'a>(&self, service: Service, token: &'a Token) -> Result<&'a str, CloudError> {
+        if token.project.is_none() {
+            return Err(CloudError::new(ErrorKind::Invalid, NO_PROJECT));
+        }
+        let (catalog, interface) = (&token.catalog, self.interface);
+        match &self.region {
+            Some(region) => catalog.url(service, interface, Some(region)),
+            None => catalog
+                .url(service, interface, catalog.region(Service::Compute, interface))
+                .or_else(|_| catalog.url(service, interface, None)),
+        }
+    }
+
+    /// What has been sent to another machine without TLS, as far as it is known. Costs no request, and no token.
     pub(crate) fn in_clear(&self) -> Option<String> {
         let is_clear = |text: &str| Url::parse(text).is_ok_and(|url| is_in_clear(&url));
         let session = self.session.load();
@@ -150,18 +155,17 @@ impl Client {
         if is_clear(keystone) {
             return Some(format!("Keystone at {keystone}"));
         }
-        let token = session.last()?;
-        [Service::Compute, Service::Network, Service::LoadBalancer].into_iter().find_map(
-            |service| {
-                let url = self.url(service, &session, &token).ok().filter(|url| is_clear(url))?;
-                Some(format!("{} at {}", service.name(), one_line(url, MAX_MESSAGE)))
-            },
-        )
+        let token = session.last().filter(|_| !self.needs_tls)?;
+        let told = |service: Service| {
+            let url = self.place_of(service, &token).ok().filter(|url| is_clear(url))?;
+            Some(format!("{} at {}", service.name(), one_line(url, MAX_MESSAGE)))
+        };
+        Service::ALL.into_iter().filter(|service| self.answers(*service).is_some()).find_map(told)
     }
 }
 
-fn has_tls(url: &str) -> bool {
-    Url::parse(url).is_ok_and(|url| url.scheme() == "https")
+fn is_http(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| url.scheme() == "http")
 }
 
 /// Refuses a path that leaves the base path of the service, or that names a whole collection because an

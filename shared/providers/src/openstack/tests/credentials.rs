@@ -219,8 +219,17 @@ async fn a_token_had_by_tls_is_not_sent_without() {
     assert_eq!(strict.in_clear(), None);
     let lax = cloud(true);
     assert_eq!(lax.in_clear(), None, "nothing is known before a login");
+    lax.client().log_in(&[], Call::waiting(Duration::from_secs(10))).await.unwrap();
+    assert_eq!(lax.in_clear(), None, "nothing is asked by it");
     ask(&lax).await.unwrap();
     assert_eq!(lax.in_clear().as_deref(), Some("compute at http://nova/v2.1/p1"));
+    // What is not asked for is not looked for.
+    rig.cloud.set_octavia(None);
+    advance(Duration::from_mins(5)).await;
+    lax.in_clear();
+    let logins = rig.cloud.logins();
+    ask(&lax).await.unwrap();
+    assert_eq!(rig.cloud.logins(), logins, "a look costs no login");
     // A Keystone without TLS has said so itself.
     rig.nova(10).await.unwrap();
     assert_eq!(rig.openstack.in_clear().as_deref(), Some("Keystone at http://keystone/"));
