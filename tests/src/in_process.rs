@@ -129,6 +129,7 @@ impl<P: Program> InProcess<P> {
             user_agent: format!("{}/{agent}", P::IDENTITY.binary),
             request_timeout: Duration::from_secs(5),
             limiter: limiter(settings.common.kube.requests),
+            credentials_over_http: false,
             metrics: Arc::new(RestMetrics::default()),
         };
         let clients = Clients::in_process(api.service(), &config)?;

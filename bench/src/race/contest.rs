@@ -192,6 +192,7 @@ async fn clients(kubeconfig: &Path) -> Result<Clients> {
         user_agent: "race".to_owned(),
         request_timeout: Duration::from_secs(15),
         limiter: Arc::new(Unlimited),
+        credentials_over_http: false,
         metrics: Arc::new(RestMetrics::default()),
     };
     Ok(Clients::connect(config).await?)

@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use std::{path::Path, process::Command};
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use tempfile::TempDir;
 
@@ -109,6 +113,10 @@ fn check_config_validates_the_files_that_settings_name() {
     check(&[kubeconfig("/nowhere/kubeconfig")], USAGE);
     check(&[kubeconfig(&files.file("bad", "a: ["))], USAGE);
     check(&["--master=nonsense://".to_owned()], USAGE);
+    // Its token would cross the network in clear.
+    let clear = kubeconfig(&files.file("clear", &cluster.replace("{}", "{token: hush}")));
+    check(std::slice::from_ref(&clear), USAGE);
+    check(&[clear, "--kube-api-credentials-over-http".to_owned()], DONE);
     let text = files.file("tls.pem", "no certificate");
     let tls =
         |path: &str| [format!("--tls-cert-file={path}"), format!("--tls-private-key-file={path}")];
@@ -138,4 +146,31 @@ fn the_cluster_of_the_shell_is_not_taken() {
         told.contains("give --kubeconfig=<file> (KUBECONFIG and ~/.kube/config are not"),
         "{told}"
     );
+}
+
+/// A process that runs leaves no core dump; no test ends one by a crash.
+#[test]
+fn a_running_program_has_forbidden_core_dumps() {
+    let files = Files::new();
+    let mut program = Command::new(Path::new(env!("CARGO_BIN_EXE_template-ccm")))
+        .args(files.unavailable())
+        .args(["--master=http://127.0.0.1:9", "--secure-port=0"])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let limits = format!("/proc/{}/limits", program.id());
+    let is_forbidden = || {
+        let text = std::fs::read_to_string(&limits).unwrap();
+        let line = text.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        let line = line.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        line.ends_with("size 0 0 bytes")
+    };
+    let begin = Instant::now();
+    while !is_forbidden() && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let forbidden = is_forbidden();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    assert!(forbidden);
 }

@@ -5,12 +5,14 @@ use std::error::Error;
 /// The most characters of external text in one message; longer texts only fill the logs.
 pub const LONGEST_LINE: usize = 1024;
 
-/// Whether a character is invisible and changes the line around it: control characters, line
-/// breaks, and the controls of the writing direction.
+/// Whether a character is invisible: control characters, line breaks, the controls of the writing
+/// direction, and those without a width, by which two texts can look alike.
 fn is_control(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{3164}')
+        || matches!(c, '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
+        || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// `text` on one line, without control characters and truncated to `most` characters; a
@@ -90,6 +92,7 @@ mod tests {
         let cases = [
             ("  a\n\tb\u{1b}[c ", 99, "a b [c"),
             ("a\u{202e}b\u{2066}", 99, "a b"),
+            ("a\u{200b}b\u{feff}c\u{ad}d\u{2060}e\u{e0041}f\u{180e}", 99, "a b c d e f"),
             ("äbcd", 4, "äbcd"),
             ("äbcde", 4, "äbc…"),
             ("ab cd", 3, "a…"),

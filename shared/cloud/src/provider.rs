@@ -119,6 +119,12 @@ pub trait Cloud: Send + Sync {
         Vec::new()
     }
 
+    /// What is sent to another machine without encryption, such as `Keystone at http://keystone:5000`; `None` if
+    /// nothing is known to be. It may change while the process runs. Cheap, makes no request.
+    fn in_clear(&self) -> Option<String> {
+        None
+    }
+
     /// One cheap call that shows whether the cloud answers and accepts our credentials.
     async fn health(&self, call: Call) -> Result<(), CloudError>;
 

@@ -99,6 +99,8 @@ pub struct ClientConfig {
     pub kubeconfig: Option<PathBuf>,
     /// `--master`: the API server's URL, overrides the configured one.
     pub master: Option<String>,
+    /// Whether credentials may be sent to a server without TLS.
+    pub credentials_over_http: bool,
     /// Start of the user agent, such as `node-ccm/0.1.0 (linux/amd64)`; each client
     /// adds `/main`, `/watch`, `/events` or `/leader-election`.
     pub user_agent: String,
@@ -162,8 +164,7 @@ impl Clients {
         surroundings: &Surroundings,
         files: &mut Files,
     ) -> Result<Self, ClientError> {
-        let ClientConfig { kubeconfig, master, .. } = &config;
-        let found = source::find(kubeconfig.as_deref(), master.as_deref(), surroundings, files)?;
+        let found = source::find(&config, surroundings, files)?;
         let plan = Plan::make(found, surroundings.no_proxy.clone()).await?;
         let transport =
             |role: Role| transport::transport(plan.connector(), role.idle_connections());

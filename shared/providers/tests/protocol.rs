@@ -89,6 +89,7 @@ fn trait_and_protocol_have_the_same_methods() {
         ("Cloud.outdated", ""),
         ("Cloud.changed", ""),
         ("Cloud.shortfalls", ""),
+        ("Cloud.in_clear", ""),
         ("Cloud.why_not_offered", ""),
     ];
     let cloud = include_str!("../../cloud/src/provider.rs");

@@ -5,6 +5,7 @@
 //! [`Program::drain`], stop the tasks, release the Lease, flush the events.
 
 mod check;
+mod in_clear;
 mod life;
 mod outdated;
 mod own_thread;

@@ -247,6 +247,10 @@ impl Cloud for Telling {
         vec![Shortfall { capability: Capability::Routes, text: "no router".to_owned() }]
     }
 
+    fn in_clear(&self) -> Option<String> {
+        Some("all of it".to_owned())
+    }
+
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
         Ok(None)
     }
@@ -266,4 +270,5 @@ async fn what_the_cloud_tells_passes_the_guard() {
         Telling.why_not_offered(Capability::Routes)
     );
     assert_eq!(guarded.shortfalls(), Telling.shortfalls());
+    assert_eq!(guarded.in_clear(), Telling.in_clear());
 }

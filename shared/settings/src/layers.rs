@@ -65,7 +65,10 @@ pub(crate) fn merge(
         (Origin::Flag, given.flags.clone()),
     ] {
         for (key, text) in layer {
-            raw.insert(key, RawValue { text: text.trim().to_owned(), origin: origin.clone() });
+            raw.insert(
+                key,
+                RawValue { text: text.trim().to_owned().into(), origin: origin.clone() },
+            );
         }
     }
     raw

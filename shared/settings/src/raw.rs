@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use zeroize::Zeroizing;
+
 use crate::{
     Kind, Problems, Setting,
     setting::{flag_of, key_of, variable_of},
@@ -40,8 +42,9 @@ impl fmt::Display for Origin {
 /// One raw value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawValue {
-    /// Its text; a list is joined with commas, the values of a repeated key with line breaks.
-    pub text: String,
+    /// Its text; a list is joined with commas, the values of a repeated key with line breaks. It may be
+    /// a secret, so its memory is wiped when it is dropped.
+    pub text: Zeroizing<String>,
     /// Its layer.
     pub origin: Origin,
 }
@@ -56,7 +59,7 @@ impl RawValue {
             1..=MOST_SHOWN if !is_hidden => format!("{place} = {text:?}"),
             _ => place.to_string(),
         };
-        Self { text, origin: Origin::Place(place) }
+        Self { text: text.into(), origin: Origin::Place(place) }
     }
 }
 
@@ -83,7 +86,7 @@ impl RawSettings {
             match find(setting) {
                 Ok(value) => {
                     let default = || RawValue {
-                        text: setting.default.to_owned(),
+                        text: setting.default.to_owned().into(),
                         origin: Origin::Place(place),
                     };
                     raw.insert(setting.key(), value.unwrap_or_else(default));

@@ -231,6 +231,9 @@ fn containers_are_locked_up(objects: &Objects) -> Vec<String> {
                     problems.push(format!("{who}: asks for no {resource}"));
                 }
             }
+            if container.get("envFrom").is_some() {
+                problems.push(format!("{who}: a ConfigMap or Secret sets any variable"));
+            }
             if container.pointer("/resources/limits/cpu").is_some() {
                 problems.push(format!("{who}: a throttled leader cannot renew its Lease"));
             }
@@ -316,11 +319,11 @@ fn volumes_lead_somewhere(objects: &Objects) -> Vec<String> {
         let who = identity(deployment);
         let volumes = list(deployment, "/spec/template/spec/volumes");
         let projected = volumes.iter().flat_map(|volume| list(volume, "/projected/sources"));
-        let environment = containers(deployment).flat_map(|found| list(found, "/envFrom"));
+        let environment = containers(deployment).flat_map(|found| list(found, "/env"));
         let named = volumes.iter().chain(projected).chain(environment).flat_map(|source| {
             [
                 ("ConfigMap", at(source, "/configMap/name")),
-                ("ConfigMap", at(source, "/configMapRef/name")),
+                ("ConfigMap", at(source, "/valueFrom/configMapKeyRef/name")),
                 ("Secret", at(source, "/secret/secretName")),
             ]
         });

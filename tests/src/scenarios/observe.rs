@@ -21,7 +21,9 @@ pub async fn observe(env: &Env, launch: Launch) -> Result<Program> {
     let path = env.path("observer.kubeconfig");
     cluster::write_observers_kubeconfig(env.cluster.kubeconfig(), &path)?;
     let kubeconfig = format!("--kubeconfig={}", path.display());
-    let program = env.start_standby(&launch.arg("--mode=observe").arg(kubeconfig)).await?;
+    // The simulated API server has no TLS.
+    let launch = launch.arg("--mode=observe").arg("--kube-api-credentials-over-http");
+    let program = env.start_standby(&launch.arg(kubeconfig)).await?;
     ensure!(program.metric("ccm_observing").await? > 0.0, "it does not say that it observes");
     for absent in ["running_managed_controllers", "leader_election_master_status"] {
         let samples = program.metrics().await?;

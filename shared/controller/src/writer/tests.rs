@@ -203,6 +203,7 @@ fn limited(
         user_agent: "test".to_owned(),
         request_timeout: TIMEOUT,
         limiter: Arc::new(Slow { each, admitted: Arc::clone(&admitted) }),
+        credentials_over_http: false,
         metrics: Arc::new(RestMetrics::default()),
     };
     let (clients, store) = (Clients::in_process(service, &config).unwrap(), Store::new());

@@ -29,18 +29,32 @@ impl Plan {
     /// blocking thread.
     pub(super) async fn make(found: Found, no_proxy: Option<String>) -> Result<Self, ClientError> {
         let origin = found.origin.clone();
-        let plan = timeout(PREPARE, spawn_blocking(move || read(found, no_proxy.as_deref()))).await;
-        let plan = plan.ok().and_then(Result::ok).unwrap_or_else(|| {
-            let what =
-                format!("the exec plugin gave no credentials within {} s", PREPARE.as_secs());
-            Err(Problem::new(what, "name one in users[].user.exec that needs no terminal"))
-        });
+        let plan = on_thread(move || read(found, no_proxy.as_deref())).await;
         plan.map_err(|problem| problem.of(&origin))
     }
 
     /// A separate connector, so that clients do not share connections.
     pub(super) fn connector(&self) -> Connector {
         self.outgoing.clone().connector()
+    }
+}
+
+/// Reads on a blocking thread. The error of a panic does not hold its text.
+pub(super) async fn on_thread(
+    read: impl FnOnce() -> Result<Plan, Problem> + Send + 'static,
+) -> Result<Plan, Problem> {
+    match timeout(PREPARE, spawn_blocking(read)).await {
+        Ok(Ok(plan)) => plan,
+        // The text of a panic may quote the files.
+        Ok(Err(_)) => Err(Problem::new(
+            "its reader panicked, see stderr",
+            "give another kubeconfig, and report this",
+        )),
+        Err(_elapsed) => {
+            let limit = PREPARE.as_secs();
+            let what = format!("the exec plugin gave no credentials within {limit} s");
+            Err(Problem::new(what, "name one in users[].user.exec that needs no terminal"))
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use kube::{
 };
 
 use super::{
+    ClientConfig,
     identity::ReloadingIdentity,
     problem::{ClientError, Problem},
 };
@@ -44,18 +45,18 @@ pub(super) struct Found {
     pub(super) own_proxy: bool,
 }
 
-/// Finds the configuration: the flag, else the pod, else `master` alone. What a person's kubectl
+/// Finds the configuration: the kubeconfig, else the pod, else `master` alone. What a person's kubectl
 /// uses does not count: a program that is started in a shell would change the cluster that happens to
 /// be selected there. A source that is named must be valid: falling back to another cluster's would
 /// be worse than failing. Remembers in `files` the files that are read once.
 pub(super) fn find(
-    flag: Option<&Path>,
-    master: Option<&str>,
+    settings: &ClientConfig,
     surroundings: &Surroundings,
     files: &mut Files,
 ) -> Result<Found, ClientError> {
-    let master = master.filter(|value| !value.is_empty());
-    let (origin, config) = if let Some(path) = flag.filter(|path| !path.as_os_str().is_empty()) {
+    let master = settings.master.as_deref().filter(|value| !value.is_empty());
+    let flag = settings.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
+    let (origin, config) = if let Some(path) = flag {
         (format!("--kubeconfig={}", path.display()), read(path, files))
     } else if let Some(pod) = &surroundings.pod {
         ("in-cluster configuration".to_owned(), of_pod(*pod))
@@ -66,12 +67,16 @@ pub(super) fn find(
         return Err(ClientError::NotConfigured);
     };
     let (mut config, own_proxy) = config.map_err(|problem| problem.of(&origin))?;
+    let by_master = master.map(|master| format!("--master={master}"));
+    let named_by = by_master.as_ref().unwrap_or(&origin);
     if let Some(master) = master {
         let server = master.parse().ok().filter(is_usable);
-        config.cluster_url =
-            server.ok_or_else(|| no_server(&master).of(&format!("--master={master}")))?;
+        config.cluster_url = server.ok_or_else(|| no_server(&master).of(named_by))?;
     }
     check(&config).map_err(|problem| problem.of(&origin))?;
+    if !settings.credentials_over_http {
+        stays_secret(&config).map_err(|problem| problem.of(named_by))?;
+    }
     Ok(Found { config, origin, own_proxy })
 }
 
@@ -140,6 +145,23 @@ fn check(config: &Config) -> Result<(), Problem> {
         return Err(Problem::new(
             "certificate-authority holds no certificate",
             "give the API server's CA certificates in PEM",
+        ));
+    }
+    Ok(())
+}
+
+/// Rejects a server without TLS that would get credentials, also on loopback: what listens there may be anybody's.
+fn stays_secret(config: &Config) -> Result<(), Problem> {
+    let AuthInfo { username, password, token, token_file, exec, auth_provider, .. } =
+        &config.auth_info;
+    let has_secret = password.is_some() || token.is_some();
+    let has_source = token_file.is_some() || exec.is_some() || auth_provider.is_some();
+    let is_clear = config.cluster_url.scheme_str() == Some("http");
+    if is_clear && (username.is_some() || has_secret || has_source) {
+        let server = &config.cluster_url;
+        return Err(Problem::new(
+            format!("the credentials would go to {server} in clear"),
+            "give the URL with https://, or set --kube-api-credentials-over-http",
         ));
     }
     Ok(())

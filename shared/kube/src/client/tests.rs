@@ -38,6 +38,7 @@ fn config(flag: Option<&Path>, master: Option<&str>) -> ClientConfig {
         request_timeout: Duration::from_secs(30),
         limiter: Arc::new(Unlimited),
         metrics: Arc::new(RestMetrics::default()),
+        credentials_over_http: false,
     }
 }
 
@@ -228,7 +229,7 @@ fn sources_are_tried_in_order_and_a_named_one_has_to_be_good() {
     let pod = || Ok(kube::Config::new(http::Uri::from_static("https://pod")));
     let around = Surroundings { pod: Some(pod), no_proxy: None };
     let server = |flag: Option<&Path>, master, around: &Surroundings| {
-        find(flag, master, around, &mut Files::default())
+        find(&config(flag, master), around, &mut Files::default())
             .map(|found| found.config.cluster_url.to_string())
             .map_err(|error| error.to_string())
     };
@@ -257,6 +258,54 @@ fn sources_are_tried_in_order_and_a_named_one_has_to_be_good() {
     );
 }
 
+/// A token that crosses a network in clear is everybody's.
+#[test]
+fn credentials_need_tls_unless_a_setting_says_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config");
+    let pod = || {
+        let mut pod = kube::Config::new(http::Uri::from_static("https://pod"));
+        pod.auth_info.token_file = Some("/var/run/token".to_owned());
+        Ok(pod)
+    };
+    let around = Surroundings { pod: Some(pod), no_proxy: None };
+    let line = |config: ClientConfig| match find(&config, &around, &mut Files::default()) {
+        Ok(found) => found.config.cluster_url.to_string(),
+        Err(error) => error.to_string().replace(&path.display().to_string(), "$FILE"),
+    };
+    let with = |server: &str, user: &str, master| {
+        fs::write(&path, kubeconfig(CONTEXT, &format!("{{server: \"{server}\"}}"), user)).unwrap();
+        line(config(Some(&path), master))
+    };
+    let exec = "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/false, interactiveMode: Never}}";
+    for user in ["{token: abc}", "{tokenFile: t}", "{username: me, password: pw}", exec] {
+        assert_eq!(with("https://h", user, None), "https://h/", "{user}");
+        let why = "the credentials would go to http://h/ in clear; give the URL with https://, or set \
+                   --kube-api-credentials-over-http";
+        assert_eq!(with("http://h", user, None), format!("--kubeconfig=$FILE: {why}"), "{user}");
+        assert_eq!(with("https://x", user, Some("http://h")), format!("--master=http://h: {why}"));
+    }
+    // kubectl proxy, and a certificate that only TLS can show.
+    for user in ["{}", "{as: someone}", "{client-certificate: a, client-key: b}"] {
+        assert_eq!(with("http://h", user, None), "http://h/", "{user}");
+    }
+    let refused = line(config(None, Some("http://127.0.0.1:8001")));
+    assert!(refused.starts_with("--master=http://127.0.0.1:8001: the credentials "), "{refused}");
+    let allowed = ClientConfig { credentials_over_http: true, ..config(None, Some("http://h")) };
+    assert_eq!(line(allowed), "http://h/");
+}
+
+/// The same files make it panic again: that is no exec plugin that is slow.
+#[tokio::test]
+async fn a_reader_that_panics_is_said_so() {
+    let plan = super::prepare::on_thread(|| panic!("hunter2")).await;
+    let line = plan.err().expect("no plan").of("--kubeconfig=x").to_string();
+    assert_eq!(
+        line,
+        "--kubeconfig=x: its reader panicked, see stderr; give another kubeconfig, and report this"
+    );
+}
+
 #[test]
 fn what_no_request_could_be_sent_to_is_no_server() {
     for (server, usable) in [
@@ -281,7 +330,7 @@ fn a_pod_without_a_usable_service_account_says_what_it_lacks() {
     let pod = || Err(InClusterError::ReadCertificateBundle(ErrorKind::NotFound.into()));
     let around = Surroundings { pod: Some(pod), ..Surroundings::default() };
     assert_eq!(
-        find(None, None, &around, &mut Files::default()).unwrap_err().to_string(),
+        find(&config(None, None), &around, &mut Files::default()).unwrap_err().to_string(),
         "in-cluster configuration: failed to read a certificate bundle: entity not found; \
          the pod needs a service account with automountServiceAccountToken, and KUBERNETES_SERVICE_HOST and \
          KUBERNETES_SERVICE_PORT of an API server; or give --kubeconfig=<file>"

@@ -212,7 +212,8 @@ async fn credentials_are_sent() {
     let check = async |user: &str, expect: &str| {
         let kubeconfig = Kubeconfig::new(&format!("http://{}", server.address), user);
         std::fs::write(kubeconfig.0.path().join("token"), "from-file").unwrap();
-        let config = ClientConfig { kubeconfig: Some(kubeconfig.path()), ..config() };
+        let kubeconfig = Some(kubeconfig.path());
+        let config = ClientConfig { kubeconfig, credentials_over_http: true, ..config() };
         let clients = Clients::connect(config).await.unwrap();
         let name = nodes(&clients.main).get("a").await.unwrap().metadata.name;
         assert_eq!(name.as_deref(), Some(expect), "{user}");
@@ -232,6 +233,7 @@ async fn master_replaces_the_server() {
         kubeconfig: Some(kubeconfig.path()),
         master: Some(format!("http://{}", server.address)),
         request_timeout: Duration::from_secs(5),
+        credentials_over_http: true,
         ..config()
     };
     let clients = Clients::connect(config).await.unwrap();

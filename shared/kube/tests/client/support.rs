@@ -30,6 +30,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub fn config() -> ClientConfig {
     ClientConfig {
+        credentials_over_http: false,
         kubeconfig: None,
         master: None,
         user_agent: "test/1.0 (linux/amd64)".to_owned(),

@@ -84,6 +84,10 @@ impl Cloud for ExternalCloud {
         self.shared.identity()
     }
 
+    fn in_clear(&self) -> Option<String> {
+        self.shared.wire.connection.in_clear()
+    }
+
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
         let offered = self.offered(Capability::Instances)?;
         let shared = || Arc::clone(&self.shared);

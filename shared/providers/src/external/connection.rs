@@ -58,11 +58,7 @@ impl Connection {
         let settings = settings?;
         let connections = Arc::new(Connections::default());
         let channel = settings.channel(&user_agent, &connections)?;
-        if let Target::Tcp { host, .. } = &settings.config.target
-            && !is_loopback(host)
-        {
-            tracing::warn!(endpoint = %settings.config.target, "the provider is reached over the network without TLS");
-        }
+        settings.warn();
         let open = RwLock::new((Arc::new(settings), channel));
         Ok((Self { path, user_agent, open, connections }, files))
     }
@@ -77,12 +73,18 @@ impl Connection {
         self.open.read().0.config.target.to_string()
     }
 
+    /// The provider, if it is on another machine and reached without TLS.
+    pub(super) fn in_clear(&self) -> Option<String> {
+        self.open.read().0.in_clear()
+    }
+
     /// Reads the configuration again and uses it; after an error the old one stays.
     pub(super) async fn reload(&self, files: &mut Files) -> Result<(), CloudError> {
         let (seen, settings) = Settings::load(self.path.clone()).await;
         *files = seen;
         let settings = settings?;
         let channel = settings.channel(&self.user_agent, &self.connections)?;
+        settings.warn();
         *self.open.write() = (Arc::new(settings), channel);
         Ok(())
     }
@@ -129,6 +131,23 @@ impl Settings {
             });
         let tls = tls.map_err(|why| invalid(&format!("{path}: {why}")))?;
         Ok(Self { config, tls })
+    }
+
+    fn in_clear(&self) -> Option<String> {
+        match &self.config.target {
+            target @ Target::Tcp { host, .. } if !is_loopback(host) => {
+                Some(format!("the provider at {target}"))
+            }
+            _ => None,
+        }
+    }
+
+    fn warn(&self) {
+        if let Some(endpoint) = self.in_clear() {
+            tracing::warn!(
+                "{endpoint} is reached over the network without TLS: everybody on the way can read and change what it is asked and answers; use https://, or a unix socket"
+            );
+        }
     }
 
     fn channel(
@@ -193,4 +212,40 @@ fn certificates(
 
 fn invalid(what: &str) -> CloudError {
     CloudError::new(ErrorKind::Invalid, format!("--cloud-config {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_testing::Log;
+    use tracing::Level;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_provider_on_another_machine_without_tls_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cloud.yaml");
+        let log = Log::new();
+        let _listening = log.listen(Level::WARN);
+        for (endpoint, expect) in [
+            ("http://10.0.0.1:1", Some("the provider at http://10.0.0.1:1")),
+            (
+                "http://provider.kube-system:1",
+                Some("the provider at http://provider.kube-system:1"),
+            ),
+            ("http://127.0.0.1:1", None),
+            ("http://[::1]:1", None),
+            ("unix:///run/cloud.sock", None),
+        ] {
+            std::fs::write(&path, format!("endpoint: {endpoint}\n")).unwrap();
+            log.take();
+            let configured = Connection::configure(Some(path.clone()), "test".to_owned()).await;
+            let (connection, mut files) = configured.unwrap();
+            assert_eq!(connection.in_clear().as_deref(), expect, "{endpoint}");
+            let warned = usize::from(expect.is_some());
+            assert_eq!(log.lines_with("without TLS"), warned, "{endpoint}: {}", log.text());
+            connection.reload(&mut files).await.unwrap();
+            assert_eq!(log.lines_with("without TLS"), 2 * warned, "the new file is told as well");
+        }
+    }
 }

@@ -255,6 +255,7 @@ impl Clients {
         let login = Login::new(&config.auth_url, &keystone, config.credentials.clone());
         Ok(Client {
             session: ArcSwap::new(Session::new(wire, login)),
+            needs_tls: config.auth_url.scheme() == "https" && !config.http_endpoints,
             interface: config.interface,
             region: config.region.clone(),
             last: Mutex::default(),
@@ -266,6 +267,8 @@ impl Clients {
 /// in use, nothing else.
 pub(crate) struct Client {
     session: ArcSwap<Session>,
+    /// Whether tokens are sent by TLS alone, as the credentials are.
+    needs_tls: bool,
     interface: Interface,
     region: Option<String>,
     /// Whether the last call to each service was answered; `None` for one that was not

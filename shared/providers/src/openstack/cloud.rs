@@ -344,6 +344,10 @@ impl Cloud for OpenStackCloud {
         }
     }
 
+    fn in_clear(&self) -> Option<String> {
+        self.client.in_clear()
+    }
+
     fn shortfalls(&self) -> Vec<Shortfall> {
         let unmanaged = self
             .config

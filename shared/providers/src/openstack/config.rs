@@ -26,12 +26,13 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::Files;
+use ccm_base::{Files, is_loopback};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_settings::{Problems, RawSettings, Schema as _, one_of, settings};
 use ipnet::IpNet;
 use strum::IntoStaticStr;
 use url::Url;
+use zeroize::Zeroizing;
 
 pub use self::sections::reference;
 pub(crate) use self::{
@@ -46,6 +47,11 @@ use self::{
     sections::{CLASSES, GLOBAL, Given, Sections, merged},
     values::{duration, flag, networks, patterns, repeated, search_order, url},
 };
+
+/// True if what is sent to this URL crosses a network without encryption.
+pub(crate) fn is_in_clear(url: &Url) -> bool {
+    url.scheme() == "http" && !url.host_str().is_some_and(is_loopback)
+}
 
 /// How the cloud is reached and what nodes show of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +68,8 @@ pub(crate) struct Config {
     pub credentials: Credentials,
     /// Certificates.
     pub tls: Tls,
+    /// Whether tokens of a Keystone with TLS may be sent to endpoints without.
+    pub http_endpoints: bool,
     /// The longest time for one request; zero for no limit but the caller's.
     pub request_timeout: Duration,
     /// Which addresses nodes show.
@@ -104,6 +112,9 @@ settings! {
         /// The region whose endpoints are used, and the region label of the nodes. Without one Nova's first endpoint is
         /// used and Neutron's in its region, and the provider IDs that name that region are ours.
         region: Option<String> = fixed(Text, "region", "");
+        /// Send tokens also to endpoints whose URL in the catalog begins with http://, although auth-url begins with
+        /// https://: everybody on the way can read and use them. Without it such an endpoint is refused.
+        http_endpoints: bool = fixed(Switch, "http-endpoints", "false"), flag;
         /// How long one request to OpenStack may take; 0 leaves only the limit of the whole call. Goes before
         /// [Metadata] request-timeout.
         request_timeout: Duration = fixed(Duration, "request-timeout", "60s"), duration;
@@ -219,7 +230,8 @@ impl Config {
         files: &mut Files,
     ) -> Result<Loaded, CloudError> {
         let text = files.text(path).map_err(|why| format!("{}: {why}", path.display()));
-        text.and_then(|text| Self::parse(path, &text, env, files))
+        text.map(Zeroizing::new)
+            .and_then(|text| Self::parse(path, &text, env, files))
             .map_err(|why| CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}")))
     }
 
@@ -234,6 +246,7 @@ impl Config {
             (self.interface != other.interface, "os-endpoint-type"),
             (self.region != other.region, "region"),
             (self.regional_ids != other.regional_ids, "OS_CCM_REGIONAL"),
+            (self.http_endpoints != other.http_endpoints, "http-endpoints"),
             (self.request_timeout != other.request_timeout, "request-timeout"),
             (self.networking != other.networking, "[Networking]"),
             (self.labels != other.labels, "[Labels]"),
@@ -279,6 +292,10 @@ impl Config {
         let own = sections.given(GLOBAL);
         let global = global(&own, env, files, problems)?;
         let auth_url = global.read("auth-url", url, problems);
+        if auth_url.as_ref().is_some_and(is_in_clear) {
+            let what = "the credentials and all tokens cross the network in clear; use https://";
+            global.warn("auth-url", what, problems);
+        }
         let access = Access::read(&global, problems);
         let credentials = Login::read(&global, problems)?.decide(problems);
         let tls = Tls::read(&global, problems);
@@ -314,6 +331,7 @@ impl Config {
             regional_ids,
             credentials: credentials?,
             tls: tls?,
+            http_endpoints: access.http_endpoints,
             request_timeout,
             networking: networking?,
             labels: labels?,
@@ -341,7 +359,7 @@ fn global(
         }
         return Some(global);
     }
-    let is_insecure = own.get("tls-insecure").is_some_and(|value| value.text == "true");
+    let is_insecure = own.get("tls-insecure").is_some_and(|value| *value.text == "true");
     let mut given = clouds::read(&wanted, is_insecure, env, files, problems)?;
     Login::read(&global, problems)?.keep_fitting(own, &mut given);
     given.extend(own.clone());

@@ -30,8 +30,9 @@ const MANY: usize = CONNECTIONS / 2;
 /// repeats it only after a second.
 const BACKLOG: u32 = 4096;
 /// Time from the connection, or the end of the last response, to the end of the next request's
-/// header.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// header. Shorter than the usual periods of scrapers: a request that is sent just when the connection is closed
+/// is lost.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum lifetime of a connection, so that a client that never reads its response cannot
 /// hold it.
 const CONNECTION_LIFE: Duration = Duration::from_mins(10);

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Context, Failure, Loaded, Program,
+    in_clear::ClearMetrics,
     outdated::outdated,
     own_thread::on_own_thread,
     parts::{OBSERVES, Parts},
@@ -122,6 +123,8 @@ impl<P: Program> Parts<P> {
         self.health.add("provider-settings", Scope::Information, move || {
             provider::shortfalls(&*shown, &of)
         });
+        let (shown, clear) = (Arc::clone(&cloud), ClearMetrics::new(&self.metrics));
+        self.health.add("encryption", Scope::Information, move || clear.verdict(&*shown));
         provider::wait_capable(cloud.as_ref(), &needs, &self.startup).await;
         self.startup.fail("preparing");
         let place = Where::of(&self.common.borrow());

@@ -199,6 +199,7 @@ pub(super) fn client_config<P: Program>(
     ClientConfig {
         kubeconfig: settings.kube.kubeconfig.clone(),
         master: settings.kube.master.clone(),
+        credentials_over_http: settings.kube.credentials_over_http,
         user_agent: P::IDENTITY.user_agent(),
         request_timeout: settings.kube.timeout,
         limiter,

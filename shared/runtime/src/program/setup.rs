@@ -3,6 +3,7 @@
 
 use std::{io::Write as _, thread::available_parallelism};
 
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Failure, Program};
@@ -53,7 +54,31 @@ pub(super) fn runtime<P: Program>() -> std::io::Result<Runtime> {
         .build()
 }
 
+/// Forbids core dumps, and other processes of the same user to read the memory: it holds secrets. The limit
+/// counts where the kernel writes a file, the flag also where it hands the memory to a program.
+pub(super) fn forbid_dumps() -> std::io::Result<()> {
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 /// Installs one TLS library for the whole process. Fails only if one is already installed.
 pub(super) fn install_tls() {
     rustls::crypto::ring::default_provider().install_default().ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{dumpable_behavior, getrlimit};
+
+    use super::*;
+
+    #[test]
+    fn a_crash_writes_no_secret_to_the_disk() {
+        forbid_dumps().unwrap();
+        assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+        let limit = getrlimit(Resource::Core);
+        assert_eq!((limit.current, limit.maximum), (Some(0), Some(0)));
+        // The metrics of the process are still there.
+        std::fs::read_dir("/proc/self/fd").unwrap();
+    }
 }

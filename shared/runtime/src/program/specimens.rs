@@ -2,7 +2,7 @@
 
 use ccm_kube::{events::EventMetrics, metrics::RestMetrics};
 
-use super::{ConfigMetrics, Program};
+use super::{ConfigMetrics, Program, in_clear::ClearMetrics};
 use crate::{
     cloud_gate::CloudGate,
     leadership::LeadershipMetrics,
@@ -30,6 +30,7 @@ pub fn specimens<P: Program>() -> Metrics {
     let limits = Limits::new(Rates::each(Rate::UNLIMITED), &metrics);
     CloudGate::new(limits, &metrics, None).specimens();
 
+    ClearMetrics::new(&metrics);
     RivalMetrics::new(&metrics);
     SameCloudMetrics::new(&metrics);
     RestMetrics::new(&metrics).specimens();

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Loaded, Program, check, life,
-    setup::{BROKEN, DONE, install_tls, print, refuse, runtime},
+    setup::{BROKEN, DONE, forbid_dumps, install_tls, print, refuse, runtime},
     specimens,
 };
 use crate::{
@@ -76,6 +76,9 @@ fn work<P: Program>(
     log: LogControl,
 ) -> io::Result<u8> {
     introduce::<P>(&loaded);
+    if let Err(error) = forbid_dumps() {
+        tracing::warn!(%error, "cannot forbid core dumps, which hold secrets");
+    }
     install_tls();
     let runtime = runtime::<P>()?;
     let code = runtime.block_on(async {

@@ -96,6 +96,10 @@ impl Cloud for Guarded<dyn Cloud> {
         self.inner.shortfalls()
     }
 
+    fn in_clear(&self) -> Option<String> {
+        self.inner.in_clear()
+    }
+
     fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
         self.inner.canonical_id(provider_id)
     }

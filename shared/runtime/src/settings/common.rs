@@ -162,6 +162,8 @@ pub struct KubeSettings {
     /// `--master`. Not serialised: a URL may contain a password.
     #[serde(skip)]
     pub master: Option<String>,
+    /// Whether credentials may go to an API server without TLS.
+    pub credentials_over_http: bool,
     /// Time limit for one request, retries included.
     #[serde(serialize_with = "duration::serialize")]
     pub timeout: Duration,
@@ -175,10 +177,12 @@ pub struct KubeSettings {
 
 impl fmt::Debug for KubeSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kubeconfig, master, timeout, streams_lists, requests, events } = self;
+        let Self { kubeconfig, master, credentials_over_http, timeout, .. } = self;
+        let Self { streams_lists, requests, events, .. } = self;
         f.debug_struct("KubeSettings")
             .field("kubeconfig", kubeconfig)
             .field("master", &master.as_deref().map(redact))
+            .field("credentials_over_http", credentials_over_http)
             .field("timeout", timeout)
             .field("streams_lists", streams_lists)
             .field("requests", requests)
@@ -194,6 +198,9 @@ ccm_settings::settings! {
         kubeconfig: Option<PathBuf> = fixed(Path, "kubeconfig", "");
         /// URL of the API server; overrides the one in the kubeconfig.
         master: Option<String> = fixed(Text, "master", "");
+        /// Send the credentials, such as the token of the service account, also to an API server whose URL begins with
+        /// http://, where everybody on the way can read and use them. Without this such a start is refused.
+        credentials_over_http: bool = fixed(Switch, "kube-api-credentials-over-http", "false");
         /// Time limit of one request to the API server, including retries, and waiting for the rate limit unless it
         /// writes an object.
         timeout: Duration = fixed(Duration, "kube-api-timeout", "30s"), positive;
@@ -217,7 +224,7 @@ ccm_settings::settings! {
     } => |_, _| {
         let requests = Rate { per_second: request_rate, burst: request_burst };
         let events = Rate { per_second: event_rate, burst: event_burst };
-        Some(Self { kubeconfig, master, timeout, streams_lists, requests, events })
+        Some(Self { kubeconfig, master, credentials_over_http, timeout, streams_lists, requests, events })
     }
 }
 

@@ -95,7 +95,7 @@ kubeconfig: /etc/kube.conf
 ";
     let loaded = sample(&[], &[], Some(text)).unwrap();
     assert!(loaded.common.enabled && !loaded.common.election.enabled);
-    assert_eq!(loaded.raw.value("controllers").unwrap().text, "*,-service");
+    assert_eq!(*loaded.raw.value("controllers").unwrap().text, "*,-service");
     assert_eq!(loaded.common.kube.requests.per_second, Some(12.5));
     assert_eq!(loaded.own.period, Duration::from_mins(90));
     assert_eq!(loaded.common.pages.as_ref().unwrap().address.to_string(), "[::]:10258");

@@ -112,7 +112,7 @@ async fn only_files_that_are_read_once_count() {
     let (folder, mut files) = (Folder::new(WITH_CA, &halves), Files::default());
     let path = folder.0.path().join("config");
     // The half in the kubeconfig does not fit here, which is seen later.
-    find(Some(&path), None, &Surroundings::default(), &mut files).unwrap();
+    find(&config(Some(&path), None), &Surroundings::default(), &mut files).unwrap();
     folder.identity();
     assert!(timeout(SOON, files.changed()).await.is_ok(), "half of a certificate");
 }

@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind};
 
+use url::Url;
+
 use super::{
     Answer, Client, Failure, Request, Service,
     endpoints::{self, Microversion},
@@ -12,7 +14,7 @@ use super::{
     send::{Outgoing, TOKEN},
     session::{Session, Token},
 };
-use crate::openstack::text::MAX_MESSAGE;
+use crate::openstack::{config::is_in_clear, text::MAX_MESSAGE};
 
 const NO_PROJECT: &str = "the login is for no project, and only a project has servers: set \
                           tenant-id, or tenant-name with its domain";
@@ -110,31 +112,60 @@ impl Client {
         Ok((outgoing, token))
     }
 
-    /// The service's URL in the catalog. Where no region is set, Nova's first endpoint
-    /// decides, and Neutron is that of the same region.
+    /// The service's URL in the catalog, if it may get the token.
     fn url<'a>(
         &self,
         service: Service,
         session: &Session,
         token: &'a Token,
     ) -> Result<&'a str, CloudError> {
-        if token.project.is_none() {
-            return Err(CloudError::new(ErrorKind::Invalid, NO_PROJECT));
-        }
-        let (catalog, interface) = (&token.catalog, self.interface);
-        let url = match &self.region {
-            Some(region) => catalog.url(service, interface, Some(region)),
-            None => catalog
-                .url(service, interface, catalog.region(Service::Compute, interface))
-                .or_else(|_| catalog.url(service, interface, None)),
-        };
-        url.inspect_err(|_| {
-            // Perhaps the cloud's administrator has added it since.
+        let found =
+            self.place_of(service, token).and_then(|url| match self.needs_tls && is_http(url) {
+                true => Err(session.leads_out_of_tls(service, url)),
+                false => Ok(url),
+            });
+        found.inspect_err(|_| {
+            // Perhaps the cloud's administrator has added or corrected it since.
             if token.since.elapsed() >= CATALOG {
                 session.give_up(token.generation);
             }
         })
     }
+
+    /// The service's URL in the catalog. Where no region is set, Nova's first endpoint
+    /// decides, and Neutron is that of the same region.
+    fn place_of<'a>(&self, service: Service, token: &'a Token) -> Result<&'a str, CloudError> {
+        if token.project.is_none() {
+            return Err(CloudError::new(ErrorKind::Invalid, NO_PROJECT));
+        }
+        let (catalog, interface) = (&token.catalog, self.interface);
+        match &self.region {
+            Some(region) => catalog.url(service, interface, Some(region)),
+            None => catalog
+                .url(service, interface, catalog.region(Service::Compute, interface))
+                .or_else(|_| catalog.url(service, interface, None)),
+        }
+    }
+
+    /// What has been sent to another machine without TLS, as far as it is known. Costs no request, and no token.
+    pub(crate) fn in_clear(&self) -> Option<String> {
+        let is_clear = |text: &str| Url::parse(text).is_ok_and(|url| is_in_clear(&url));
+        let session = self.session.load();
+        let keystone = session.auth_url();
+        if is_clear(keystone) {
+            return Some(format!("Keystone at {keystone}"));
+        }
+        let token = session.last().filter(|_| !self.needs_tls)?;
+        let told = |service: Service| {
+            let url = self.place_of(service, &token).ok().filter(|url| is_clear(url))?;
+            Some(format!("{} at {}", service.name(), one_line(url, MAX_MESSAGE)))
+        };
+        Service::ALL.into_iter().filter(|service| self.answers(*service).is_some()).find_map(told)
+    }
+}
+
+fn is_http(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| url.scheme() == "http")
 }
 
 /// Refuses a path that leaves the base path of the service, or that names a whole collection because an

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use bytes::Bytes;
 use http::HeaderValue;
 use serde_json::Value;
+use zeroize::Zeroizing;
 
 use super::transport::Raw;
 
@@ -19,16 +20,18 @@ const SHORT: usize = 4;
 /// The secrets of one request.
 pub(super) struct Hidden {
     /// As they are, and as JSON and Rust quote them; the longest first.
-    forms: Vec<String>,
+    forms: Vec<Zeroizing<String>>,
 }
 
 impl Hidden {
     /// Hides these.
     pub(super) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
-        let inner = |quoted: String| quoted.get(1..quoted.len() - 1).map(str::to_owned);
+        let kept = |text: &str| Zeroizing::new(text.to_owned());
+        let inner = |quoted: Zeroizing<String>| quoted.get(1..quoted.len() - 1).map(kept);
         let of_one = |secret: &str| {
-            let quoted = [Value::from(secret).to_string(), format!("{secret:?}")];
-            quoted.map(inner).into_iter().flatten().chain([secret.to_owned()])
+            let quoted = [serde_json::to_string(secret).unwrap_or_default(), format!("{secret:?}")];
+            let quoted = quoted.map(Zeroizing::new).map(inner);
+            quoted.into_iter().flatten().chain([kept(secret)])
         };
         let mut forms: Vec<_> = secrets.into_iter().flat_map(of_one).collect();
         forms.retain(|form| !form.is_empty());

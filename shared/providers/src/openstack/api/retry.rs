@@ -29,6 +29,8 @@ pub(crate) struct Failure {
     pub(crate) repeat: Repeat,
     /// How long other callers of a shared request get this failure.
     pub(crate) holds: Duration,
+    /// The status of the answer that it quotes; `None` if the error is in our own words.
+    pub(crate) status: Option<u16>,
 }
 
 impl Failure {
@@ -42,7 +44,7 @@ impl Failure {
 /// A retry does not help.
 impl From<CloudError> for Failure {
     fn from(error: CloudError) -> Self {
-        Self { error, repeat: Repeat::No, holds: Duration::ZERO }
+        Self { error, repeat: Repeat::No, holds: Duration::ZERO, status: None }
     }
 }
 

@@ -124,11 +124,11 @@ impl Wire {
         };
         let (error, outcome) = match outcome {
             Ok((answer, denial)) => (denial, Ok(answer)),
-            Err(Failure { mut error, repeat, holds }) => {
+            Err(Failure { mut error, repeat, holds, status }) => {
                 error.maybe_done &= class.write;
                 let message = hidden.text(&error.message);
                 let failed = about(class, CloudError { message, ..error.clone() });
-                (Some(error), Err(Failure { error: failed, repeat, holds }))
+                (Some(error), Err(Failure { error: failed, repeat, holds, status }))
             }
         };
         // The process waits for a write whose outcome is unknown until the end of its call.
@@ -152,7 +152,8 @@ fn read(
             raw.status.as_u16(),
             one_line(&String::from_utf8_lossy(&raw.body), MAX_VALUE)
         );
-        return Err(CloudError::new(ErrorKind::Malformed, what).that_may_be_done().into());
+        let error = CloudError::new(ErrorKind::Malformed, what).that_may_be_done();
+        return Err(Failure { status: Some(raw.status.as_u16()), ..error.into() });
     }
     let fault = fault::of(service, raw.status, &raw.headers, &raw.body, clock::wall());
     match fault {
@@ -168,7 +169,7 @@ fn read(
             };
             // Other kinds are the service's own words about a request that it has refused.
             error.maybe_done = raw.status.is_server_error() && error.kind == ErrorKind::Unavailable;
-            Err(Failure { repeat, ..error.into() })
+            Err(Failure { repeat, status: Some(raw.status.as_u16()), ..error.into() })
         }
         denial => {
             let request_id = fault::request_id(&raw.headers);

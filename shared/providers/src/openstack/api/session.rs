@@ -17,7 +17,7 @@ mod token;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_base::Backoff;
+use ccm_base::{Backoff, message::one_line};
 use ccm_cloud::{Call, CloudError, ErrorKind};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -29,13 +29,13 @@ pub(crate) use self::{
     token::{Project, Token},
 };
 use super::{
-    Failure, Pending, SingleFlight,
+    Failure, Pending, Service, SingleFlight,
     endpoints::{self, Endpoint, Microversion},
     hidden::Hidden,
     retry::Repeat,
     send::{Outgoing, Wire},
 };
-use crate::openstack::metrics::Renewal;
+use crate::openstack::{metrics::Renewal, text::MAX_MESSAGE};
 
 /// The longest time for one login.
 const LOGIN: Duration = Duration::from_secs(30);
@@ -172,6 +172,22 @@ impl Session {
         self.distrusted.lock().remove(operation);
     }
 
+    /// `auth-url` as configured, without credentials.
+    pub(super) fn auth_url(&self) -> &str {
+        &self.login.auth_url
+    }
+
+    /// The error of an endpoint that must not get a token of this session.
+    pub(super) fn leads_out_of_tls(&self, service: Service, url: &str) -> CloudError {
+        let (keystone, url) = (&self.login.auth_url, one_line(url, MAX_MESSAGE));
+        let why = format!(
+            "the catalog of {keystone} names {url} for {}, where the token would cross the network in clear: correct \
+             the catalog, or set [Global] http-endpoints = true",
+            service.name()
+        );
+        CloudError::new(ErrorKind::Invalid, why)
+    }
+
     /// Where Nova is, by its URL in the catalog.
     pub(crate) async fn compute(
         self: &Arc<Self>,
@@ -271,8 +287,9 @@ impl Session {
             }
             Err(failure) => {
                 let (holds, result) = state.pause(&failure.error);
-                let (mut error, next_in_s) = (failure.error, holds.as_secs_f64());
-                tracing::warn!(%error, next_in_s, "no token from Keystone");
+                let next_in_s = holds.as_secs_f64();
+                tracing::warn!(error = %failure.error, next_in_s, "no token from Keystone");
+                let mut error = self.told(&failure);
                 if failure.repeat == Repeat::No {
                     error.retry_after = Some(holds.min(ASK_AGAIN));
                 }
@@ -291,9 +308,13 @@ impl Session {
         let generation = self.last().map_or(1, |last| last.generation + 1);
         let hidden = Hidden::new([self.login.secret().expose()]);
         let answer = self.wire.send(outgoing, Call::waiting(LOGIN)).await;
-        let token = answer.and_then(|answer| Ok(Token::read(&answer, generation, &hidden)?));
+        let token = answer.and_then(|answer| {
+            let read = Token::read(&answer, generation, &hidden);
+            read.map_err(|error| Failure { status: Some(answer.status), ..error.into() })
+        });
         token.map_err(|failure| {
-            let error = CloudError { message: self.about(&failure.error), ..failure.error };
+            let message = self.about(&failure.error, &failure.error.message);
+            let error = CloudError { message, ..failure.error };
             // The next login may be luckier than one that hung, and one too many does no harm.
             let again = failure.repeat != Repeat::No || error.kind == ErrorKind::Timeout;
             let repeat = if again { Repeat::Any } else { Repeat::No };
@@ -301,9 +322,19 @@ impl Session {
         })
     }
 
-    fn about(&self, error: &CloudError) -> String {
+    /// The error of a login for its callers. It ends on pages and in events, which more people can read than the
+    /// log, and an answer to a login can repeat the secret in a form that cannot be taken out.
+    fn told(&self, failure: &Failure) -> CloudError {
+        let error = failure.error.clone();
+        let Some(status) = failure.status else { return error };
+        let words = format!("HTTP {status} (Keystone's words are in the log)");
+        let message = self.about(&error, &words);
+        CloudError { message, subject: None, request_id: None, ..error }
+    }
+
+    fn about(&self, error: &CloudError, words: &str) -> String {
         let what = if is_refusal(error.kind) { "refused" } else { "failed" };
-        format!("{} {what}: {}{}", self.name, error.message, advice(error))
+        format!("{} {what}: {words}{}", self.name, advice(error))
     }
 }
 

@@ -11,6 +11,8 @@
 
 use std::{iter::Peekable, str::Chars};
 
+use zeroize::Zeroize as _;
+
 /// A section with its keys, as often as they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Section {
@@ -32,6 +34,13 @@ pub(super) struct Entry {
     pub value: Option<String>,
     /// What may be read other than it is meant.
     pub trap: Option<Trap>,
+}
+
+/// A value may be a secret.
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.value.zeroize();
+    }
 }
 
 /// A character of a value that may be meant otherwise.

@@ -2,14 +2,16 @@
 
 use std::fmt;
 
-/// A secret text: `Debug` does not show it.
+use zeroize::Zeroizing;
+
+/// A secret text: `Debug` does not show it, and its memory is wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(Box<str>);
+pub(crate) struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// Hides the text.
-    pub(crate) fn new(text: impl Into<Box<str>>) -> Self {
-        Self(text.into())
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(Zeroizing::new(text.into()))
     }
 
     /// The text, for the one place that sends it.

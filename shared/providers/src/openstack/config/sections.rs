@@ -12,6 +12,7 @@ use super::{
     credentials::Login,
     foreign_words,
     ini::{self, Entry, Section},
+    values::is_run_together,
 };
 
 pub(super) const GLOBAL: &str = "Global";
@@ -151,19 +152,33 @@ fn take(
             return;
         }
         (Some(text), Kind::Path, _) if !text.is_empty() => resolve(text).display().to_string(),
-        (Some(text), Kind::Repeated, Some(before)) => format!("{}\n{text}", before.text),
+        (Some(text), Kind::Repeated, Some(before)) => format!("{}\n{text}", *before.text),
         (Some(text), ..) => text.to_owned(),
     };
     // Without a value the default holds, where no text can be meant.
     let is_text = matches!(kind, Kind::Text | Kind::Secret | Kind::Path | Kind::Repeated);
     if !text.is_empty() || !is_text {
-        given.insert(flag, RawValue::at(place, kind, text));
+        let shown = if is_hidden(flag, &text) { Kind::Secret } else { kind };
+        given.insert(flag, RawValue::at(place, shown, text));
     }
+}
+
+/// True if problems with this value must not show it.
+fn is_hidden(flag: &str, text: &str) -> bool {
+    flag == "auth-url" && is_run_together(text)
+}
+
+/// True if this can be a key that somebody has written. Otherwise it may be the second line of a secret
+/// that was broken in two, such as `c2VjcmV0==`, and is not shown.
+fn is_key(Entry { key, value, .. }: &Entry) -> bool {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
+    let has_value = value.as_ref().is_some_and(|value| !value.trim_start_matches('=').is_empty());
+    has_value && key.starts_with(|c: char| c.is_ascii_lowercase()) && key.chars().all(fits)
 }
 
 /// What is said of a key that its section does not have.
 fn unknown(section: &str, entry: &Entry) -> String {
-    let Entry { key, value, .. } = entry;
+    let key = &entry.key;
     if let Some(why) = foreign_words::retired(section, entry) {
         return format!("[{section}] {key}: {why}");
     }
@@ -176,9 +191,9 @@ fn unknown(section: &str, entry: &Entry) -> String {
         _ if let Some(name) = named => format!("; its name here is {name}"),
         (Some((name, _)), _) => format!("; it belongs in [{name}]"),
         (None, Some(near)) => format!("; did you mean {near}?"),
-        // The second line of a broken password looks like a key without a value.
-        (None, None) if value.is_none() => {
-            return format!("[{section}]: unknown key without a value");
+        (None, None) if !is_key(entry) => {
+            let why = "not shown because it may be a part of a value";
+            return format!("[{section}]: unknown key, {why}");
         }
         (None, None) => String::new(),
     };

@@ -195,8 +195,24 @@ fn what_is_odd_is_a_warning() {
         ("pasword = hush\n", "line 6: [Global] pasword: unknown key; did you mean password?"),
         ("router-id = x\n", "line 6: [Global] router-id: unknown key; it belongs in [Route]"),
         ("zzzzzzzz = hush\n", "line 6: [Global] zzzzzzzz: unknown key"),
-        // The second line of a password that was broken in two.
-        ("hush\n", "line 6: [Global]: unknown key without a value"),
+        // The second line of a secret that was broken in two.
+        ("hush\n", "line 6: [Global]: unknown key, not shown because it may be a part of a value"),
+        (
+            "HUSH==\n",
+            "line 6: [Global]: unknown key, not shown because it may be a part of a value",
+        ),
+        (
+            "Hush = x\n",
+            "line 6: [Global]: unknown key, not shown because it may be a part of a value",
+        ),
+        (
+            "hush9 =\n",
+            "line 6: [Global]: unknown key, not shown because it may be a part of a value",
+        ),
+        (
+            "9hush = x\n",
+            "line 6: [Global]: unknown key, not shown because it may be a part of a value",
+        ),
         (
             "[LoadBalancerClass]\nsubnet-id = x\n",
             "line 6: [LoadBalancerClass]: not used, it has no name; write [LoadBalancerClass \"name\"]",
@@ -240,6 +256,30 @@ fn what_is_odd_is_a_warning() {
     }
 }
 
+/// The password crosses the network: said once, and it works as before.
+#[test]
+fn a_keystone_without_tls_is_a_warning() {
+    let said = "the credentials and all tokens cross the network in clear; use https://";
+    for (url, expect) in [
+        ("http://k:5000/v3", Some("http://k:5000/v3")),
+        ("HTTP://10.0.0.1", Some("HTTP://10.0.0.1")),
+        ("https://k", None),
+        ("http://127.0.0.1:5000", None),
+        ("http://localhost", None),
+        ("http://[::1]:5000/v3", None),
+    ] {
+        let login = LOGIN.replace("https://k:5000/v3", url);
+        let place = Place::new();
+        place.put("etc/cloud.conf", &login);
+        let warnings = place.load().unwrap().warnings.join("\n");
+        let conf = place.path("etc/cloud.conf");
+        let expect = expect.map_or_else(String::new, |url| {
+            format!("{}: line 2: [Global] auth-url = {url:?}: {said}", conf.display())
+        });
+        assert_eq!(warnings, expect, "{url}");
+    }
+}
+
 #[test]
 fn all_problems_are_refused_and_reported_together() {
     let flag = "must be true, yes, on, 1 or false, no, off, 0";
@@ -257,6 +297,9 @@ fn all_problems_are_refused_and_reported_together() {
         ("auth-url = ftp://k\n", format!("line 6: [Global] auth-url = \"ftp://k\": {url}")),
         ("auth-url = https://me:hush@k\n", "line 6: [Global] auth-url: must not hold a user or a password; they have keys of their own".to_owned()),
         ("auth-url = https://k/v2.0\n", "line 6: [Global] auth-url = \"https://k/v2.0\": is Keystone's API v2.0, which no longer exists; must end in /v3 or have no version".to_owned()),
+        ("auth-url = https://k/v3password=hush\n", format!("line 6: [Global] auth-url: {url}, with no blank and no =: is a line break missing?")),
+        ("auth-url = https://k/v3 password=hush\n", format!("line 6: [Global] auth-url: {url}, with no blank and no =: is a line break missing?")),
+        ("auth-url = ftp://k password hush\n", format!("line 6: [Global] auth-url: {url}, with no blank and no =: is a line break missing?")),
         ("[Labels]\nmetadata = a*b\n", "line 7: [Labels] metadata = \"a*b\": \"a*b\": * may stand only at the end".to_owned()),
         ("[LoadBalancer]\nlb-version = v1\n", "line 7: [LoadBalancer] lb-version = \"v1\": must be v2".to_owned()),
         ("[LoadBalancer]\nmax-shared-lb = -1\n", "line 7: [LoadBalancer] max-shared-lb = \"-1\": must be a whole number from 0 to 4294967295".to_owned()),

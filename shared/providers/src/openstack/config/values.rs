@@ -27,11 +27,21 @@ pub(super) fn duration(text: &str, _: &str) -> Result<Duration, String> {
     })
 }
 
+/// True if a value without blanks seems to hold another key, perhaps with a secret, because a line break is missing.
+pub(super) fn is_run_together(text: &str) -> bool {
+    text.contains(|c: char| c == '=' || c.is_whitespace())
+}
+
 /// The address of Keystone.
 pub(super) fn url(text: &str) -> Result<Url, String> {
     const RIGHT: &str = "must be the URL of Keystone, such as https://keystone.example.com:5000/v3";
+    const ALONE: &str = "must be the URL of Keystone, such as https://keystone.example.com:5000/v3, with no blank \
+                         and no =: is a line break missing?";
     if text.is_empty() {
         return Err("missing; must be the URL of Keystone, here or in clouds.yaml".to_owned());
+    }
+    if is_run_together(text) {
+        return Err(ALONE.to_owned());
     }
     let url = Url::parse(text).map_err(|_| RIGHT)?;
     let is_v2 = |mut parts: std::str::Split<'_, char>| parts.any(|part| part == "v2.0");

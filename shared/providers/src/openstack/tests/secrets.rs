@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, CloudError};
+use ccm_cloud::Call;
 use ccm_testing::Log;
 use tracing::Level;
 
@@ -19,7 +19,7 @@ async fn neither_token_nor_password_reaches_the_log_or_an_error() {
     let echo = |what: &str| format!("{{\"badRequest\": {{\"message\": \"what is {what}?\"}}}}");
     rig.cloud.next("keystone", [Move::text(400, &echo(PASSWORD))]);
     told += &rig.nova(10).await.unwrap_err().to_string();
-    assert!(told.contains("what is ***?"), "{told}");
+    assert!(log.text().contains("what is ***?"), "{}", log.text());
     tokio::time::advance(std::time::Duration::from_secs(60)).await;
     rig.nova(10).await.unwrap();
     rig.cloud.next("nova", [Move::text(400, &echo("gAAAA-token-1"))]);
@@ -34,12 +34,14 @@ async fn neither_token_nor_password_reaches_the_log_or_an_error() {
     assert!(!told.contains(PASSWORD) && !told.contains("gAAAA"), "{told}");
 }
 
-/// What comes of a login with this password where Keystone gives this answer.
-async fn login(password: &str, answer: Move) -> CloudError {
-    let rig = Rig::new();
+/// What error and log tell of a login with this password where Keystone gives this answer.
+async fn login(password: &str, answer: Move) -> String {
+    let (rig, log) = (Rig::new(), Log::new());
+    let _listening = log.listen(Level::TRACE);
     rig.cloud.next("keystone", [answer]);
     let call = Call::waiting(Duration::from_secs(10));
-    rig.openstack.adopt(&config(password), call).await.unwrap_err()
+    let error = rig.openstack.adopt(&config(password), call).await.unwrap_err();
+    format!("{error}\n{}", log.text())
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,14 +57,14 @@ async fn a_password_is_hidden_however_keystone_repeats_it() {
         (200, format!("{{\"token\": \"{PASSWORD}\"}}")),
     ] {
         let answer = Move::text(status, &body).with("x-subject-token", "t");
-        let told = login(PASSWORD, answer).await.to_string();
+        let told = login(PASSWORD, answer).await;
         assert!(told.contains("***"), "{told}");
         for part in ["correct", "horse"] {
             assert!(!told.contains(part), "{part} in {told}");
         }
     }
     let answer = Move::text(302, "").with("location", "http://other/?secret=s3cret");
-    let told = login("s3cret", answer).await.to_string();
+    let told = login("s3cret", answer).await;
     assert!(told.contains("to http://other/?secret=***:"), "{told}");
 }
 

@@ -132,6 +132,21 @@ async fn a_crowd_gets_one_answer_per_connection() {
     token.cancel();
 }
 
+/// A connection that sends no request, or none any more, does not stay.
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_ends_after_ten_seconds() {
+    let (address, token, _tasks) = serve(None);
+    for (sent, answers) in [(&b""[..], 0), (&GET_AND_KEEP[..9], 0), (GET_AND_KEEP, 1)] {
+        let mut stream = connection(NEIGHBOUR, address, sent).await;
+        let (begin, mut text) = (tokio::time::Instant::now(), Vec::new());
+        stream.read_to_end(&mut text).await.ok();
+        let seconds = begin.elapsed().as_secs();
+        assert!((9..=11).contains(&seconds), "{seconds} s after {sent:?}");
+        assert_eq!(String::from_utf8(text).unwrap().matches("HTTP/1.1 200").count(), answers);
+    }
+    token.cancel();
+}
+
 /// The number of answers within a moment.
 async fn answers(mut stream: TcpStream) -> usize {
     let mut text = Vec::new();

@@ -3,8 +3,12 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use url::Url;
+use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::openstack::config::{ApplicationCredential, Credentials, Domain, Scope, Secret, User};
+
+/// The size of a request with the longest secret that Keystone accepts by default, in bytes.
+const ENOUGH: usize = 16 * 1024;
 
 /// One way to log in.
 #[derive(Debug)]
@@ -62,7 +66,7 @@ impl Login {
         !matches!(self.credentials, Credentials::Token { .. })
     }
 
-    /// The body of the request.
+    /// The body of the request. Its memory is wiped when it is dropped.
     pub(crate) fn body(&self) -> Bytes {
         let (identity, scope) = match &self.credentials {
             Credentials::Password { user, password, scope } => {
@@ -83,7 +87,22 @@ impl Login {
         if let Some(scope) = scope {
             auth["scope"] = scope;
         }
-        Bytes::from(json!({ "auth": auth }).to_string())
+        let mut document = json!({ "auth": auth });
+        // A buffer that grows leaves copies behind.
+        let mut text = Zeroizing::new(Vec::with_capacity(ENOUGH));
+        serde_json::to_writer(&mut *text, &document).unwrap_or_default();
+        wipe(&mut document);
+        Bytes::from_owner(text)
+    }
+}
+
+/// Wipes all texts of a document.
+fn wipe(document: &mut Value) {
+    match document {
+        Value::String(text) => text.zeroize(),
+        Value::Array(values) => values.iter_mut().for_each(wipe),
+        Value::Object(fields) => fields.values_mut().for_each(wipe),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

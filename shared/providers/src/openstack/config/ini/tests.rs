@@ -9,9 +9,11 @@ fn shown(text: &str) -> Vec<String> {
     for section in sections {
         let sub = section.sub.map_or_else(String::new, |sub| format!(" {sub:?}"));
         lines.push(format!("{} [{}{sub}]", section.line, section.name));
-        for Entry { line, key, value, .. } in section.entries {
+        for Entry { line, key, value, .. } in &section.entries {
             lines.push(
-                value.map_or(format!("{line} {key}"), |value| format!("{line} {key}={value}")),
+                value
+                    .as_ref()
+                    .map_or(format!("{line} {key}"), |value| format!("{line} {key}={value}")),
             );
         }
     }
@@ -23,7 +25,7 @@ fn value(text: &str) -> Result<Option<String>, &'static str> {
     let (mut sections, unreadable) = parse(&format!("[a]\nk{text}"));
     match unreadable.first() {
         Some(bad) => Err(bad.why),
-        None => Ok(sections.remove(0).entries.remove(0).value),
+        None => Ok(sections.remove(0).entries.remove(0).value.take()),
     }
 }
 

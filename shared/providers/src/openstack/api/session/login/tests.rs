@@ -1,3 +1,5 @@
+use std::{fs::File, os::unix::fs::FileExt as _};
+
 use super::*;
 
 fn secret(text: &str) -> Secret {
@@ -77,4 +79,36 @@ fn nothing_secret_is_printed() {
         let text = format!("{credentials:?}");
         assert!(text.contains("***") && !text.contains("pw") && !text.contains("\"s\""), "{text}");
     }
+}
+
+/// What a core dump, or the next owner of the memory, would find.
+#[test]
+fn secrets_are_wiped_from_memory() {
+    let mut found = vec![0; 240];
+    let memory = File::open("/proc/self/mem").unwrap();
+    let mut holds = |at: usize, text: &str| {
+        memory.read_exact_at(&mut found, at as u64).unwrap();
+        // An allocator writes into the beginning of what is freed.
+        found.iter().zip(text.as_bytes()).skip(100).all(|(found, byte)| found == byte)
+    };
+    let text = "hunter".repeat(40);
+    let secret = secret(&text);
+    let at = secret.expose().as_ptr() as usize;
+    assert!(holds(at, &text));
+    drop(secret);
+    assert!(!holds(at, &text), "a secret stays");
+
+    let url = Url::parse("https://k").unwrap();
+    let password = Secret::new(text.clone());
+    let credentials =
+        Credentials::Password { user: id("u"), password, scope: Scope::ProjectId("p".to_owned()) };
+    let body = Login::new(&url, &url, credentials).body();
+    let start = body.windows(text.len()).position(|part| part == text.as_bytes()).unwrap();
+    let at = body.as_ptr() as usize + start;
+    assert!(holds(at, &text));
+    let shared = body.slice(start..);
+    drop(body);
+    assert!(holds(at, &text), "it is still to be sent");
+    drop(shared);
+    assert!(!holds(at, &text), "a body stays");
 }
