@@ -97,9 +97,8 @@ lint: tools ## formatting, clippy without warnings, documentation without broken
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --quiet
 
-deny: ## licences, sources and duplicates of dependencies (installs cargo-deny when it is missing)
-	command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
-	cargo-deny --offline check bans licenses sources
+deny: ## licences, sources and duplicates of dependencies; ADVISORIES=online, or the folder of a clone of the advisory database, checks advisories too
+	@ADVISORIES="$(ADVISORIES)" tests/cargo-tools/deny.sh
 
 fmt: ## format
 	$(CARGO) fmt --all
