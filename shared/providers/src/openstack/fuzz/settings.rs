@@ -70,6 +70,9 @@ pub fn clouds_yaml(data: &[u8]) {
     load(b"[Global]\nuse-clouds = true\n", data);
 }
 
+/// The API server refuses longer ones: 253 bytes, a slash, and 63.
+const LONGEST_KEY: usize = 317;
+
 /// The annotations of a Service: the first line is JSON with the settings, all others are annotations.
 pub fn annotations(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
@@ -77,6 +80,7 @@ pub fn annotations(data: &[u8]) {
     let settings: Settings = serde_json::from_str(first).unwrap_or_default();
     let Some(config) = settings.config() else { return };
     let pairs = rest.split('\n').filter_map(|line| line.split_once('='));
+    let pairs = pairs.filter(|(key, _)| key.len() <= LONGEST_KEY);
     let pairs = pairs.map(|(key, value)| (key.to_owned(), value.replace("\\n", "\n")));
     let (annotations, options) = (pairs.collect(), Options::of(&config));
     for traffic in [Traffic::Cluster, Traffic::Local { health_check_port: 32_000 }] {
