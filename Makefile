@@ -32,7 +32,7 @@ KUBERNETES = tests/kube-apiserver/build.sh
 
 .DEFAULT_GOAL := help
 .PHONY: help tools demo demo-check test test-cluster test-rights test-manifests test-kubelets \
-  test-openstack test-alerts test-dashboards lint deny fmt build docs docs-url dashboards manifests bench mutants model-check lines clean
+  test-openstack test-alerts test-dashboards lint deny fuzz fmt build docs docs-url dashboards manifests bench mutants model-check lines clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,9 +97,11 @@ lint: tools ## formatting, clippy without warnings, documentation without broken
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --quiet
 
-deny: ## licences, sources and duplicates of dependencies (installs cargo-deny when it is missing)
-	command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
-	cargo-deny --offline check bans licenses sources
+deny: ## licences, sources and duplicates of dependencies; ADVISORIES=online, or the folder of a clone of the advisory database, checks advisories too
+	@ADVISORIES="$(ADVISORIES)" tests/cargo-tools/deny.sh
+
+fuzz: tools ## everything that reads what strangers say, ten minutes each (SECONDS=20; TARGETS=names); with a nightly toolchain by libFuzzer, else with random inputs
+	tests/cargo-tools/fuzz.sh $(or $(SECONDS),600) $(TARGETS)
 
 fmt: ## format
 	$(CARGO) fmt --all

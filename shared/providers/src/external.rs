@@ -14,6 +14,8 @@ mod connection;
 mod convert;
 mod description;
 mod exchange;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod halves;
 mod instances;
 mod keeper;

@@ -8,6 +8,8 @@
 //! `docs/writing-a-provider.md` shows how to add one.
 
 pub mod external;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod openstack;
 
 use ccm_cloud::ProviderRegistry;

@@ -18,6 +18,8 @@ mod cloud;
 mod compute;
 mod config;
 mod factory;
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
 mod ids;
 mod instances;
 mod lbaas;

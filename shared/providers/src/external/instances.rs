@@ -282,7 +282,7 @@ fn unanswered() -> CloudError {
 }
 
 /// Adds a page of the list.
-fn add(fleet: &mut Fleet, page: proto::ListInstancesResponse) -> Result<(), CloudError> {
+pub(super) fn add(fleet: &mut Fleet, page: proto::ListInstancesResponse) -> Result<(), CloudError> {
     for instance in page.instances {
         match Instance::try_from(instance) {
             Ok(instance) => fleet.instances.push(instance),

@@ -47,9 +47,9 @@ fn client(channel: Channel) -> RoutesClient<Channel> {
 
 /// What an answer about a change is read with.
 pub(super) struct Applying {
-    change: RouteChange,
+    pub(super) change: RouteChange,
     /// The version of the table that the next message is compared with.
-    base: Arc<Mutex<Option<String>>>,
+    pub(super) base: Arc<Mutex<Option<String>>>,
 }
 
 impl Item for proto::ApplyRoutesItem {

@@ -31,8 +31,6 @@ use http::{HeaderValue, Method};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-#[cfg(test)]
-pub(crate) use self::send::scripted_answer;
 pub(crate) use self::{
     answer::{Answer, Deletion},
     endpoints::Microversion,
@@ -42,6 +40,8 @@ pub(crate) use self::{
     single_flight::{Pending, SingleFlight},
     transport::Transport,
 };
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) use self::{endpoints::identity, send::scripted_answer};
 use self::{
     send::Wire,
     session::{Login, Project, Session},

@@ -66,6 +66,8 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::Mutex;
 
 pub(super) use self::annotations::Options;
+#[cfg(any(test, feature = "fuzz"))]
+pub(super) use self::annotations::lines_about;
 use self::{
     failures::Failures,
     features::{Features, TAGS},

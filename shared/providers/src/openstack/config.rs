@@ -258,7 +258,8 @@ impl Config {
         .collect()
     }
 
-    fn parse(
+    /// Reads the text of the file at `path`, and the files that it leads to.
+    pub(crate) fn parse(
         path: &Path,
         text: &str,
         env: &Environment,

@@ -13,13 +13,13 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_cloud::{Call, CloudError, ErrorKind};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::api::{Answer, Api, Microversion, Request, Service};
+use super::api::{Answer, Api, Microversion, Request, Service, scripted_answer};
 
 /// Answers instead of the services, if it wants to. It is given the path and how many
 /// requests came before.
@@ -147,6 +147,14 @@ pub(super) fn subnet(number: usize, cidr: &str) -> Value {
 pub(super) fn answer(status: u16, body: &Value) -> Answer {
     let (headers, body) = (HeaderMap::new(), Bytes::from(body.to_string()));
     Answer { status, headers, body, request_id: Some("req-1".to_owned()) }
+}
+
+/// What a client makes of this answer.
+fn replied(request: &Request<'_>, status: StatusCode, body: &Value) -> Result<Answer, CloudError> {
+    let mut headers = HeaderMap::new();
+    headers.insert("x-openstack-request-id", HeaderValue::from_static("req-1"));
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    scripted_answer(request, status, headers, body)
 }
 
 impl Scripted {

@@ -2,6 +2,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize as _, Deserializer, de::Error as _};
+use url::Url;
 
 /// The maximum length of a value (a name, an ID) in a message, in characters.
 pub(super) const MAX_VALUE: usize = 100;
@@ -43,6 +44,17 @@ pub(super) fn label_value(text: &str) -> Option<String> {
 /// Whether the text is a valid label value.
 pub(super) fn is_label_value(text: &str) -> bool {
     label_value(text).as_deref() == Some(text)
+}
+
+/// The URL, if it is one of http or https and its host is ASCII. Other hosts are not supported, and
+/// the parser must not see them: it takes for granted that it was built with tables of Unicode.
+pub(super) fn http_url(text: &str) -> Option<Url> {
+    let (scheme, rest) = text.trim().split_once("://")?;
+    let is_http = ["http", "https"].iter().any(|http| scheme.eq_ignore_ascii_case(http));
+    let authority = rest.split(['/', '?', '#', '\\']).next()?;
+    let host = authority.rsplit('@').next()?;
+    let is_ascii = host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%');
+    if is_http && is_ascii { Url::parse(text).ok() } else { None }
 }
 
 /// Whether the text can be a host name.
@@ -103,6 +115,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn urls_with_a_host_in_ascii_are_read() {
+        for (text, expect) in [
+            ("https://Keystone.Example:5000/v3", Some("https://keystone.example:5000/v3")),
+            (
+                " HTTP://[2001:db8::1]:80/identity/\u{fc} ",
+                Some("http://[2001:db8::1]/identity/%C3%BC"),
+            ),
+            ("https://me:p%40ss@k", Some("https://me:p%40ss@k/")),
+            ("https://xn--fiqs8s.example", Some("https://xn--fiqs8s.example/")),
+            // The parser's tables are left out: it must not see these.
+            ("https://K\u{e9}y.example", None),
+            ("https://%4B%C3%A9y.example", None),
+            ("https://me@K\u{e9}y", None),
+            ("https:K\u{e9}y", None),
+            ("https:/K\u{e9}y", None),
+            ("https://k:5000\\@K\u{e9}y", Some("https://k:5000/@K%C3%A9y")),
+            ("ftp://k", None),
+            ("k:5000", None),
+            ("", None),
+        ] {
+            assert_eq!(http_url(text).map(String::from).as_deref(), expect, "{text}");
+        }
+    }
 
     #[test]
     fn zones_become_label_values() {

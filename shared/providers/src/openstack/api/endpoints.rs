@@ -13,7 +13,7 @@ use super::{
     send::{Outgoing, TOKEN, Wire},
     session::Token,
 };
-use crate::openstack::text::MAX_MESSAGE;
+use crate::openstack::text::{MAX_MESSAGE, http_url};
 
 /// The microversion that this client reads: servers include their flavor.
 const WANTED: Microversion = Microversion { major: 2, minor: 79 };
@@ -181,12 +181,8 @@ pub(crate) fn identity(auth_url: &Url) -> Result<Url, CloudError> {
 
 /// The URL of the catalog, ending with a slash.
 fn directory(service: Service, text: &str) -> Result<Url, CloudError> {
-    let url = Url::parse(text).ok().filter(|url| {
-        matches!(url.scheme(), "http" | "https")
-            && url.has_host()
-            && !text.contains("%(")
-            && !text.contains("$(")
-    });
+    let url =
+        http_url(text).filter(|url| url.has_host() && !text.contains("%(") && !text.contains("$("));
     let Some(mut url) = url else {
         return Err(CloudError::new(
             ErrorKind::Malformed,

@@ -275,5 +275,20 @@ fn unmanaged(reading: &Reading<'_>, config: &LoadBalancer, networks: &Networks) 
     all
 }
 
+/// All lines about these annotations, for tests with random input.
+#[cfg(any(test, feature = "fuzz"))]
+pub(in super::super) fn lines_about(
+    annotations: &BTreeMap<String, String>,
+    options: &Options,
+    traffic: Traffic,
+) -> Result<Vec<String>, CloudError> {
+    let others = (selector(annotations, options), keeps_floating(annotations));
+    let subnet = member_subnet(annotations, options);
+    let Settings { unmanaged, notes, .. } = read(annotations, options, traffic)?;
+    drop(others);
+    let given = unmanaged.into_iter().chain(subnet).map(|given| given.source);
+    Ok(given.chain(notes.into_iter().map(|note| note.message)).collect())
+}
+
 #[cfg(test)]
 mod tests;

@@ -294,6 +294,7 @@ fn all_problems_are_refused_and_reported_together() {
         ("token\n", "line 6: [Global] token: has no value; must be token = value".to_owned()),
         ("os-endpoint-type = internalURL\n", "line 6: [Global] os-endpoint-type = \"internalURL\": must be public or internal or admin".to_owned()),
         ("auth-url = keystone:5000\n", format!("line 6: [Global] auth-url = \"keystone:5000\": {url}")),
+        ("auth-url = https://K\u{e9}y.example\n", format!("line 6: [Global] auth-url = \"https://K\u{e9}y.example\": {url}")),
         ("auth-url = ftp://k\n", format!("line 6: [Global] auth-url = \"ftp://k\": {url}")),
         ("auth-url = https://me:hush@k\n", "line 6: [Global] auth-url: must not hold a user or a password; they have keys of their own".to_owned()),
         ("auth-url = https://k/v2.0\n", "line 6: [Global] auth-url = \"https://k/v2.0\": is Keystone's API v2.0, which no longer exists; must end in /v3 or have no version".to_owned()),

@@ -6,6 +6,8 @@ use ccm_settings::SettingValue as _;
 use ipnet::IpNet;
 use url::Url;
 
+use crate::openstack::text::http_url;
+
 /// Yes or no, as gcfg reads it.
 pub(super) fn flag(text: &str, _: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
@@ -43,10 +45,9 @@ pub(super) fn url(text: &str) -> Result<Url, String> {
     if is_run_together(text) {
         return Err(ALONE.to_owned());
     }
-    let url = Url::parse(text).map_err(|_| RIGHT)?;
+    let url = http_url(text).ok_or(RIGHT)?;
     let is_v2 = |mut parts: std::str::Split<'_, char>| parts.any(|part| part == "v2.0");
     let wrong = match &url {
-        _ if !matches!(url.scheme(), "http" | "https") => RIGHT,
         _ if url.host_str().is_none_or(str::is_empty) => RIGHT,
         _ if !url.username().is_empty() || url.password().is_some() => {
             "must not hold a user or a password; they have keys of their own"

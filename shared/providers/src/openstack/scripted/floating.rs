@@ -6,8 +6,8 @@ use ccm_cloud::CloudError;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Request, World, octavia::PROJECT, paged, query_of, segments, uuid};
-use crate::openstack::api::{Answer, scripted_answer};
+use super::{Request, World, octavia::PROJECT, paged, query_of, replied, segments, uuid};
+use crate::openstack::api::Answer;
 
 type Done<T> = Result<T, (u16, &'static str, String)>;
 
@@ -97,7 +97,7 @@ impl World {
             let fault = json!({ "type": kind, "message": words, "detail": "" });
             (status, json!({ "NeutronError": fault }))
         });
-        Some(scripted_answer(request, StatusCode::from_u16(status).unwrap(), &body))
+        Some(replied(request, StatusCode::from_u16(status).unwrap(), &body))
     }
 
     fn floating_ip(&mut self, id: &str) -> Done<&mut Value> {

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Request, World, query_of, segments, uuid};
-use crate::openstack::api::{Answer, scripted_answer};
+use super::{Request, World, query_of, replied, segments, uuid};
+use crate::openstack::api::Answer;
 
 /// The ID of the project.
 pub(in crate::openstack) const PROJECT: &str = "p1";
@@ -136,7 +136,7 @@ impl World {
             }
         };
         let status = StatusCode::from_u16(status).unwrap();
-        scripted_answer(request, status, &body)
+        replied(request, status, &body)
     }
 
     fn lbaas(

@@ -1,0 +1,47 @@
+//! Random input for everything that reads what strangers say. Not shipped.
+//!
+//! ```text
+//! fuzz/corpus/<target>/* -> mutate -> target: a function of bytes in the crate that reads them
+//!                             |
+//!                             +-- the program `fuzz` (`run`), or libFuzzer (the folder `fuzz`)
+//! ```
+//!
+//! A target fails by a panic, or when one input takes more than five seconds of a processor.
+
+pub mod mutate;
+mod records;
+pub mod run;
+mod selectors;
+
+use ccm_providers::fuzz as providers;
+
+pub use self::mutate::Form;
+
+/// What reads bytes of strangers.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name, and that of its folder in the corpus.
+    pub name: &'static str,
+    /// What its inputs are made of.
+    pub form: Form,
+    /// Reads an input. Panics where there is a defect.
+    pub read: fn(&[u8]),
+}
+
+/// All targets.
+pub const TARGETS: [Target; 9] = [
+    Target { name: "cloud_conf", form: Form::Text, read: providers::cloud_conf },
+    Target { name: "clouds_yaml", form: Form::Text, read: providers::clouds_yaml },
+    Target { name: "annotations", form: Form::Text, read: providers::annotations },
+    Target { name: "nova", form: Form::Answers, read: providers::nova },
+    Target { name: "neutron", form: Form::Answers, read: providers::neutron },
+    Target { name: "octavia", form: Form::Answers, read: providers::octavia },
+    Target { name: "external", form: Form::Wire, read: providers::external },
+    Target { name: "selectors", form: Form::Text, read: selectors::read },
+    Target { name: "records", form: Form::Answers, read: records::read },
+];
+
+/// The target of this name.
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.into_iter().find(|target| target.name == name)
+}
