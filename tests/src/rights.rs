@@ -1,10 +1,11 @@
 //! Each program with exactly the rights that its manifests grant, and with one right less.
 //!
 //! [`manifest`] reads the roles as the manifests make them, [`account`] makes the service
-//! account on a real API server and changes its rights, [`removal`] checks what must go
+//! account on a real API server and changes its rights, [`confined`] tries what its admission policy lets pass, [`removal`] checks what must go
 //! wrong when one is taken away while the program has work that needs it.
 
 pub mod account;
+pub mod confined;
 pub mod manifest;
 pub mod removal;
 mod trials;

@@ -9,15 +9,19 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::poll;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+use k8s_openapi::{
+    api::{
+        authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+        coordination::v1::Lease,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use super::manifest::{Grant, Manifest};
-use crate::cluster::{Cluster, real::RealCluster, repository};
+use crate::cluster::{Cluster, client_of, real::RealCluster, repository};
 
 /// How long the API server may take to notice a changed role.
 const NOTICED: Duration = Duration::from_secs(20);
@@ -45,7 +49,7 @@ impl Account {
         let client = cluster.client().await?;
         let kubeconfig = folder.join(format!("{program}.kubeconfig"));
         let account = Self { cluster, client, manifest, kubeconfig };
-        account.restore().await?;
+        account.apply_all().await?;
         let real = account.real()?;
         let mut command = real.kubectl();
         command.args(["create", "token", program, "-n=kube-system", "--duration=2h"]);
@@ -53,6 +57,7 @@ impl Account {
         let mut config: Value = serde_json::from_slice(&std::fs::read(real.kubeconfig())?)?;
         config["users"][0]["user"] = json!({"token": token.trim()});
         std::fs::write(&account.kubeconfig, serde_json::to_vec(&config)?)?;
+        account.restore().await?;
         Ok(account)
     }
 
@@ -73,12 +78,33 @@ impl Account {
 
     /// Gives back all that the manifests grant, and waits until it is in force.
     pub async fn restore(&self) -> Result<()> {
-        self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": self.manifest.objects}))
-            .await?;
+        self.apply_all().await?;
         for grant in self.manifest.grants()? {
             self.wait_until(&grant, true).await?;
         }
-        Ok(())
+        self.wait_confined(true).await
+    }
+
+    /// Waits until the admission policy is in force, or no more. The account may create no Lease but
+    /// its own only without it.
+    pub async fn wait_confined(&self, is_confined: bool) -> Result<()> {
+        let own = client_of(&self.kubeconfig).await?;
+        let leases = Api::<Lease>::namespaced(own, "kube-system");
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let metadata = ObjectMeta { generate_name: Some("x".to_owned()), ..ObjectMeta::default() };
+        let lease = Lease { metadata, ..Lease::default() };
+        let what = format!("the policy of {} to be in force: {is_confined}", self.program());
+        poll::until(&what, NOTICED, || async {
+            let answer = leases.create(&params, &lease).await;
+            let is_refused = match answer {
+                Err(kube::Error::Api(status)) if status.code == 403 => {
+                    status.message.contains("ValidatingAdmissionPolicy")
+                }
+                answer => answer.map(|_| false)?,
+            };
+            Ok((is_refused == is_confined).then_some(()))
+        })
+        .await
     }
 
     /// Takes one right away, and waits until it is gone.
@@ -117,6 +143,11 @@ impl Account {
             Ok((self.may(grant).await? == allowed).then_some(()))
         })
         .await
+    }
+
+    async fn apply_all(&self) -> Result<()> {
+        self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": self.manifest.objects}))
+            .await
     }
 
     async fn apply(&self, objects: &Value) -> Result<()> {

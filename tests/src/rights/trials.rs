@@ -11,6 +11,7 @@ use libtest_mimic::Trial;
 
 use super::{
     account::Account,
+    confined,
     manifest::{Grant, Manifest},
     removal,
 };
@@ -56,6 +57,10 @@ fn on_real_api_server(trials: &Trials, program: &'static str, work: Work) -> Res
     let mut all = vec![trials.trial("rights::may_do_nothing_else", async move |lane| {
         may_do_nothing_else(lane.account(program)?).await
     })];
+    all.push(trials.trial("rights::the_policy_confines_the_account", async move |lane| {
+        let admin = lane.cluster().client().await?;
+        confined::by_its_policy(&admin, lane.account(program)?).await
+    }));
     let grants = Manifest::source(program)?.grants()?;
     for grant in &grants {
         let (name, grant) = (format!("rights::without::{grant}"), grant.clone());
