@@ -2,11 +2,13 @@
 //!
 //! [`manifest`] reads the roles as the manifests make them, [`account`] makes the service
 //! account on a real API server and changes its rights, [`confined`] tries what its admission policy lets pass, [`removal`] checks what must go
-//! wrong when one is taken away while the program has work that needs it.
+//! wrong when one is taken away while the program has work that needs it, [`policy`] what a program says of a policy that
+//! is missing or another version's.
 
 pub mod account;
 pub mod confined;
 pub mod manifest;
+pub mod policy;
 pub mod removal;
 mod trials;
 

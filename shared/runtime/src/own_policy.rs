@@ -5,7 +5,7 @@
 //! them. It says so. A policy of another version may refuse what this version writes: one line of the log
 //! and of `/readyz?verbose` names the file to apply.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, mem, time::Duration};
 
 use ccm_kube::{
     ApiError,
@@ -14,7 +14,7 @@ use ccm_kube::{
 use ccm_metrics::{Counter, Gauge, metrics};
 use kube::Client;
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -25,6 +25,10 @@ use crate::{
 
 /// Between two looks, and how long a refusal is shown.
 const PERIOD: Duration = Duration::from_mins(5);
+/// The same while the API server does not answer.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Between two looks at refusals: many are one.
+const GATHERED: Duration = Duration::from_secs(1);
 /// The most refusals that are told one by one.
 const MOST_TOLD: usize = 16;
 
@@ -47,6 +51,13 @@ enum Found {
     /// The binding only warns or audits.
     NotDenying,
     Unknown(ApiError),
+}
+
+impl Found {
+    /// True if the API server only did not answer.
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Unknown(error) if !matches!(error, ApiError::Forbidden(_)))
+    }
 }
 
 /// Follows the policy of one program.
@@ -88,16 +99,15 @@ impl OwnPolicy {
         let rounds = async {
             let mut found = Found::NotLooked;
             loop {
-                let before = std::mem::replace(&mut found, self.look().await);
+                let before = mem::replace(&mut found, self.look().await);
                 self.show(&found, found != before);
-                let next = Instant::now() + PERIOD;
+                let next = Instant::now() + if found.is_transient() { AGAIN } else { PERIOD };
                 while tokio::select! {
                     () = denials.news() => true,
-                    () = tokio::time::sleep_until(next) => false,
+                    () = sleep_until(next) => false,
                 } {
                     self.show(&found, false);
-                    // Many refusals are one.
-                    sleep(Duration::from_secs(1)).await;
+                    sleep(GATHERED).await;
                 }
             }
         };
@@ -117,8 +127,7 @@ impl OwnPolicy {
     async fn get(&self, kind: &str) -> Result<Value, ApiError> {
         let path = format!("/apis/{}/v1/{kind}/{}", rights::ADMISSION, self.program);
         let request = http::Request::get(path).body(Vec::new());
-        let request =
-            request.map_err(|error| ApiError::Invalid(error.to_string()))?;
+        let request = request.map_err(|error| ApiError::Invalid(error.to_string()))?;
         Ok(self.client.request(request).await?)
     }
 
@@ -144,7 +153,7 @@ impl OwnPolicy {
             }
             Some(_) => {}
         }
-        if is_news && count == 0 {
+        if is_news && count == 0 && !found.is_transient() {
             match &verdict {
                 Verdict::Passed(text) => tracing::info!("admission policy: {text}"),
                 Verdict::Failed(text) => tracing::warn!("admission policy: {text}"),
@@ -169,10 +178,16 @@ fn verdict(program: &str, found: &Found, denial: Option<&Denial>) -> Verdict {
     let why = match found {
         Found::NotLooked => return Verdict::Passed("not looked for yet".to_owned()),
         Found::InForce => {
-            return Verdict::Passed(format!("{program} is in force: the account writes only what the program writes"));
+            return Verdict::Passed(format!(
+                "{program} is in force: the account writes only what the program writes"
+            ));
         }
-        Found::NotInstalled => format!("{program} is not installed, or this API server is older than 1.30"),
-        Found::NotDenying => format!("the binding {program} denies nothing: it only warns or audits"),
+        Found::NotInstalled => {
+            format!("{program} is not installed, or this API server is older than 1.30")
+        }
+        Found::NotDenying => {
+            format!("the binding {program} denies nothing: it only warns or audits")
+        }
         Found::Unknown(error) => format!("not known if {program} is installed: {error}"),
     };
     Verdict::Failed(format!(

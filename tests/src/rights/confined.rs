@@ -89,7 +89,7 @@ async fn attempt(
         make(admin, object).await?;
     }
     let request = match (&row.create, &row.patch) {
-        (Some(object), _) => request(Method::POST, &collection(object)?, Some(object))?,
+        (Some(object), _) => request(Method::POST, &collection(object), Some(object))?,
         (_, Some(patch)) => {
             let part = row.part.as_ref().map(|part| format!("/{part}")).unwrap_or_default();
             request(Method::PATCH, &(path(object)? + &part), Some(patch))?
@@ -124,7 +124,7 @@ fn judge(program: &str, row: &Row, answer: Result<String, kube::Error>) -> Resul
 
 /// Makes an object, with its status.
 async fn make(admin: &Client, object: &Value) -> Result<()> {
-    admin.request_text(request(Method::POST, &collection(object)?, Some(object))?).await?;
+    admin.request_text(request(Method::POST, &collection(object), Some(object))?).await?;
     if object["kind"] == "Node" {
         // The API server has added a taint.
         let taints = object.pointer("/spec/taints").cloned().unwrap_or_default();
@@ -160,10 +160,10 @@ fn request(method: Method, path: &str, body: Option<&Value>) -> Result<Request<V
 
 fn path(object: &Value) -> Result<String> {
     let name = object["metadata"]["name"].as_str().context("a name")?;
-    Ok(format!("{}/{name}", collection(object)?))
+    Ok(format!("{}/{name}", collection(object)))
 }
 
-fn collection(object: &Value) -> Result<String> {
+fn collection(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let root = if version.contains('/') { "apis" } else { "api" };
@@ -171,5 +171,5 @@ fn collection(object: &Value) -> Result<String> {
         namespace if namespace.is_empty() => namespace,
         namespace => format!("/namespaces/{namespace}"),
     };
-    Ok(format!("/{root}/{version}{within}/{}s", kind.to_lowercase()))
+    format!("/{root}/{version}{within}/{}s", kind.to_lowercase())
 }

@@ -75,7 +75,8 @@ impl Manifest {
     pub fn rendered(program: &'static str, text: &str) -> Result<Self> {
         let mut objects = documents(text)?;
         objects.retain(|object| {
-            let (kind, name) = (self::text(&object["kind"]), self::text(&object["metadata"]["name"]));
+            let (kind, name) =
+                (self::text(&object["kind"]), self::text(&object["metadata"]["name"]));
             KINDS.contains(&kind) || POLICY.contains(&kind) && name == program
         });
         Ok(Self { program, objects })
