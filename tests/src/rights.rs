@@ -2,12 +2,15 @@
 //!
 //! [`manifest`] reads the roles as the manifests make them, [`account`] makes the service
 //! account on a real API server and changes its rights, [`guard`] installs the policy that asks for
-//! the rights that no API serves, [`removal`] checks what must go wrong when one is taken away while
-//! the program has work that needs it.
+//! the rights that no API serves, [`confined`] tries what the admission policy of an account lets pass,
+//! [`removal`] checks what must go wrong when a right is taken away while the program has work that
+//! needs it, [`policy`] what a program says of a policy that is missing or another version's.
 
 pub mod account;
+pub mod confined;
 pub mod guard;
 pub mod manifest;
+pub mod policy;
 pub mod removal;
 mod trials;
 

@@ -2,7 +2,7 @@
 
 use std::{env, process::ExitCode, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
 
@@ -81,7 +81,11 @@ impl Trials {
         chosen
             .map(|scenario| {
                 let name = format!("scenarios::{}", scenario.name);
-                self.trial(name, async move |lane| (scenario.run)(lane.env().await?).await)
+                self.trial(name, async move |lane| {
+                    let before = lane.cluster().requests("").await?.len();
+                    (scenario.run)(lane.env().await?).await?;
+                    nothing_refused(lane, before).await
+                })
             })
             .collect()
     }
@@ -113,4 +117,15 @@ impl Trials {
         }
         Ok(conclusion.exit_code())
     }
+}
+
+/// With its roles and its policy the API server refuses a program nothing.
+async fn nothing_refused(lane: &Lane, before: usize) -> Result<()> {
+    if lane.cluster().real().is_none() {
+        return Ok(());
+    }
+    let mut refused = lane.cluster().requests("").await?.split_off(before);
+    refused.retain(|it| it.code == 403 && it.user.starts_with("system:serviceaccount:"));
+    ensure!(refused.is_empty(), "refused: {refused:#?}");
+    Ok(())
 }

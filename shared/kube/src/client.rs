@@ -16,7 +16,7 @@
 //! |---|---|
 //! | base URI | the server's address, and a path prefix if there is one |
 //! | `deadline` | bounds the whole call: waits, retries, head and body of the answer. Writes of objects wait for the limiter before it: [`Admission`] |
-//! | `watch_status` | turns a response other than 2xx into an error with the server's message |
+//! | `watch_status` | turns a response other than 2xx into an error with the server's message; shows `denials` what a policy has refused |
 //! | `encoding` | gzip, but never on watches |
 //! | `retry` | a few more attempts for requests that are safe to repeat |
 //! | `attempt` | each attempt waits for the limiter and is measured: `rest_client_*`; its answer shows the server's clock |
@@ -39,6 +39,7 @@
 mod attempt;
 mod class;
 mod deadline;
+mod denials;
 mod encoding;
 mod followed;
 mod identity;
@@ -66,6 +67,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService}
 pub use attempt::Admission;
 pub(crate) use attempt::Admitted;
 pub use class::RequestClass;
+pub use denials::{Denial, Denials};
 pub use limiter::{RequestLimiter, Unlimited};
 pub use problem::ClientError;
 pub use server_clock::ServerClock;
@@ -126,6 +128,8 @@ pub struct Clients {
     pub admission: Admission,
     /// The API server's clock, as the answers to all clients show it.
     pub clock: ServerClock,
+    /// What admission policies have refused to all clients but that of the Lease.
+    pub denials: Denials,
     /// The API server, as `host:port`.
     pub server: String,
     /// The setting or place that names the server.
@@ -210,6 +214,7 @@ impl Clients {
             events: client(Role::Events)?,
             lease: stack(Role::Lease)?,
             clock: layers.clock().clone(),
+            denials: layers.denials().clone(),
             server: layers.server().to_owned(),
             origin: origin.to_owned(),
             followed: Followed::default(),

@@ -160,6 +160,14 @@ fn is_denied_by_admission(message: &str) -> bool {
     denied.iter().any(|text| message.contains(text)) && by.iter().any(|text| message.contains(text))
 }
 
+/// The name and the words of the `ValidatingAdmissionPolicy` that has written this message.
+pub(crate) fn denied_by_policy(message: &str) -> Option<(&str, String)> {
+    let (_, rest) = message.split_once("ValidatingAdmissionPolicy '")?;
+    let (policy, rest) = rest.split_once("' with binding '")?;
+    let (_, words) = rest.split_once("' denied request: ")?;
+    Some((policy, one_line(words, MESSAGE_LIMIT)))
+}
+
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         match &error {

@@ -12,6 +12,7 @@
 //! | [`plans`] | the decided steps of the program, for `/plan` |
 //! | [`health`], [`http`] | health checks; the admin pages, their server and its TLS |
 //! | [`rights`] | the API server permissions of a program, and their review at startup |
+//! | `own_policy` | the admission policy of the program's account: if it is in force, and what it has refused |
 //! | `rivals` | whether another cloud controller does the same work |
 //! | [`supervisor`] | named tasks; an unexpected end ends the process |
 //! | [`logging`], [`metrics`], [`process`] | log format and levels; the registry; `process_*` |
@@ -24,6 +25,7 @@ pub mod leadership;
 pub mod limits;
 pub mod logging;
 pub mod metrics;
+mod own_policy;
 pub mod plans;
 pub mod process;
 pub mod program;

@@ -16,6 +16,12 @@ use crate::{rivals, settings::ElectionSettings};
 
 /// The API group of [`Right::mark`].
 const GUARD: &str = "quartet.dev";
+/// The API group of admission policies.
+pub(crate) const ADMISSION: &str = "admissionregistration.k8s.io";
+/// The resource of the policy of the program's account.
+pub(crate) const POLICIES: &str = "validatingadmissionpolicies";
+/// The same of its binding.
+pub(crate) const POLICY_BINDINGS: &str = "validatingadmissionpolicybindings";
 
 /// One verb on one resource, as in RBAC.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -103,6 +109,16 @@ pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
         !(is_single_list || is_single_event)
     });
     all
+}
+
+/// Permissions that a program works without: to see if the policy of its account is installed. They are not
+/// reviewed, since [`own_policy`](crate::own_policy) says when they are missing.
+pub(crate) fn optional(program: &'static str) -> [Right; 2] {
+    [POLICIES, POLICY_BINDINGS].map(|resource| Right {
+        group: Cow::Borrowed(ADMISSION),
+        name: Cow::Borrowed(program),
+        ..Right::new("get", resource)
+    })
 }
 
 /// The permissions that an observer needs.

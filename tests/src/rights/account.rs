@@ -9,18 +9,24 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::poll;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+use k8s_openapi::{
+    api::{
+        authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+        coordination::v1::Lease,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use super::manifest::{Grant, Manifest};
-use crate::cluster::{Cluster, real::RealCluster, repository};
+use crate::cluster::{Cluster, client_of, real::RealCluster, repository};
 
 /// How long the API server may take to notice a changed role.
 const NOTICED: Duration = Duration::from_secs(20);
+/// What the policy of [`Account::confine_to_nothing`] says of another Lease.
+const OLDER: &str = "an older policy";
 
 /// A program's account, with its manifests' rights.
 pub struct Account {
@@ -45,7 +51,7 @@ impl Account {
         let client = cluster.client().await?;
         let kubeconfig = folder.join(format!("{program}.kubeconfig"));
         let account = Self { cluster, client, manifest, kubeconfig };
-        account.restore().await?;
+        account.apply_all().await?;
         let real = account.real()?;
         let mut command = real.kubectl();
         command.args(["create", "token", program, "-n=kube-system", "--duration=2h"]);
@@ -53,6 +59,7 @@ impl Account {
         let mut config: Value = serde_json::from_slice(&std::fs::read(real.kubeconfig())?)?;
         config["users"][0]["user"] = json!({"token": token.trim()});
         std::fs::write(&account.kubeconfig, serde_json::to_vec(&config)?)?;
+        account.restore().await?;
         Ok(account)
     }
 
@@ -73,12 +80,67 @@ impl Account {
 
     /// Gives back all that the manifests grant, and waits until it is in force.
     pub async fn restore(&self) -> Result<()> {
-        self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": self.manifest.objects}))
-            .await?;
+        self.apply_all().await?;
         for grant in self.manifest.grants()? {
             self.wait_until(&grant, true).await?;
         }
-        Ok(())
+        self.wait_confined("no Lease but its own").await
+    }
+
+    /// Installs a policy that lets no field of an object be written, as one of a version before would not
+    /// know them, and waits until it is in force.
+    pub async fn confine_to_nothing(&self) -> Result<()> {
+        let mut items: Vec<Value> = self.manifest.policy().into_iter().cloned().collect();
+        for item in &mut items {
+            let mut each = |part: &str, change: &dyn Fn(&mut Value)| {
+                let list = item.pointer_mut(part).and_then(Value::as_array_mut);
+                list.into_iter().flatten().for_each(change);
+            };
+            each("/spec/variables", &|variable| {
+                if ["sets", "fills", "removes"].contains(&variable["name"].as_str().unwrap_or("")) {
+                    variable["expression"] = json!("[]");
+                }
+            });
+            // The refused Lease shows that this one is in force.
+            each("/spec/validations", &|validation| {
+                if validation["message"].as_str().is_some_and(|text| text.contains("no Lease")) {
+                    validation["messageExpression"] = json!(format!("'{OLDER}'"));
+                }
+            });
+        }
+        self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items})).await?;
+        self.wait_confined(OLDER).await
+    }
+
+    /// Removes the policy, and waits until it is not in force any more.
+    pub async fn remove_policy(&self) -> Result<()> {
+        for item in self.manifest.policy() {
+            let mut command = self.real()?.kubectl();
+            let kind = item["kind"].as_str().unwrap_or_default();
+            run(command.args(["delete", kind, self.program()]), "").await?;
+        }
+        self.wait_confined("").await
+    }
+
+    /// Waits until the admission policy with these words is in force, or none for no words.
+    /// Only without a policy the account may create another Lease than its own.
+    async fn wait_confined(&self, words: &str) -> Result<()> {
+        let own = client_of(&self.kubeconfig).await?;
+        let leases = Api::<Lease>::namespaced(own, "kube-system");
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let metadata = ObjectMeta { generate_name: Some("x".to_owned()), ..ObjectMeta::default() };
+        let lease = Lease { metadata, ..Lease::default() };
+        let what = format!("the policy of {} to say `{words}`", self.program());
+        poll::until(&what, NOTICED, || async {
+            let is_in_force = match leases.create(&params, &lease).await {
+                Err(kube::Error::Api(status)) if status.code == 403 => {
+                    !words.is_empty() && status.message.contains(words)
+                }
+                answer => answer.map(|_| words.is_empty())?,
+            };
+            Ok(is_in_force.then_some(()))
+        })
+        .await
     }
 
     /// Takes one right away, and waits until it is gone.
@@ -117,6 +179,11 @@ impl Account {
             Ok((self.may(grant).await? == allowed).then_some(()))
         })
         .await
+    }
+
+    async fn apply_all(&self) -> Result<()> {
+        self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": self.manifest.objects}))
+            .await
     }
 
     async fn apply(&self, objects: &Value) -> Result<()> {

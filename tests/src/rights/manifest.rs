@@ -31,6 +31,12 @@ impl Grant {
     pub fn is_of_work(&self) -> bool {
         self.namespace == "kube-node-lease"
             || !["leases", "events", "selfsubjectaccessreviews"].contains(&self.resource.as_str())
+                && !self.is_optional()
+    }
+
+    /// True if the program works without it, and says so: it shows the account's admission policy.
+    pub fn is_optional(&self) -> bool {
+        self.group == "admissionregistration.k8s.io"
     }
 }
 
@@ -61,12 +67,18 @@ pub struct Manifest {
 
 const KINDS: [&str; 6] =
     ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "FlowSchema"];
+/// The kinds of the account's admission policy.
+const POLICY: [&str; 2] = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
 
 impl Manifest {
     /// From what `kubectl kustomize manifests/<program>` printed.
     pub fn rendered(program: &'static str, text: &str) -> Result<Self> {
         let mut objects = documents(text)?;
-        objects.retain(|object| KINDS.contains(&object["kind"].as_str().unwrap_or_default()));
+        objects.retain(|object| {
+            let (kind, name) =
+                (self::text(&object["kind"]), self::text(&object["metadata"]["name"]));
+            KINDS.contains(&kind) || POLICY.contains(&kind) && name == program
+        });
         Ok(Self { program, objects })
     }
 
@@ -95,6 +107,11 @@ impl Manifest {
             }
         }
         Ok(Self { program, objects })
+    }
+
+    /// The admission policy and its binding.
+    pub fn policy(&self) -> Vec<&Value> {
+        self.objects.iter().filter(|object| POLICY.contains(&text(&object["kind"]))).collect()
     }
 
     /// Everything that the roles grant. Each must be removable by itself, and must say

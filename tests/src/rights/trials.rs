@@ -5,14 +5,17 @@
 //! without it. With all of its rights each program runs every scenario on the real API server
 //! ([`crate::lanes`]).
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 use ccm_runtime::{program::Identity, programs};
 use libtest_mimic::Trial;
 
 use super::{
     account::Account,
+    confined,
     manifest::{Grant, Manifest},
-    removal,
+    policy, removal,
 };
 use crate::{
     cluster::{Kind, repository},
@@ -59,8 +62,12 @@ fn on_real_api_server(trials: &Trials, program: &'static str, work: Work) -> Res
     let mut all = vec![trials.trial("rights::may_do_nothing_else", async move |lane| {
         may_do_nothing_else(lane.account(program)?).await
     })];
+    all.push(trials.trial("rights::the_policy_confines_the_account", async move |lane| {
+        let admin = lane.cluster().client().await?;
+        confined::by_its_policy(&admin, lane.account(program)?).await
+    }));
     let grants = Manifest::source(program)?.grants()?;
-    for grant in &grants {
+    for grant in grants.iter().filter(|grant| !grant.is_optional()) {
         let (name, grant) = (format!("rights::without::{grant}"), grant.clone());
         all.push(trials.trial(name, async move |lane| {
             let account = lane.account(program)?;
@@ -72,7 +79,8 @@ fn on_real_api_server(trials: &Trials, program: &'static str, work: Work) -> Res
         grant.is_of_work() && !["get", "list", "watch"].contains(&grant.verb.as_str())
     };
     // A program that writes nothing notices it by its own review alone.
-    if let Some(write) = grants.into_iter().rfind(writes) {
+    if let Some(write) = grants.iter().rfind(|grant| writes(grant)).cloned() {
+        all.extend(of_policies(trials, program, work, (&grants, &write)));
         all.push(trials.trial("rights::goes_on_once_granted", async move |lane| {
             let account = lane.account(program)?;
             let outcome = removal::is_noticed(&lane.env().await?, account, &work, &write).await;
@@ -80,6 +88,38 @@ fn on_real_api_server(trials: &Trials, program: &'static str, work: Work) -> Res
         }));
     }
     Ok(all)
+}
+
+/// The admission policy is another version's, is not there, or cannot be seen.
+fn of_policies(
+    trials: &Trials,
+    program: &'static str,
+    work: Work,
+    (grants, write): (&BTreeSet<Grant>, &Grant),
+) -> Vec<Trial> {
+    let older = write.clone();
+    let older = trials.trial("rights::an_older_policy_is_named", async move |lane| {
+        let account = lane.account(program)?;
+        let outcome =
+            policy::an_older_one_is_named(&lane.env().await?, account, &work, &older).await;
+        account.restore().await.and(outcome)
+    });
+    let none = write.clone();
+    let none = trials.trial("rights::works_without_a_policy_and_says_so", async move |lane| {
+        let account = lane.account(program)?;
+        let outcome = policy::none_is_said(&lane.env().await?, account, &work, &none).await;
+        account.restore().await.and(outcome)
+    });
+    let optional = grants.iter().filter(|grant| grant.is_optional()).map(|grant| {
+        let (name, both) = (format!("rights::without::{grant}"), (grant.clone(), write.clone()));
+        trials.trial(name, async move |lane| {
+            let (account, env) = (lane.account(program)?, lane.env().await?);
+            let both = (&both.0, &both.1);
+            let outcome = policy::a_missing_right_is_said(&env, account, &work, both).await;
+            account.restore().await.and(outcome)
+        })
+    });
+    [older, none].into_iter().chain(optional).collect()
 }
 
 /// kustomize makes of the roles what their source says, and the account may not do what

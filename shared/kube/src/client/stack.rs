@@ -10,6 +10,7 @@ use super::{
     ClientConfig, Unlimited,
     attempt::Attempts,
     deadline::bounded,
+    denials::Denials,
     encoding::decompressed,
     middleware::{Next, around},
     problem::Problem,
@@ -56,6 +57,7 @@ pub(super) struct Layers<'a> {
     auth: Option<&'a AuthLayer>,
     recorder: Recorder,
     clock: ServerClock,
+    denials: Denials,
     server: String,
 }
 
@@ -68,7 +70,7 @@ impl<'a> Layers<'a> {
         let server = host_and_port(&kube.cluster_url);
         let recorder = Recorder::new(Arc::clone(&config.metrics), server.as_str().into());
         let clock = ServerClock::new(&config.metrics);
-        Self { config, kube, auth, recorder, clock, server }
+        Self { config, kube, auth, recorder, clock, denials: Denials::default(), server }
     }
 
     /// The API server as `host:port`.
@@ -79,6 +81,11 @@ impl<'a> Layers<'a> {
     /// The API server's clock, as all clients see it.
     pub(super) fn clock(&self) -> &ServerClock {
         &self.clock
+    }
+
+    /// What admission policies have refused to all clients.
+    pub(super) fn denials(&self) -> &Denials {
+        &self.denials
     }
 
     /// Wraps a transport in the layers of a client; the layer added last sees a request first.
@@ -94,7 +101,8 @@ impl<'a> Layers<'a> {
             next = around(next, move |request, next| retry(recorder.clone(), request, next));
         }
         next = decompressed(!self.kube.disable_compression, next);
-        next = around(next, move |request, next| refuse(lease, request, next));
+        let denials = self.denials.clone();
+        next = around(next, move |request, next| refuse((lease, denials.clone()), request, next));
         let timeout = self.config.request_timeout;
         next = around(next, move |request, next| bounded(timeout, request, next));
         Ok(Next::new(self.kube.base_uri_layer().layer(next)))

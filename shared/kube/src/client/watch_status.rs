@@ -18,6 +18,7 @@ use tower::ServiceExt as _;
 use super::{
     ResponseBody,
     class::is_watch,
+    denials::Denials,
     middleware::{Answer, Next},
     retry_after::retry_after,
 };
@@ -27,13 +28,19 @@ const BODY_LIMIT: usize = 64 * 1024;
 
 /// Turns refusals into errors, with `watches_only` those of watches: a layer around the
 /// client for leases must see a 404 as a response.
-pub(super) async fn refuse(watches_only: bool, request: Request<Body>, next: Next) -> Answer {
+pub(super) async fn refuse(
+    (watches_only, denials): (bool, Denials),
+    request: Request<Body>,
+    next: Next,
+) -> Answer {
     let passed_on = watches_only && !is_watch(request.uri());
     let response = next.oneshot(request).await?;
     if passed_on || response.status().is_success() {
         return Ok(response);
     }
-    Err(Box::new(kube::Error::Api(Box::new(refusal(response).await))))
+    let status = refusal(response).await;
+    denials.refused(&status);
+    Err(Box::new(kube::Error::Api(Box::new(status))))
 }
 
 /// The server's explanation of a refused request.

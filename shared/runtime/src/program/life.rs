@@ -19,6 +19,7 @@ use crate::{
     health::{Scope, Verdict},
     leadership::Elector,
     logging::LogControl,
+    own_policy::OwnPolicy,
     plans::Mode,
     programs,
     rights::{self, Review},
@@ -185,7 +186,7 @@ impl<P: Program> Parts<P> {
         )
     }
 
-    /// Reviews the program's permissions in the background.
+    /// Reviews the program's permissions, and what its admission policy refuses, in the background.
     fn review_rights(&self) {
         let needed = match self.plans.mode() {
             Mode::Control => rights::needed(P::rights(), &self.common.borrow().election),
@@ -194,6 +195,11 @@ impl<P: Program> Parts<P> {
         let client = self.clients.main.clone();
         let review = Review::new(P::IDENTITY.binary, needed, client, &self.health, &self.metrics);
         self.tasks.spawn_job("rights", review.run(self.tasks.token().clone()));
+        if self.plans.mode() == Mode::Control {
+            let (program, token) = (P::IDENTITY.binary, self.tasks.token().clone());
+            let policy = OwnPolicy::new(program, &self.clients, &self.health, &self.metrics);
+            self.tasks.spawn("admission-policy", policy.run(token));
+        }
     }
 
     /// The cloud. Nothing has been asked of it yet.

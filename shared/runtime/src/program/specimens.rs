@@ -8,6 +8,7 @@ use crate::{
     leadership::LeadershipMetrics,
     limits::{Limits, Rate, Rates},
     metrics::Metrics,
+    own_policy::OwnPolicyMetrics,
     plans::PlanMetrics,
     rights::RightsMetrics,
     rivals::RivalMetrics,
@@ -25,6 +26,7 @@ pub fn specimens<P: Program>() -> Metrics {
     metrics.set_running(P::IDENTITY.alias, false);
     ConfigMetrics::new(&metrics).specimens();
     RightsMetrics::new(&metrics).specimens();
+    OwnPolicyMetrics::new(&metrics);
     PlanMetrics::new(&metrics).specimens();
 
     let limits = Limits::new(Rates::each(Rate::UNLIMITED), &metrics);

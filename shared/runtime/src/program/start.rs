@@ -15,7 +15,7 @@ use super::{
 use crate::{
     identity::{COMMIT, VERSION},
     logging::{self, LogControl},
-    rights::needed,
+    rights::{needed, optional},
     settings,
 };
 
@@ -47,8 +47,9 @@ fn act<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Res
         Action::PrintMetrics => print_metrics::<P>(),
         // The roles in `manifests/` are compared with these permissions.
         Action::PrintRights => {
-            serde_json::to_string(&needed(P::rights(), &load()?.common.election))
-                .map_or(BROKEN, |text| print(&text))
+            let mut all = needed(P::rights(), &load()?.common.election);
+            all.extend(optional(P::IDENTITY.binary));
+            serde_json::to_string(&all).map_or(BROKEN, |text| print(&text))
         }
         Action::CheckConfig => check::check::<P>(load()?, providers)?,
         Action::Run => {

@@ -1,0 +1,58 @@
+//! What admission policies of the cluster have refused: the answers show it, so it costs no request.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::core::Status;
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::error::denied_by_policy;
+
+/// The most policies that are remembered.
+const MOST: usize = 16;
+
+/// The last write that a policy has refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// What the policy says, on one line.
+    pub message: String,
+    /// When it said so.
+    pub at: Instant,
+    /// How many writes it has refused.
+    pub count: u64,
+}
+
+/// The last denial of each `ValidatingAdmissionPolicy`. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Denials(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    by_policy: Mutex<BTreeMap<String, Denial>>,
+    news: Notify,
+}
+
+impl Denials {
+    /// Remembers the refusal if a policy has made it.
+    pub(super) fn refused(&self, status: &Status) {
+        let Some((policy, message)) = denied_by_policy(&status.message) else { return };
+        let mut by_policy = self.0.by_policy.lock();
+        if by_policy.len() >= MOST && !by_policy.contains_key(policy) {
+            return;
+        }
+        let count = by_policy.get(policy).map_or(0, |denial| denial.count) + 1;
+        let denial = Denial { message, at: Instant::now(), count };
+        by_policy.insert(policy.to_owned(), denial);
+        self.0.news.notify_one();
+    }
+
+    /// The last denial of this policy.
+    pub fn of(&self, policy: &str) -> Option<Denial> {
+        self.0.by_policy.lock().get(policy).cloned()
+    }
+
+    /// Returns when a policy has refused a write. One task waits.
+    pub async fn news(&self) {
+        self.0.news.notified().await;
+    }
+}

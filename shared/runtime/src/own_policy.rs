@@ -1,0 +1,200 @@
+//! The admission policy of the program's own account (`manifests/common/policy.yaml`): whether it is in force, and
+//! what it has refused.
+//!
+//! A program works without its policy: an API server older than 1.30 has no such policies, and not everybody may install
+//! them. It says so. A policy of another version may refuse what this version writes: one line of the log
+//! and of `/readyz?verbose` names the file to apply.
+
+use std::{collections::BTreeSet, mem, time::Duration};
+
+use ccm_kube::{
+    ApiError,
+    client::{Clients, Denial, Denials},
+};
+use ccm_metrics::{Counter, Gauge, metrics};
+use kube::Client;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    health::{Condition, Health, Scope, Verdict},
+    metrics::Metrics,
+    rights::{self, POLICIES, POLICY_BINDINGS},
+};
+
+/// Between two looks, and how long a refusal is shown.
+const PERIOD: Duration = Duration::from_mins(5);
+/// The same while the API server does not answer.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Between two looks at refusals: many are one.
+const GATHERED: Duration = Duration::from_secs(1);
+/// The most refusals that are told one by one.
+const MOST_TOLD: usize = 16;
+
+metrics! {
+    pub(crate) struct OwnPolicyMetrics {
+        /// 1 if the admission policy of the program's account is installed and denies, 0 if not or not known
+        [ALPHA] ccm_admission_policy_installed => installed: Gauge;
+        /// Writes of this process that the admission policy of its account has refused: it belongs to another version
+        [ALPHA] ccm_admission_policy_refusals => refusals: Counter;
+    }
+}
+
+/// What a look at the policy and its binding has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    NotLooked,
+    InForce,
+    /// No policy, or no binding of it.
+    NotInstalled,
+    /// The binding only warns or audits.
+    NotDenying,
+    Unknown(ApiError),
+}
+
+impl Found {
+    /// True if the API server only did not answer.
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Unknown(error) if !matches!(error, ApiError::Forbidden(_)))
+    }
+}
+
+/// Follows the policy of one program.
+pub(crate) struct OwnPolicy {
+    program: &'static str,
+    client: Client,
+    denials: Denials,
+    line: Condition,
+    metrics: OwnPolicyMetrics,
+    counted: u64,
+    /// The refusals that the log has named.
+    told: BTreeSet<String>,
+}
+
+impl OwnPolicy {
+    /// The line and the metrics appear at once; the first request is made by [`OwnPolicy::run`].
+    pub(crate) fn new(
+        program: &'static str,
+        clients: &Clients,
+        health: &Health,
+        metrics: &Metrics,
+    ) -> Self {
+        let line = health.condition("admission-policy", Scope::Information, "");
+        line.pass("not looked for yet");
+        Self {
+            program,
+            client: clients.main.clone(),
+            denials: clients.denials.clone(),
+            line,
+            metrics: OwnPolicyMetrics::new(metrics),
+            counted: 0,
+            told: BTreeSet::new(),
+        }
+    }
+
+    /// Looks at the start and every five minutes, and follows refusals, until cancelled.
+    pub(crate) async fn run(mut self, token: CancellationToken) {
+        let denials = self.denials.clone();
+        let rounds = async {
+            let mut found = Found::NotLooked;
+            loop {
+                let before = mem::replace(&mut found, self.look().await);
+                self.show(&found, found != before);
+                let next = Instant::now() + if found.is_transient() { AGAIN } else { PERIOD };
+                while tokio::select! {
+                    () = denials.news() => true,
+                    () = sleep_until(next) => false,
+                } {
+                    self.show(&found, false);
+                    sleep(GATHERED).await;
+                }
+            }
+        };
+        token.run_until_cancelled(rounds).await;
+    }
+
+    async fn look(&self) -> Found {
+        let policy = self.get(POLICIES).await;
+        match (policy, self.get(POLICY_BINDINGS).await) {
+            (Err(ApiError::NotFound), _) | (_, Err(ApiError::NotFound)) => Found::NotInstalled,
+            (Err(error), _) | (_, Err(error)) => Found::Unknown(error),
+            (Ok(_), Ok(binding)) if denies(&binding) => Found::InForce,
+            (Ok(_), Ok(_)) => Found::NotDenying,
+        }
+    }
+
+    async fn get(&self, kind: &str) -> Result<Value, ApiError> {
+        let path = format!("/apis/{}/v1/{kind}/{}", rights::ADMISSION, self.program);
+        let request = http::Request::get(path).body(Vec::new());
+        let request = request.map_err(|error| ApiError::Invalid(error.to_string()))?;
+        Ok(self.client.request(request).await?)
+    }
+
+    fn show(&mut self, found: &Found, is_news: bool) {
+        self.metrics.installed.set(i64::from(*found == Found::InForce));
+        let denial = self.denials.of(self.program);
+        let count = denial.as_ref().map_or(0, |denial| denial.count);
+        self.metrics.refusals.inc_by(count.saturating_sub(self.counted));
+        let is_refused = count > self.counted;
+        self.counted = count;
+        let denial = denial.filter(|denial| denial.at.elapsed() < PERIOD);
+        let verdict = verdict(self.program, found, denial.as_ref());
+        match &verdict {
+            Verdict::Passed(text) => self.line.pass(text),
+            Verdict::Failed(text) => self.line.fail(text),
+        }
+        match denial {
+            None => self.told.clear(),
+            Some(denial) if is_refused && self.told.len() < MOST_TOLD => {
+                if self.told.insert(denial.message) {
+                    tracing::error!("{}", verdict.detail());
+                }
+            }
+            Some(_) => {}
+        }
+        if is_news && count == 0 && !found.is_transient() {
+            match &verdict {
+                Verdict::Passed(text) => tracing::info!("admission policy: {text}"),
+                Verdict::Failed(text) => tracing::warn!("admission policy: {text}"),
+            }
+        }
+    }
+}
+
+/// True if a violation refuses the request.
+fn denies(binding: &Value) -> bool {
+    let actions = binding.pointer("/spec/validationActions").and_then(Value::as_array);
+    actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny"))
+}
+
+fn verdict(program: &str, found: &Found, denial: Option<&Denial>) -> Verdict {
+    if let Some(Denial { message, .. }) = denial {
+        return Verdict::Failed(format!(
+            "the admission policy {program} has refused a write, so it belongs to another version: {message}; apply the \
+             policy of this version (manifests/{program}, in manifests/rendered); the write is tried again"
+        ));
+    }
+    let why = match found {
+        Found::NotLooked => return Verdict::Passed("not looked for yet".to_owned()),
+        Found::InForce => {
+            return Verdict::Passed(format!(
+                "{program} is in force: the account writes only what the program writes"
+            ));
+        }
+        Found::NotInstalled => {
+            format!("{program} is not installed, or this API server is older than 1.30")
+        }
+        Found::NotDenying => {
+            format!("the binding {program} denies nothing: it only warns or audits")
+        }
+        Found::Unknown(error) => format!("not known if {program} is installed: {error}"),
+    };
+    Verdict::Failed(format!(
+        "{why}; the program works as before, but its account may write all that its role grants; apply \
+         manifests/{program} (in manifests/rendered)"
+    ))
+}
+
+#[cfg(test)]
+mod tests;
