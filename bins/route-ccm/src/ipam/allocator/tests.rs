@@ -35,6 +35,7 @@ pub(super) fn config(ranges: &[&str], services: &[&str]) -> Config {
         allocator: AllocatorType::RangeAllocator,
         ranges: ranges.iter().map(range).collect(),
         services: services.iter().map(|one| net(one)).collect(),
+        since: None,
     }
 }
 
