@@ -18,6 +18,7 @@
 //! | [`fleet`] | what is odd about all nodes together |
 //! | [`left_over`] | taints that an earlier controller has left |
 //! | [`instances`] | batched queries to the cloud, with checked answers |
+//! | [`identity`] | what says that an instance is a node's; pure |
 //! | [`cluster`] | the identity of the cluster |
 //! | [`own_node`] | what holds up the node that runs this program |
 //! | [`handover`] | what a leader leaves to the next one |
@@ -38,6 +39,7 @@ pub mod corrector;
 pub mod fleet;
 pub mod guard;
 pub mod handover;
+pub mod identity;
 pub mod instances;
 pub mod inventory;
 mod kind;
