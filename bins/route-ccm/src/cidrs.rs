@@ -56,7 +56,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::{metrics::CidrMetrics, waiting::Waiting};
 use crate::{
-    ipam::{Allocator, AllocatorType, Config, HeldBlocks, HoldUntil, Refusal, Reservation},
+    ipam::{
+        Allocator, AllocatorType, BlockSizes, Config, HeldBlocks, HoldUntil, Refusal, Reservation,
+    },
     lease::Handover,
     observe::Observer,
     report::RouteReports,
@@ -133,6 +135,8 @@ pub(crate) struct Term {
     pub(crate) stores: Stores,
     /// What the last leader has left.
     pub(crate) held: Vec<HeldBlocks>,
+    /// Since when blocks have had their sizes.
+    pub(crate) sizes: BlockSizes,
     /// Where this one leaves it.
     pub(crate) handover: Arc<Handover>,
     /// `None` for an observer.
@@ -203,11 +207,11 @@ impl Cidrs {
     }
 
     async fn begin(self: Arc<Self>, term: Term, token: CancellationToken) {
-        let Term { stores, held, handover, writer } = term;
+        let Term { stores, held, sizes, handover, writer } = term;
         self.leads.store(true, Ordering::Relaxed);
         self.runs(true);
         stores.current().await;
-        self.rebuild(held);
+        self.rebuild(held, sizes);
         let (this, writer) = (Arc::clone(&self), writer.map(Arc::new));
         let give = async {
             match self.config.allocator {
@@ -314,6 +318,7 @@ mod tests {
             allocator: AllocatorType::RangeAllocator,
             ranges: vec![ClusterRange { network, mask: 24 }],
             services: Vec::new(),
+            since: None,
         };
         let node = |name: &str, cidrs: &[&str]| Node {
             name: name.into(),

@@ -126,6 +126,7 @@ impl Controller {
             return None;
         };
         state.planner.node_changed(changed.into_iter());
+        let widths = state.widths(&settings);
         let mut plan = handles.observer.with_former(|former| {
             former.retain(now, &table.targets());
             let view = View {
@@ -134,6 +135,7 @@ impl Controller {
                 traits: &traits,
                 cluster: &handles.cluster,
                 cluster_cidrs: &settings.cluster_cidrs(),
+                widths: &widths,
                 former,
                 budget: settings.budget(),
                 approval: self.approvals.current(),
@@ -170,7 +172,8 @@ impl Controller {
             handles.completed(name);
         }
         self.report(&plan);
-        let approvals = (plan.counts.held > 0).then_some(now + APPROVALS);
+        let waits = plan.counts.held + plan.counts.cidrs_wider_than_most > 0;
+        let approvals = waits.then_some(now + APPROVALS);
         [plan.next, approvals].into_iter().flatten().min()
     }
 
@@ -224,7 +227,17 @@ impl Controller {
             Some(example) => {
                 handles.brake.fail(format!("{} held, first: {example}", plan.counts.held));
             }
-            None => handles.brake.pass("no change of a route is held"),
+            None => match refused(plan) {
+                Some(why) => handles.brake.fail(why),
+                None => handles.brake.pass("no change of a route is held"),
+            },
         }
     }
+}
+
+/// The pod CIDRs that get no route because of their nodes, in words.
+fn refused(plan: &Plan) -> Option<String> {
+    let mut refused = plan.problems.iter().filter(|(_, problem)| problem.is_of_its_node());
+    let (node, first) = refused.next()?;
+    Some(format!("{} pod CIDRs get no route, first of node {node}: {first}", 1 + refused.count()))
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Handles,
     observe::state::{Basis, Job},
-    plan::{Planned, again::Again, failures::is_conflict},
+    plan::{Planned, again::Again, failures::is_conflict, wanted::Terms},
     report,
 };
 
@@ -98,8 +98,25 @@ impl Handles {
             let is_approved = planned.old().is_none() || now.approval == by.approval;
             suits && is_approved && now.settings == by.settings
         };
-        let again = Again::new(&nodes, &now.settings.cluster_cidrs(), traits);
-        self.state.lock().still_due(batch, &again, is_due)
+        let cluster_cidrs = now.settings.cluster_cidrs();
+        let mut state = self.state.lock();
+        let Some(table) = &state.table else { return Vec::new() };
+        let widths = state.widths(&now.settings);
+        let (due, over): (Vec<_>, Vec<_>) = self.observer.with_former(|former| {
+            let terms = Terms {
+                cluster_cidrs: &cluster_cidrs,
+                traits,
+                widths: &widths,
+                approval: now.approval.as_ref(),
+                table,
+                former,
+            };
+            let again = Again::new(&nodes, &terms);
+            let may_go = |planned: &Planned| planned.old().is_none_or(|old| again.may_go(old));
+            batch.into_iter().partition(|planned| is_due(planned) && may_go(planned))
+        });
+        state.withdrawn(&over);
+        due
     }
 
     fn call(&self, is_urgent: bool) -> Call {

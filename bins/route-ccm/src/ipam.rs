@@ -23,8 +23,10 @@ mod rival;
 
 pub use allocator::{Allocator, HeldBlocks, HoldUntil, Reservation, Seen, Usage, Written};
 pub use cloud::given;
-pub use config::{AllocatorType, ClusterRange, Config, Flags, Listed, Remark, cluster_networks};
+pub use config::{
+    AllocatorType, BlockSizes, ClusterRange, Config, Flags, Listed, Remark, cluster_networks,
+};
 pub(crate) use networks::join;
-pub use networks::{family, network};
+pub use networks::{family, is_inside, network};
 pub use problem::{Exhausted, Problem, Refusal};
 pub use rival::{Foreign, Rival};

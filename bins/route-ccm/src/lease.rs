@@ -1,11 +1,12 @@
 //! What this leader leaves to the next one, as one annotation of the Lease: the deletions of routes
-//! that count for the limit, the blocks of nodes that are gone, and the cluster CIDRs.
+//! that count for the limit, the blocks of nodes that are gone, the cluster CIDRs, and
+//! the sizes of blocks.
 
 use ccm_controller::{brake::Window, handover};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::ipam::HeldBlocks;
+use crate::ipam::{BlockSizes, HeldBlocks};
 
 /// What a leader leaves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub(crate) struct Left {
     /// The cluster CIDRs.
     #[serde(default)]
     pub(crate) networks: Vec<IpNet>,
+    /// Since when blocks have had their sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sizes: Option<BlockSizes>,
 }
 
 impl handover::Shorten for Left {
@@ -61,8 +65,11 @@ mod tests {
         handover.change(|left| left.held.clone_from(&held));
         let networks: Vec<IpNet> = vec!["10.0.0.0/16".parse().expect("a network")];
         handover.change(|left| left.networks.clone_from(&networks));
+        let config = crate::ipam::Config::default();
+        let sizes = Some(config.sizes(None, at));
+        handover.change(|left| left.sizes = sizes);
         let next = Leadership::for_a_term(Duration::from_secs(1)).after(&first);
         let (_, found) = Handover::take_over(next.annotations());
-        assert_eq!(found, Left { deleted, held, networks });
+        assert_eq!(found, Left { deleted, held, networks, sizes });
     }
 }

@@ -160,6 +160,7 @@ impl Handles {
                 timeline.now(),
                 clock::wall().into(),
                 Planner::default(),
+                None,
             ))),
             passes,
             conditions,
@@ -264,10 +265,19 @@ impl Program for RouteCcm {
         }
         let look = left_over::run(handles.clone(), self.stores.clone(), token.clone());
         tasks.spawn("left-over-conditions", look);
-        if let Some(cidrs) = &handles.cidrs {
+        let now = handles.timeline.now();
+        let blocks = context.settings.borrow().ipam().map(|config| {
+            let sizes = config.sizes(left.sizes, now);
+            (config.with_sizes(sizes), sizes)
+        });
+        if let (Some(cidrs), Some((_, sizes))) = (&handles.cidrs, &blocks) {
+            if !handles.plans.is_observing() {
+                handover.change(|left| left.sizes = Some(*sizes));
+            }
             let term = Term {
                 stores: self.stores.clone(),
                 held: left.held,
+                sizes: *sizes,
                 handover: Arc::clone(&handover),
                 writer: (!handles.plans.is_observing()).then(writer),
             };
@@ -277,11 +287,11 @@ impl Program for RouteCcm {
             return;
         }
         handles.health.pass("not listed yet");
-        let now = handles.timeline.now();
         *handles.state.lock() = State::new(
             now,
             clock::wall().into(),
             Planner::resume(now, left.deleted, left.networks),
+            blocks.map(|(config, _)| config),
         );
         let (jobs, received) = mpsc::channel(JOBS);
         tasks.spawn("calls", execute::run(handles.clone(), received, token.clone()));

@@ -80,7 +80,16 @@ enum Reason {
     NotSelected,
 }
 
-label!(Trigger, Outcome, Operation, Kind, State, Reason);
+/// Why a pod CIDR gets no route because of its node.
+#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+enum Refused {
+    TooWide,
+    WiderThanMost,
+    IdOfAnotherNode,
+}
+
+label!(Trigger, Outcome, Operation, Kind, State, Reason, Refused);
 
 /// What is computed on each scrape.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,6 +136,9 @@ metrics! {
         /// Nodes that get no route and no condition, on the leader: nodes of another provider, and nodes that
         /// --node-selector leaves out
         [ALPHA] ccm_route_nodes_left_out { reason } => left_out: Family<Gauge, Reason>;
+        /// Pod CIDRs that get no route because of what their nodes say, on the leader: wider than --node-cidr-mask-size or
+        /// --max-pod-cidr allows, wider than those of most nodes, of a node with the provider ID of an older one
+        [ALPHA] ccm_route_pod_cidrs_refused { reason } => refused: Family<Gauge, Refused>;
         /// Deletions and replacements of routes that are held by --route-loss, because there is no node, or until a person
         /// approves them, on the leader
         [ALPHA] ccm_route_changes_held => held: Gauge;
@@ -209,6 +221,13 @@ impl RouteMetrics {
             (Reason::NotSelected, counts.nodes_not_selected),
         ] {
             self.left_out.of(reason).set(level(count));
+        }
+        for (reason, count) in [
+            (Refused::TooWide, counts.cidrs_too_wide),
+            (Refused::WiderThanMost, counts.cidrs_wider_than_most),
+            (Refused::IdOfAnotherNode, counts.cidrs_of_same_id),
+        ] {
+            self.refused.of(reason).set(level(count));
         }
         self.held.set(level(counts.held));
     }

@@ -21,10 +21,13 @@ mod decide;
 pub mod failures;
 mod held;
 pub mod in_flight;
+mod node_view;
 mod planned;
+mod problem;
 pub mod table;
 pub mod targets;
 pub mod wanted;
+pub mod widths;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -44,7 +47,8 @@ use self::{
     planned::target_of,
     table::Table,
     targets::{Former, Targets, is_target},
-    wanted::{LeftOut, NodeView, Problem, wanted},
+    wanted::{LeftOut, NodeView, Problem, Terms, wanted},
+    widths::Widths,
 };
 pub use self::{held::Held, planned::Planned};
 
@@ -61,6 +65,8 @@ pub struct View<'a> {
     pub cluster: &'a ClusterId,
     /// `--cluster-cidr`.
     pub cluster_cidrs: &'a [IpNet],
+    /// How wide pod CIDRs may be.
+    pub widths: &'a Widths,
     /// Targets that were those of nodes while this process watched.
     pub former: &'a Former,
     /// How many routes may be deleted.
@@ -70,6 +76,20 @@ pub struct View<'a> {
     /// How many nodes may get a route by the calls that follow. The others wait, so that a burst of
     /// nodes is not in memory as a whole.
     pub sendable: usize,
+}
+
+impl<'a> View<'a> {
+    /// What decides on the routes that nodes need.
+    const fn terms(&self) -> Terms<'a> {
+        Terms {
+            cluster_cidrs: self.cluster_cidrs,
+            traits: self.traits,
+            widths: self.widths,
+            approval: self.approval,
+            table: self.table,
+            former: self.former,
+        }
+    }
 }
 
 /// What a node's routes lack. Nothing, if they are all there.
@@ -154,6 +174,12 @@ pub struct Counts {
     pub foreign: usize,
     /// Others outside of them.
     pub elsewhere: usize,
+    /// Pod CIDRs that are wider than a flag allows.
+    pub cidrs_too_wide: usize,
+    /// Pod CIDRs that are wider than those of most nodes.
+    pub cidrs_wider_than_most: usize,
+    /// Pod CIDRs of nodes with the provider ID of another node.
+    pub cidrs_of_same_id: usize,
     /// Nodes of another provider.
     pub nodes_of_others: usize,
     /// Nodes that do not match `--node-selector`.
@@ -167,6 +193,16 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Counts a pod CIDR that gets no route because of its node.
+    fn refused(&mut self, problem: &Problem) {
+        *match problem {
+            Problem::TooWide { .. } => &mut self.cidrs_too_wide,
+            Problem::WiderThanMost { .. } => &mut self.cidrs_wider_than_most,
+            Problem::SameId { .. } => &mut self.cidrs_of_same_id,
+            _ => return,
+        } += 1;
+    }
+
     /// Counts a node that is left out.
     pub fn left_out(&mut self, why: LeftOut) {
         *match why {
@@ -265,7 +301,7 @@ impl Planner {
     pub fn plan(&mut self, now: At, view: &View<'_>) -> Plan {
         let mut plan = Plan::default();
         let targets = Targets::of(view.nodes);
-        let wanted = wanted(view.nodes, view.cluster_cidrs, view.traits);
+        let wanted = wanted(view.nodes, &view.terms());
         let mut destinations: BTreeMap<IpNet, Option<usize>> =
             view.table.destinations().map(|destination| (destination, None)).collect();
         destinations.extend(wanted.routes.iter().map(|(cidr, node)| (*cidr, Some(*node))));
@@ -422,6 +458,7 @@ fn nodes(view: &View<'_>, wanted: &wanted::Wanted, plan: &mut Plan) {
         } else {
             plan.counts.nodes_incomplete += 1;
         }
+        problems.iter().for_each(|problem| plan.counts.refused(problem));
         plan.problems.extend(problems.iter().map(|problem| (Shared::clone(name), problem.clone())));
     }
     plan.problems.sort_by(|(one, _), (other, _)| one.cmp(other));

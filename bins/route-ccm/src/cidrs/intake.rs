@@ -8,7 +8,7 @@ use ccm_objects::{Node, Shared as Name};
 
 use super::{Cidrs, Core, Waiting, needs_cidrs};
 use crate::{
-    ipam::{Allocator, AllocatorType, HeldBlocks, Problem, Seen},
+    ipam::{Allocator, AllocatorType, BlockSizes, HeldBlocks, Problem, Seen},
     plan::condition::{self, NETWORK_UNAVAILABLE},
 };
 
@@ -124,7 +124,7 @@ impl Cidrs {
     }
 
     /// Begins the term with the nodes in the store, which have been read in it.
-    pub(super) fn rebuild(&self, held: Vec<HeldBlocks>) {
+    pub(super) fn rebuild(&self, held: Vec<HeldBlocks>, sizes: BlockSizes) {
         let now = self.timeline.now();
         // The clock of the last leader may have been ahead.
         let held = held.into_iter().map(|held| HeldBlocks { since: held.since.min(now), ..held });
@@ -135,7 +135,7 @@ impl Cidrs {
             // Who came first gets a block first.
             nodes.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
             let all = nodes.iter().map(AsRef::as_ref);
-            let (config, held) = (self.config.clone(), held.collect());
+            let (config, held) = (self.config.clone().with_sizes(sizes), held.collect());
             let allocator = Allocator::rebuild(config, self.hold, all, held);
             *core = Some(Core { allocator, waiting: Waiting::default() });
             nodes

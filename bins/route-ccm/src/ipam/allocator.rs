@@ -343,8 +343,8 @@ impl Allocator {
     fn exhausted(&self, pool: &Pool) -> Exhausted {
         let network = pool.range.network;
         let all = self.nodes.values().flat_map(|known| {
-            let networks = known.networks.iter().filter(|one| !pool.is_all(**one));
-            networks.map(|one| (Arc::clone(&known.name), *one, pool.blocks_of(*one)))
+            let networks = known.counted(&self.config).filter(|one| !pool.is_all(*one));
+            networks.map(|one| (Arc::clone(&known.name), one, pool.blocks_of(one)))
         });
         let widest = all.filter(|(.., blocks)| *blocks > 1).max_by_key(|(.., blocks)| *blocks);
         Exhausted {

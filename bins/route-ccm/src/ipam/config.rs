@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use ccm_base::At;
 use ccm_cloud::IpFamily;
+use ccm_objects::Node;
 use ipnet::IpNet;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::networks::{family, network, overlap};
 
@@ -55,6 +57,14 @@ pub struct ClusterRange {
     pub mask: u8,
 }
 
+/// Since when nodes have got blocks of these prefix lengths, or longer ones: a leader leaves it to the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockSizes {
+    v4: Option<u8>,
+    v6: Option<u8>,
+    since: At,
+}
+
 /// The flags, checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
@@ -64,6 +74,8 @@ pub struct Config {
     pub ranges: Vec<ClusterRange>,
     /// The networks of Services. No node gets a block that overlaps one of them.
     pub services: Vec<IpNet>,
+    /// Nodes that were created before may have wider pod CIDRs than the blocks are now; all nodes, without it.
+    pub since: Option<At>,
 }
 
 /// What is to be said about the value of a flag.
@@ -161,7 +173,7 @@ impl Flags {
         let mut warnings = [clusters.warnings, services.warnings].concat();
         let mut errors = Vec::new();
         let mut config =
-            Config { allocator: self.allocator, ranges: Vec::new(), services: services.networks };
+            Config { allocator: self.allocator, services: services.networks, ..Config::default() };
         match self.allocator {
             AllocatorType::RangeAllocator => {
                 errors.extend(self.wrong_masks(&clusters.networks));
@@ -255,6 +267,51 @@ impl Flags {
 }
 
 impl Config {
+    /// Since when the blocks have had their sizes, if a leader left this at its end. A block that has become
+    /// smaller begins anew: the nodes of before have the larger ones.
+    pub fn sizes(&self, left: Option<BlockSizes>, now: At) -> BlockSizes {
+        let mask = |of: IpFamily| {
+            let mut ranges = self.ranges.iter();
+            ranges.find(|range| family(range.network) == of).map(|range| range.mask)
+        };
+        let (v4, v6) = (mask(IpFamily::V4), mask(IpFamily::V6));
+        let is_kept = |before: Option<u8>, now: Option<u8>| now.is_none() || now <= before;
+        let left = left.filter(|left| is_kept(left.v4, v4) && is_kept(left.v6, v6));
+        BlockSizes { v4, v6, since: left.map_or(now, |left| left.since) }
+    }
+
+    /// The same configuration, with blocks of these sizes.
+    #[must_use]
+    pub fn with_sizes(self, sizes: BlockSizes) -> Self {
+        Self { since: Some(sizes.since), ..self }
+    }
+
+    /// Returns true if the node may have had its pod CIDRs before the blocks had their sizes.
+    pub fn is_older(&self, node: &Node) -> bool {
+        let is_before = |since: &At| node.created.is_none_or(|created| At::from(created) <= *since);
+        self.since.as_ref().is_none_or(is_before)
+    }
+
+    /// Returns true if nodes get blocks of a network that contains this one.
+    pub fn gives(&self, cidr: IpNet) -> bool {
+        let is_range = self.allocator == AllocatorType::RangeAllocator;
+        is_range && self.ranges.iter().any(|range| range.network.contains(&cidr))
+    }
+
+    /// The prefix length of the blocks, if the pod CIDR is wider than one.
+    pub fn wider_than_block(&self, cidr: IpNet) -> Option<u8> {
+        if self.allocator == AllocatorType::CloudAllocator {
+            return None;
+        }
+        let mut ranges = self.ranges.iter().filter(|range| overlap(range.network, cidr));
+        ranges.next().map(|range| range.mask).filter(|mask| cidr.prefix_len() < *mask)
+    }
+
+    /// The same, unless the node may have it all the same.
+    pub fn too_wide(&self, node: &Node, cidr: IpNet) -> Option<u8> {
+        self.wider_than_block(cidr).filter(|_| !self.is_older(node))
+    }
+
     /// Blocks that overlap a network of Services are left out. Some must be left.
     fn check_services(&self, errors: &mut Vec<Remark>, warnings: &mut Vec<Remark>) {
         for range in &self.ranges {

@@ -28,6 +28,11 @@ pub(super) fn overlap(one: IpNet, other: IpNet) -> bool {
     one.contains(&other) || other.contains(&one)
 }
 
+/// Whether the network lies inside one of the cluster CIDRs, or is one.
+pub fn is_inside(cidr: IpNet, cluster_cidrs: &[IpNet]) -> bool {
+    cluster_cidrs.iter().any(|cluster| cluster.contains(&cidr))
+}
+
 /// Networks as one text.
 pub(crate) fn join(networks: &[IpNet]) -> String {
     networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")

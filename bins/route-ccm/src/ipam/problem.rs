@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 use super::{networks::join, rival::Rival};
 
-/// Something wrong with the pod CIDRs of a node. They are respected all the same; the other nodes
-/// are not affected.
+/// Something wrong with the pod CIDRs of a node. All but [those that are too wide](Self::Wide) are respected; the
+/// other nodes are not affected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Problem {
     /// It is no network.
@@ -25,6 +25,13 @@ pub enum Problem {
     },
     /// It has another size than the blocks that we give.
     Size {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// The prefix length of our blocks.
+        mask: u8,
+    },
+    /// It is wider than the blocks that we give, and the node is younger than they are. It is not respected.
+    Wide {
         /// The pod CIDR.
         cidr: IpNet,
         /// The prefix length of our blocks.
@@ -65,6 +72,10 @@ impl fmt::Display for Problem {
             Self::Size { cidr, mask } => write!(
                 f,
                 "pod CIDR {cidr} is no block of /{mask} as --node-cidr-mask-size says: it is kept, and its addresses are given to no other node"
+            ),
+            Self::Wide { cidr, mask } => write!(
+                f,
+                "pod CIDR {cidr} is wider than a block of /{mask}, and this program has not assigned it: it gets no route, and its addresses are given to other nodes; delete this Node, so that it registers again and gets another pod CIDR"
             ),
             Self::Services { cidr, services } => write!(
                 f,

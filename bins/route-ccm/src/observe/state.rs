@@ -16,15 +16,16 @@ use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 
 use crate::{
+    ipam::Config,
     metrics::Look,
     plan::{
         Counts, Lack, NodeRoutes, Plan, Planned, Planner,
-        again::Again,
         condition::{GRACE, NETWORK_UNAVAILABLE},
         failures::is_conflict,
         table::Table,
         targets::is_target,
         wanted::NodeView,
+        widths::Widths,
     },
     settings::RouteSettings,
 };
@@ -76,6 +77,8 @@ pub(crate) struct State {
     pub(crate) planner: Planner,
     /// `None` until the first list.
     pub(crate) table: Option<Table>,
+    /// How nodes get their pod CIDRs, if they get them from this program.
+    blocks: Option<Config>,
     /// What has been changed since the list that is under way began.
     changed_since: Option<Vec<(RouteChange, AppliedChange)>>,
     /// When the list that is under way, or the last one, began.
@@ -114,10 +117,11 @@ pub(crate) struct State {
 
 impl State {
     /// The state at the beginning of a term.
-    pub(crate) fn new(now: At, begun: At, planner: Planner) -> Self {
+    pub(crate) fn new(now: At, begun: At, planner: Planner, blocks: Option<Config>) -> Self {
         Self {
             planner,
             table: None,
+            blocks,
             changed_since: None,
             read_at: now,
             doubted: BTreeSet::new(),
@@ -281,22 +285,17 @@ impl State {
         (!batch.is_empty()).then(|| Job::Apply { batch, base, by: by.clone() })
     }
 
-    /// Leaves of these changes those that are still due, by the nodes and the table as they are now.
-    pub(crate) fn still_due(
-        &mut self,
-        batch: Vec<Planned>,
-        again: &Again<'_>,
-        is_due: impl Fn(&Planned) -> bool,
-    ) -> Vec<Planned> {
-        let Some(table) = &self.table else { return Vec::new() };
-        let may_go = |planned: &Planned| planned.old().is_none_or(|old| again.may_go(old, table));
-        let (due, over): (Vec<_>, Vec<_>) =
-            batch.into_iter().partition(|planned| is_due(planned) && may_go(planned));
+    /// These changes are not due any more.
+    pub(crate) fn withdrawn(&mut self, over: &[Planned]) {
         for planned in over {
             tracing::info!("{}: not due any more", planned.words());
-            self.planner.withdrawn(&planned);
+            self.planner.withdrawn(planned);
         }
-        due
+    }
+
+    /// How wide pod CIDRs may be.
+    pub(crate) fn widths(&self, settings: &RouteSettings) -> Widths {
+        Widths { blocks: self.blocks.clone(), most: settings.max_pod_cidr }
     }
 
     /// The cloud has answered about targets.

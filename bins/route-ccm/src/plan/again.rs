@@ -1,33 +1,33 @@
 //! A second look at planned deletions: they wait for a lane and for the API server before they are sent.
 
-use ccm_cloud::{Route, RouteTraits};
-use ipnet::IpNet;
+use ccm_cloud::Route;
 
 use super::{
     table::Table,
     targets::is_target,
-    wanted::{NodeView, Wanted, wanted},
+    wanted::{NodeView, Terms, Wanted, wanted},
 };
 
 /// The nodes as they are now.
 #[derive(Debug)]
 pub struct Again<'a> {
     nodes: &'a [NodeView],
+    table: &'a Table,
     wanted: Wanted,
 }
 
 impl<'a> Again<'a> {
     /// Looks at these nodes.
-    pub fn new(nodes: &'a [NodeView], cluster_cidrs: &[IpNet], traits: &RouteTraits) -> Self {
-        Self { nodes, wanted: wanted(nodes, cluster_cidrs, traits) }
+    pub fn new(nodes: &'a [NodeView], terms: &Terms<'a>) -> Self {
+        Self { nodes, table: terms.table, wanted: wanted(nodes, terms) }
     }
 
-    /// Returns true if the route of this table may still go: there are nodes, and none of them needs it.
-    pub fn may_go(&self, old: &Route, table: &Table) -> bool {
+    /// Returns true if the route may still go: there are nodes, and none of them needs it.
+    pub fn may_go(&self, old: &Route) -> bool {
         let destination = old.destination.trunc();
         let is_disputed = || self.wanted.disputed.contains(&destination);
         let is_needed = match self.wanted.routes.get(&destination) {
-            Some(place) => self.nodes.get(*place).is_some_and(|node| needs(node, old, table)),
+            Some(place) => self.nodes.get(*place).is_some_and(|node| needs(node, old, self.table)),
             None => is_disputed(),
         };
         !self.nodes.is_empty() && !is_needed
@@ -47,10 +47,12 @@ fn needs(node: &NodeView, old: &Route, table: &Table) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use ccm_cloud::{RouteTable, RouteTarget};
+    use ccm_cloud::{RouteTable, RouteTarget, RouteTraits};
     use ccm_objects::{Address, Node};
+    use ipnet::IpNet;
 
     use super::*;
+    use crate::plan::{targets::Former, widths::Widths};
 
     fn net(text: &str) -> IpNet {
         text.parse().expect("a network")
@@ -67,9 +69,12 @@ mod tests {
         NodeView { node: Arc::new(node), id: None, left_out: None }
     }
 
+    fn route_to(destination: &str, number: u8) -> Route {
+        Route::new(net(destination), RouteTarget::Address([10, 0, 0, number].into()))
+    }
+
     fn to(number: u8, defect: Option<&str>) -> Route {
-        let target = RouteTarget::Address([10, 0, 0, number].into());
-        let route = Route::new(net("10.120.1.0/24"), target);
+        let route = route_to("10.120.1.0/24", number);
         Route { defect: defect.map(str::to_owned), ..route }
     }
 
@@ -78,6 +83,7 @@ mod tests {
         let (working, broken) = (to(1, None), to(1, Some("it is down")));
         let mine = || vec![node(1, "10.120.1.0/24"), node(2, "10.120.2.0/24")];
         let of_two = vec![node(2, "10.120.1.0/24"), node(1, "10.120.1.0/24")];
+        let outside = route_to("10.99.1.0/24", 1);
         for (nodes, table, old, expect, what) in [
             (vec![], vec![&working], &working, false, "there is no node"),
             (mine(), vec![&working], &working, false, "the node is back"),
@@ -90,18 +96,21 @@ mod tests {
             (mine(), vec![&working, &broken], &working, false, "the other one does not work"),
             (of_two, vec![&working], &working, false, "of two nodes the first one has it"),
             (vec![node(1, "10.99.1.0/24")], vec![&working], &working, true, "its own is elsewhere"),
+            (vec![node(1, "10.99.1.0/24")], vec![&outside], &outside, false, "it has a problem"),
         ] {
             let routes = table.into_iter().cloned().collect();
-            let table = RouteTable { routes, ..RouteTable::default() }.into();
+            let table: Table = RouteTable { routes, ..RouteTable::default() }.into();
             let cidrs = [net("10.120.0.0/16")];
             let traits = RouteTraits::default();
-            let again = Again::new(&nodes, &cidrs, &traits);
-            assert_eq!(again.may_go(old, &table), expect, "{what}");
+            let terms = Terms {
+                cluster_cidrs: &cidrs,
+                traits: &traits,
+                widths: &Widths::default(),
+                approval: None,
+                table: &table,
+                former: &Former::default(),
+            };
+            assert_eq!(Again::new(&nodes, &terms).may_go(old), expect, "{what}");
         }
-        let outside = [node(1, "10.99.1.0/24")];
-        let route = Route { destination: net("10.99.1.0/24"), ..working };
-        let table = RouteTable { routes: vec![route.clone()], ..RouteTable::default() }.into();
-        let again = Again::new(&outside, &[net("10.120.0.0/16")], &RouteTraits::default());
-        assert!(!again.may_go(&route, &table), "a pod CIDR with a problem keeps what it has");
     }
 }

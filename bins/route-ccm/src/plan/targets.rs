@@ -10,7 +10,7 @@ use ccm_base::At;
 use ccm_cloud::{ProviderId, RouteTarget};
 use ccm_objects::{Labels, Shared};
 
-use super::wanted::NodeView;
+use super::node_view::NodeView;
 
 /// How long a target is remembered that no route has: a call to create one may be under way, or
 /// be carried out late.

@@ -13,16 +13,16 @@ mod late;
 mod proven;
 mod shown;
 
-fn at(seconds: u64) -> At {
+pub(super) fn at(seconds: u64) -> At {
     At(Duration::from_secs(1_000_000 + seconds))
 }
 
-fn net(text: &str) -> IpNet {
+pub(super) fn net(text: &str) -> IpNet {
     text.parse().expect("a network")
 }
 
 /// A node with this number: its name, ID, address, pod CIDRs and time of creation follow.
-fn node(number: u8, cidrs: &[&str]) -> NodeView {
+pub(super) fn node(number: u8, cidrs: &[&str]) -> NodeView {
     let id = format!("sim://i-{number}");
     let created = format!("2026-01-01T00:00:{number:02}Z").parse().expect("a time");
     let node = Node {
@@ -37,11 +37,18 @@ fn node(number: u8, cidrs: &[&str]) -> NodeView {
     NodeView { node: Arc::new(node), id: ProviderId::parse(&id).ok(), left_out: None }
 }
 
-fn instance(number: u8) -> RouteTarget {
+/// An approval of the nodes of this selector.
+pub(super) fn approves(selector: &str) -> SetApproval {
+    let texts = [(KEYS.selector, selector), (KEYS.until, "2030-01-01T00:00:00Z")];
+    let read = |key: &str| Some(texts.iter().find(|(name, _)| *name == key)?.1.to_owned());
+    SetApproval::read(KEYS, read).expect("an approval").expect("an approval")
+}
+
+pub(super) fn instance(number: u8) -> RouteTarget {
     RouteTarget::Instance(ProviderId::parse(&format!("sim://i-{number}")).expect("an ID"))
 }
 
-fn route(destination: &str, target: RouteTarget) -> Route {
+pub(super) fn route(destination: &str, target: RouteTarget) -> Route {
     Route::new(net(destination), target)
 }
 
@@ -55,32 +62,36 @@ fn owner(cluster: &str, number: u8) -> Owner {
 }
 
 /// A planner, and all that it looks at.
-struct World {
+pub(super) struct World {
     planner: Planner,
-    nodes: Vec<NodeView>,
+    pub(super) nodes: Vec<NodeView>,
     table: Table,
     traits: RouteTraits,
     cidrs: Vec<IpNet>,
-    former: Former,
+    pub(super) widths: Widths,
+    pub(super) former: Former,
     sendable: usize,
     limit: Limit,
+    pub(super) approval: Option<SetApproval>,
 }
 
 impl World {
-    fn new(nodes: Vec<NodeView>, routes: Vec<Route>) -> Self {
+    pub(super) fn new(nodes: Vec<NodeView>, routes: Vec<Route>) -> Self {
         Self {
             planner: Planner::default(),
             nodes,
             table: RouteTable { routes, ..RouteTable::default() }.into(),
             traits: RouteTraits::default(),
             cidrs: vec![net("10.120.0.0/16"), net("fd00::/48")],
+            widths: Widths::default(),
             former: Former::default(),
             sendable: usize::MAX,
             limit: Limit::Percent(10),
+            approval: None,
         }
     }
 
-    fn plan(&mut self, now: At) -> Plan {
+    pub(super) fn plan(&mut self, now: At) -> Plan {
         let cluster = ClusterId { name: "test".to_owned(), uid: "ours".to_owned() };
         let view = View {
             nodes: &self.nodes,
@@ -88,9 +99,10 @@ impl World {
             traits: &self.traits,
             cluster: &cluster,
             cluster_cidrs: &self.cidrs,
+            widths: &self.widths,
             former: &self.former,
             budget: Budget { limit: self.limit, window: Duration::from_mins(10) },
-            approval: None,
+            approval: self.approval.as_ref(),
             sendable: self.sendable,
         };
         self.planner.plan(now, &view)
@@ -102,7 +114,7 @@ impl World {
     }
 
     /// Executes all due changes, until none is left, as a cloud without faults does.
-    fn settle(&mut self, now: At) -> Vec<String> {
+    pub(super) fn settle(&mut self, now: At) -> Vec<String> {
         let mut done = Vec::new();
         for _ in 0..10 {
             let plan = self.plan(now);
@@ -121,7 +133,7 @@ impl World {
     }
 
     /// A node goes, as the informer shows it.
-    fn goes(&mut self, number: u8, was_marked: bool) {
+    pub(super) fn goes(&mut self, number: u8, was_marked: bool) {
         let name = format!("n{number}");
         let place = self.nodes.iter().position(|view| *view.node.name == *name).expect("a node");
         let view = self.nodes.remove(place);
@@ -160,7 +172,7 @@ fn gone() -> TargetState {
 }
 
 /// Why a node lacks routes, and whether it is a failure.
-fn why(plan: &Plan, name: &str) -> (String, Option<bool>) {
+pub(super) fn why(plan: &Plan, name: &str) -> (String, Option<bool>) {
     let why = plan.nodes.get(name).and_then(NodeRoutes::why);
     (why.map_or_else(String::new, |(why, _)| why.to_owned()), why.map(|(_, failed)| failed))
 }
@@ -293,27 +305,8 @@ fn a_user_approves_what_is_held() {
     let mut world = World::new(nodes, routes);
     (1..59).for_each(|number| world.goes(number, false));
     assert_eq!(world.settle(at(0)).len(), 6);
-    let cluster = ClusterId { name: "test".to_owned(), uid: "ours".to_owned() };
-    let texts = [
-        ("quartet.dev/approved-selector", "*"),
-        ("quartet.dev/approved-until", "2030-01-01T00:00:00Z"),
-    ];
-    let approval = SetApproval::read(KEYS, |key| {
-        texts.iter().find(|(name, _)| *name == key).map(|(_, text)| (*text).to_owned())
-    });
-    let approval = approval.expect("an approval").expect("an approval");
-    let view = View {
-        nodes: &world.nodes,
-        table: &world.table,
-        traits: &world.traits,
-        cluster: &cluster,
-        cluster_cidrs: &world.cidrs,
-        former: &world.former,
-        budget: Budget { limit: Limit::Percent(10), window: Duration::from_mins(10) },
-        approval: Some(&approval),
-        sendable: usize::MAX,
-    };
-    assert_eq!(world.planner.plan(at(1), &view).due().count(), 52);
+    world.approval = Some(approves("*"));
+    assert_eq!(world.due(at(1)).len(), 52);
 }
 
 #[test]

@@ -1,150 +1,26 @@
 //! The routes that the nodes need: one for each pod CIDR.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
+    collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
-    sync::Arc,
 };
 
-use ccm_cloud::{AddressKind, ClusterId, IpFamily, NodeAddress, ProviderId, RouteTraits};
-use ccm_objects::{Address, Node, Shared};
+use ccm_cloud::{IpFamily, ProviderId, RouteTarget, RouteTraits};
+use ccm_controller::brake::approval::SetApproval;
+use ccm_objects::Shared;
 use ipnet::IpNet;
 
+pub use super::{
+    node_view::{LeftOut, NodeView},
+    problem::Problem,
+};
+use super::{
+    table::Table,
+    targets::{Former, is_target},
+    widths::{Usual, Widths},
+};
+pub use crate::ipam::is_inside;
 use crate::ipam::network;
-
-/// A node, with its provider ID in the cloud's spelling.
-#[derive(Clone, Debug)]
-pub struct NodeView {
-    /// The node.
-    pub node: Arc<Node>,
-    /// Its provider ID.
-    pub id: Option<ProviderId>,
-    /// Why it is left out, if it is: it gets no route and no condition, and a route to it stays.
-    pub left_out: Option<LeftOut>,
-}
-
-/// Why a node is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftOut {
-    /// Its provider ID has another provider's scheme.
-    AnotherProvider,
-    /// It does not match `--node-selector`.
-    NotSelected,
-}
-
-impl NodeView {
-    /// Its addresses that are IP addresses of the cluster's network.
-    pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
-        let is_internal = |one: &&Address| *one.kind == *AddressKind::InternalIp.as_str();
-        self.node.addresses.iter().filter(is_internal).filter_map(Address::ip)
-    }
-
-    /// Its addresses, for the cloud.
-    pub fn addresses(&self) -> Vec<NodeAddress> {
-        let read = |address: &Address| {
-            let text = address.ip().map(|ip| ip.to_string());
-            let text = text.unwrap_or_else(|| address.address.to_string());
-            Some(NodeAddress::new(AddressKind::parse(&address.kind)?, text))
-        };
-        self.node.addresses.iter().filter_map(read).collect()
-    }
-
-    /// What the cloud needs before the node can be the target of a route to this pod CIDR.
-    pub fn lacks(&self, cidr: IpNet, traits: &RouteTraits) -> Option<Problem> {
-        let family = IpFamily::of(cidr.addr());
-        if traits.target_ids && self.id.is_none() {
-            Some(Problem::NoProviderId)
-        } else if traits.target_addresses && !self.ips().any(|ip| IpFamily::of(ip) == family) {
-            Some(Problem::NoAddress(cidr))
-        } else {
-            None
-        }
-    }
-
-    /// Its pod CIDRs that can be parsed, without host bits.
-    pub fn pod_cidrs(&self) -> impl Iterator<Item = IpNet> {
-        self.node.pod_cidrs.iter().filter_map(|text| Some(network(text)?.trunc()))
-    }
-}
-
-/// Why a node does not get the route of a pod CIDR.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
-    /// It is no CIDR.
-    Unreadable(Box<str>),
-    /// It is not inside `--cluster-cidr`.
-    Outside(IpNet),
-    /// An older node has it, or a part of it.
-    Overlaps {
-        /// The pod CIDR.
-        cidr: IpNet,
-        /// That of the other node.
-        other: IpNet,
-        /// The other node.
-        node: Shared,
-    },
-    /// The cloud has no routes of this family.
-    Family(IpNet),
-    /// The cloud needs the node's provider ID.
-    NoProviderId,
-    /// The cloud needs an address of the pod CIDR's family.
-    NoAddress(IpNet),
-    /// Its route is there, and was made under the UID of this cluster.
-    Lent(ClusterId),
-}
-
-/// What helps, since pod CIDRs cannot be changed.
-const AGAIN: &str = "delete this Node, so that it registers again and gets another pod CIDR";
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(text) => {
-                write!(f, "spec.podCIDRs has {text:?}, which is no CIDR such as 10.244.1.0/24; {AGAIN}")
-            }
-            Self::Outside(cidr) => write!(
-                f,
-                "pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route; extend --cluster-cidr, or recreate the node with another pod CIDR"
-            ),
-            Self::Overlaps { cidr, other, node } if cidr == other => {
-                write!(
-                    f,
-                    "pod CIDR {cidr} is also that of node {node}, which is older and gets the route; {AGAIN}"
-                )
-            }
-            Self::Overlaps { cidr, other, node } => {
-                write!(
-                    f,
-                    "pod CIDR {cidr} overlaps {other} of node {node}, which is older and gets the route; {AGAIN}"
-                )
-            }
-            Self::Family(cidr) => {
-                let family = IpFamily::of(cidr.addr());
-                write!(
-                    f,
-                    "the cloud has no {family} routes, so pod CIDR {cidr} gets none; use a cluster without {family} pod CIDRs"
-                )
-            }
-            Self::NoProviderId => {
-                f.write_str(
-                    "the node has no provider ID yet, which its routes need; node-ccm sets spec.providerID",
-                )
-            }
-            Self::Lent(ClusterId { name, uid }) => write!(
-                f,
-                "its route was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it; check --cluster-uid, or remove the route, so that this cluster makes its own"
-            ),
-            Self::NoAddress(cidr) => {
-                let family = IpFamily::of(cidr.addr());
-                write!(
-                    f,
-                    "the node has no InternalIP of family {family}, which the route of {cidr} needs; node-ccm sets the addresses that the cloud has"
-                )
-            }
-        }
-    }
-}
 
 /// The routes to be, by destination, with the places of their nodes; and what is wrong with other
 /// pod CIDRs, by the place of their node.
@@ -158,28 +34,106 @@ pub struct Wanted {
     pub disputed: BTreeSet<IpNet>,
 }
 
+/// What decides on the routes that nodes need, besides the nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// `--cluster-cidr`.
+    pub cluster_cidrs: &'a [IpNet],
+    /// The traits of the provider.
+    pub traits: &'a RouteTraits,
+    /// How wide pod CIDRs may be.
+    pub widths: &'a Widths,
+    /// What a user has approved.
+    pub approval: Option<&'a SetApproval>,
+    /// The route table.
+    pub table: &'a Table,
+    /// Targets that were those of nodes while this process watched.
+    pub former: &'a Former,
+}
+
+impl Terms<'_> {
+    /// Returns true if there is a route to the pod CIDR that leads to its node, or led there before the node changed:
+    /// it serves pods, whatever the pod CIDR is.
+    fn stands(&self, cidr: IpNet, view: &NodeView) -> bool {
+        let leads = |target: &RouteTarget| {
+            let former = self.former.get(target);
+            is_target(target, view) || former.is_some_and(|former| former.name == view.node.name)
+        };
+        self.table.to(cidr).iter().any(|route| route.target.as_ref().is_some_and(leads))
+    }
+
+    /// What is wrong with a new route to the pod CIDR of this node, although it could be made.
+    fn doubt(
+        &self,
+        cidr: IpNet,
+        view: &NodeView,
+        same: Option<&NodeView>,
+        usual: &Usual,
+    ) -> Option<Problem> {
+        let same = same.zip(view.id.as_ref()).map(|(same, id)| Problem::SameId {
+            id: id.clone(),
+            node: Shared::clone(&same.node.name),
+        });
+        let doubt = same.or_else(|| self.widths.problem(&view.node, cidr, usual))?;
+        (!self.stands(cidr, view)).then_some(doubt)
+    }
+
+    /// Returns true if a person has approved what is in doubt.
+    fn approves(&self, doubt: &Problem, view: &NodeView) -> bool {
+        let is_covered = |approval: &SetApproval| approval.covers(&view.node.labels);
+        matches!(doubt, Problem::WiderThanMost { .. }) && self.approval.is_some_and(is_covered)
+    }
+}
+
 /// The routes that these nodes need. Of two nodes with the same or overlapping pod CIDRs, the older one gets the
-/// route.
-pub fn wanted(nodes: &[NodeView], cluster_cidrs: &[IpNet], traits: &RouteTraits) -> Wanted {
-    let mut wanted = Wanted::default();
-    let mut taken: BTreeMap<IpAddr, (IpNet, usize)> = BTreeMap::new();
+/// route. A pod CIDR that is in doubt takes nothing from the others.
+pub fn wanted(nodes: &[NodeView], terms: &Terms<'_>) -> Wanted {
+    let (mut wanted, mut taken, mut approved) = (Wanted::default(), Taken::default(), Vec::new());
+    let mut ids: HashMap<&ProviderId, usize> = HashMap::new();
+    let usual = Usual::of(nodes, terms.cluster_cidrs);
     for place in oldest_first(nodes) {
-        let Some(view) = nodes.get(place).filter(|view| view.left_out.is_none()) else { continue };
+        let Some(view) = nodes.get(place) else { continue };
+        let first = view.id.as_ref().map(|id| *ids.entry(id).or_insert(place));
+        if view.left_out.is_some() {
+            continue;
+        }
+        let same = first.filter(|first| *first != place).and_then(|first| nodes.get(first));
         for text in &view.node.pod_cidrs {
-            let result = accept(text, cluster_cidrs, traits)
-                .and_then(|cidr| take(&mut taken, cidr, place, nodes));
-            match result {
-                Ok(cidr) => {
-                    wanted.routes.insert(cidr, place);
-                }
-                Err(problem) => {
-                    wanted.disputed.extend(network(text).map(|cidr| cidr.trunc()));
-                    wanted.problems.entry(place).or_default().push(problem);
+            let accepted = accept(text, terms).and_then(|cidr| taken.check(cidr, place, nodes));
+            let Ok(cidr) = accepted else {
+                wanted.add(text, place, accepted);
+                continue;
+            };
+            match terms.doubt(cidr, view, same, &usual) {
+                Some(doubt) if terms.approves(&doubt, view) => approved.push((text, place, cidr)),
+                Some(doubt) => wanted.add(text, place, Err(doubt)),
+                None => {
+                    taken.insert(cidr, place);
+                    wanted.add(text, place, Ok(cidr));
                 }
             }
         }
     }
+    for (text, place, cidr) in approved {
+        let checked = taken.check(cidr, place, nodes);
+        if checked.is_ok() {
+            taken.insert(cidr, place);
+        }
+        wanted.add(text, place, checked);
+    }
     wanted
+}
+
+impl Wanted {
+    fn add(&mut self, text: &str, place: usize, result: Result<IpNet, Problem>) {
+        match result {
+            Ok(cidr) => drop(self.routes.insert(cidr, place)),
+            Err(problem) => {
+                self.disputed.extend(network(text).map(|cidr| cidr.trunc()));
+                self.problems.entry(place).or_default().push(problem);
+            }
+        }
+    }
 }
 
 fn oldest_first(nodes: &[NodeView]) -> Vec<usize> {
@@ -192,44 +146,41 @@ fn oldest_first(nodes: &[NodeView]) -> Vec<usize> {
     order
 }
 
-fn accept(text: &str, cluster_cidrs: &[IpNet], traits: &RouteTraits) -> Result<IpNet, Problem> {
+fn accept(text: &str, terms: &Terms<'_>) -> Result<IpNet, Problem> {
     let cidr = network(text).ok_or_else(|| Problem::Unreadable(text.into()))?.trunc();
     let family = IpFamily::of(cidr.addr());
-    if !is_inside(cidr, cluster_cidrs) {
+    if !is_inside(cidr, terms.cluster_cidrs) {
         Err(Problem::Outside(cidr))
-    } else if !traits.families.contains(&family) {
+    } else if !terms.traits.families.contains(&family) {
         Err(Problem::Family(cidr))
     } else {
         Ok(cidr)
     }
 }
 
-/// Whether the network lies inside one of the cluster CIDRs, or is one.
-pub fn is_inside(cidr: IpNet, cluster_cidrs: &[IpNet]) -> bool {
-    cluster_cidrs.iter().any(|cluster| cluster.contains(&cidr))
-}
+/// The pod CIDRs that have their routes, with the places of their nodes.
+#[derive(Default)]
+struct Taken(BTreeMap<IpAddr, (IpNet, usize)>);
 
-fn take(
-    taken: &mut BTreeMap<IpAddr, (IpNet, usize)>,
-    cidr: IpNet,
-    place: usize,
-    nodes: &[NodeView],
-) -> Result<IpNet, Problem> {
-    let before = taken.range(..=cidr.network()).next_back();
-    let after = taken.range(cidr.network()..).next();
-    let overlaps = |(_, (other, _)): &(&IpAddr, &(IpNet, usize))| {
-        other.contains(&cidr) || cidr.contains(other)
-    };
-    match before.filter(overlaps).or_else(|| after.filter(overlaps)) {
-        // A node may list a pod CIDR twice.
-        Some((_, (other, by))) if *other == cidr && *by == place => Ok(cidr),
-        Some((_, (other, by))) => {
-            let node = nodes.get(*by).map(|view| Shared::clone(&view.node.name));
-            Err(Problem::Overlaps { cidr, other: *other, node: node.unwrap_or_default() })
+impl Taken {
+    /// Checks that no node has a part of the pod CIDR.
+    fn check(&self, cidr: IpNet, place: usize, nodes: &[NodeView]) -> Result<IpNet, Problem> {
+        let before = self.0.range(..=cidr.network()).next_back();
+        let after = self.0.range(cidr.network()..).next();
+        let overlaps = |(_, (other, _)): &(&IpAddr, &(IpNet, usize))| {
+            other.contains(&cidr) || cidr.contains(other)
+        };
+        match before.filter(overlaps).or_else(|| after.filter(overlaps)) {
+            // A node may list a pod CIDR twice.
+            Some((_, (other, by))) if *other != cidr || *by != place => {
+                let node = nodes.get(*by).map(|view| Shared::clone(&view.node.name));
+                Err(Problem::Overlaps { cidr, other: *other, node: node.unwrap_or_default() })
+            }
+            _ => Ok(cidr),
         }
-        None => {
-            taken.insert(cidr.network(), (cidr, place));
-            Ok(cidr)
-        }
+    }
+
+    fn insert(&mut self, cidr: IpNet, place: usize) {
+        self.0.entry(cidr.network()).or_insert((cidr, place));
     }
 }

@@ -11,6 +11,7 @@ fn read(arguments: &[&str]) -> Result<RouteSettings, String> {
 #[test]
 fn defaults_are_the_documented_ones() {
     let expect = RouteSettings {
+        max_pod_cidr: MaxPodCidr::default(),
         configure_cloud_routes: true,
         cluster_cidr: vec!["10.244.0.0/16".to_owned()],
         allocate_node_cidrs: false,

@@ -21,7 +21,7 @@ impl Allocator {
         self.signs.forget(uid);
         let Some((uid, record)) = self.nodes.remove_entry(uid) else { return Vec::new() };
         self.problems.remove(&uid);
-        let networks = record.networks.clone();
+        let networks: Box<[IpNet]> = record.counted(&self.config).collect();
         if record.is_unwritten() {
             // No write has carried these blocks.
             self.free(&uid, &networks);
@@ -101,7 +101,7 @@ impl Allocator {
             .iter()
             .map(|(uid, gone)| HeldBlocks {
                 uid: uid.as_ref().into(),
-                cidrs: gone.record.networks.to_vec(),
+                cidrs: gone.record.counted(&self.config).collect(),
                 since: gone.since,
             })
             .collect();

@@ -10,7 +10,7 @@ use ccm_base::At;
 use ccm_objects::Node;
 use ipnet::IpNet;
 
-use super::{Allocator, AllocatorType, Pool};
+use super::{Allocator, AllocatorType, Config, Pool};
 use crate::ipam::{
     networks::{Uid, network, overlap},
     problem::Problem,
@@ -27,6 +27,8 @@ pub(super) struct Record {
     pub(super) unreadable: Box<[Box<str>]>,
     /// Our writes, if the networks are only reserved. `None` if the node shows them.
     pub(super) writes: Option<Writes>,
+    /// Whether a network that is wider than a block counts.
+    pub(super) may_be_wide: bool,
 }
 
 /// A node that is gone.
@@ -53,6 +55,7 @@ impl Record {
             networks: networks.into(),
             unreadable: unreadable.into(),
             writes: None,
+            may_be_wide: true,
         }
     }
 
@@ -67,6 +70,13 @@ impl Record {
         self.networks == shown.networks && self.unreadable == shown.unreadable
     }
 
+    /// The networks that no other node gets. One that a node brings and that is wider than a block takes nothing
+    /// from the others.
+    pub(super) fn counted(&self, config: &Config) -> impl Iterator<Item = IpNet> {
+        let counts = |cidr: &&IpNet| self.may_be_wide || config.wider_than_block(**cidr).is_none();
+        self.networks.iter().filter(counts).copied()
+    }
+
     /// Recognises a node with its networks.
     pub(super) fn fingerprint(&self, uid: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -78,7 +88,8 @@ impl Record {
 impl Allocator {
     /// Records what the node shows, in place of what was known.
     pub(super) fn insert(&mut self, node: &Node) {
-        let shown = Record::shown(node);
+        let may_be_wide = self.config.is_older(node);
+        let shown = Record { may_be_wide, ..Record::shown(node) };
         match self.nodes.get_mut(&*node.uid) {
             Some(known) if known.networks == shown.networks => *known = shown,
             _ => {
@@ -95,15 +106,16 @@ impl Allocator {
             networks: cidrs.into(),
             unreadable: Box::default(),
             writes: Some(Writes { pending: true, possible: false }),
+            may_be_wide: true,
         };
         self.put(Arc::from(&*node.uid), record);
     }
 
     fn put(&mut self, uid: Uid, record: Record) {
-        for network in &record.networks {
-            self.holders.insert(*network, &uid);
-            let pools = self.pools.iter_mut().filter(|pool| !pool.is_all(*network));
-            pools.for_each(|pool| pool.mark(*network));
+        for network in record.counted(&self.config) {
+            self.holders.insert(network, &uid);
+            let pools = self.pools.iter_mut().filter(|pool| !pool.is_all(network));
+            pools.for_each(|pool| pool.mark(network));
         }
         self.nodes.insert(uid, record);
     }
@@ -197,11 +209,14 @@ impl Allocator {
         }
         let unreadable =
             record.unreadable.iter().map(|text| Problem::Unreadable { text: text.clone() });
-        let wrong = record.networks.iter().flat_map(|cidr| {
-            let shared = self.shared(uid, *cidr);
-            self.misplaced(*cidr).into_iter().chain(shared)
+        let wrong = record.counted(&self.config).flat_map(|cidr| {
+            let shared = self.shared(uid, cidr);
+            self.misplaced(cidr).into_iter().chain(shared)
         });
-        let problems: Vec<_> = unreadable.chain(wrong).collect();
+        let refused = record.networks.iter().filter(|_| !record.may_be_wide).filter_map(|cidr| {
+            Some(Problem::Wide { cidr: *cidr, mask: self.config.wider_than_block(*cidr)? })
+        });
+        let problems: Vec<_> = unreadable.chain(wrong).chain(refused).collect();
         let new = problems.iter().filter(|problem| !before.contains(problem));
         let new = new.map(|problem| (Arc::clone(&record.name), problem.clone())).collect();
         if !problems.is_empty() {

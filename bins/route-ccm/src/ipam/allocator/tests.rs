@@ -2,11 +2,12 @@
 
 mod histories;
 mod holding;
+mod wide;
 
 use std::time::Duration;
 
 use super::*;
-use crate::ipam::{ClusterRange, Flags};
+use crate::ipam::{BlockSizes, ClusterRange, Flags};
 
 pub(super) const GRACE: Duration = Duration::from_secs(60);
 pub(super) const NOW: At = At(Duration::from_secs(1_000));
@@ -35,6 +36,7 @@ pub(super) fn config(ranges: &[&str], services: &[&str]) -> Config {
         allocator: AllocatorType::RangeAllocator,
         ranges: ranges.iter().map(range).collect(),
         services: services.iter().map(|one| net(one)).collect(),
+        since: None,
     }
 }
 

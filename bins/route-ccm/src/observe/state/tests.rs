@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn a_node_completes_once_and_counts_only_if_this_term_has_seen_its_creation() {
     let mut state =
-        State::new(At::default(), At(Duration::from_millis(1_000_500)), Planner::default());
+        State::new(At::default(), At(Duration::from_millis(1_000_500)), Planner::default(), None);
     let node = |uid: &str, created: &str| Node {
         name: "n".into(),
         uid: uid.into(),
