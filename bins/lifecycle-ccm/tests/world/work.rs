@@ -3,11 +3,17 @@
 use anyhow::Result;
 use ccm_cloud::PowerState;
 use ccm_tests::{nodes, rights::manifest::Grant, scenarios::Env};
+use serde_json::json;
+
+/// The approval of a deletion, which a Ready node loses.
+const APPROVED: &str = "quartet.dev/deletion-approved";
 
 /// One node's instance is gone, another one's machine stops and starts.
 pub async fn step(env: &Env, round: u32) -> Result<()> {
     if round == 0 {
         env.add_initialised(&["node-0", "node-1", "node-2"]).await?;
+        let approved = json!({"metadata": {"annotations": {APPROVED: "yes"}}});
+        nodes::patch(&env.client, "node-0", approved).await?;
         env.lose("node-2").await?;
         return nodes::set_ready(&env.client, "node-1", "Unknown").await;
     }
@@ -16,9 +22,13 @@ pub async fn step(env: &Env, round: u32) -> Result<()> {
     Ok(())
 }
 
-/// True while the node is there, or not tainted as shut down.
+/// True while the approval is on a Ready node, the node is there, or not tainted as shut down.
 pub async fn is_undone(env: &Env, grant: &Grant) -> Result<bool> {
-    if ["delete", "mark"].contains(&grant.verb.as_str()) || grant.resource == "leases" {
+    if grant.verb == "mark" {
+        let node = nodes::get(&env.client, "node-0").await?;
+        return Ok(node.metadata.annotations.is_some_and(|all| all.contains_key(APPROVED)));
+    }
+    if grant.verb == "delete" || grant.resource == "leases" {
         return Ok(nodes::names(&env.client).await?.contains("node-2"));
     }
     Ok(!is_tainted(env).await?)
