@@ -14,6 +14,7 @@ mod content;
 mod kubelets;
 mod namespace;
 mod pods;
+mod policies;
 mod rig;
 
 use rig::Rig;
@@ -21,7 +22,7 @@ use rig::Rig;
 /// A test of the whole tree, or of one folder.
 type Test = fn(&Rig, &str) -> Result<()>;
 
-const WHOLE: [(&str, Test); 13] = [
+const WHOLE: [(&str, Test); 15] = [
     ("rendered_files_are_current", content::rendered_files_are_current),
     ("every_choice_is_right_and_accepted", content::every_choice_is_right_and_accepted),
     ("routes_come_with_their_component_alone", content::routes_come_with_their_component_alone),
@@ -34,6 +35,8 @@ const WHOLE: [(&str, Test); 13] = [
     ("programs_move_and_leases_stay", namespace::programs_move_and_leases_stay),
     ("one_namespace_for_all_is_no_conflict", namespace::one_for_all_is_no_conflict),
     ("a_kubelet_approves_no_deletion", kubelets::a_kubelet_approves_no_deletion),
+    ("policies_follow_their_accounts", policies::follow_their_accounts),
+    ("a_policy_may_be_opened_for_ready_nodes", policies::may_be_opened_for_ready_nodes),
     ("probes_answer_on_leader_and_standby", pods::probes_answer_on_leader_and_standby),
 ];
 
