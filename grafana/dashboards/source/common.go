@@ -95,6 +95,21 @@ func leadership() row {
 			wide:  12,
 		}.panel(),
 		graph{
+			title: "Admission policy",
+			about: about{
+				shows:  "Whether the admission policy of the program's account is installed (1) on each replica, and the writes per second that it refuses.",
+				normal: "Installed 1, refused 0. Without policies: 0 and 0.",
+				do:     "The line `admission-policy` of `/readyz?verbose` names the file to apply.",
+				alert:  "CCMMissingRights",
+			},
+			unit: units.Short,
+			lines: []line{
+				{of("ccm_admission_policy_installed"), "installed: {{instance}}"},
+				{sum("", rate(of("ccm_admission_policy_refusals_total"))), "refused"},
+			},
+			wide: 12,
+		}.panel(),
+		graph{
 			title: "Clock",
 			about: about{
 				shows:  "By how many seconds each replica's clock is ahead of the API server's, or behind it, at least.",

@@ -38,14 +38,16 @@ pub fn check_value(value: &str) -> Result<(), &'static str> {
     )
 }
 
-/// Whether the key belongs to Kubernetes: its prefix is `kubernetes.io`, `k8s.io` or a
-/// subdomain of either. A provider must not set such keys as additional labels.
+/// Whether the key belongs to Kubernetes or to Quartet: its prefix is `kubernetes.io`, `k8s.io`, a
+/// subdomain of either, or `quartet.dev`, whose labels approve. A provider must not set such keys
+/// as additional labels; the admission policy of node-ccm refuses them, too.
 pub fn is_reserved(key: &str) -> bool {
-    ["kubernetes.io/", "k8s.io/"].iter().any(|domain| {
+    let is_kubernetes = ["kubernetes.io/", "k8s.io/"].iter().any(|domain| {
         key.match_indices(domain).any(|(at, _)| {
             key.get(..at).is_some_and(|before| before.is_empty() || before.ends_with('.'))
         })
-    })
+    });
+    is_kubernetes || key.starts_with("quartet.dev/")
 }
 
 /// Returns true if the key belongs to a provider of Quartet: its prefix is a subdomain of `quartet.dev`,

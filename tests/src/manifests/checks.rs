@@ -27,6 +27,7 @@ pub fn check(objects: &Objects) -> Result<()> {
         rights_read_no_secrets,
         bindings_lead_somewhere,
         flows_belong_to_the_accounts,
+        accounts_are_confined,
         images_are_nobodys,
         services_and_budgets_select_their_pods,
         ports_agree,
@@ -114,6 +115,28 @@ fn flows_belong_to_the_accounts(objects: &Objects) -> Vec<String> {
         let account = serde_json::json!({"name": account, "namespace": namespace});
         if schema.pointer("/spec/rules/0/subjects/0/serviceAccount") != Some(&account) {
             problems.push(format!("{} is not for the account {account}", identity(schema)));
+        }
+    }
+    problems
+}
+
+/// Each account has an admission policy of its name, in force.
+fn accounts_are_confined(objects: &Objects) -> Vec<String> {
+    let mut problems = Vec::new();
+    for account in objects.of("ServiceAccount").map(name_of) {
+        let policy = objects.named("ValidatingAdmissionPolicy", account);
+        let binding = objects.named("ValidatingAdmissionPolicyBinding", account);
+        let (Some(policy), Some(binding)) = (policy, binding) else {
+            problems.push(format!("the account {account} has no admission policy"));
+            continue;
+        };
+        let whose = at(policy, "/spec/matchConditions/0/expression");
+        if !whose.contains(&format!("-)?{}$'", account)) {
+            problems.push(format!("{} is for {whose}", identity(policy)));
+        }
+        let actions = list(binding, "/spec/validationActions");
+        if at(binding, "/spec/policyName") != account || actions != ["Deny"] {
+            problems.push(format!("{} binds another policy, or denies nothing", identity(binding)));
         }
     }
     problems

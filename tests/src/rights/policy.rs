@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::{poll, program::Program};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{account::Account, manifest::Grant};
 use crate::{
@@ -93,22 +93,16 @@ pub async fn a_missing_right_is_said(
 
 /// Works until the page says this; the program is ready.
 async fn says(env: &Env, program: &Program, work: &Work, line: &str) -> Result<()> {
-    let mut round = 0;
-    poll::until(&format!("the page to say `{line}`"), SOON, || {
-        round += 1;
-        async move {
-            // The pages are there a moment after the process.
-            let Ok((_, page)) = program.get("/readyz?verbose").await else { return Ok(None) };
-            if page.contains(line) {
-                return Ok(Some(()));
-            }
-            (work.step)(env, round - 1).await?;
-            sleep(Duration::from_millis(300)).await;
-            Ok(None)
+    let end = Instant::now() + SOON;
+    for round in 0.. {
+        (work.step)(env, round).await?;
+        sleep(Duration::from_millis(300)).await;
+        // The pages are there a moment after the process.
+        if program.get("/readyz?verbose").await.is_ok_and(|(_, page)| page.contains(line)) {
+            break;
         }
-    })
-    .await
-    .with_context(|| program.log())?;
+        ensure!(Instant::now() < end, "the page does not say `{line}`: {}", program.log());
+    }
     poll::until("readiness", SOON, || async {
         Ok((program.get("/readyz").await?.0 == 200).then_some(()))
     })
@@ -117,7 +111,6 @@ async fn says(env: &Env, program: &Program, work: &Work, line: &str) -> Result<(
 }
 
 async fn done(env: &Env, program: &Program, work: &Work, write: &Grant) -> Result<()> {
-    (work.step)(env, 1000).await?;
     poll::until("the work to be done", AGAIN, || async {
         Ok((!(work.is_undone)(env, write).await?).then_some(()))
     })

@@ -14,6 +14,7 @@ mod content;
 mod guard;
 mod namespace;
 mod pods;
+mod policies;
 mod rig;
 
 use rig::Rig;
@@ -21,7 +22,7 @@ use rig::Rig;
 /// A test of the whole tree, or of one folder.
 type Test = fn(&Rig, &str) -> Result<()>;
 
-const WHOLE: [(&str, Test); 17] = [
+const WHOLE: [(&str, Test); 19] = [
     ("rendered_files_are_current", content::rendered_files_are_current),
     ("every_choice_is_right_and_accepted", content::every_choice_is_right_and_accepted),
     ("routes_come_with_their_component_alone", content::routes_come_with_their_component_alone),
@@ -38,6 +39,8 @@ const WHOLE: [(&str, Test); 17] = [
     ("a_tenant_decides_about_its_own_services", guard::a_tenant_decides_about_its_own_services),
     ("leases_are_marked_by_right", guard::leases_are_marked_by_right),
     ("programs_may_be_upgraded_one_by_one", guard::programs_may_be_upgraded_one_by_one),
+    ("policies_follow_their_accounts", policies::follow_their_accounts),
+    ("a_policy_may_be_opened_for_ready_nodes", policies::may_be_opened_for_ready_nodes),
     ("probes_answer_on_leader_and_standby", pods::probes_answer_on_leader_and_standby),
 ];
 

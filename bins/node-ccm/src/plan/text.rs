@@ -4,7 +4,7 @@ use std::fmt;
 
 use ccm_controller::brake::Hold;
 use ccm_controller::repeats::Repeated;
-use ccm_objects::{Address, Node};
+use ccm_objects::{Address, Node, OWN_ANNOTATIONS};
 
 use super::{
     APPROVED, Field, LABEL_POLICY, NodeChange, Note, Outcome, PROVIDER_ID, Plan, Step, TAINTS,
@@ -245,6 +245,9 @@ impl fmt::Display for Note {
         match self {
             Self::InvalidLabel { key, value, problem } => {
                 write!(f, "Discarding node label {key}={value:?} from the cloud: {problem}")
+            }
+            Self::ReservedLabel { key } if key.starts_with(OWN_ANNOTATIONS) => {
+                write!(f, "Discarding node label {key} from the cloud: such labels approve")
             }
             Self::ReservedLabel { key } => {
                 write!(f, "Discarding node label {key} with kubernetes namespace")

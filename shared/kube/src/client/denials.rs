@@ -56,3 +56,35 @@ impl Denials {
         self.0.news.notified().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denied(policy: &str, words: &str) -> Status {
+        let text = format!(
+            "nodes \"n\" is forbidden: ValidatingAdmissionPolicy '{policy}' with binding 'b' denied request: {words}"
+        );
+        Status::failure(&text, "Forbidden")
+    }
+
+    #[test]
+    fn the_last_denial_of_each_policy_is_kept_and_not_more_than_a_few() {
+        let denials = Denials::default();
+        denials
+            .refused(&Status::failure("nodes is forbidden: User \"x\" cannot patch", "Forbidden"));
+        denials.refused(&denied("a", "one"));
+        denials.refused(&denied("b", "other"));
+        denials.refused(&denied("a", "two\nlines"));
+        let of = |policy| denials.of(policy).map(|denial| (denial.message, denial.count));
+        assert_eq!(of("a"), Some(("two lines".to_owned(), 2)));
+        assert_eq!(of("b"), Some(("other".to_owned(), 1)));
+        assert_eq!(of("c"), None);
+        for number in 0..100 {
+            denials.refused(&denied(&format!("p{number}"), "no"));
+        }
+        denials.refused(&denied("a", "three"));
+        assert_eq!(denials.0.by_policy.lock().len(), MOST);
+        assert_eq!(of("a"), Some(("three".to_owned(), 3)), "a known one goes on");
+    }
+}

@@ -35,7 +35,7 @@ fn labels_are_checked_as_the_api_server_does() {
 }
 
 #[test]
-fn reserved_keys_are_those_of_kubernetes_domains() {
+fn reserved_keys_are_those_of_kubernetes_and_of_approvals() {
     for (key, expect) in [
         ("kubernetes.io/x", true),
         ("k8s.io/y", true),
@@ -45,6 +45,8 @@ fn reserved_keys_are_those_of_kubernetes_domains() {
         ("app.k8snio/bar", false),
         ("k8snio/bar", false),
         ("mykubernetes.io/x", false),
+        ("quartet.dev/deletion-approved", true),
+        ("openstack.quartet.dev/pci", false),
         ("example.com/kubernetes.io", false),
         ("", false),
     ] {

@@ -164,13 +164,14 @@ fn sorted(mut names: Vec<&str>) -> Vec<&str> {
     names
 }
 
-/// A folder of three files, made from node-ccm's by another name and port, gives all objects.
+/// A folder of four files, made from node-ccm's by another name and port, gives all objects.
 pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
     let folder = rig.empty("template-ccm")?;
     let root = rig.tree.seen_from(&folder)?;
     let particular = files(&rig.tree.path("node-ccm"))?;
     let names: Vec<_> = particular.keys().map(String::as_str).collect();
-    ensure!(names == ["clusterrole.yaml", "config.yaml", "kustomization.yaml"], "{names:?}");
+    let expected = ["clusterrole.yaml", "config.yaml", "kustomization.yaml", "policy.yaml"];
+    ensure!(names == expected, "{names:?}");
     for (name, text) in &particular {
         let text = text.replace("../", &format!("{root}/"));
         let text = text.replace("node-", "template-").replace("10258", "10298");
