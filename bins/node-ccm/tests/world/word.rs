@@ -55,8 +55,8 @@ pub(super) async fn the_id_of_another_machine_is_held(env: Env) -> Result<()> {
 
 /// The policy `hold` and the budget are about the cloud.
 pub(super) async fn addresses_of_a_kubelet_are_set_back_and_use_no_budget(env: Env) -> Result<()> {
-    let hold = ["--node-internal-ip-change=hold", "--node-change-budget=1"];
-    let program = env.start(&env.node_ccm().args(hold)).await?;
+    let launch = env.node_ccm().arg("--node-internal-ip-change=hold").arg("--node-change-budget=1");
+    let program = env.start(&launch).await?;
     let names = ["node-1", "node-2", "node-3"];
     for name in names {
         env.add_node(name).await?;
