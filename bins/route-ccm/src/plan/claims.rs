@@ -126,9 +126,10 @@ impl Claims {
     }
 }
 
-/// Returns true if the cloud offers no instances, or refuses to show them to these credentials.
+/// Returns true if the cloud offers no instances, or refuses to show them to these credentials, as OpenStack does with
+/// access rules.
 const fn cannot_be_asked(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Unsupported | ErrorKind::Forbidden)
+    matches!(kind, ErrorKind::Unsupported | ErrorKind::Forbidden | ErrorKind::Unauthorized)
 }
 
 /// Returns true if the instance has this target, and is the node's if only its ID says so.
