@@ -137,6 +137,7 @@ impl Controller {
                 cluster_cidrs: &settings.cluster_cidrs(),
                 widths: &widths,
                 former,
+                has_instances: !matches!(handles.cloud.instances(), Ok(None)),
                 budget: settings.budget(),
                 approval: self.approvals.current(),
                 sendable: if is_observing {
@@ -158,9 +159,10 @@ impl Controller {
             });
         }
         // A question changes nothing: an observer asks, too.
-        let mut jobs: Vec<Job> = state.question(&plan).into_iter().collect();
+        let questions = [state.question(&plan), state.lookup(&plan)];
+        let mut jobs: Vec<Job> = questions.into_iter().flatten().collect();
         if !is_observing {
-            let room = self.jobs.capacity().saturating_sub(2);
+            let room = self.jobs.capacity().saturating_sub(3);
             let by = Basis { settings, approval: self.approvals.current().cloned() };
             jobs.extend(state.calls(now, &plan, &traits, room, &by));
         }

@@ -7,9 +7,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::clock;
 use ccm_cloud::{
-    AppliedChange, Call, CloudError, RouteChange, RouteTarget, RouteTraits, Routes, TargetState,
+    AppliedChange, Call, CloudError, Detail, RouteChange, RouteTarget, RouteTraits, Routes,
+    TargetState,
 };
-use ccm_controller::{approvals::Approvals, queue::Priority, workers};
+use ccm_controller::{approvals::Approvals, instances, queue::Priority, workers};
 use ccm_objects::Shared as Name;
 use futures::StreamExt as _;
 use tokio::{sync::mpsc, time::timeout_at};
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Handles,
     observe::state::{Basis, Job},
-    plan::{Planned, again::Again, failures::is_conflict, wanted::Terms},
+    plan::{Planned, again::Again, claims::Claim, failures::is_conflict, wanted::Terms},
     report,
 };
 
@@ -42,6 +43,7 @@ impl Handles {
         match job {
             Job::List => self.list(routes).await,
             Job::Ask { targets, witnesses } => self.ask(routes, targets, witnesses).await,
+            Job::LookUp(claims) => self.look_up(claims).await,
             Job::Apply { batch, base, by } => {
                 if batch.iter().any(|planned| planned.old().is_some()) {
                     // The next leader should know of the deletions even if this one dies of them.
@@ -197,6 +199,23 @@ impl Handles {
                 "the cloud says that most targets of nodes' routes do not exist, such as {witness}: its answers prove nothing"
             );
         }
+    }
+
+    /// Asks the cloud about the instances of nodes that have targets by their own word.
+    async fn look_up(&self, claims: Vec<Claim>) {
+        let nodes: Vec<_> = claims.iter().map(|claim| Arc::clone(&claim.node)).collect();
+        let call = self.call(false);
+        let answers = instances::lookup(&*self.cloud, &nodes, Detail::Everything, call).await;
+        if let Some(Err(error)) = answers.iter().find(|answer| answer.is_err())
+            && self.throttle.lock().is_due()
+        {
+            tracing::warn!(
+                %error,
+                "cannot look up instances of nodes, which says whose routes are that bear no owner"
+            );
+        }
+        let answers = claims.into_iter().zip(answers).collect();
+        self.state.lock().looked_up(self.timeline.now(), answers);
     }
 
     async fn apply(

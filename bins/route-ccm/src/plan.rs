@@ -16,6 +16,7 @@
 
 pub mod again;
 pub mod cases;
+pub mod claims;
 pub mod condition;
 mod decide;
 pub mod failures;
@@ -33,7 +34,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ccm_base::At;
 use ccm_cloud::{
-    AppliedChange, CloudError, ClusterId, ErrorKind, Owner, RouteTarget, RouteTraits, TargetState,
+    AppliedChange, CloudError, ClusterId, ErrorKind, LookupResult, Owner, RouteTarget, RouteTraits,
+    TargetState,
 };
 use ccm_controller::brake::{Brake, Budget, Transition, Window, approval::SetApproval};
 use ccm_objects::{Node, Shared};
@@ -41,6 +43,7 @@ use ipnet::IpNet;
 
 use self::{
     cases::Cases,
+    claims::{Claim, Claims},
     decide::Decider,
     failures::Failures,
     in_flight::InFlight,
@@ -69,6 +72,8 @@ pub struct View<'a> {
     pub widths: &'a Widths,
     /// Targets that were those of nodes while this process watched.
     pub former: &'a Former,
+    /// Whether the cloud can be asked for the instances of nodes. If not, the word of a node counts.
+    pub has_instances: bool,
     /// How many routes may be deleted.
     pub budget: Budget,
     /// What a user has approved.
@@ -231,6 +236,8 @@ pub struct Plan {
     pub problems: Vec<(Shared, Problem)>,
     /// Targets to ask the cloud about.
     pub questions: Vec<RouteTarget>,
+    /// Nodes to ask the cloud about, since routes rest on their word alone.
+    pub claims: Vec<Claim>,
     /// Some targets of routes that are as wanted: most of them exist, so they are asked with the
     /// others.
     pub witnesses: Vec<RouteTarget>,
@@ -264,6 +271,7 @@ impl Plan {
 pub struct Planner {
     brake: Brake<Cause>,
     cases: Cases,
+    claims: Claims,
     failures: Failures,
     /// The changes that are not answered yet.
     in_flight: InFlight,
@@ -317,9 +325,8 @@ impl Planner {
         self.failures.retain(now, |destination| destinations.contains_key(&destination));
         self.cases.retain(&unknown);
         plan.questions = self.cases.due(now, unknown.iter());
-        if let Some(next) = self.cases.next(now) {
-            plan.again(next);
-        }
+        let next = [self.cases.next(now), self.claims.next(now)];
+        next.into_iter().flatten().for_each(|next| plan.again(next));
         nodes(view, &wanted, &mut plan);
         plan
     }
@@ -350,8 +357,11 @@ impl Planner {
                 if self.passed.remove(&destination).is_some() {
                     self.brake.renew(now, &destination.to_string());
                 }
-                if applied.route.is_none() {
-                    self.failures.forget_full();
+                match applied.route.as_ref() {
+                    None => self.failures.forget_full(),
+                    Some(route) => route.target.iter().for_each(|target| {
+                        self.claims.made(destination, target.clone());
+                    }),
                 }
                 match applied.route.as_ref().and_then(|route| route.defect.as_deref()) {
                     Some(defect) => self.failures.add_defect(now, destination, defect),
@@ -417,8 +427,16 @@ impl Planner {
         None
     }
 
+    /// The cloud has answered about the instances of nodes.
+    pub fn claimed(&mut self, now: At, answers: Vec<(Claim, LookupResult)>) {
+        for (claim, answer) in answers {
+            self.claims.answered(now, claim, &answer);
+        }
+    }
+
     /// The table was listed.
-    pub fn listed(&mut self) {
+    pub fn listed(&mut self, now: At, table: &Table) {
+        self.claims.retain(now, &table.targets());
         self.failures.forget_conflicts();
     }
 

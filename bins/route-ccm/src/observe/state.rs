@@ -1,6 +1,8 @@
 //! What the leader knows of the route table, and which calls to the cloud follow from it: no call,
 //! no task, the time as a value.
 
+mod questions;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -20,6 +22,7 @@ use crate::{
     metrics::Look,
     plan::{
         Counts, Lack, NodeRoutes, Plan, Planned, Planner,
+        claims::Claim,
         condition::{GRACE, NETWORK_UNAVAILABLE},
         failures::is_conflict,
         table::Table,
@@ -59,6 +62,8 @@ pub(crate) enum Job {
     List,
     /// Asks whether targets exist, together with some that do.
     Ask { targets: Vec<RouteTarget>, witnesses: Vec<RouteTarget> },
+    /// Looks up the instances of nodes.
+    LookUp(Vec<Claim>),
     /// Changes the table.
     Apply { batch: Vec<Planned>, base: Option<String>, by: Basis },
 }
@@ -103,6 +108,7 @@ pub(crate) struct State {
     /// Why the last list has failed, if it has.
     list_error: Option<String>,
     is_asking: bool,
+    is_looking_up: bool,
     /// The routes of each node with pod CIDRs, as of the last plan and the answers since.
     nodes: HashMap<Name, NodeRoutes>,
     /// Since when a node has lacked routes.
@@ -135,6 +141,7 @@ impl State {
             failed_lists: 0,
             list_error: None,
             is_asking: false,
+            is_looking_up: false,
             nodes: HashMap::new(),
             lacking: HashMap::new(),
             bare: HashMap::new(),
@@ -183,7 +190,7 @@ impl State {
                 for (change, applied) in &changes {
                     table.apply(change, applied);
                 }
-                self.planner.listed();
+                self.planner.listed(now, &table);
                 (self.failed_lists, self.list_error) = (0, None);
                 self.shown_soon.clear();
                 self.list_at = now + period;
@@ -220,16 +227,6 @@ impl State {
             && !self.planner.in_flight().contains(destination)
             && !self.doubted.contains(&destination)
             && !self.shown_soon.contains(&destination)
-    }
-
-    /// The question about targets that is due, if one is.
-    pub(crate) fn question(&mut self, plan: &Plan) -> Option<Job> {
-        if plan.questions.is_empty() || self.is_asking {
-            return None;
-        }
-        self.is_asking = true;
-        let (targets, witnesses) = (plan.questions.clone(), plan.witnesses.clone());
-        Some(Job::Ask { targets, witnesses })
     }
 
     /// The calls that carry out this plan.
@@ -296,11 +293,6 @@ impl State {
     /// How wide pod CIDRs may be.
     pub(crate) fn widths(&self, settings: &RouteSettings) -> Widths {
         Widths { blocks: self.blocks.clone(), most: settings.max_pod_cidr }
-    }
-
-    /// The cloud has answered about targets.
-    pub(crate) fn asked(&mut self) {
-        self.is_asking = false;
     }
 
     /// Records the answer to a change. Returns true if its node has all its routes now. `view` is that node as it is now, if the

@@ -3,22 +3,23 @@
 mod losses;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use ccm_base::At;
 use ccm_cloud::{Owner, Route, RouteChange, RouteTarget, WantedRoute};
-use ccm_objects::{Labels, Shared};
+use ccm_objects::{Labels, Node, Shared};
 use ipnet::IpNet;
 
 use self::losses::Loss;
 use super::{
     Counts, Held, Lack, NodeRoutes, Planned, Planner, View,
     cases::Finding,
+    claims::{Claim, Word},
     failures::Failure,
     target_of,
-    targets::{Targets, is_target},
+    targets::{FormerNode, Targets, is_target},
     wanted::{LeftOut, NodeView, Problem, is_inside},
 };
 
@@ -28,6 +29,8 @@ enum Whose {
     Node(usize),
     /// Ours, but its target is no node any more.
     Orphan(Orphan),
+    /// Inside the cluster CIDRs, and only the word of this node makes it ours.
+    Claimed(Shared),
     /// Inside the cluster CIDRs, and its target is not known.
     Unknown,
     /// Another owner's.
@@ -64,6 +67,8 @@ pub(super) struct Decider<'a> {
     passed: BTreeSet<IpNet>,
     lacks: HashMap<usize, NodeRoutes>,
     unknown: BTreeSet<RouteTarget>,
+    /// The targets to ask about that nodes have by their own word, by the UIDs of the nodes.
+    claims: BTreeMap<Box<str>, Claim>,
     problems: Vec<(Shared, Problem)>,
     /// True if the last change of the cluster CIDRs took in a route that no node needs.
     is_in_doubt: bool,
@@ -92,6 +97,7 @@ impl<'a> Decider<'a> {
             passed: BTreeSet::new(),
             lacks: HashMap::new(),
             unknown: BTreeSet::new(),
+            claims: BTreeMap::new(),
             problems: Vec::new(),
             is_in_doubt: false,
             right: Vec::new(),
@@ -105,10 +111,17 @@ impl<'a> Decider<'a> {
         let (mut right, mut others, mut obstacle, mut lent) = (Vec::new(), Vec::new(), None, None);
         for route in self.view.table.to(destination) {
             let is_right = route.target.as_ref().is_some_and(|target| is_target(target, node));
+            if is_right && !self.is_theirs(route) {
+                // It serves the node, whoever has made it.
+                self.counts.ours += 1;
+                self.word(route, &node.node, node.left_out);
+                right.push(route);
+                continue;
+            }
             match self.whose(route) {
-                Whose::Node(_) if is_right => right.push(route),
                 Whose::Node(_) => others.push((route, None)),
                 Whose::Orphan(orphan) => others.push((route, Some(orphan))),
+                Whose::Claimed(node) => obstacle = Some(claimed(route, &node)),
                 Whose::Unknown => obstacle = Some(self.unknown_target(route)),
                 Whose::Foreign if is_right && route.defect.is_none() => lent = Some(route),
                 Whose::Foreign => obstacle = Some(Lack::failed(foreign(route))),
@@ -241,6 +254,10 @@ impl<'a> Decider<'a> {
                     Orphan { why, node: Some(name), labels, left_out, ..Orphan::default() }
                 }
                 Whose::Orphan(orphan) => orphan,
+                Whose::Claimed(_) => {
+                    self.is_in_doubt |= self.is_newly_inside(route);
+                    continue;
+                }
                 Whose::Unknown => {
                     self.is_in_doubt |= self.is_newly_inside(route);
                     self.unknown_target(route);
@@ -354,7 +371,7 @@ impl<'a> Decider<'a> {
         let inside = is_inside(route.destination.trunc(), self.view.cluster_cidrs);
         let count = match (&whose, inside) {
             (Whose::Node(_) | Whose::Orphan(_), _) => &mut self.counts.ours,
-            (Whose::Unknown, _) => &mut self.counts.unknown,
+            (Whose::Claimed(_) | Whose::Unknown, _) => &mut self.counts.unknown,
             (Whose::Foreign, true) => &mut self.counts.foreign,
             (Whose::Foreign, false) => &mut self.counts.elsewhere,
         };
@@ -362,26 +379,71 @@ impl<'a> Decider<'a> {
         whose
     }
 
+    /// Returns true if another cluster's UID is recorded with the route.
+    fn is_theirs(&self, route: &Route) -> bool {
+        route.owner.as_ref().is_some_and(|owner| owner.cluster.uid != self.view.cluster.uid)
+    }
+
+    /// Returns true if the cloud has confirmed that the target is, or was, a node's.
+    fn is_confirmed(&self, route: &Route) -> bool {
+        let confirms = |target| self.planner.claims.confirms(route.destination, target);
+        !self.view.has_instances || route.target.as_ref().is_some_and(confirms)
+    }
+
+    /// What the word of a node counts, which has or had the target of the route. A route to a node that is left out
+    /// waits for a person.
+    fn word(&mut self, route: &Route, node: &Arc<Node>, left_out: Option<LeftOut>) -> Word {
+        let Some(target) = &route.target else { return Word::Counts };
+        if route.owner.is_some() || left_out.is_some() || self.is_confirmed(route) {
+            return Word::Counts;
+        }
+        let claims = &self.planner.claims;
+        if claims.is_due(self.now, target, node) {
+            let new = || Claim { node: Arc::clone(node), targets: Vec::new() };
+            let claim = self.claims.entry(node.uid.clone()).or_insert_with(new);
+            if !claim.targets.contains(target) {
+                claim.targets.push(target.clone());
+            }
+        }
+        claims.word(target, node)
+    }
+
     fn title(&mut self, route: &Route) -> Whose {
         let recorded = match &route.owner {
-            Some(owner) if owner.cluster.uid != self.view.cluster.uid => return Whose::Foreign,
+            _ if self.is_theirs(route) => return Whose::Foreign,
             Some(owner) => Some(owner),
             None if is_inside(route.destination.trunc(), self.view.cluster_cidrs) => None,
             None => return Whose::Foreign,
         };
         let target = route.target.as_ref();
-        if let Some(place) = target.and_then(|target| self.targets.place(target)) {
-            return Whose::Node(place);
-        }
-        if let Some(former) = target.and_then(|target| self.view.former.get(target)) {
-            return Whose::Orphan(Orphan {
-                why: format!("{} is no target of node {} any more", target_of(route), former.name),
-                node: Some(Shared::clone(&former.name)),
-                was_marked: former.was_marked,
-                labels: former.labels.clone(),
-                target: target.cloned(),
-                left_out: None,
-            });
+        let place = target.and_then(|target| self.targets.place(target));
+        let view = place.and_then(|place| Some((place, self.view.nodes.get(place)?)));
+        let former = target.and_then(|target| self.view.former.get(target));
+        if let Some((place, view)) = view {
+            match self.word(route, &view.node, view.left_out) {
+                Word::Counts => return Whose::Node(place),
+                Word::Open => return Whose::Claimed(Shared::clone(&view.node.name)),
+                Word::Denied => {}
+            }
+        } else if let Some(FormerNode { node, was_marked }) = former {
+            match self.word(route, node, None) {
+                Word::Counts => {
+                    return Whose::Orphan(Orphan {
+                        why: format!(
+                            "{} is no target of node {} any more",
+                            target_of(route),
+                            node.name
+                        ),
+                        node: Some(Shared::clone(&node.name)),
+                        was_marked: *was_marked,
+                        labels: node.labels.clone(),
+                        target: target.cloned(),
+                        left_out: None,
+                    });
+                }
+                Word::Open => return Whose::Claimed(Shared::clone(&node.name)),
+                Word::Denied => {}
+            }
         }
         let orphan =
             |why: String, node| Orphan { why, node, target: target.cloned(), ..Orphan::default() };
@@ -404,6 +466,14 @@ impl<'a> Decider<'a> {
             Finding::Unknown => Whose::Unknown,
         }
     }
+}
+
+/// What a route to a target means for a node that needs its destination, if another one says to have the target.
+fn claimed(route: &Route, node: &str) -> Lack {
+    let (destination, target) = (route.destination, target_of(route));
+    Lack::pending(format!(
+        "there is a route of {destination} to {target}, which node {node} says to have; asking the cloud whether that is so"
+    ))
 }
 
 fn foreign(route: &Route) -> String {

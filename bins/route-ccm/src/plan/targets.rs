@@ -3,18 +3,19 @@
 use std::{
     collections::{HashMap, HashSet},
     net::IpAddr,
+    sync::Arc,
     time::Duration,
 };
 
 use ccm_base::At;
 use ccm_cloud::{ProviderId, RouteTarget};
-use ccm_objects::{Labels, Shared};
+use ccm_objects::{Node, Shared};
 
 use super::node_view::NodeView;
 
 /// How long a target is remembered that no route has: a call to create one may be under way, or
 /// be carried out late.
-const KEPT: Duration = Duration::from_mins(30);
+pub(super) const KEPT: Duration = Duration::from_mins(30);
 /// How many targets are remembered at most. A replica that does not lead sees no table, so it forgets no other way.
 /// The cloud is asked about the target of a route that is forgotten.
 const MOST: usize = 20_000;
@@ -72,15 +73,13 @@ pub fn is_target(target: &RouteTarget, view: &NodeView) -> bool {
 }
 
 /// A node that is gone, or that had a target before.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FormerNode {
-    /// Its name.
-    pub name: Shared,
+    /// Its name, IDs, addresses and labels.
+    pub node: Arc<Node>,
     /// Whether it was marked for scale-down when it was last seen, so that its routes go without
     /// being counted.
     pub was_marked: bool,
-    /// Its labels, for approvals.
-    pub labels: Labels,
 }
 
 /// Targets that were those of nodes while this process watched.
@@ -116,10 +115,18 @@ impl Former {
         was_marked: bool,
     ) {
         self.nodes += 1;
+        let node = Arc::new(Node {
+            name: Shared::clone(&view.node.name),
+            uid: view.node.uid.clone(),
+            labels: view.node.labels.clone(),
+            provider_id: view.node.provider_id.clone(),
+            system_uuid: view.node.system_uuid.clone(),
+            addresses: view.node.addresses.clone(),
+            ..Node::default()
+        });
         for target in targets {
-            let (name, labels) = (Shared::clone(&view.node.name), view.node.labels.clone());
-            self.targets
-                .insert(target, (FormerNode { name, was_marked, labels }, None, self.nodes));
+            let former = FormerNode { node: Arc::clone(&node), was_marked };
+            self.targets.insert(target, (former, None, self.nodes));
         }
         if self.targets.len() > MOST {
             let mut numbers: Vec<usize> = self.targets.values().map(|(.., node)| *node).collect();

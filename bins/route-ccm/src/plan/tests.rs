@@ -52,7 +52,7 @@ pub(super) fn route(destination: &str, target: RouteTarget) -> Route {
     Route::new(net(destination), target)
 }
 
-fn owner(cluster: &str, number: u8) -> Owner {
+pub(super) fn owner(cluster: &str, number: u8) -> Owner {
     Owner {
         cluster: ClusterId { name: "test".to_owned(), uid: cluster.to_owned() },
         uid: format!("uid-{number}"),
@@ -63,15 +63,16 @@ fn owner(cluster: &str, number: u8) -> Owner {
 
 /// A planner, and all that it looks at.
 pub(super) struct World {
-    planner: Planner,
+    pub(super) planner: Planner,
     pub(super) nodes: Vec<NodeView>,
-    table: Table,
-    traits: RouteTraits,
+    pub(super) table: Table,
+    pub(super) traits: RouteTraits,
     cidrs: Vec<IpNet>,
     pub(super) widths: Widths,
     pub(super) former: Former,
     sendable: usize,
     limit: Limit,
+    pub(super) has_instances: bool,
     pub(super) approval: Option<SetApproval>,
 }
 
@@ -88,6 +89,7 @@ impl World {
             sendable: usize::MAX,
             limit: Limit::Percent(10),
             approval: None,
+            has_instances: false,
         }
     }
 
@@ -101,6 +103,7 @@ impl World {
             cluster_cidrs: &self.cidrs,
             widths: &self.widths,
             former: &self.former,
+            has_instances: self.has_instances,
             budget: Budget { limit: self.limit, window: Duration::from_mins(10) },
             approval: self.approval.as_ref(),
             sendable: self.sendable,
@@ -109,7 +112,7 @@ impl World {
     }
 
     /// The due changes in words.
-    fn due(&mut self, now: At) -> Vec<String> {
+    pub(super) fn due(&mut self, now: At) -> Vec<String> {
         self.plan(now).due().map(words).collect()
     }
 
@@ -163,7 +166,7 @@ fn words(planned: &Planned) -> String {
     planned.words()
 }
 
-fn gone() -> TargetState {
+pub(super) fn gone() -> TargetState {
     TargetState::Gone(AbsenceProof {
         method: ProofMethod::ById,
         evidence: "404".to_owned(),

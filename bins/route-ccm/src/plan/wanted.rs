@@ -57,7 +57,8 @@ impl Terms<'_> {
     fn stands(&self, cidr: IpNet, view: &NodeView) -> bool {
         let leads = |target: &RouteTarget| {
             let former = self.former.get(target);
-            is_target(target, view) || former.is_some_and(|former| former.name == view.node.name)
+            is_target(target, view)
+                || former.is_some_and(|former| former.node.name == view.node.name)
         };
         self.table.to(cidr).iter().any(|route| route.target.as_ref().is_some_and(leads))
     }

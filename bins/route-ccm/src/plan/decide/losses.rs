@@ -61,6 +61,7 @@ impl Decider<'_> {
         plan.changes = self.changes;
         plan.problems = self.problems;
         plan.witnesses = witnesses(&self.right, self.planner.questions);
+        plan.claims = self.claims.into_values().collect();
         plan.counts = self.counts;
         plan.next = self.next;
         self.unknown

@@ -1,0 +1,150 @@
+//! Which targets are those of nodes by the cloud's word. A node says its addresses itself, so a route that bears no
+//! owner is this cluster's only if the cloud says that the address is an instance's that is the node's.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use ccm_base::{At, Backoff};
+use ccm_cloud::{ErrorKind, Instance, Lookup, LookupResult, RouteTarget};
+use ccm_controller::identity::Agreement;
+use ccm_objects::{Node, parse_ip};
+use ipnet::IpNet;
+
+use super::targets::KEPT;
+
+/// The wait before the cloud is asked again about a target that it has not confirmed, or after an error.
+const AGAIN: Backoff = Backoff { first: Duration::from_secs(15), longest: Duration::from_mins(10) };
+
+/// A node, and those of its targets that the cloud has not confirmed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The node.
+    pub node: Arc<Node>,
+    /// The targets.
+    pub targets: Vec<RouteTarget>,
+}
+
+/// What is known of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// The cloud has confirmed it, or cannot be asked.
+    Counts,
+    /// The cloud is being asked.
+    Open,
+    /// The cloud knows nothing of it.
+    Denied,
+}
+
+/// The last answer about a target that is not confirmed.
+#[derive(Clone, Debug)]
+struct Case {
+    /// The UID of the node.
+    uid: Box<str>,
+    word: Word,
+    answers: u32,
+    due: At,
+}
+
+/// The targets that the cloud has confirmed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Claims {
+    /// With the time since when no route has had the target.
+    confirmed: HashMap<RouteTarget, Option<At>>,
+    /// The routes that this process has made, likewise: they are this cluster's, wherever they lead.
+    made: HashMap<(IpNet, RouteTarget), Option<At>>,
+    open: HashMap<RouteTarget, Case>,
+}
+
+impl Claims {
+    /// Returns true if the target of a route was confirmed. A node has no name but its own, so names need no answer.
+    pub(super) fn confirms(&self, destination: IpNet, target: &RouteTarget) -> bool {
+        let is_made = || self.made.contains_key(&(destination.trunc(), target.clone()));
+        let is_name = matches!(target, RouteTarget::Node(_));
+        is_name || self.confirmed.contains_key(target) || is_made()
+    }
+
+    /// What is known of a target that this node has, or had, by its own word.
+    pub(super) fn word(&self, target: &RouteTarget, node: &Node) -> Word {
+        self.case(target, node).map_or(Word::Open, |case| case.word)
+    }
+
+    /// Whether to ask about such a target now.
+    pub(super) fn is_due(&self, now: At, target: &RouteTarget, node: &Node) -> bool {
+        self.case(target, node).is_none_or(|case| case.due <= now)
+    }
+
+    fn case(&self, target: &RouteTarget, node: &Node) -> Option<&Case> {
+        self.open.get(target).filter(|case| case.uid == node.uid)
+    }
+
+    /// When the next question is due.
+    pub(super) fn next(&self, now: At) -> Option<At> {
+        self.open.values().map(|case| case.due).filter(|due| *due > now).min()
+    }
+
+    /// The cloud has answered about the instance of a node.
+    pub(super) fn answered(&mut self, now: At, claim: Claim, answer: &LookupResult) {
+        let Claim { node, targets } = claim;
+        for target in targets {
+            let word = match answer {
+                Ok(Lookup::Found(instance)) if has(instance, &node, &target) => {
+                    self.open.remove(&target);
+                    self.confirmed.insert(target, None);
+                    continue;
+                }
+                Ok(_) => Word::Denied,
+                // The word of the node counts, as of a cloud without instances.
+                Err(error) if cannot_be_asked(error.kind) => Word::Counts,
+                Err(_) => self.case(&target, &node).map_or(Word::Open, |case| case.word),
+            };
+            let answers = self.case(&target, &node).map_or(0, |case| case.answers) + 1;
+            let (uid, due) = (node.uid.clone(), now + AGAIN.after(answers));
+            self.open.insert(target, Case { uid, word, answers, due });
+        }
+    }
+
+    /// This process has made a route.
+    pub(super) fn made(&mut self, destination: IpNet, target: RouteTarget) {
+        self.made.insert((destination.trunc(), target), None);
+    }
+
+    /// Forgets what no route of the table has had for a while. A call to create one may be carried out late.
+    pub(super) fn retain(&mut self, now: At, in_table: &HashSet<&RouteTarget>) {
+        let keeps = |target: &RouteTarget, absent: &mut Option<At>| {
+            if in_table.contains(target) {
+                *absent = None;
+                return true;
+            }
+            now.since(*absent.get_or_insert(now)) < KEPT
+        };
+        self.confirmed.retain(|target, absent| keeps(target, absent));
+        self.made.retain(|(_, target), absent| keeps(target, absent));
+        self.open.retain(|target, _| in_table.contains(target));
+    }
+}
+
+/// Returns true if the cloud offers no instances, or refuses to show them to these credentials, as OpenStack does with
+/// access rules.
+const fn cannot_be_asked(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unsupported | ErrorKind::Forbidden | ErrorKind::Unauthorized)
+}
+
+/// Returns true if the instance has this target, and is the node's if only its ID says so.
+fn has(instance: &Instance, node: &Node, target: &RouteTarget) -> bool {
+    match target {
+        RouteTarget::Address(address) => {
+            instance.addresses.iter().any(|one| parse_ip(&one.address) == Some(*address))
+        }
+        RouteTarget::Instance(id) => {
+            let is_its = instance.provider_id == *id || instance.other_ids.contains(id);
+            is_its && Agreement::of(node, instance) > Agreement::Nothing
+        }
+        RouteTarget::Node(name) => **name == *node.name,
+    }
+}
+
+#[cfg(test)]
+mod tests;
