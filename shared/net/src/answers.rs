@@ -84,6 +84,11 @@ impl Room {
         }
     }
 
+    /// The number of bytes that fit.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     async fn go_alone(&mut self) {
         self.alone = Arc::clone(&self.memory.alone).acquire_owned().await.ok();
         self.size = usize::MAX;

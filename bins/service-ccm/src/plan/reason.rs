@@ -114,7 +114,7 @@ impl Reason {
     /// Returns true if its message names the address: another address is a change, also if it was
     /// written without the condition because the members were not known.
     pub fn names_address(self) -> bool {
-        self == Self::Serving
+        matches!(self, Self::Serving | Self::AddressRefused)
     }
 
     /// Returns true if the numbers in its message count nodes: other numbers alone are not a change.

@@ -223,7 +223,9 @@ pub fn shown(view: View<'_>, balancer: &LoadBalancer) -> Shown {
         };
         let mut entry = entry(ingress);
         let Some(why) = why else {
-            shown.ingress.push(entry);
+            if !shown.ingress.contains(&entry) {
+                shown.ingress.push(entry);
+            }
             continue;
         };
         let same = |one: &&ServiceIngress| one.ip == entry.ip && one.hostname == entry.hostname;

@@ -43,6 +43,8 @@ pub(crate) const NODES: usize = 12;
 /// The UID of the cluster.
 const CLUSTER: &str = "c-1";
 const CLUSTER_UID: &str = "--cluster-uid=c-1";
+/// The annotations of the simulated cloud.
+const CONFIRMED: &str = "--provider-annotation-prefixes=sim/,sim-status/";
 /// A class that may be served.
 pub(crate) const OURS: &str = "example.com/ours";
 /// How long a process may lead although its watches do not work.
@@ -314,7 +316,7 @@ impl World {
     }
 
     fn settings(&self) -> Loaded<ServiceCcm> {
-        let mut arguments = vec![CLUSTER_UID.to_owned()];
+        let mut arguments = [CLUSTER_UID, CONFIRMED].map(str::to_owned).to_vec();
         if let Some(Served { ours, classless }) = self.classes {
             let class = if ours { OURS } else { "" };
             arguments.push(format!("--load-balancer-classes={class}"));
@@ -482,7 +484,7 @@ impl Addresses {
 
 /// The settings of a variant.
 pub(crate) fn settings(variant: Variant) -> Loaded<ServiceCcm> {
-    loaded::<ServiceCcm>(&[&[CLUSTER_UID], variant.arguments].concat()).unwrap()
+    loaded::<ServiceCcm>(&[&[CLUSTER_UID, CONFIRMED], variant.arguments].concat()).unwrap()
 }
 
 fn is_ours(balancer: &SimBalancer) -> bool {

@@ -189,7 +189,7 @@ fn an_address_that_the_service_shows_stays() {
 
 #[test]
 fn of_several_addresses_the_right_ones_are_shown() {
-    let ingress = ["127.0.0.1", "203.0.113.5", "Kéy.example", "lb.example.com"];
+    let ingress = ["127.0.0.1", "203.0.113.5", "Kéy.example", "lb.example.com", "203.0.113.5"];
     let change = change(&service(), ingress.map(|one| entry_of(one, IpMode::Vip)).into());
     assert_eq!(written(&change), ["203.0.113.5", "lb.example.com"]);
     let (reason, text) = message(&change, PROVISIONING);

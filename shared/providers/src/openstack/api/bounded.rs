@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 /// The maximum number of entries of one page.
 const MAX_ENTRIES: usize = 200_000;
 /// The maximum length of one entry, in bytes.
-const LONGEST_ENTRY: usize = 4 << 20;
+pub(super) const LONGEST_ENTRY: usize = 4 << 20;
 
 /// These members of an object, as text. Of equal names the last one counts.
 pub(super) fn members_of<'a, const N: usize>(

@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{
     Answer, Api, Request, Service,
-    bounded::{Entries, Links, members_of},
+    bounded::{Entries, LONGEST_ENTRY, Links, members_of},
 };
 use crate::openstack::text;
 
@@ -121,7 +121,8 @@ pub(crate) fn id_of(entry: &str) -> Option<String> {
     members(entry).get("id").and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The members of an entry; none if it is no object.
+/// The members of an entry; none if it is no object, or is too long.
 pub(crate) fn members(entry: &str) -> BTreeMap<Cow<'_, str>, Value> {
+    let entry = if entry.len() > LONGEST_ENTRY { "" } else { entry };
     serde_json::from_str(entry).unwrap_or_default()
 }

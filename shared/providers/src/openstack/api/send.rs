@@ -209,10 +209,10 @@ fn unanswered(broken: Broken) -> Failure {
         Broken::NotConnected(_) => (ErrorKind::Unavailable, Repeat::Any),
         Broken::Connection(_) => (ErrorKind::Unavailable, Repeat::Harmless),
         Broken::Certificate(_) | Broken::Proxy(_) => (ErrorKind::Unavailable, Repeat::No),
-        Broken::TooLong => (ErrorKind::Malformed, Repeat::No),
+        Broken::TooLong(_) => (ErrorKind::Malformed, Repeat::No),
     };
     let mut error = CloudError::new(kind, why);
-    error.maybe_done = matches!(broken, Broken::Connection(_) | Broken::TooLong);
+    error.maybe_done = matches!(broken, Broken::Connection(_) | Broken::TooLong(_));
     Failure { repeat, ..error.into() }
 }
 

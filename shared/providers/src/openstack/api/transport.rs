@@ -18,8 +18,10 @@ use crate::openstack::config::Config;
 
 /// The most idle connections that are kept to each host.
 const IDLE_CONNECTIONS: usize = 16;
-/// The longest answer that is read.
+/// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: usize = 64 << 20;
+/// The longest answer that is no success. To take secrets out of it, several times its length is needed.
+const LONGEST_FAULT: usize = 1 << 20;
 
 /// Clones share their connections.
 #[derive(Clone)]
@@ -53,8 +55,8 @@ pub(crate) enum Broken {
     #[error("{0}")]
     Connection(String),
     /// The answer is too long.
-    #[error("the answer is longer than {} MiB", LONGEST_ANSWER >> 20)]
-    TooLong,
+    #[error("the answer is longer than {} MiB", .0 >> 20)]
+    TooLong(usize),
 }
 
 impl Transport {
@@ -100,7 +102,8 @@ impl Transport {
         }
         let response = self.send.clone().oneshot(request).await.map_err(broken)?;
         let (parts, body) = response.into_parts();
-        let body = whole(body, &self.memory).await?;
+        let longest = if parts.status.is_success() { LONGEST_ANSWER } else { LONGEST_FAULT };
+        let body = whole(body, longest, &self.memory).await?;
         Ok(Raw { status: parts.status, headers: parts.headers, body })
     }
 }
@@ -117,25 +120,29 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// Reads a whole body, when there is room for it.
-async fn whole<B>(body: B, memory: &AnswerMemory) -> Result<Bytes, Broken>
+/// Reads a whole body of at most `longest` bytes, when there is room for it.
+async fn whole<B>(body: B, longest: usize, memory: &AnswerMemory) -> Result<Bytes, Broken>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     let length = body.size_hint().exact();
-    if length.is_some_and(|length| length > LONGEST_ANSWER as u64) {
-        return Err(Broken::TooLong);
+    if length.is_some_and(|length| length > longest as u64) {
+        return Err(Broken::TooLong(longest));
     }
     let mut room = memory.room(length).await;
-    let mut bytes = Vec::with_capacity(length.unwrap_or_default().try_into().unwrap_or_default());
+    let mut bytes = Vec::new();
     let mut body = pin!(body);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| broken(error.into()))?.into_data() else { continue };
         let total = bytes.len() + data.len();
-        if total > LONGEST_ANSWER {
-            return Err(Broken::TooLong);
+        if total > longest {
+            return Err(Broken::TooLong(longest));
         }
         room.grow(total).await;
+        if total > bytes.capacity() {
+            // While a longer copy is made, both take memory: the one of an answer that is alone is the last.
+            bytes.reserve_exact(room.size().min(longest) - bytes.len());
+        }
         bytes.extend_from_slice(&data);
     }
     Ok(Bytes::from_owner(Held { bytes, _room: room }))
