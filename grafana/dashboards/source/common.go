@@ -134,6 +134,18 @@ func leadership() row {
 			bad:   []step{{1, red}},
 			wide:  12,
 		}.panel(),
+		graph{
+			title: "Cloud without encryption",
+			about: about{
+				shows:  "Whether the cloud, or the provider on another machine, is asked by http://: 1 for yes.",
+				normal: "0.",
+				do:     "1: credentials and answers can be read and changed on the way. Use https://. The line `encryption` of `/readyz?verbose` names the URL.",
+			},
+			unit:  units.Short,
+			lines: []line{{of("ccm_cloud_in_clear"), "{{instance}}"}},
+			bad:   []step{{1, yellow}},
+			wide:  12,
+		}.panel(),
 	}}
 }
 

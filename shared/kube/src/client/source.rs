@@ -62,12 +62,12 @@ pub(super) fn find(
         ("in-cluster configuration".to_owned(), of_pod(*pod))
     } else if let Some(master) = master {
         let config = Config::new(Uri::from_static("http://localhost"));
-        (format!("--master={master}"), Ok((config, false)))
+        (format!("--master={}", bare(master)), Ok((config, false)))
     } else {
         return Err(ClientError::NotConfigured);
     };
     let (mut config, own_proxy) = config.map_err(|problem| problem.of(&origin))?;
-    let by_master = master.map(|master| format!("--master={master}"));
+    let by_master = master.map(|master| format!("--master={}", bare(master)));
     let named_by = by_master.as_ref().unwrap_or(&origin);
     if let Some(master) = master {
         let server = master.parse().ok().filter(is_usable);
@@ -158,7 +158,7 @@ fn stays_secret(config: &Config) -> Result<(), Problem> {
     let has_source = token_file.is_some() || exec.is_some() || auth_provider.is_some();
     let is_clear = config.cluster_url.scheme_str() == Some("http");
     if is_clear && (username.is_some() || has_secret || has_source) {
-        let server = &config.cluster_url;
+        let server = bare(&config.cluster_url.to_string());
         return Err(Problem::new(
             format!("the credentials would go to {server} in clear"),
             "give the URL with https://, or set --kube-api-credentials-over-http",
@@ -176,5 +176,12 @@ pub(super) fn is_usable(server: &Uri) -> bool {
 }
 
 fn no_server(text: &dyn std::fmt::Display) -> Problem {
+    let text = bare(&text.to_string());
     Problem::new(format!("{text} is not the URL of a server"), "must be https://host:port")
+}
+
+/// A URL without user and password.
+fn bare(url: &str) -> String {
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
+    format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, rest)| rest))
 }

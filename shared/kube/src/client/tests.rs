@@ -291,6 +291,16 @@ fn credentials_need_tls_unless_a_setting_says_otherwise() {
     }
     let refused = line(config(None, Some("http://127.0.0.1:8001")));
     assert!(refused.starts_with("--master=http://127.0.0.1:8001: the credentials "), "{refused}");
+    let named = line(config(None, Some("http://me:hush@h/a")));
+    assert!(
+        named.starts_with("--master=http://h/a: the credentials would go to http://h/a "),
+        "{named}"
+    );
+    let odd = line(config(None, Some("ftp://me:hush@h")));
+    assert_eq!(
+        odd,
+        "--master=ftp://h: ftp://h is not the URL of a server; must be https://host:port"
+    );
     let allowed = ClientConfig { credentials_over_http: true, ..config(None, Some("http://h")) };
     assert_eq!(line(allowed), "http://h/");
 }
