@@ -10,6 +10,7 @@ use ccm_cloud::{
 use super::{
     MAX_BATCH, MAX_LOOKUP, OLDEST_REVISION, STREAMS_SINCE,
     convert::{load_balancers, routes, wants_from_wire},
+    pages::lines,
     proto,
 };
 
@@ -82,11 +83,7 @@ impl TryFrom<proto::DescribeResponse> for Description {
             identity: identity(wire.identity.as_deref()),
             revision,
             schemes: wire.schemes,
-            capabilities: wire
-                .capabilities
-                .iter()
-                .map(|name| one_line(name, LONGEST_LINE))
-                .collect(),
+            capabilities: lines(&wire.capabilities).collect(),
             max_batch,
             traits,
             load_balancers: load_balancers::traits_from_wire(wire.load_balancers),
