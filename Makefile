@@ -17,10 +17,13 @@ CONTROLLERS = $(notdir $(wildcard bins/*-ccm))
 BUILT_FROM = QUARTET_GIT_COMMIT="$$(git rev-parse --short=12 HEAD 2>/dev/null)" \
   QUARTET_GIT_TREE_STATE="$$(git status --porcelain 2>/dev/null | awk 'END {print NR ? "dirty" : "clean"}')" \
   QUARTET_BUILD_DATE="$$(git log -1 --format=%cI 2>/dev/null)"
-BUILD_DIST = $(BUILT_FROM) RUSTFLAGS="-C target-feature=+crt-static -C symbol-mangling-version=v0 \
+# The folder of the builder's crates is not in the programs: two builders get the same ones.
+CRATES = $${CARGO_HOME:-$$HOME/.cargo}
+BUILD_DIST = $(BUILT_FROM) RUSTFLAGS="--remap-path-prefix=$(CRATES)=/cargo -C target-feature=+crt-static -C symbol-mangling-version=v0 \
   -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-T,$(CURDIR)/manifests/image/text.ld" \
   $(CARGO) build --locked --profile dist --target $(HOST) $(addprefix -p ,$(CONTROLLERS)) && \
-  for program in $(CONTROLLERS); do $(DIST)/$$program --version || exit 1; done
+  for program in $(CONTROLLERS); do $(DIST)/$$program --version || exit 1; \
+    if grep -qF "$(CRATES)/" $(DIST)/$$program; then echo "$$program names the folder $(CRATES)" >&2; exit 1; fi; done
 # Which releases of OpenStack: debian (old) or pypi (current).
 FLAVOUR ?= debian
 # Which machines: empty for all of them, short for those of a minute.

@@ -33,6 +33,8 @@ done
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+command -v python3 >/dev/null || fail "python3 is missing: it gathers the licence texts"
+"$here/licences.py" "$program" >"$folder/licences.txt"
 install -m 0644 "$bundle" "$folder/ca-certificates.crt"
 install -m 0755 "$binary" "$folder/controller"
 "$builder" build --tag "$image" --file "$here/Containerfile" "$folder"

@@ -10,6 +10,9 @@ strict=(-D unnecessary-skip -D license-not-encountered -D unmatched-skip)
 
 "$deny" --locked check "${strict[@]}" bans licenses sources
 
+# Each image has the licence texts of its program: none may be missing.
+manifests/image/licences.py $(ls bins | grep -- '-ccm$') >/dev/null
+
 case "${ADVISORIES:-}" in
   "") echo "advisories: not checked: ADVISORIES=online, or the folder of a clone of the advisory database" ;;
   online) "$deny" --locked check advisories ;;

@@ -32,7 +32,7 @@ pub use self::{
     breaker::{Breaker, Transition, is_mass},
     gathered::{Gathered, Pause, TooMany},
     limit::{InvalidLimit, Limit},
-    window::{Usage, Window, is_sum, split, summed_up},
+    window::{Usage, Window, is_sum, split_all, summed_up},
 };
 
 /// How many objects may change within a sliding window.

@@ -37,7 +37,7 @@ pub struct Plan {
 pub struct Outcome {
     /// The inputs so far.
     pub inputs: u64,
-    /// How long the slowest one took.
+    /// How long the slowest one took of a processor.
     pub slowest: Duration,
     /// What went wrong, with the input that shows it.
     pub failed: Option<(String, Vec<u8>)>,
@@ -86,8 +86,12 @@ impl Work {
         Self { input, since: Instant::now(), thread, before: ran(thread) }
     }
 
+    fn ran(&self) -> Duration {
+        ran(self.thread).saturating_sub(self.before)
+    }
+
     fn hangs(&self) -> bool {
-        ran(self.thread).saturating_sub(self.before) > LONGEST || self.since.elapsed() > FOR_EVER
+        self.ran() > LONGEST || self.since.elapsed() > FOR_EVER
     }
 }
 
@@ -143,13 +147,12 @@ fn work(target: Target, corpus: &[Vec<u8>], plan: Plan, now: &Mutex<Now>) {
             Some(kept) => kept.clone(),
             None => mutate::mutated(target.form, corpus, plan.seed.wrapping_add(number)),
         };
-        let begin = Instant::now();
         now.lock().input = Some(Work::begin(input.clone()));
         let outcome = catch_unwind(AssertUnwindSafe(|| (target.read)(&input)));
         let mut now = now.lock();
-        now.input = None;
+        let took = now.input.take().map(|work| work.ran()).unwrap_or_default();
         now.outcome.inputs += 1;
-        now.outcome.slowest = now.outcome.slowest.max(begin.elapsed());
+        now.outcome.slowest = now.outcome.slowest.max(took);
         if let Err(panic) = outcome {
             let seed = plan.seed.wrapping_add(number);
             now.outcome.failed =

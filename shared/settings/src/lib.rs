@@ -34,4 +34,4 @@ pub use problem::{Problem, Problems};
 pub use raw::{Origin, RawSettings, RawValue};
 pub use setting::{Kind, Setting};
 pub use value::{SettingValue, at_least, checked, one_of, parsed, positive, redact, within};
-pub use yaml::{YamlError, check_yaml};
+pub use yaml::{Yaml, YamlError};

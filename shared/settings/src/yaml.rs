@@ -4,9 +4,13 @@
 //! kilobytes can take the whole stack or gigabytes of memory. The events of a text cost
 //! neither, and from them its depth and its size with all aliases expanded follow.
 
+mod tree;
+
 use std::collections::HashMap;
 
 use yaml_rust2::{Event, parser::Parser};
+
+pub use self::tree::Yaml;
 
 /// The largest configuration file, in bytes; also of YAML with its aliases expanded.
 pub(crate) const LARGEST: usize = 256 << 10;
@@ -38,10 +42,18 @@ pub enum YamlError {
 }
 
 /// Checks that values can be built from this text at a bounded cost.
-pub fn check_yaml(text: &str) -> Result<(), YamlError> {
+pub(crate) fn check_yaml(text: &str) -> Result<(), YamlError> {
+    let mut bounds = Bounds::default();
+    events(text, |event, line| bounds.add(&event, line))
+}
+
+/// Shows `each` the events of the text, with their lines.
+fn events(
+    text: &str,
+    mut each: impl FnMut(Event, usize) -> Result<(), YamlError>,
+) -> Result<(), YamlError> {
     // Parsers skip a byte order mark, but this one takes it for a letter.
     let mut parser = Parser::new_from_str(text.trim_start_matches('\u{feff}'));
-    let mut size = Size::default();
     loop {
         let (event, place) = parser.next_token().map_err(|error| YamlError::Invalid {
             line: error.marker().line(),
@@ -50,29 +62,34 @@ pub fn check_yaml(text: &str) -> Result<(), YamlError> {
         if event == Event::StreamEnd {
             return Ok(());
         }
-        size.add(&event);
-        let line = place.line();
-        if size.open.len() > DEEPEST {
-            return Err(YamlError::OutOfBounds { line, what: TOO_DEEP });
-        }
-        if size.total > LARGEST {
-            return Err(YamlError::OutOfBounds { line, what: TOO_LARGE });
-        }
+        each(event, place.line())?;
     }
 }
 
 /// The size of the values so far: of a scalar its bytes and one more, of a list or a mapping
 /// one more than what it holds.
 #[derive(Default)]
-struct Size {
+struct Bounds {
     total: usize,
     /// The lists and mappings that are open: the anchor of each, and the total before it.
     open: Vec<(usize, usize)>,
     anchors: HashMap<usize, usize>,
 }
 
-impl Size {
-    fn add(&mut self, event: &Event) {
+impl Bounds {
+    /// Counts one more event, unless the values would cost too much.
+    fn add(&mut self, event: &Event, line: usize) -> Result<(), YamlError> {
+        self.count(event);
+        if self.open.len() > DEEPEST {
+            return Err(YamlError::OutOfBounds { line, what: TOO_DEEP });
+        }
+        if self.total > LARGEST {
+            return Err(YamlError::OutOfBounds { line, what: TOO_LARGE });
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, event: &Event) {
         match event {
             Event::Scalar(text, _, anchor, _) => {
                 self.anchors.insert(*anchor, text.len() + 1);

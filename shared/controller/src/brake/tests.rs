@@ -238,3 +238,12 @@ fn what_has_left_the_window_is_not_handed_over() {
     let after: Vec<_> = window.after(at(1.0)).collect();
     assert_eq!(after, [(at(2.0), "b")]);
 }
+
+/// A record says `~99999` as easily as `~3`.
+#[test]
+fn a_record_stands_for_a_bounded_number_of_changes() {
+    let window: Window = (0..40).map(|_| (at(1.0), "~99999".into())).collect();
+    let brake = Brake::<()>::resume(at(2.0), window);
+    let budget = Budget { limit: Limit::Count(5), window: Duration::from_hours(1) };
+    assert_eq!(brake.usage(at(2.0), 100, budget).used, 20_000);
+}

@@ -18,8 +18,9 @@ pub struct Usage {
 /// names of objects never begin with it.
 const SUM: char = '~';
 
-/// The maximum number of changes that one entry stands for.
-const MOST: usize = 100_000;
+/// The maximum number of changes that one entry stands for, and all entries of a record together:
+/// more than the largest clusters have nodes. A record may say anything, and each change costs memory.
+const MOST: usize = 20_000;
 
 /// Returns the number of changes that the entry with this UID stands for.
 pub fn sum(uid: &str) -> usize {
@@ -33,12 +34,19 @@ pub fn is_sum(uid: &str) -> bool {
 }
 
 /// Returns one entry for each change that this one stands for.
-pub fn split(uid: &str) -> impl Iterator<Item = Box<str>> {
+fn split(uid: &str) -> impl Iterator<Item = Box<str>> {
     let count = sum(uid);
     (0..count).map(move |number| match count {
         1 => uid.into(),
         _ => format!("{SUM}{count}/{number}").into(),
     })
+}
+
+/// Returns one entry for each change that these stand for, but no more than [`MOST`].
+pub fn split_all<'a>(
+    entries: impl Iterator<Item = (At, &'a str)>,
+) -> impl Iterator<Item = (At, Box<str>)> {
+    entries.flat_map(|(at, uid)| split(uid).map(move |uid| (at, uid))).take(MOST)
 }
 
 /// Sums up the older half of these as one entry with the time of the last of them. None if there
@@ -89,11 +97,9 @@ impl Window {
     /// The window as read by another process. If that process's clock is behind, a change in
     /// the future counts as one at `now`, so it holds for one window at most.
     pub(super) fn read_at(mut self, now: At) -> Self {
-        self.spent = self
-            .spent
-            .iter()
-            .flat_map(|(at, uid)| split(uid).map(|uid| ((*at).min(now), uid)))
-            .collect();
+        // The newest count for longest.
+        let newest = self.spent.iter().rev().map(|(at, uid)| ((*at).min(now), &**uid));
+        self.spent = split_all(newest).collect();
         self.spent.make_contiguous().sort_by_key(|(at, _)| *at);
         self
     }

@@ -13,11 +13,9 @@ use ccm_base::{
 };
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_settings::{
-    Kind, Problems, RawSettings, RawValue, Schema as _, Setting, SettingValue as _, check_yaml,
-    settings,
+    Kind, Problems, RawSettings, RawValue, Schema as _, Setting, SettingValue as _, Yaml, settings,
 };
 use rustls::pki_types::ServerName;
-use serde_yaml_ng::{Mapping, Value};
 
 const ENDPOINT_FORMS: &str = "unix:///path/to.sock, http://host:port or https://host:port";
 const CA_MISSING: &str = "missing; an https endpoint needs the PEM file of the authority \
@@ -98,8 +96,7 @@ impl ExternalConfig {
     /// directory.
     pub fn parse(path: &Path, text: &str) -> Result<Self, CloudError> {
         let wrong = |what: String| invalid(format!("--cloud-config {}: {what}", path.display()));
-        check_yaml(text).map_err(|error| wrong(format!("not valid YAML: {error}")))?;
-        let value: Value = serde_yaml_ng::from_str(text).map_err(|error| {
+        let value = Yaml::read(text).map_err(|error| {
             wrong(format!("not valid YAML: {}", one_line(&error.to_string(), LONGEST_LINE)))
         })?;
         let mut problems = Problems::new();
@@ -111,7 +108,7 @@ impl ExternalConfig {
         }
     }
 
-    fn convert(map: Option<&Mapping>, folder: &Path, problems: &mut Problems) -> Option<Self> {
+    fn convert(map: Option<&Yaml>, folder: &Path, problems: &mut Problems) -> Option<Self> {
         let at = |key: &str| map.and_then(|map| map.get(key));
         let tls_map = mapping(at("tls"), "tls.", problems);
         let is_shapeless = tls_map.is_err();
@@ -221,23 +218,22 @@ fn keys(prefix: &str) -> Vec<&'static str> {
 
 /// The mapping at this prefix, or none if it is missing. Unknown keys in it are problems.
 fn mapping<'a>(
-    value: Option<&'a Value>,
+    value: Option<&'a Yaml>,
     prefix: &str,
     problems: &mut Problems,
-) -> Result<Option<&'a Mapping>, String> {
+) -> Result<Option<&'a Yaml>, String> {
     let known = keys(prefix);
-    let map = match value {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::Mapping(map)) => map,
+    let (map, entries) = match value {
+        None | Some(Yaml::Null) => return Ok(None),
+        Some(map @ Yaml::Map(entries)) => (map, entries),
         Some(_) => return Err(format!("must be a mapping with the keys {}", known.join(", "))),
     };
-    for key in map.keys() {
-        let name = key.as_str().map_or_else(|| format!("{key:?}"), str::to_owned);
+    for name in entries.keys() {
         if known.contains(&name.as_str()) {
             continue;
         }
         let inner = name.split_once('.').filter(|(outer, _)| known.contains(outer));
-        let hint = match (inner, nearest(&name, &known)) {
+        let hint = match (inner, nearest(name, &known)) {
             (Some((outer, inner)), _) => format!("write {inner} below {outer}:"),
             (None, Some(near)) => format!("did you mean {prefix}{near}?"),
             (None, None) => format!("known are {}", known.join(", ")),
@@ -248,15 +244,16 @@ fn mapping<'a>(
 }
 
 /// The text of a value, if there is one, or the expected form.
-fn text_of(kind: Kind, value: Option<&Value>) -> Result<Option<String>, String> {
-    match (kind, value) {
-        (_, None | Some(Value::Null)) => Ok(None),
-        (Kind::Duration, Some(Value::Number(seconds))) => Ok(Some(format!("{seconds}s"))),
-        (_, Some(Value::String(text))) if text.trim().is_empty() => {
+fn text_of(kind: Kind, value: Option<&Yaml>) -> Result<Option<String>, String> {
+    let value = value.unwrap_or(&Yaml::Null);
+    match (kind, value.text(), value.number()) {
+        _ if *value == Yaml::Null => Ok(None),
+        (_, Some(text), _) if text.trim().is_empty() => {
             Err("empty; leave the key out or give a value".to_owned())
         }
-        (_, Some(Value::String(text))) => Ok(Some(text.trim().to_owned())),
-        (Kind::Duration, Some(other)) => Ok(Some(format!("{other:?}"))),
+        (_, Some(text), _) => Ok(Some(text.trim().to_owned())),
+        (Kind::Duration, _, Some(seconds)) => Ok(Some(format!("{seconds}s"))),
+        (Kind::Duration, ..) => Ok(Some(format!("{value:?}"))),
         _ => Err("must be a text".to_owned()),
     }
 }

@@ -10,6 +10,7 @@ use ccm_cloud::{
 use super::{
     MAX_BATCH, MAX_LOOKUP, OLDEST_REVISION, STREAMS_SINCE,
     convert::{load_balancers, routes, wants_from_wire},
+    pages::lines,
     proto,
 };
 
@@ -82,7 +83,7 @@ impl TryFrom<proto::DescribeResponse> for Description {
             identity: identity(wire.identity.as_deref()),
             revision,
             schemes: wire.schemes,
-            capabilities: wire.capabilities,
+            capabilities: lines(&wire.capabilities).collect(),
             max_batch,
             traits,
             load_balancers: load_balancers::traits_from_wire(wire.load_balancers),
@@ -101,7 +102,7 @@ fn unknown(wire: proto::UnknownCapability) -> (String, CloudError) {
     let proto::UnknownCapability { name, error } = wire;
     let error = error.map(CloudError::from);
     let silent = || CloudError::new(ErrorKind::Unavailable, "the provider does not know yet");
-    (name.unwrap_or_default(), error.unwrap_or_else(silent))
+    (one_line(&name.unwrap_or_default(), LONGEST_LINE), error.unwrap_or_else(silent))
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -120,5 +121,27 @@ impl fmt::Display for Description {
             list(&self.capabilities),
             self.identity.as_deref().unwrap_or("unknown")
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_is_one_line() {
+        let text = |words: &str| format!("{words}\r\n\u{85}level=error");
+        let unknown = proto::UnknownCapability { name: Some(text("routes")), error: None };
+        let wire = proto::DescribeResponse {
+            provider: Some(text("rogue")),
+            capabilities: vec![text("instances")],
+            protocol_revision: Some(OLDEST_REVISION),
+            identity: Some(text("one")),
+            unknown: vec![unknown],
+            ..Default::default()
+        };
+        let description = Description::try_from(wire).unwrap();
+        let said = description.to_string() + &description.unknown[0].0;
+        assert!(!said.contains(char::is_control), "{said:?}");
     }
 }

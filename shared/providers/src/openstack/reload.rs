@@ -3,7 +3,11 @@
 //! New settings are tried on the cloud first. Credentials and certificates that work replace the
 //! old ones; other settings that work need a restart. All others are refused.
 
-use std::{path::PathBuf, sync::Weak, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Weak,
+    time::Duration,
+};
 
 use ccm_base::Files;
 use ccm_cloud::{Call, CloudError, ErrorKind};
@@ -39,10 +43,17 @@ impl Source {
 
     /// Reads and checks all files.
     pub(super) async fn load(&mut self) -> Result<Loaded, CloudError> {
+        self.load_by(|path, files| Config::load(path, &Environment::of_process(), files)).await
+    }
+
+    async fn load_by(
+        &mut self,
+        read: impl FnOnce(&Path, &mut Files) -> Result<Loaded, CloudError> + Send + 'static,
+    ) -> Result<Loaded, CloudError> {
         let path = self.path.clone();
         let read = move || {
             let mut files = Files::default();
-            let outcome = Config::load(&path, &Environment::of_process(), &mut files);
+            let outcome = read(&path, &mut files);
             (files, outcome)
         };
         let (files, outcome) = spawn_blocking(read).await.unwrap_or_else(|panic| {

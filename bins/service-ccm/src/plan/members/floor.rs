@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_controller::brake::split;
+use ccm_controller::brake::split_all;
 
 use super::Pool;
 
@@ -18,10 +18,8 @@ impl Floor {
         now: At,
         left: impl IntoIterator<Item = (&'a String, &'a At)>,
     ) -> Self {
-        let each = |(node, at): (&'a String, &'a At)| {
-            split(node).map(|node| (Arc::<str>::from(node), (*at).min(now)))
-        };
-        Self(left.into_iter().flat_map(each).collect())
+        let left = left.into_iter().map(|(node, at)| ((*at).min(now), node.as_str()));
+        Self(split_all(left).map(|(at, node)| (Arc::from(node), at)).collect())
     }
 
     /// Forgets those that left before the window.

@@ -7,9 +7,9 @@ use std::{
 };
 
 use ccm_base::{Files, nearest};
-use ccm_settings::{Kind, Problems, RawValue, YamlError, check_yaml, settings};
+use ccm_settings::{Kind, Problems, RawValue, Yaml, YamlError, settings};
 use serde::{Deserialize, Serialize};
-use serde_yaml_ng::Value;
+use serde_json::Value;
 
 use super::{
     environment::Environment,
@@ -217,7 +217,7 @@ fn choice(names: &[&str], wanted: &Wanted, environment: &Environment) -> Result<
 /// as in gophercloud.
 fn texts(entry: Option<Entry>) -> Texts {
     let entry = serde_json::to_value(entry).unwrap_or_default();
-    let mappings = [&entry["auth"], &entry].into_iter().filter_map(serde_json::Value::as_object);
+    let mappings = [&entry["auth"], &entry].into_iter().filter_map(Value::as_object);
     let texts = mappings.flatten().filter_map(|(name, value)| {
         let text = value.as_str().filter(|text| !text.is_empty())?;
         Some((name.to_owned(), text.to_owned()))
@@ -265,26 +265,24 @@ fn given(file: &Path, texts: &Texts, environment: &Environment) -> Given {
 }
 
 fn parse(text: &str) -> Result<Document, String> {
-    let wrong = |what: &str, error: &serde_yaml_ng::Error| match error.location() {
-        Some(place) => format!("line {} column {}: {what}", place.line(), place.column()),
-        None => what.to_owned(),
-    };
-    check_yaml(text).map_err(|error| match error {
+    let yaml = Yaml::read(text).map_err(|error| match error {
         YamlError::Invalid { line, .. } => format!("line {line}: not valid YAML"),
         YamlError::OutOfBounds { .. } => error.to_string(),
     })?;
-    let is_yaml = |error| wrong("not valid YAML", &error);
-    let mut value: Value = serde_yaml_ng::from_str(text).map_err(is_yaml)?;
-    if value.is_null() {
+    if yaml == Yaml::Null {
         return Ok(Document::default());
     }
-    // Read as text again, because only that keeps a number that is meant as a text
-    // (a password such as 0123) as it is written.
-    let merged = text
-        .contains("<<")
-        .then(|| value.apply_merge().and_then(|()| serde_yaml_ng::to_string(&value)));
-    let merged = merged.transpose().map_err(is_yaml)?;
     let shape = "not the shape of a clouds.yaml: a mapping clouds of entries, each with a mapping \
                  auth, and texts as their values";
-    serde_yaml_ng::from_str(merged.as_deref().unwrap_or(text)).map_err(|error| wrong(shape, &error))
+    serde_json::from_value(as_texts(yaml)).map_err(|_| shape.to_owned())
+}
+
+/// The values with all scalars as texts: a number may be meant as one, such as a password 0123.
+fn as_texts(yaml: Yaml) -> Value {
+    match yaml {
+        Yaml::Null => Value::Null,
+        Yaml::Plain(text) | Yaml::Text(text) => Value::String(text),
+        Yaml::List(all) => all.into_iter().map(as_texts).collect(),
+        Yaml::Map(all) => all.into_iter().map(|(key, value)| (key, as_texts(value))).collect(),
+    }
 }

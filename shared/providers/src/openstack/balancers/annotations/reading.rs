@@ -13,7 +13,7 @@ use super::{
 };
 use crate::openstack::{
     config::{LoadBalancer, LoadBalancerClass, LocalMonitor},
-    text::MAX_VALUE,
+    text::{MAX_MESSAGE, MAX_VALUE},
 };
 
 /// The annotations below the prefix that have a meaning.
@@ -198,7 +198,7 @@ impl<'a> Reading<'a> {
             let known: Vec<&str> = options.classes.keys().map(String::as_str).collect();
             let known = match known.as_slice() {
                 [] => "cloud.conf has none".to_owned(),
-                known => format!("cloud.conf has {}", known.join(", ")),
+                known => format!("cloud.conf has {}", one_line(&known.join(", "), MAX_MESSAGE)),
             };
             let name = one_line(name, MAX_VALUE);
             self.problem("class", format!("there is no [LoadBalancerClass {name:?}]; {known}"));

@@ -165,3 +165,13 @@ fn only_an_id_of_the_same_or_an_earlier_source_hides_a_pattern() {
         }
     }
 }
+
+#[test]
+fn what_is_said_of_classes_is_one_line() {
+    let options = options(|options| {
+        options.classes.insert("d\u{7f}m\u{85}z".to_owned(), LoadBalancerClass::default());
+    });
+    let error = read(&annotations(&[("class", "no\nne")]), &options, Traffic::Cluster).unwrap_err();
+    assert!(!error.message.contains(char::is_control), "{error}");
+    assert!(error.message.contains("cloud.conf has d"), "{error}");
+}
