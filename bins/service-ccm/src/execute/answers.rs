@@ -90,6 +90,7 @@ impl Lanes {
                 self.failed(lane, asked, CloudError::new(ErrorKind::Malformed, what));
             }
             Ok(Progress::Lost(loss)) => self.lost(asked, loss),
+            Err(error) if self.is_copy(asked, &error) => (),
             Err(error) => self.failed(lane, asked, error),
         }
         if is_timeout {
@@ -228,7 +229,8 @@ impl Lanes {
         let service = &asked.due.service;
         self.handles.balancers.with(service, |entry| {
             let id = copied(service, entry.state.id(), error);
-            let Some(id) = id.filter(|id| entry.state.copied.as_deref() != Some(id)) else {
+            let is_new = |id: &&str| entry.state.copied.as_deref() != Some(*id);
+            let Some(id) = id.filter(|_| asked.call == CallKind::Ensure).filter(is_new) else {
                 return false;
             };
             tracing::warn!(
@@ -243,9 +245,6 @@ impl Lanes {
 
     fn failed<Q>(&self, lane: Lane, asked: &Asked<Q>, error: CloudError) {
         let (service, call) = (&asked.due.service, asked.call);
-        if call == CallKind::Ensure && self.is_copy(asked, &error) {
-            return;
-        }
         let adopt = to_adopt(service).filter(|_| call == CallKind::Ensure);
         let error = match adopt {
             Some(id) => of_adoption(id, error),

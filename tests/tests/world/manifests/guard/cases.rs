@@ -85,6 +85,13 @@ pub fn what_is_not_ours_is_not_guarded(rig: &Rig, _: &str) -> Result<()> {
     }
     let born = (create(&node("node-4", json!({"labels": {"example.com/rack": "r1"}}))), None);
     guarded.check("--as=system:node:node-4 --as-group=system:nodes", &born)?;
+    // As many annotations as an object may have: CEL has a limit of cost.
+    let notes: Value =
+        (0..5000).map(|note| (format!("example.com/note-{note}"), "x".repeat(20))).collect();
+    let agent = account("cni-agent");
+    guarded.check(&agent, &(create(&node("node-3", json!({"annotations": notes}))), None))?;
+    guarded.check(&agent, &(annotate("node node-3", "example.com/a", "b"), None))?;
+    guarded.check(&agent, &(annotate("node node-3", APPROVAL, "x"), Some(APPROVAL)))?;
     // The Leases of kubelets are not looked at.
     let beat = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "node-1", "namespace": "kube-node-lease", "annotations": {"quartet.dev/x": "y"}}});
