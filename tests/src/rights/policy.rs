@@ -15,6 +15,8 @@ use crate::{
 
 /// What was refused is done within this time once the policy is right.
 const AGAIN: Duration = Duration::from_secs(45);
+/// Between two rounds of work.
+const TURN: Duration = Duration::from_secs(10);
 /// For how long refused writes are counted.
 const COUNTED: Duration = Duration::from_secs(10);
 /// The most refused writes of one object within [`COUNTED`]: they back off.
@@ -34,7 +36,7 @@ pub async fn an_older_one_is_named(
         "[!]admission-policy: the admission policy {} has refused a write",
         account.program()
     );
-    says(env, &program, work, &refused).await?;
+    let next = says(env, &program, work, &refused).await?;
     let since = env.requests("").await?.len();
     sleep(COUNTED).await;
     let mut by_object = std::collections::BTreeMap::<_, usize>::new();
@@ -59,7 +61,7 @@ pub async fn an_older_one_is_named(
     );
     ensure!((work.is_undone)(env, write).await?, "it was done although the policy refuses it");
     account.restore().await?;
-    done(env, &program, work, write).await
+    done(env, &program, work, (next, write)).await
 }
 
 /// Without a policy the program works, and says that its account may write more.
@@ -67,9 +69,9 @@ pub async fn none_is_said(env: &Env, account: &Account, work: &Work, write: &Gra
     account.remove_policy().await?;
     let program = env.start_only(&(work.launch)(env))?;
     let missing = format!("[!]admission-policy: {} is not installed", account.program());
-    says(env, &program, work, &missing).await?;
+    let next = says(env, &program, work, &missing).await?;
     ensure!(program.metric("ccm_admission_policy_installed").await? < 0.5, "it is not installed");
-    done(env, &program, work, write).await?;
+    done(env, &program, work, (next, write)).await?;
     let log = program.log();
     let lines = log.lines().filter(|line| line.contains("is not installed")).count();
     ensure!(lines == 1, "{lines} lines: {log}");
@@ -85,17 +87,18 @@ pub async fn a_missing_right_is_said(
 ) -> Result<()> {
     account.take(grant).await?;
     let program = env.start_only(&(work.launch)(env))?;
-    says(env, &program, work, "[!]admission-policy: not known if").await?;
+    let next = says(env, &program, work, "[!]admission-policy: not known if").await?;
     let words = format!("cannot {} resource \"{}\"", grant.verb, grant.resource);
     ensure!(program.log().contains(&words), "the log does not say `{words}`");
-    done(env, &program, work, write).await
+    done(env, &program, work, (next, write)).await
 }
 
-/// Works until the page says this; the program is ready.
-async fn says(env: &Env, program: &Program, work: &Work, line: &str) -> Result<()> {
-    let end = Instant::now() + SOON;
-    for round in 0.. {
-        (work.step)(env, round).await?;
+/// Works until the page says this; the program is ready. Returns the next round of work.
+async fn says(env: &Env, program: &Program, work: &Work, line: &str) -> Result<u32> {
+    let (end, mut next) = (Instant::now() + SOON, 0);
+    loop {
+        (work.step)(env, next).await?;
+        next += 1;
         sleep(Duration::from_millis(300)).await;
         // The pages are there a moment after the process.
         if program.get("/readyz?verbose").await.is_ok_and(|(_, page)| page.contains(line)) {
@@ -107,13 +110,29 @@ async fn says(env: &Env, program: &Program, work: &Work, line: &str) -> Result<(
         Ok((program.get("/readyz").await?.0 == 200).then_some(()))
     })
     .await
-    .with_context(|| program.log())
+    .with_context(|| program.log())?;
+    Ok(next)
 }
 
-async fn done(env: &Env, program: &Program, work: &Work, write: &Grant) -> Result<()> {
-    poll::until("the work to be done", AGAIN, || async {
-        Ok((!(work.is_undone)(env, write).await?).then_some(()))
-    })
-    .await
-    .with_context(|| program.log())
+/// Works from this round on until the work is done.
+async fn done(
+    env: &Env,
+    program: &Program,
+    work: &Work,
+    (next, write): (u32, &Grant),
+) -> Result<()> {
+    let end = Instant::now() + AGAIN;
+    for round in next.. {
+        (work.step)(env, round).await?;
+        let turn = Instant::now() + TURN;
+        while Instant::now() < turn {
+            // An error is of something that is not there yet.
+            if (work.is_undone)(env, write).await.is_ok_and(|is_undone| !is_undone) {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+        ensure!(Instant::now() < end, "the work is not done: {}", program.log());
+    }
+    Ok(())
 }

@@ -35,7 +35,7 @@ fn labels_are_checked_as_the_api_server_does() {
 }
 
 #[test]
-fn reserved_keys_are_those_of_kubernetes_and_of_approvals() {
+fn reserved_keys_are_those_of_kubernetes_domains() {
     for (key, expect) in [
         ("kubernetes.io/x", true),
         ("k8s.io/y", true),
