@@ -14,7 +14,8 @@ pub(crate) mod text;
 use std::sync::Arc;
 
 use ccm_cloud::{Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
-use ccm_controller::{brake::approval::is_marked, identity::is_confirmed};
+use ccm_controller::brake::approval::is_marked;
+use ccm_controller::identity::is_confirmed;
 pub use ccm_objects::NodeChange;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use ccm_objects::{Address, Node};

@@ -14,7 +14,7 @@ use std::{
 
 use ccm_cloud::{
     AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, Instance,
-    InstanceTraits, Instances, Lookup, LookupResult, NodeAddress, NodeIdentity, Wants,
+    InstanceTraits, Instances, Lookup, LookupResult, NodeAddress, NodeIdentity, ProviderId, Wants,
 };
 use ccm_objects::Node;
 use futures::StreamExt as _;
@@ -36,9 +36,12 @@ pub fn has_id_of(cloud: &dyn Cloud, node: &Node, instance: &Instance) -> bool {
     let Some(own) = node.provider_id.as_deref() else { return false };
     let ids = || std::iter::once(&instance.provider_id).chain(&instance.other_ids);
     // Most nodes have other IDs: the provider is asked about the few that end alike.
-    let last = |id: &str| id.rsplit(['/', ':']).next().unwrap_or_default().to_ascii_lowercase();
-    let mut ends = ids().map(|id| last(id.as_str()));
-    ends.any(|end| last(own) == end) && {
+    let ends_alike = |id: &ProviderId| {
+        let end = id.as_str().rsplit(['/', ':']).next().unwrap_or_default();
+        let start = own.len().checked_sub(end.len());
+        start.and_then(|at| own.get(at..)).is_some_and(|own| own.eq_ignore_ascii_case(end))
+    };
+    ids().any(ends_alike) && {
         let own = cloud.canonical_id(own);
         ids().any(|id| id.as_str() == own)
     }
@@ -214,7 +217,7 @@ fn offered(cloud: &dyn Cloud) -> Result<Arc<dyn Instances>, CloudError> {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use ccm_cloud::{Answers, ProviderId};
+    use ccm_cloud::Answers;
     use futures::stream;
     use tokio::time::Instant;
 
