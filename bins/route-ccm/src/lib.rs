@@ -267,7 +267,7 @@ impl Program for RouteCcm {
         tasks.spawn("left-over-conditions", look);
         let now = handles.timeline.now();
         let blocks = context.settings.borrow().ipam().map(|config| {
-            let sizes = config.sizes(left.sizes, now);
+            let sizes = config.sizes(left.sizes, clock::wall().into());
             (config.with_sizes(sizes), sizes)
         });
         if let (Some(cidrs), Some((_, sizes))) = (&handles.cidrs, &blocks) {

@@ -28,7 +28,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_runtime::{health::Verdict, leadership::Leadership, plans::Mode, program::Program as _};
 use ccm_sim::{
-    apiserver::{Action, ApiServer, Fault, Options, PatchKind, Record, Verb},
+    apiserver::{Action, ApiServer, Clock, Fault, Options, PatchKind, Record, Verb},
     cloud::{SimCloud, SimInstance},
 };
 use ccm_tests::in_process::{InProcess, loaded};
@@ -60,7 +60,9 @@ struct Replica {
 
 impl World {
     fn new() -> Self {
-        let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
+        // Creation times are those of the paused time.
+        let clock = Clock::From(ccm_base::clock::wall());
+        let api = ApiServer::new(Options { taint_new_nodes: false, clock, ..Options::default() });
         let system = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"},
         });

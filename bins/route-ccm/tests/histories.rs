@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// The histories of one run, unless `QUARTET_HISTORIES` says how many.
-const HISTORIES: u64 = 12;
+const HISTORIES: u64 = 5;
 /// The events of one history.
 const EVENTS: usize = 50;
 

@@ -17,6 +17,8 @@ mod late;
 mod left_out;
 #[path = "whole/messages.rs"]
 mod messages;
+#[path = "whole/of_itself.rs"]
+mod of_itself;
 #[path = "whole/queued.rs"]
 mod queued;
 #[path = "whole/repeated.rs"]

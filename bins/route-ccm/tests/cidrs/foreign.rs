@@ -144,3 +144,31 @@ async fn a_lost_answer_of_ours_is_no_pod_cidr_of_others() {
     sleep(Duration::from_mins(1)).await;
     leader.shows("ccm_ipam_foreign_pod_cidrs_total", 0.0);
 }
+
+/// Two nodes bring all blocks. Those that were here before the blocks had their size keep larger ones.
+#[tokio::test(start_paused = true)]
+async fn a_pod_cidr_that_is_wider_than_a_block_takes_no_block() {
+    let world = World::new();
+    let older = world.add_assigned(9, "10.64.2.0/23");
+    sleep(Duration::from_secs(2)).await;
+    let first = world.lead(&[SMALL.as_slice(), &[NO_ROUTES]].concat()).await;
+    sleep(Duration::from_secs(2)).await;
+    let wide = world.add_assigned(10, "10.64.0.0/23");
+    let nodes = world.add_many(0..1);
+    world.assigned(&nodes).await;
+    let next = world.stand_by(&[SMALL.as_slice(), &[NO_ROUTES]].concat(), Some(&first)).await;
+    drop(first);
+    next.lead();
+    let nodes = [nodes, world.add_many(1..2)].concat();
+    world.assigned(&nodes).await;
+    assert_eq!(world.cidrs(&nodes[0]), "10.64.0.0/24");
+    assert_eq!(world.cidrs(&nodes[1]), "10.64.1.0/24");
+    let more = world.add(2);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.cidrs(&more), "", "the older node keeps its own");
+    for (name, expect) in [(&wide, "is wider than a block of /24"), (&older, "it is kept")] {
+        let events = world.events(name);
+        let mut strange = events.iter().filter(|(reason, _)| reason == "InvalidPodCIDR");
+        assert!(strange.any(|(_, text)| text.contains(expect)), "{events:?}");
+    }
+}

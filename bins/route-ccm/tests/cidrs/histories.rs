@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::*;
 
 /// The histories of each allocator in one run.
-const HISTORIES: u64 = 40;
+const HISTORIES: u64 = 20;
 const EVENTS: usize = 40;
 /// Fewer than the blocks: each node gets one in the end.
 const NODES: usize = 6;
@@ -89,7 +89,8 @@ impl History {
             68..80 => self.disturb_writes(),
             80..90 if self.arguments == ROUTED => self.disturb_routes(),
             80..90 => self.disturb_lookups(),
-            90..95 => self.another_assigns(number),
+            90..93 => self.another_assigns(number),
+            93..96 if self.arguments != CLOUD => self.wide(),
             _ => self.change_leader().await,
         }
         // Often less than an answer takes.
@@ -253,6 +254,23 @@ impl History {
             && is_bare
             && self.world.api.patch("nodes", &name, "", PatchKind::Merge, spec).is_ok()
         {
+            self.foreign += 1;
+        }
+    }
+
+    /// A node registers with half of all blocks, or goes. It takes none of them.
+    fn wide(&mut self) {
+        let (name, cidr) = [("low", "10.9.0.0/21"), ("high", "10.9.8.0/21")][self.below(2)];
+        if self.world.api.get("nodes", name).is_some() {
+            return self.world.remove(name);
+        }
+        // Creation times have no fractions.
+        if self.begun.elapsed() > Duration::from_secs(2) {
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+                "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
+            });
+            self.world.api.create(node).unwrap();
             self.foreign += 1;
         }
     }

@@ -13,6 +13,7 @@ mod gate;
 mod ipam;
 mod life;
 mod observe;
+mod of_itself;
 mod policies;
 mod story;
 mod takeover;
@@ -28,6 +29,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 life::a_restart_writes_nothing,
                 brake::a_shrunken_list_deletes_few_routes,
                 brake::no_node_at_all_deletes_no_route,
+                of_itself::a_kubelet_takes_nothing_from_others,
                 observe::an_observer_shows_what_a_leader_does,
                 ipam::a_node_gets_its_cidr_its_route_and_its_condition,
                 ipam::a_full_range_and_another_allocator_are_reported,
