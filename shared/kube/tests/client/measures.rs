@@ -73,9 +73,7 @@ async fn label_values_are_bounded() {
     );
     // The size of a watch's response is not recorded.
     assert!(
-        text.contains(
-            r#"rest_client_response_size_bytes_count{verb="GET",host="127.0.0.1:80"} 1"#
-        ),
+        text.contains(r#"rest_client_response_size_bytes_count{verb="GET",host="127.0.0.1:80"} 1"#),
         "{text}"
     );
 }
