@@ -194,7 +194,8 @@ impl Clients {
             })
             .map_err(Into::into)
             .service(transport);
-        let kube = kube::Config::new(http::Uri::from_static("http://in-process:80"));
+        // Nothing resolves an address.
+        let kube = kube::Config::new(http::Uri::from_static("http://127.0.0.1:80"));
         let (layers, origin) = (Layers::new(config, &kube, None), "in-process clients");
         Self::assemble(&layers, origin, |_role| Next::new(transport.clone()))
             .map_err(|problem| problem.of(origin))

@@ -8,7 +8,7 @@ use ccm_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{add_node, quick};
+use crate::common::{add_node, quick, quickly};
 
 /// A Service that asks for this address.
 fn at(name: &str, address: &str) -> Value {
@@ -56,7 +56,7 @@ pub(crate) async fn an_address_of_the_cluster_is_shown_only_if_it_is_allowed(
         });
         ensure!(is_told, "{name}: {events:?}");
     }
-    line(&leader, "[!]shown failed: 2 Services do not show everything").await?;
+    line(&leader, "2 Services do not show everything that the provider gives").await?;
     services::create(&env.client, &service("web")).await?;
     services::address(&env.client, "web", SOON).await?;
     ensure!(leader.terminate().await?.success(), "it ends in order");
@@ -67,7 +67,7 @@ pub(crate) async fn an_address_of_the_cluster_is_shown_only_if_it_is_allowed(
         let shown = services::address(&env.client, name, SOON).await?;
         ensure!(shown == address, "{name}: {shown}");
     }
-    line(&leader, "[+]shown ok").await?;
+    line(&leader, "shown ok: Services show everything").await?;
     ensure!(leader.terminate().await?.success(), "it ends in order");
 
     // What is shown stays, and is told.
@@ -83,7 +83,7 @@ pub(crate) async fn annotations_of_the_provider_wait_for_a_word_of_the_operator(
     env: Env,
 ) -> Result<()> {
     add_node(&env, "node-0").await?;
-    let leader = env.start(&quick(&env).arg("--provider-annotation-prefixes=")).await?;
+    let leader = env.start(&quickly(env.launch("service-ccm"))).await?;
     services::create(&env.client, &service("web")).await?;
     services::address(&env.client, "web", SOON).await?;
     shows_reason(&env, "web", "Serving").await?;
@@ -101,5 +101,5 @@ pub(crate) async fn annotations_of_the_provider_wait_for_a_word_of_the_operator(
         Ok(keys().await?.iter().any(|key| key == "sim/load-balancer-id").then_some(()))
     })
     .await?;
-    line(&leader, "[+]shown ok").await
+    line(&leader, "shown ok: Services show everything").await
 }

@@ -85,10 +85,10 @@ async fn a_waiting_request_blocks_no_other() {
     assert_eq!((reads.as_secs(), write.as_millis()), (10, 100));
     let text = exposed(&config);
     let wait =
-        r#"rest_client_rate_limiter_duration_seconds_sum{verb="GET",host="in-process:80"} 30"#;
+        r#"rest_client_rate_limiter_duration_seconds_sum{verb="GET",host="127.0.0.1:80"} 30"#;
     assert!(text.contains(wait), "{text}");
     // Waiting does not count as server time.
-    let sum = r#"rest_client_request_duration_seconds_sum{verb="GET",host="in-process:80"} 0"#;
+    let sum = r#"rest_client_request_duration_seconds_sum{verb="GET",host="127.0.0.1:80"} 0"#;
     assert!(text.contains(sum), "{text}");
 }
 

@@ -17,7 +17,7 @@ async fn requests_durations_and_sizes_are_counted() {
     let patch = Patch::Merge(serde_json::json!({"a": 1}));
     nodes(&clients.main).patch("a", &PatchParams::default(), &patch).await.unwrap();
     let text = exposed(&config);
-    let host = r#"host="in-process:80""#;
+    let host = r#"host="127.0.0.1:80""#;
     for line in [
         format!(r#"rest_client_requests_total{{code="200",method="GET",{host}}} 1"#),
         format!(r#"rest_client_requests_total{{code="200",method="PATCH",{host}}} 1"#),
@@ -41,7 +41,7 @@ async fn attempts_without_an_answer_count_as_errors() {
     let clients = served_by(&config, |_request| pending::<Served>());
     nodes(&clients.main).get("a").await.unwrap_err();
     let text = exposed(&config);
-    let line = r#"rest_client_requests_total{code="<error>",method="GET",host="in-process:80"} 1"#;
+    let line = r#"rest_client_requests_total{code="<error>",method="GET",host="127.0.0.1:80"} 1"#;
     assert!(text.contains(line), "{text}");
 }
 
@@ -62,7 +62,7 @@ async fn label_values_are_bounded() {
     let text = exposed(&config);
     assert!(
         text.contains(
-            r#"rest_client_requests_total{code="<other>",method="GET",host="in-process:80"} 2"#
+            r#"rest_client_requests_total{code="<other>",method="GET",host="127.0.0.1:80"} 2"#
         ),
         "{text}"
     );
@@ -73,9 +73,7 @@ async fn label_values_are_bounded() {
     );
     // The size of a watch's response is not recorded.
     assert!(
-        text.contains(
-            r#"rest_client_response_size_bytes_count{verb="GET",host="in-process:80"} 1"#
-        ),
+        text.contains(r#"rest_client_response_size_bytes_count{verb="GET",host="127.0.0.1:80"} 1"#),
         "{text}"
     );
 }
