@@ -95,7 +95,9 @@ impl Play {
         let listed = self.balancers.list(&cluster(), scope, depth, call()).await;
         let LoadBalancerList { load_balancers, malformed, .. } =
             checked(listed).unwrap_or_default();
-        malformed.iter().for_each(|line| check_line(line));
+        for line in &malformed {
+            check_line(line);
+        }
         load_balancers.iter().for_each(check);
     }
 
