@@ -118,6 +118,7 @@ fn clients(server: &Arc<Mutex<Server>>) -> Clients {
         kubeconfig: None,
         master: None,
         user_agent: "node-ccm/0".to_owned(),
+        credentials_over_http: false,
         request_timeout: Duration::from_secs(5),
         limiter: Arc::new(Unlimited),
         metrics: Arc::new(RestMetrics::default()),
