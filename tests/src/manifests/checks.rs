@@ -131,7 +131,7 @@ fn accounts_are_confined(objects: &Objects) -> Vec<String> {
             continue;
         };
         let whose = at(policy, "/spec/matchConditions/0/expression");
-        if !whose.contains(&format!("-)?{}$'", account)) {
+        if !whose.contains(&format!("-)?{account}$'")) {
             problems.push(format!("{} is for {whose}", identity(policy)));
         }
         let actions = list(binding, "/spec/validationActions");
