@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
+use ccm_cloud::RouteTraits;
 use ccm_controller::{
     approvals::Approvals,
     passes::{Next, Pass},
@@ -15,9 +16,10 @@ use crate::{
     Handles,
     execute::page::Published,
     lease::Handover,
-    observe::state::{Basis, Job},
+    observe::state::{Basis, Job, State},
     plan::{Held, Plan, View, wanted::NodeView},
     report,
+    settings::RouteSettings,
 };
 
 /// How long to sleep when nothing is due; any change wakes the loop.
@@ -158,14 +160,7 @@ impl Controller {
                 left.networks = state.planner.networks().to_vec();
             });
         }
-        // A question changes nothing: an observer asks, too.
-        let questions = [state.question(&plan), state.lookup(&plan)];
-        let mut jobs: Vec<Job> = questions.into_iter().flatten().collect();
-        if !is_observing {
-            let room = self.jobs.capacity().saturating_sub(3);
-            let by = Basis { settings, approval: self.approvals.current().cloned() };
-            jobs.extend(state.calls(now, &plan, &traits, room, &by));
-        }
+        let jobs = self.jobs(now, state, &plan, &traits, settings);
         drop(known);
         for job in jobs {
             self.send(job);
@@ -177,6 +172,25 @@ impl Controller {
         let waits = plan.counts.held + plan.counts.cidrs_wider_than_most > 0;
         let approvals = waits.then_some(now + APPROVALS);
         [plan.next, approvals].into_iter().flatten().min()
+    }
+
+    /// The calls that follow from a plan. A question changes nothing: an observer asks, too.
+    fn jobs(
+        &self,
+        now: At,
+        state: &mut State,
+        plan: &Plan,
+        traits: &RouteTraits,
+        settings: Arc<RouteSettings>,
+    ) -> Vec<Job> {
+        let questions = [state.question(plan), state.lookup(plan)];
+        let mut jobs: Vec<Job> = questions.into_iter().flatten().collect();
+        if !self.handles.plans.is_observing() {
+            let room = self.jobs.capacity().saturating_sub(3);
+            let by = Basis { settings, approval: self.approvals.current().cloned() };
+            jobs.extend(state.calls(now, plan, traits, room, &by));
+        }
+        jobs
     }
 
     /// Shows why nodes have no route.

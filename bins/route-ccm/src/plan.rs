@@ -476,7 +476,9 @@ fn nodes(view: &View<'_>, wanted: &wanted::Wanted, plan: &mut Plan) {
         } else {
             plan.counts.nodes_incomplete += 1;
         }
-        problems.iter().for_each(|problem| plan.counts.refused(problem));
+        for problem in problems {
+            plan.counts.refused(problem);
+        }
         plan.problems.extend(problems.iter().map(|problem| (Shared::clone(name), problem.clone())));
     }
     plan.problems.sort_by(|(one, _), (other, _)| one.cmp(other));

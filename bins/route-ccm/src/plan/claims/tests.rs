@@ -36,16 +36,18 @@ fn machine(number: u8) -> Instance {
     Instance { addresses: vec![address], ..Instance::new(id, format!("n{number}")) }
 }
 
-fn found(instance: Instance) -> LookupResult {
-    Ok(Lookup::Found(Box::new(instance)))
+fn found(instance: Instance) -> Lookup {
+    Lookup::Found(Box::new(instance))
 }
 
 /// The cloud answers all questions of a plan: its instances are those of the numbers in the names of nodes.
 fn answer(world: &mut World, now: At) -> usize {
     let claims = world.plan(now).claims;
-    let number = |claim: &Claim| claim.node.name[1..].parse().expect("a number");
-    let answers: Vec<_> =
-        claims.into_iter().map(|claim| (claim.clone(), found(machine(number(&claim))))).collect();
+    let number = |claim: &Claim| claim.node.name.trim_start_matches('n').parse().expect("a number");
+    let answers: Vec<_> = claims
+        .into_iter()
+        .map(|claim| (claim.clone(), Ok(found(machine(number(&claim))))))
+        .collect();
     let count = answers.len();
     world.planner.claimed(now, answers);
     count
@@ -116,7 +118,7 @@ fn what_the_cloud_has_confirmed_is_ours_when_the_node_is_gone() {
     says(&mut world, 2, &[2]);
     world.goes(1, false);
     let claims = world.plan(at(0)).claims.into_iter();
-    let other = |claim| (claim, found(machine(9)));
+    let other = |claim| (claim, Ok(found(machine(9))));
     world.planner.claimed(at(0), claims.map(other).collect());
     assert_eq!(world.settle(at(1)), NOTHING);
     for time in [1, 61] {
