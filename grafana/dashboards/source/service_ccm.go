@@ -131,7 +131,7 @@ func balancers() row {
 				alert:  "ServiceCCMAddressesChanged",
 				page:   services + "#events",
 			},
-			wide: 4,
+			wide: 6,
 			unit: units.Short,
 			lines: []line{
 				{times("", "[5m]", of("ccm_service_load_balancers_gone_total")), "gone"},
@@ -140,6 +140,7 @@ func balancers() row {
 		}.panel(),
 		graph{
 			title: "Load balancers by state",
+			wide:  6,
 			about: about{
 				shows:  "Services of type LoadBalancer by the state of their load balancer, on the leader.",
 				normal: "`provisioned`, and `pending` after changes.",
@@ -152,6 +153,7 @@ func balancers() row {
 		}.panel(),
 		graph{
 			title: "Operations",
+			wide:  6,
 			about: about{
 				shows:  "Results of cloud operations about single load balancers in five minutes.",
 				normal: "`done`, and `in_progress` while the cloud works.",
@@ -163,6 +165,7 @@ func balancers() row {
 		}.panel(),
 		graph{
 			title: "Time to an address",
+			wide:  6,
 			about: about{
 				shows:  "Time from the creation of a Service to its address: the slowest of a hundred and the median.",
 				normal: "What the cloud needs to create a load balancer, and two seconds.",

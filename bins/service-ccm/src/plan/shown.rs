@@ -36,12 +36,12 @@ pub struct Rules {
 impl Rules {
     /// Returns why the provider does not write this annotation.
     pub fn why_not_written(&self, key: &str, traits: &LoadBalancerTraits) -> Option<String> {
-        if traits.is_built_in && traits.writes(key) {
-            return None;
-        }
         let quoted = || format!("annotation {}", one_line(key, QUOTED));
         if is_reserved(key) {
             return Some(format!("{} is reserved", quoted()));
+        }
+        if traits.is_built_in && traits.writes(key) {
+            return None;
         }
         if let Err(why) = label_rules::check_key(key) {
             return Some(format!("{}: {why}", quoted()));

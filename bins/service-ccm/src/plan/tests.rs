@@ -5,13 +5,7 @@ use ccm_cloud::{
 };
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
-use super::{
-    eligible::NodeSet,
-    front_end::desired,
-    reason::Reason,
-    shown::{InUse, Rules},
-    *,
-};
+use super::{eligible::NodeSet, front_end::desired, reason::Reason, *};
 
 fn at(seconds: u64) -> At {
     At::default() + Duration::from_secs(seconds)
@@ -123,24 +117,12 @@ pub(super) fn planned_with(
     now: u64,
     change: impl FnOnce(&mut View<'_>),
 ) -> Plan {
-    let guard = (&Rules::default(), &InUse::default());
-    planned_guarded(service, state, members, (now, guard), change)
-}
-
-/// The same with this guard of what a provider shows.
-pub(super) fn planned_guarded(
-    service: &Service,
-    state: &State,
-    members: &Decision,
-    (now, guard): (u64, (&Rules, &InUse)),
-    change: impl FnOnce(&mut View<'_>),
-) -> Plan {
     let traits = LoadBalancerTraits::default();
     let desired = desired(service, &cluster(), &traits);
     let served = vec!["example.com/ours".to_owned()];
     let classes = Classes { served, classless: true, instance: None };
     let mut view = View {
-        guard,
+        guard: (&shown::Rules::default(), &shown::InUse::default()),
         service,
         desired: &desired,
         classes: &classes,

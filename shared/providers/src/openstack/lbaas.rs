@@ -50,7 +50,6 @@ pub(super) enum Provisioning {
 /// A load balancer as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct BalancerRow {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
@@ -92,7 +91,6 @@ pub(super) struct AdditionalVip {
 /// A listener as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct ListenerRow {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
@@ -122,7 +120,6 @@ pub(super) struct ListenerRow {
 /// A pool as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct PoolRow {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
@@ -146,14 +143,12 @@ pub(super) struct PoolRow {
 /// Another object, by its ID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Reference {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
 }
 
 /// A member as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct MemberRow {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
@@ -171,7 +166,6 @@ pub(super) struct MemberRow {
 /// A health monitor as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct MonitorRow {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
     #[serde(rename = "type")]
     pub(super) kind: String,

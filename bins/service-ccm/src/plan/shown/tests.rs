@@ -9,7 +9,7 @@ use super::{
         members::Decision,
         reason::{PROVISIONING, Reason, SERVING},
         status::StatusChange,
-        tests::{planned_guarded, service, there},
+        tests::{planned_with, service, there},
     },
     *,
 };
@@ -61,9 +61,10 @@ fn change_with(
     let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
     balancer.ingress = ingress;
     change(balancer);
-    let in_use = in_use();
-    let guard = (100, (rules, &in_use));
-    let plan = planned_guarded(service, &state, &Decision::default(), guard, |_| {});
+    // The view of a test has only what lives forever.
+    let guard: (&'static Rules, &'static InUse) =
+        (Box::leak(Box::new(rules.clone())), Box::leak(Box::new(in_use())));
+    let plan = planned_with(service, &state, &Decision::default(), 100, |view| view.guard = guard);
     match plan {
         Plan::Next(Step::Write(change)) => change,
         Plan::Settled => StatusChange::default(),

@@ -25,7 +25,6 @@ pub(crate) struct Server {
 /// in some states of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Fields {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
     id: String,
     name: Option<String>,
     pub(crate) status: String,
@@ -179,7 +178,6 @@ impl Row {
 pub(super) fn read_name(json: &str) -> Result<(ServerId, String), String> {
     #[derive(Deserialize)]
     struct Short {
-        #[serde(deserialize_with = "crate::openstack::text::id")]
         id: String,
         name: Option<String>,
     }

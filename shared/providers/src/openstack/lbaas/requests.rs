@@ -39,7 +39,6 @@ struct Versions {
 
 #[derive(Deserialize)]
 struct Version {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
     id: String,
     #[serde(default)]
     status: String,
