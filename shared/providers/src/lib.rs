@@ -11,6 +11,8 @@ pub mod external;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod openstack;
+#[cfg(any(test, feature = "fuzz"))]
+mod said;
 
 use ccm_cloud::ProviderRegistry;
 

@@ -21,7 +21,7 @@ use super::{
     routes::Applying,
     status,
 };
-use crate::fuzz::{check_line, checked};
+use crate::said::{check_line, checked};
 
 /// One message of a provider, after a line with its name; or, after `config`, the file that
 /// `--cloud-config` names.

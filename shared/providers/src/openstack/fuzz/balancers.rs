@@ -11,11 +11,11 @@ use futures::StreamExt as _;
 
 use super::played::{Played, Settings, call, paused};
 use crate::{
-    fuzz::{check_line, checked},
     openstack::{
         api::Api,
         balancers::{OctaviaBalancers, Options},
     },
+    said::{check_line, checked},
 };
 
 /// Octavia's answers while a load balancer is made, changed and deleted.

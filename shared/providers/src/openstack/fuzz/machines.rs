@@ -10,8 +10,8 @@ use futures::StreamExt as _;
 
 use super::played::{Played, Settings, call, paused};
 use crate::{
-    fuzz::{check_line, checked},
     openstack::{api::Api, instances::OpenStackInstances, routes::NeutronRoutes},
+    said::{check_line, checked},
 };
 
 /// Nova's answers, and what Neutron says about the servers' ports.

@@ -13,11 +13,11 @@ use tempfile::TempDir;
 
 use super::played::Settings;
 use crate::{
-    fuzz::{check_line, checked},
     openstack::{
         balancers::{Options, lines_about},
         config::{Config, Environment},
     },
+    said::{check_line, checked},
 };
 
 thread_local! {
