@@ -352,8 +352,11 @@ impl Handles {
         entry.agrees = nodes.filter(|_| is_settled);
     }
 
-    /// Records what a Service shows.
-    fn see(&self, service: &Service, entry: &mut Entry, is_served: bool) {
+    /// Records what a Service shows, and what its plan leaves out.
+    fn see(&self, service: &Service, entry: &mut Entry, planned: &Planned, is_served: bool) {
+        entry.is_release_held = planned.held_release.is_some();
+        entry.is_replacement_held = planned.held_replacement.is_some();
+        entry.refused.clone_from(&planned.refused);
         entry.see_addresses(service);
         if entry.is_release_held {
             // service-ccm makes no other calls about it.
@@ -404,32 +407,27 @@ impl Handles {
             };
             let plan = plan(view);
             self.await_unread(view, &mut entry.awaited);
-            let unclaimed = evidence::unclaimed(view, &plan);
             let held_release = evidence::held_release(view);
-            (entry.is_release_held, entry.is_replacement_held) =
-                (held_release.is_some(), matches!(loss, Verdict::Held(..)));
             let is_served = is_served(service, &plan) && held_release.is_none();
             entry.is_wrong = is_served && desired.front_end.is_none();
-            let waits_for_adoption = is_served && entry.state.waits_for_adoption(view);
             let (stays, held_calls) = stays_on_foreign(view, is_served);
-            let refused = refused(view);
-            self.see(service, entry, is_served);
-            entry.refused.clone_from(&refused);
-            Planned {
+            let planned = Planned {
+                unclaimed: evidence::unclaimed(view, &plan),
+                waits_for_adoption: is_served && entry.state.waits_for_adoption(view),
+                refused: refused(view),
                 plan,
                 members,
                 problems: if held_release.is_some() { Vec::new() } else { desired.problems },
-                waits_for_adoption,
                 held_calls,
                 stays_on_foreign: stays,
-                unclaimed,
                 full: full.clone(),
                 held_release,
                 may_replace: loss == Verdict::Replaced || recorded(service).is_none(),
                 held_replacement: self.held_replacement(service, loss),
-                refused,
                 inputs,
-            }
+            };
+            self.see(service, entry, &planned, is_served);
+            planned
         })
     }
 }

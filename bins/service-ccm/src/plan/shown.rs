@@ -11,7 +11,7 @@ use std::{
 
 use ccm_base::message::one_line;
 use ccm_cloud::{IngressAddress, IpMode, LoadBalancer, LoadBalancerTraits, Phase, is_host_name};
-use ccm_objects::{Node, OWN_ANNOTATIONS, Service, ServiceIngress, Shared, label_rules};
+use ccm_objects::{Address, Node, OWN_ANNOTATIONS, Service, ServiceIngress, Shared, label_rules};
 use ipnet::IpNet;
 use strum::{IntoStaticStr, VariantArray};
 
@@ -95,7 +95,7 @@ impl InUse {
     /// Follows a change of a node.
     pub fn node_changed(&mut self, old: Option<&Node>, new: Option<&Node>) {
         let of = |node: &Node| -> Vec<_> {
-            let ips = node.addresses.iter().filter_map(|address| address.ip());
+            let ips = node.addresses.iter().filter_map(Address::ip);
             ips.map(|ip| (ip.to_canonical(), Shared::clone(&node.name))).collect()
         };
         replace(&mut self.nodes, old.map(of), new.map(of));
