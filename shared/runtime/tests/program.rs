@@ -179,13 +179,14 @@ async fn a_standby_ends_when_its_kubeconfig_has_changed() {
     };
     write("one");
     let flag = format!("--kubeconfig={}", path.display());
-    let mut leader = begin_at(&address, Script::default(), &[&flag]);
+    let clear = "--kube-api-credentials-over-http";
+    let mut leader = begin_at(&address, Script::default(), &[&flag, clear]);
     leader.reached(Step::Working).await;
-    let mut standby = begin_at(&address, Script::default(), &[&flag]);
+    let mut standby = begin_at(&address, Script::default(), &[&flag, clear]);
     standby.reached(Step::Prepared).await;
-    let mut observer = begin_at(&address, Script::default(), &[&flag, "--mode=observe"]);
+    let mut observer = begin_at(&address, Script::default(), &[&flag, clear, "--mode=observe"]);
     observer.reached(Step::Working).await;
-    let disabled = ["--controllers=-cloud-node-controller", &flag];
+    let disabled = ["--controllers=-cloud-node-controller", &flag, clear];
     let mut idle = begin_at(&address, Script::default(), &disabled);
     idle.shows("[+]startup ok: idle").await;
     std::fs::write(&path, "users: [").expect("a file");

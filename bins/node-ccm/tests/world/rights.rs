@@ -39,7 +39,7 @@ pub(super) async fn a_missing_right_is_named_until_it_is_granted(env: Env) -> Re
     let line = "rights are missing: node-ccm may not patch nodes/status";
     ensure!(program.log().matches(line).count() == 1, "not one line:\n{}", program.log());
     let asked = reviews(&env).await?;
-    ensure!(asked == 12, "each right is asked for once, not {asked} in all");
+    ensure!(asked == 14, "each right is asked for once, not {asked} in all");
 
     env.add_node("node-1").await?;
     nodes::event(&env.client, "node-1", "WriteFailed", SOON).await?;

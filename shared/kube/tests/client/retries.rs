@@ -106,9 +106,9 @@ async fn a_constant_failure_surfaces_after_four_attempts_within_a_second() {
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     let text = exposed(&config);
     let retries =
-        r#"rest_client_request_retries_total{code="503",verb="GET",host="in-process:80"} 3"#;
+        r#"rest_client_request_retries_total{code="503",verb="GET",host="127.0.0.1:80"} 3"#;
     assert!(text.contains(retries), "{text}");
-    let requests = r#"rest_client_requests_total{code="503",method="GET",host="in-process:80"} 4"#;
+    let requests = r#"rest_client_requests_total{code="503",method="GET",host="127.0.0.1:80"} 4"#;
     assert!(text.contains(requests), "{text}");
 }
 
