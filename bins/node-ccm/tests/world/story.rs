@@ -18,6 +18,7 @@ pub fn launch(env: &Env) -> Launch {
 pub async fn play(stage: &mut Stage) -> Result<()> {
     register(&stage.env).await.context("nodes register")?;
     follow(&stage.env).await.context("an instance changes")?;
+    claim(&stage.env).await.context("a kubelet claims another's instance")?;
     throttle(stage).await.context("the cloud throttles")?;
     refuse(stage).await.context("the API server refuses")?;
     stage.hand_over().await.context("the leader is stopped")?;
@@ -54,6 +55,15 @@ async fn follow(env: &Env) -> Result<()> {
     let follows = |node: &_| nodes::addresses(node).contains(&"InternalIP=10.200.0.1".into());
     nodes::wait_for(&env.client, "node-0", "follows", 2 * SOON, follows).await?;
     Ok(())
+}
+
+/// A kubelet gives its Node the provider ID of another one, until somebody deletes the Node.
+async fn claim(env: &Env) -> Result<()> {
+    let mut rogue = nodes::fresh("rogue");
+    rogue["spec"]["providerID"] = json!(nodes::instance("node-1").provider_id().as_str());
+    nodes::register(&env.client, &rogue).await?;
+    nodes::event(&env.client, "rogue", "is the instance of node-1", SOON).await?;
+    nodes::delete(&env.client, "rogue").await
 }
 
 async fn throttle(stage: &Stage) -> Result<()> {
