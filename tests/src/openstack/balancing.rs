@@ -106,9 +106,10 @@ pub async fn add_nodes(rig: &Rig, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// service-ccm for this cluster and cloud, with its default settings.
+/// service-ccm for this cluster and cloud, with its default settings. The networks of this cloud are
+/// on loopback, whose addresses Services do not show by default.
 pub fn service_ccm(rig: &Rig) -> Launch {
-    rig.launch("service-ccm")
+    rig.launch("service-ccm").arg("--load-balancer-allowed-addresses=127.0.0.0/8")
 }
 
 /// The same with short terms and periods.
