@@ -1,4 +1,4 @@
-// What all targets have in common: libFuzzer's input, and our changes of it beside its own.
+// The common part of all targets: libFuzzer's input, and our changes of it beside its own.
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 deny=$(tests/cargo-tools/install.sh cargo-deny)
-# What the lists name and nothing needs any more fails as well.
+# An entry of the lists that nothing needs any more fails as well.
 strict=(-D unnecessary-skip -D license-not-encountered -D unmatched-skip)
 
 "$deny" --locked check "${strict[@]}" bans licenses sources

@@ -13,7 +13,7 @@ cache="${XDG_CACHE_HOME:-$HOME/.cache}/quartet/$program-$version"
 
 if ! "$cache/$program" --version >/dev/null 2>&1; then
   mkdir -p "$cache"
-  # What is cut off must not leave half a program behind: unpack aside, then move.
+  # An install that is cut off must not leave half a program behind: unpack aside, then move.
   aside=$(mktemp -d "$cache/.unpack-XXXXXX")
   trap 'rm -rf "$aside"' EXIT
   sed -n "/^astral-dev-toolchain-$program==/,/[^\\\\]\$/p" "$here/wheels.txt" >"$aside/wheels.txt"

@@ -106,7 +106,7 @@ enum IpChange {
     Held,
 }
 
-/// Whether a node waits because nothing confirms its provider ID.
+/// Says if a node waits because nothing confirms its provider ID.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Unconfirmed {

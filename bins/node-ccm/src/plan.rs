@@ -68,12 +68,12 @@ pub struct Policy {
     pub labels_only_add: bool,
 }
 
-/// What is known besides the node and the cloud's answer.
+/// The inputs of a plan besides the node and the cloud's answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// The other nodes with the provider ID of the node's instance.
     pub rivals: &'a [Arc<Node>],
-    /// What the cloud said when the node last agreed with it.
+    /// The cloud's answer at the time when the node last agreed with it.
     pub agreed: Agreed,
 }
 
@@ -363,7 +363,7 @@ impl Plan {
     fn change_node(&mut self, node: &Node, instance: &Instance, policy: Policy, agreed: Agreed) {
         let LabelChanges { labels, owned, mut notes } = labels::changes(node, instance, policy);
         if agreed.is_same_of_topology(node, instance) {
-            // Another client has edited them: to set them back is no change of the cloud.
+            // Another client has edited them, and the cloud has not changed.
             notes.retain(|note| note.change().is_none());
         }
         self.notes.extend(notes);

@@ -72,7 +72,7 @@ pub struct View<'a> {
     pub widths: &'a Widths,
     /// Targets that were those of nodes while this process watched.
     pub former: &'a Former,
-    /// Whether the cloud can be asked for the instances of nodes. If not, the word of a node counts.
+    /// True if the cloud can be asked for the instances of nodes. If not, route-ccm believes the nodes.
     pub has_instances: bool,
     /// How many routes may be deleted.
     pub budget: Budget,
@@ -84,7 +84,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// What decides on the routes that nodes need.
+    /// The inputs that decide on the routes that nodes need.
     const fn terms(&self) -> Terms<'a> {
         Terms {
             cluster_cidrs: self.cluster_cidrs,
@@ -181,7 +181,7 @@ pub struct Counts {
     pub elsewhere: usize,
     /// Pod CIDRs that are wider than a flag allows.
     pub cidrs_too_wide: usize,
-    /// Pod CIDRs that are wider than those of most nodes.
+    /// Pod CIDRs that are wider than the pod CIDRs of most nodes.
     pub cidrs_wider_than_most: usize,
     /// Pod CIDRs of nodes with the provider ID of another node.
     pub cidrs_of_same_id: usize,

@@ -60,7 +60,7 @@ struct Replica {
 
 impl World {
     fn new() -> Self {
-        // Creation times are those of the paused time.
+        // Creation times follow the paused time.
         let clock = Clock::From(ccm_base::clock::wall());
         let api = ApiServer::new(Options { taint_new_nodes: false, clock, ..Options::default() });
         let system = json!({

@@ -105,7 +105,7 @@ pub(crate) struct Planned {
     pub(crate) may_replace: bool,
     /// Why no other load balancer is made, and when that is looked at again.
     pub(crate) held_replacement: Option<(String, At)>,
-    /// What the provider gives for the Service, and the Service does not show.
+    /// The parts of the provider's answer that the Service does not show.
     pub(crate) refused: Vec<Refused>,
     /// What its calls depend on besides the Service.
     pub(crate) inputs: Inputs,

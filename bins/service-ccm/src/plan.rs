@@ -120,7 +120,7 @@ pub struct View<'a> {
     pub full: Option<&'a str>,
     /// What is known of this cluster's load balancers as a whole.
     pub list: List,
-    /// What the operator allows a provider to show, and which addresses the cluster itself uses.
+    /// The addresses and annotations that the operator allows, and the addresses that the cluster itself uses.
     pub guard: (&'a shown::Rules, &'a shown::InUse),
     /// What calls depend on besides the Service.
     pub inputs: Inputs,

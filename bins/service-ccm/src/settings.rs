@@ -136,7 +136,7 @@ impl ServiceSettings {
         }
     }
 
-    /// What a provider may show on Services.
+    /// The addresses and annotations that a provider may show on Services.
     pub fn shown(&self) -> shown::Rules {
         shown::Rules {
             allowed: self.load_balancer_allowed_addresses.clone(),

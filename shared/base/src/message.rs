@@ -5,7 +5,7 @@ use std::error::Error;
 /// The most characters of external text in one message; longer texts only fill the logs.
 pub const LONGEST_LINE: usize = 1024;
 
-/// Whether a character is invisible: control characters, line breaks, the controls of the writing
+/// Returns true if a character is invisible: control characters, line breaks, the controls of the writing
 /// direction, and those without a width, by which two texts can look alike.
 fn is_control(c: char) -> bool {
     c.is_control()

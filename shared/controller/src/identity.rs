@@ -1,4 +1,4 @@
-//! What says that an instance is a node's, besides the provider ID, which a kubelet may write
+//! Compares a node with an instance, apart from the provider ID, which a kubelet may write
 //! itself. Pure.
 
 use std::{cmp::Reverse, net::IpAddr};
@@ -92,7 +92,7 @@ fn ips(instance: &Instance) -> impl Iterator<Item = IpAddr> {
     instance.addresses.iter().filter_map(|one| parse_ip(&one.address))
 }
 
-/// The IP addresses of a node: those of its status, and what its kubelet was started with.
+/// The IP addresses of a node: from its status, and from the flags of its kubelet.
 fn ips_of(node: &Node) -> impl Iterator<Item = IpAddr> {
     let provided = node.annotation(PROVIDED_NODE_IP).and_then(|text| node_ips::parse(text).ok());
     let status = node.addresses.iter().filter_map(Address::ip);

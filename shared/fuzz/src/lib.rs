@@ -17,12 +17,12 @@ use ccm_providers::fuzz as providers;
 
 pub use self::mutate::Form;
 
-/// What reads bytes of strangers.
+/// A reader of bytes from strangers.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name, and that of its folder in the corpus.
+    /// Its name, which is also the name of its folder in the corpus.
     pub name: &'static str,
-    /// What its inputs are made of.
+    /// The form of its inputs.
     pub form: Form,
     /// Reads an input. Panics where there is a defect.
     pub read: fn(&[u8]),

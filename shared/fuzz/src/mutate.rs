@@ -7,7 +7,7 @@ mod wire;
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 
-/// What inputs are made of.
+/// The form of inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Lines of text.

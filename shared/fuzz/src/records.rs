@@ -1,4 +1,4 @@
-//! What programs have recorded in objects, as others may have changed it: annotations of a Lease,
+//! Records of programs in objects, as others may have changed them: annotations of a Lease,
 //! a Service, a Node. One object a line, after its kind.
 
 use std::{collections::BTreeMap, hint::black_box, time::Duration};
@@ -74,7 +74,7 @@ fn lease(text: &str) {
     }
 }
 
-/// What one leader leaves to the next one, in any program.
+/// The record that one leader leaves to the next one, in any program.
 fn handover(text: &str) {
     let Ok(value) = serde_json::from_str::<Value>(text) else { return };
     for part in

@@ -21,12 +21,12 @@ pub const LONGEST: Duration = Duration::from_secs(5);
 /// Nor may it take longer, however busy the machine is.
 const FOR_EVER: Duration = Duration::from_mins(2);
 
-/// What to run.
+/// The targets to run, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// For how long.
     pub time: Duration,
-    /// The first input's seed; those of the others follow.
+    /// The first input's seed; the seeds of the others follow.
     pub seed: u64,
     /// The most inputs.
     pub inputs: u64,
@@ -39,7 +39,7 @@ pub struct Outcome {
     pub inputs: u64,
     /// How long the slowest one took of a processor.
     pub slowest: Duration,
-    /// What went wrong, with the input that shows it.
+    /// The failure, with the input that shows it.
     pub failed: Option<(String, Vec<u8>)>,
 }
 
@@ -63,7 +63,7 @@ pub fn corpus(name: &str) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(corpus)
 }
 
-/// What a thread does now.
+/// The input that a thread runs now.
 #[derive(Default)]
 struct Now {
     outcome: Outcome,

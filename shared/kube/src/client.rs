@@ -101,7 +101,7 @@ pub struct ClientConfig {
     pub kubeconfig: Option<PathBuf>,
     /// `--master`: the API server's URL, overrides the configured one.
     pub master: Option<String>,
-    /// Whether credentials may be sent to a server without TLS.
+    /// True if credentials may be sent to a server without TLS.
     pub credentials_over_http: bool,
     /// Start of the user agent, such as `node-ccm/0.1.0 (linux/amd64)`; each client
     /// adds `/main`, `/watch`, `/events` or `/leader-election`.
@@ -128,7 +128,7 @@ pub struct Clients {
     pub admission: Admission,
     /// The API server's clock, as the answers to all clients show it.
     pub clock: ServerClock,
-    /// What admission policies have refused to all clients but that of the Lease.
+    /// The refusals of admission policies, of all clients except the Lease's client.
     pub denials: Denials,
     /// The API server, as `host:port`.
     pub server: String,

@@ -38,7 +38,7 @@ pub fn check_value(value: &str) -> Result<(), &'static str> {
     )
 }
 
-/// Whether the key belongs to Kubernetes or to Quartet: its prefix is `kubernetes.io`, `k8s.io`, a
+/// Returns true if the key belongs to Kubernetes or to Quartet: its prefix is `kubernetes.io`, `k8s.io`, a
 /// subdomain of either, or `quartet.dev`, whose labels approve. A provider must not set such keys
 /// as additional labels; the admission policy of node-ccm refuses them, too.
 pub fn is_reserved(key: &str) -> bool {

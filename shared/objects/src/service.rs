@@ -23,7 +23,7 @@ pub struct Service {
     pub has_finalizer: bool,
     /// Whether `spec.type` is `LoadBalancer`.
     pub is_load_balancer: bool,
-    /// `spec.clusterIPs`, at most one of each family: those of all Services are the cluster's own.
+    /// `spec.clusterIPs`, at most one of each family. The cluster itself uses the cluster IPs of all Services.
     pub cluster_ips: [Option<IpAddr>; 2],
     /// Everything else. None for a Service that does not have this type or the finalizer, and that
     /// does not show anything that service-ccm writes: clusters have thousands of them. Of one that

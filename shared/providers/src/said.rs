@@ -5,7 +5,7 @@ use ccm_cloud::CloudError;
 /// The longest message. Some list everything that is wrong with an object.
 const LONGEST: usize = 64 << 10;
 
-/// What was answered. An error must be fit for a log and an event.
+/// The answer. An error must be fit for a log and an event.
 pub(crate) fn checked<T>(outcome: Result<T, CloudError>) -> Option<T> {
     outcome.map_err(|error| check_line(&error.message)).ok()
 }

@@ -41,7 +41,7 @@ metrics! {
     }
 }
 
-/// What a look at the policy and its binding has shown.
+/// The result of a look at the policy and its binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
     NotLooked,

@@ -149,7 +149,7 @@ fn of_election(election: &ElectionSettings) -> Vec<Right> {
         ..Right::new(verb, "leases").within(election.namespace.clone())
     };
     let mut all: Vec<Right> = ["get", "list", "watch", "update"].map(lease).into();
-    // What is left to the next leader, and the identity of the cloud.
+    // The record for the next leader, and the identity of the cloud.
     all.push(Right { group: Cow::Borrowed(GUARD), ..lease("mark") });
     // RBAC cannot restrict `create` by object name.
     all.push(Right { name: Cow::Borrowed(""), ..lease("create") });

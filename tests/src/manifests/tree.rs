@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use walkdir::WalkDir;
 
-/// What several controllers share, and what moves them; not applied by themselves.
+/// Folders that several controllers share or that move them; not applied by themselves.
 const BASES: [&str; 3] = ["common", "guard", "namespace"];
 /// Components for the cloud; a deployment uses exactly one.
 const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];

@@ -25,7 +25,7 @@ use crate::cluster::{Cluster, client_of, real::RealCluster, repository};
 
 /// How long the API server may take to notice a changed role.
 const NOTICED: Duration = Duration::from_secs(20);
-/// What the policy of [`Account::confine_to_nothing`] says of another Lease.
+/// The message of the policy of [`Account::confine_to_nothing`] about another Lease.
 const OLDER: &str = "an older policy";
 
 /// A program's account, with its manifests' rights.

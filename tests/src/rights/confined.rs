@@ -1,4 +1,4 @@
-//! What a program's admission policy lets its account write: the tables in `tests/policies`.
+//! Tries which writes a program's admission policy lets pass: the tables in `tests/policies`.
 //!
 //! Each row is one request with the account's own token, about an object that was just made. Requests that the
 //! roles would refuse prove nothing about the policy, so its name must be in the refusal.

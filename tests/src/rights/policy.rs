@@ -13,7 +13,7 @@ use crate::{
     suite::Work,
 };
 
-/// What was refused is done within this time once the policy is right.
+/// The program repeats a refused write within this time once the policy is right.
 const AGAIN: Duration = Duration::from_secs(45);
 /// Between two rounds of work.
 const TURN: Duration = Duration::from_secs(10);

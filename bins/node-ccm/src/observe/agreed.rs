@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 
 use crate::plan::Agreed;
 
-/// What the cloud said when each node last agreed with it. Clones share it.
+/// The cloud's answer at the time when each node last agreed with it. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct AgreedNodes {
     nodes: Arc<Mutex<HashMap<Name, Agreed>>>,
 }
 
 impl AgreedNodes {
-    /// What the cloud said when this node last agreed with it.
+    /// The cloud's answer at the time when this node last agreed with it.
     pub(crate) fn of(&self, node: &Node) -> Agreed {
         self.nodes.lock().get(&node.name).copied().unwrap_or_default()
     }

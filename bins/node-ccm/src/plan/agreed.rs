@@ -1,4 +1,4 @@
-//! What the cloud said when a node last agreed with it. If it still says the same, another client
+//! The cloud's answer at the time when a node last agreed with it. If it still says the same, another client
 //! has changed the node.
 
 use ccm_cloud::Instance;
@@ -43,7 +43,7 @@ impl Agreed {
         self.topology.is_some() && self.topology == Self::said(node, instance).topology
     }
 
-    /// What the cloud says, for this object: another one of the same name is new.
+    /// The cloud's answer for this object. Another object of the same name is new.
     fn said(node: &Node, instance: &Instance) -> Self {
         let topology: Vec<_> = topology(instance).collect();
         Self {

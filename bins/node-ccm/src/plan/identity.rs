@@ -1,4 +1,4 @@
-//! What speaks against the provider ID that a kubelet has given its node.
+//! Checks the provider ID that a kubelet has given its node.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +7,7 @@ use ccm_controller::identity::{Agreement, has_better_right};
 use ccm_objects::Node;
 use serde::Serialize;
 
-/// What to do with a new node whose provider ID nothing confirms.
+/// How node-ccm treats a new node whose provider ID nothing confirms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdentityPolicy {

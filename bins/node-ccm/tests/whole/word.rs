@@ -94,7 +94,7 @@ async fn a_held_node_goes_on_by_the_setting_or_by_its_kubelet() {
     }
 }
 
-/// What the field has: each is initialised at once and without a warning.
+/// Nodes as real clusters have them: each is initialised at once and without a warning.
 #[tokio::test(start_paused = true)]
 async fn honest_kubelets_with_an_id_of_their_own_are_initialised() {
     let node_ip = json!({"alpha.kubernetes.io/provided-node-ip": "10.0.0.4"});
@@ -214,7 +214,7 @@ async fn writes_of_others_use_up_no_budget() {
         assert_eq!(count("NodeInternalIPRestored"), 5, "{policy}: {told:?}");
         assert_eq!(count("NodeInternalIPChanged"), 0, "{policy}: {told:?}");
 
-        // What the cloud changes is charged, and held.
+        // The budget is charged for a change of the cloud, and holds it.
         whole.move_instances(0..5);
         sleep(Duration::from_mins(3)).await;
         let waiting = whole.metric("ccm_brake_held ");
@@ -226,7 +226,7 @@ async fn writes_of_others_use_up_no_budget() {
     }
 }
 
-/// A setting that comes into force for all nodes is no write of another client.
+/// A setting that comes into force for all nodes does not count as a write of another client.
 #[tokio::test(start_paused = true)]
 async fn a_label_policy_that_comes_into_force_for_all_nodes_is_held() {
     let arguments = [OFTEN, "--node-change-budget=3"];

@@ -1,4 +1,4 @@
-//! What a kubelet says about its own Node is its word.
+//! A kubelet writes false fields to its own Node.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn is_untouched(env: &Env, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A machine that is no instance of the cloud, a slip, and a machine that has got a domain.
+/// A machine that the cloud does not have, a typing error, and a machine that has got a domain.
 pub(super) async fn the_id_of_another_machine_is_held(env: Env) -> Result<()> {
     let program = env.start(&env.node_ccm()).await?;
     let victim = env.add_node("node-1").await?;

@@ -28,7 +28,7 @@ pub(super) fn overlap(one: IpNet, other: IpNet) -> bool {
     one.contains(&other) || other.contains(&one)
 }
 
-/// Whether the network lies inside one of the cluster CIDRs, or is one.
+/// Returns true if the network lies inside one of the cluster CIDRs, or is one.
 pub fn is_inside(cidr: IpNet, cluster_cidrs: &[IpNet]) -> bool {
     cluster_cidrs.iter().any(|cluster| cluster.contains(&cidr))
 }

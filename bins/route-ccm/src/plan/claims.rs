@@ -1,4 +1,4 @@
-//! Which targets are those of nodes by the cloud's word. A node says its addresses itself, so a route that bears no
+//! Finds the targets that the cloud confirms. A node reports its addresses itself, so a route that bears no
 //! owner is this cluster's only if the cloud says that the address is an instance's that is the node's.
 
 use std::{
@@ -18,7 +18,7 @@ use super::targets::KEPT;
 /// The wait before the cloud is asked again about a target that it has not confirmed, or after an error.
 const AGAIN: Backoff = Backoff { first: Duration::from_secs(15), longest: Duration::from_mins(10) };
 
-/// A node, and those of its targets that the cloud has not confirmed.
+/// A node, and the targets of it that the cloud has not confirmed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The node.
@@ -27,7 +27,7 @@ pub struct Claim {
     pub targets: Vec<RouteTarget>,
 }
 
-/// What is known of a claim.
+/// The state of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// The cloud has confirmed it, or cannot be asked.
@@ -66,12 +66,12 @@ impl Claims {
         is_name || self.confirmed.contains_key(target) || is_made()
     }
 
-    /// What is known of a target that this node has, or had, by its own word.
+    /// The state of the claim to a target that this node names, or has named, as its own.
     pub(super) fn word(&self, target: &RouteTarget, node: &Node) -> Word {
         self.case(target, node).map_or(Word::Open, |case| case.word)
     }
 
-    /// Whether to ask about such a target now.
+    /// Returns true if route-ccm should ask about such a target now.
     pub(super) fn is_due(&self, now: At, target: &RouteTarget, node: &Node) -> bool {
         self.case(target, node).is_none_or(|case| case.due <= now)
     }

@@ -468,7 +468,7 @@ impl<'a> Decider<'a> {
     }
 }
 
-/// What a route to a target means for a node that needs its destination, if another one says to have the target.
+/// Says what a route to a target means for a node that needs its destination, if another node names the target as its own.
 fn claimed(route: &Route, node: &str) -> Lack {
     let (destination, target) = (route.destination, target_of(route));
     Lack::pending(format!(

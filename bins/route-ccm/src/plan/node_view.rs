@@ -46,7 +46,7 @@ impl NodeView {
         self.node.addresses.iter().filter_map(read).collect()
     }
 
-    /// What the cloud needs before the node can be the target of a route to this pod CIDR.
+    /// The cloud's conditions for this node as the target of a route to this pod CIDR.
     pub fn lacks(&self, cidr: IpNet, traits: &RouteTraits) -> Option<Problem> {
         let family = IpFamily::of(cidr.addr());
         if traits.target_ids && self.id.is_none() {

@@ -31,7 +31,7 @@ pub enum Problem {
         /// The flag, without dashes.
         flag: &'static str,
     },
-    /// It is wider than those of most nodes, and no person has approved it.
+    /// It is wider than the pod CIDRs of most nodes, and nobody has approved it.
     WiderThanMost {
         /// The pod CIDR.
         cidr: IpNet,
@@ -62,7 +62,7 @@ impl Problem {
     }
 }
 
-/// What helps, since pod CIDRs cannot be changed.
+/// The advice for the operator. Pod CIDRs cannot be changed.
 const AGAIN: &str = "delete this Node, so that it registers again and gets another pod CIDR";
 
 impl fmt::Display for Problem {

@@ -34,7 +34,7 @@ pub struct Wanted {
     pub disputed: BTreeSet<IpNet>,
 }
 
-/// What decides on the routes that nodes need, besides the nodes.
+/// The inputs that decide on the routes that nodes need, besides the nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     /// `--cluster-cidr`.
@@ -43,11 +43,11 @@ pub struct Terms<'a> {
     pub traits: &'a RouteTraits,
     /// How wide pod CIDRs may be.
     pub widths: &'a Widths,
-    /// What a user has approved.
+    /// The pod CIDRs that a user has approved.
     pub approval: Option<&'a SetApproval>,
     /// The route table.
     pub table: &'a Table,
-    /// Targets that were those of nodes while this process watched.
+    /// Targets that nodes had while this process watched.
     pub former: &'a Former,
 }
 
@@ -63,7 +63,7 @@ impl Terms<'_> {
         self.table.to(cidr).iter().any(|route| route.target.as_ref().is_some_and(leads))
     }
 
-    /// What is wrong with a new route to the pod CIDR of this node, although it could be made.
+    /// The problem of a new route to the pod CIDR of this node, although the cloud could make it.
     fn doubt(
         &self,
         cidr: IpNet,

@@ -1,4 +1,4 @@
-//! How wide the pod CIDR of a node may be. A kubelet names that of its own Node when it registers, and a wide one
+//! How wide the pod CIDR of a node may be. A kubelet names the pod CIDR of its own Node when it registers, and a wide one
 //! would draw the traffic of many nodes to its machine.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
@@ -22,7 +22,7 @@ pub struct MaxPodCidr {
     v6: Option<u8>,
 }
 
-/// What a [`MaxPodCidr`] is.
+/// Describes the form of a [`MaxPodCidr`].
 const RULE: &str = "must be a prefix length of IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64; 0 allows each size";
 
 impl FromStr for MaxPodCidr {

@@ -136,7 +136,7 @@ impl History {
         self.world.cloud.faults().add(fault);
     }
 
-    /// Each node that has a block has its route, and its condition says so. There are no other routes.
+    /// Each node that has a block has its route, and its condition says so. No other routes exist.
     fn has_its_routes(&self) {
         let router = self.world.cloud.router();
         let mut expected = Vec::new();

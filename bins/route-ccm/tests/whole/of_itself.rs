@@ -1,4 +1,4 @@
-//! What a kubelet says about its own Node: addresses, provider ID and pod CIDR.
+//! A kubelet writes false addresses, provider IDs and pod CIDRs to its own Node.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn a_kubelet_cannot_delete_the_route_of_others() {
     assert_eq!((world.routes()[THEIRS].as_str(), world.routes().len()), (PORT, 5));
 }
 
-/// What an honest node has is this cluster's, whichever leader has made it.
+/// The route of an honest node is this cluster's, whichever leader has made it.
 #[tokio::test(start_paused = true)]
 async fn what_the_cloud_confirms_goes_and_moves_as_before() {
     let mut world = cluster(&[]).await;

@@ -1,4 +1,4 @@
-//! What a kubelet says about its own Node.
+//! A kubelet writes false fields to its own Node.
 
 use std::time::Duration;
 

@@ -119,7 +119,7 @@ pub(crate) struct Entry {
     pub(crate) read: Option<At>,
     /// Whether its members are to be read at the next opportunity, not only in their turn.
     pub(crate) awaited: bool,
-    /// What the provider gives for the Service, and the Service does not show.
+    /// The parts of the provider's answer that the Service does not show.
     pub(crate) refused: Vec<Refused>,
     /// The digest of the nodes with which its members were seen to agree.
     pub(crate) agrees: Option<Digest>,

@@ -72,7 +72,7 @@ pub fn of_name(
 
 /// The ID that a Service without an address has from another one: whoever creates a Service, as from a
 /// backup, brings the annotations that service-ccm has written, and no status. `known` is what the cloud
-/// has shown, `error` that of the call by which the cloud looked for this ID.
+/// has shown, `error` the error of the call by which the cloud looked for this ID.
 pub fn copied<'a>(
     service: &'a Service,
     known: Option<&str>,

@@ -22,7 +22,7 @@ const QUOTED: usize = 128;
 /// How many refused parts of one load balancer are told apart.
 const TOLD: usize = 20;
 
-/// What the operator allows.
+/// The addresses and annotations that the operator allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// `--load-balancer-allowed-addresses`.
@@ -164,7 +164,7 @@ fn special(ip: IpAddr) -> Option<&'static str> {
     kinds.into_iter().find_map(|(is_it, kind)| is_it.then_some(kind))
 }
 
-/// What a refused part of an answer is.
+/// The kind of a refused part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, VariantArray, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Part {
@@ -179,7 +179,7 @@ pub enum Part {
 /// A part of a provider's answer that a Service is not to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What it is.
+    /// Its kind.
     pub part: Part,
     /// Why, in one line.
     pub why: String,
@@ -187,14 +187,14 @@ pub struct Refused {
     pub stays: bool,
 }
 
-/// What a Service shows of a provider's answer.
+/// The parts of a provider's answer that a Service shows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shown {
     /// The entries of the status.
     pub ingress: Vec<ServiceIngress>,
     /// The annotations to set, or with `None` to remove.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// What is left out.
+    /// The parts that service-ccm leaves out.
     pub refused: Vec<Refused>,
 }
 
@@ -205,7 +205,7 @@ impl Shown {
     }
 }
 
-/// What the Service shows of its load balancer, as last seen.
+/// The parts of its load balancer that the Service shows, as last seen.
 pub fn shown(view: View<'_>, balancer: &LoadBalancer) -> Shown {
     let (rules, in_use) = view.guard;
     let mut shown = Shown::default();
@@ -252,7 +252,7 @@ pub fn shown(view: View<'_>, balancer: &LoadBalancer) -> Shown {
     shown
 }
 
-/// What the Service does not show of its load balancer.
+/// The parts of its load balancer that the Service does not show.
 pub fn refused(view: View<'_>) -> Vec<Refused> {
     match &view.state.known {
         Known::There(balancer) if view.wants() && balancer.phase == Phase::Ready => {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::common::{add_node, balancer, quick};
 
-/// What a backup keeps of a Service, as Velero does: what the API server gives out anew is left out.
+/// A Service in a backup, as Velero keeps it: without the fields that the API server sets anew.
 fn backup(mut all: Value, name: &str) -> Result<Value> {
     let metadata = &all["metadata"];
     let mut kept = json!({"name": name, "namespace": NAMESPACE});

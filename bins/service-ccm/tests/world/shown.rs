@@ -1,4 +1,4 @@
-//! What a Service shows of its load balancer.
+//! A Service shows only some addresses of its load balancer.
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::{poll, program::Program};
@@ -31,7 +31,7 @@ async fn line(program: &Program, expect: &str) -> Result<()> {
     .await
 }
 
-/// The cloud gives the addresses that tenants ask for: that of the metadata service, and that of another
+/// The cloud gives the addresses that tenants ask for: the address of the metadata service, and the address of another
 /// Service in the cluster.
 pub(crate) async fn an_address_of_the_cluster_is_shown_only_if_it_is_allowed(
     env: Env,
@@ -70,7 +70,7 @@ pub(crate) async fn an_address_of_the_cluster_is_shown_only_if_it_is_allowed(
     line(&leader, "shown ok: Services show everything").await?;
     ensure!(leader.terminate().await?.success(), "it ends in order");
 
-    // What is shown stays, and is told.
+    // service-ccm reports an address that the Service shows already, and leaves it there.
     let leader = env.start(&quick(&env)).await?;
     line(&leader, "which the Service shows already and keeps").await?;
     let shown = services::address(&env.client, "neighbour", SOON).await?;

@@ -49,7 +49,7 @@ fn the_name_is_compared_without_case_and_domain() {
         ("node-1.internal", "node-1.example.com", Agreement::FirstLabel),
         ("node-1", "node-10", Agreement::Nothing),
         ("node-1", "1.node-1", Agreement::Nothing),
-        // The first octets are no labels.
+        // The first octets do not count as labels.
         ("10.0.0.1", "10.0.0.2", Agreement::Nothing),
         ("10", "10.0.0.2", Agreement::Nothing),
     ] {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::text;
 
-/// Changes the JSON at the end of a line; the whole line if there is none.
+/// Changes the JSON at the end of a line; the whole line if it has no JSON.
 pub(super) fn line(line: &[u8], random: &mut StdRng) -> Vec<u8> {
     let begin = line.iter().position(|byte| matches!(byte, b'{' | b'[')).unwrap_or(line.len());
     let (before, document) = line.split_at(begin);

@@ -2,7 +2,7 @@
 
 use rand::{Rng as _, rngs::StdRng, seq::IndexedRandom as _};
 
-/// What often is not expected.
+/// Texts that readers often do not expect.
 const WORDS: [&str; 44] = [
     "",
     " ",

@@ -1,4 +1,4 @@
-//! What admission policies of the cluster have refused: the answers show it, so it costs no request.
+//! Remembers the refusals of admission policies. The answers show them, so this does not cost a request.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ const MOST: usize = 16;
 /// The last write that a policy has refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// What the policy says, on one line.
+    /// The policy's message, on one line.
     pub message: String,
     /// When it said so.
     pub at: Instant,

@@ -83,7 +83,7 @@ impl<'a> Layers<'a> {
         &self.clock
     }
 
-    /// What admission policies have refused to all clients.
+    /// The refusals of admission policies, of all clients.
     pub(super) fn denials(&self) -> &Denials {
         &self.denials
     }

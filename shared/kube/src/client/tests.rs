@@ -305,7 +305,7 @@ fn credentials_need_tls_unless_a_setting_says_otherwise() {
     assert_eq!(line(allowed), "http://h/");
 }
 
-/// The same files make it panic again: that is no exec plugin that is slow.
+/// The same files make it panic again, so the message does not blame a slow exec plugin.
 #[tokio::test]
 async fn a_reader_that_panics_is_said_so() {
     let plan = super::prepare::on_thread(|| panic!("hunter2")).await;

@@ -116,7 +116,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Metered<B> {
 /// Where the messages of a body begin and end.
 #[derive(Debug, Default)]
 struct Messages {
-    /// What has been read of the next header.
+    /// The bytes of the next header that have been read.
     header: Vec<u8>,
     /// How many bytes of the message follow.
     left: u64,

@@ -267,7 +267,7 @@ impl Clients {
 /// in use, nothing else.
 pub(crate) struct Client {
     session: ArcSwap<Session>,
-    /// Whether tokens are sent by TLS alone, as the credentials are.
+    /// True if tokens are sent by TLS alone, as the credentials are.
     needs_tls: bool,
     interface: Interface,
     region: Option<String>,

@@ -68,7 +68,7 @@ pub(crate) struct Config {
     pub credentials: Credentials,
     /// Certificates.
     pub tls: Tls,
-    /// Whether tokens of a Keystone with TLS may be sent to endpoints without.
+    /// True if tokens of a Keystone with TLS may be sent to endpoints without TLS.
     pub http_endpoints: bool,
     /// The longest time for one request; zero for no limit but the caller's.
     pub request_timeout: Duration,

@@ -46,7 +46,7 @@ struct Annotations {
     recording: Option<Recording>,
 }
 
-/// An annotation that this leader leaves. Its text is made anew for each renewal of the Lease: its times are those of
+/// An annotation that this leader leaves. Its text is made anew for each renewal of the Lease: its times are the times of
 /// the wall clock, which may have been set meanwhile.
 #[derive(Clone)]
 struct Left {

@@ -19,7 +19,7 @@ use tracing::{Level, subscriber::DefaultGuard};
 
 use super::*;
 
-/// What the API server says of both kinds, and of each patch.
+/// The API server's answers about both kinds, and to each patch.
 #[derive(Clone)]
 struct Server {
     policy: (u16, Value),

@@ -1,4 +1,4 @@
-//! Whether what is sent to the cloud can be read on its way.
+//! Reports requests to the cloud that cross the network without encryption.
 
 use ccm_cloud::Cloud;
 use ccm_metrics::{Gauge, metrics};

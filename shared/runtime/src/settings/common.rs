@@ -162,7 +162,7 @@ pub struct KubeSettings {
     /// `--master`. Not serialised: a URL may contain a password.
     #[serde(skip)]
     pub master: Option<String>,
-    /// Whether credentials may go to an API server without TLS.
+    /// True if credentials may go to an API server without TLS.
     pub credentials_over_http: bool,
     /// Time limit for one request, retries included.
     #[serde(serialize_with = "duration::serialize")]

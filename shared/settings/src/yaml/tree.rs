@@ -146,7 +146,7 @@ fn is_null(text: &str) -> bool {
     ["", "~", "null", "Null", "NULL"].contains(&text)
 }
 
-/// The entries with those of the merged mappings that they do not have, the earlier ones first.
+/// The entries, and the entries of merged mappings whose keys they do not have, the earlier mappings first.
 fn with_merged(
     mut entries: BTreeMap<String, Yaml>,
     merged: Vec<Yaml>,

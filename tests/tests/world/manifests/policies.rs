@@ -11,7 +11,7 @@ use super::rig::Rig;
 
 /// Some seconds pass until the API server enforces a new policy.
 const ENFORCED: Duration = Duration::from_secs(30);
-/// What `--replaced-nodes=delete` needs (docs/lifecycle-ccm.md).
+/// The patch that `--replaced-nodes=delete` needs (docs/lifecycle-ccm.md).
 const DELETES_READY: &str = "patches:
 - target: {kind: ValidatingAdmissionPolicy, name: lifecycle-ccm}
   patch: |
@@ -49,7 +49,7 @@ pub fn follow_their_accounts(rig: &Rig, _: &str) -> Result<()> {
     Ok(())
 }
 
-/// What documentation says for a setting with which Ready nodes are deleted.
+/// Applies the patch of the documentation for a setting with which Ready nodes are deleted.
 pub fn may_be_opened_for_ready_nodes(rig: &Rig, _: &str) -> Result<()> {
     for (lines, expression) in [("", "false"), (DELETES_READY, "true")] {
         let text = rendered(rig, "lifecycle-ccm", lines)?;
@@ -72,7 +72,7 @@ fn rendered(rig: &Rig, folder: &str, lines: &str) -> Result<String> {
     rig.kubectl.render(&own)
 }
 
-/// What the API server says when this account creates another Lease than its own, which every role allows.
+/// The API server's answer when this account creates a Lease that is not its own, which every role allows.
 fn refusal(kubectl: &Kubectl, account: &str) -> Result<String> {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",

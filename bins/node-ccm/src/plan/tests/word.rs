@@ -1,4 +1,4 @@
-//! What a kubelet says about its own Node is its word.
+//! A kubelet may write false fields to its own Node.
 
 use super::*;
 
@@ -176,7 +176,7 @@ fn the_last_internal_ip_stays_after_an_agreement_as_well() {
     assert!(matches!(&*plan.notes, [Note::InternalIpHeld { to: None, .. }]), "{plan}");
 }
 
-/// A policy that leaves labels alone is no agreement.
+/// A policy that leaves labels alone does not count as agreement.
 #[test]
 fn labels_that_were_left_alone_meet_the_brake_later() {
     let mut node = in_sync();

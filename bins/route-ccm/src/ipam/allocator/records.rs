@@ -27,7 +27,7 @@ pub(super) struct Record {
     pub(super) unreadable: Box<[Box<str>]>,
     /// Our writes, if the networks are only reserved. `None` if the node shows them.
     pub(super) writes: Option<Writes>,
-    /// Whether a network that is wider than a block counts.
+    /// Returns true if a network that is wider than a block counts.
     pub(super) may_be_wide: bool,
 }
 

@@ -40,7 +40,7 @@ fn found(instance: Instance) -> Lookup {
     Lookup::Found(Box::new(instance))
 }
 
-/// The cloud answers all questions of a plan: its instances are those of the numbers in the names of nodes.
+/// The cloud answers all questions of a plan: it has one instance for the number in each node's name.
 fn answer(world: &mut World, now: At) -> usize {
     let claims = world.plan(now).claims;
     let number = |claim: &Claim| claim.node.name.trim_start_matches('n').parse().expect("a number");

@@ -50,7 +50,7 @@ fn the_usual_size_is_that_of_most() {
         (&[24, 24, 24, 17][..], Some(24)),
         (&[24, 24, 17], None),
         (&[22, 22, 22, 22], Some(22)),
-        // Half of them are no more than half.
+        // Exactly half of them are not most of them.
         (&[24, 24, 22, 22], Some(22)),
         (&[26, 25, 24, 22, 22], Some(24)),
         (&[], None),
@@ -79,7 +79,7 @@ fn one_that_is_wider_than_those_of_most_waits_for_a_person() {
     world.goes(6, true);
     let done = world.settle(at(4));
     assert_eq!(done, ["create 10.120.128.0/17 to n5", "delete 10.120.130.0/24 to sim://i-6"]);
-    // What stands needs no approval.
+    // A route that stands does not need an approval.
     world.approval = None;
     assert_eq!(world.settle(at(5)), [""; 0]);
     assert_eq!(world.plan(at(5)).counts.nodes_incomplete, 0);
@@ -178,7 +178,7 @@ fn a_node_with_the_provider_id_of_an_older_one_gets_no_route() {
         done.contains(&"replace 10.120.2.0/24 of n2: sim://i-3 -> sim://i-1".to_owned()),
         "{done:?}"
     );
-    // What stands stays.
+    // A route that stands stays.
     let routes = vec![route("10.120.2.0/24", crate::plan::tests::instance(1))];
     let mut world = World::new(pair(), routes);
     assert_eq!(world.settle(at(0)), ["create 10.120.1.0/24 to n1"]);

@@ -1,4 +1,4 @@
-//! What a provider's answer may put on a Service.
+//! Tests which parts of a provider's answer service-ccm writes to a Service.
 
 use ccm_cloud::{Ingress, LoadBalancer};
 use ccm_objects::Address;
@@ -50,7 +50,7 @@ fn entry_of(text: &str, ip_mode: IpMode) -> Ingress {
     Ingress { address, ip_mode, failed_ports: Vec::new() }
 }
 
-/// What is written to a Service whose load balancer has these addresses.
+/// The ingress entries that service-ccm writes to a Service whose load balancer has these addresses.
 fn change_with(
     service: &Service,
     ingress: Vec<Ingress>,
@@ -270,7 +270,7 @@ fn annotations_that_are_not_confirmed_are_not_written() {
     });
     let keys: Vec<&str> = change.annotations.keys().map(String::as_str).collect();
     assert_eq!(keys, ["example.com/id", super::super::status::ID]);
-    // That is no matter of the user.
+    // The user cannot mend that.
     assert_eq!(message(&change, PROVISIONING).0, Reason::Provisioned);
 }
 

@@ -62,7 +62,7 @@ impl<'a> Deserialize<'a> for Entries<'a> {
     }
 }
 
-/// Whether the links of a page lead to a next one.
+/// Returns true if the links of a page lead to a next one.
 pub(super) struct Links(pub(super) bool);
 
 #[derive(Deserialize)]

@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// The service's URL in the catalog. Where no region is set, Nova's first endpoint
-    /// decides, and Neutron is that of the same region.
+    /// decides, and Neutron is in the same region.
     fn place_of<'a>(&self, service: Service, token: &'a Token) -> Result<&'a str, CloudError> {
         if token.project.is_none() {
             return Err(CloudError::new(ErrorKind::Invalid, NO_PROJECT));
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// What has been sent to another machine without TLS, as far as it is known. Costs no request, and no token.
+    /// The service on another machine that is asked without TLS, as far as it is known. Does not cost a request or a token.
     pub(crate) fn in_clear(&self) -> Option<String> {
         let is_clear = |text: &str| Url::parse(text).is_ok_and(|url| is_in_clear(&url));
         let session = self.session.load();

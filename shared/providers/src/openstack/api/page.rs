@@ -121,7 +121,7 @@ pub(crate) fn id_of(entry: &str) -> Option<String> {
     members(entry).get("id").and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The members of an entry; none if it is no object, or is too long.
+/// The members of an entry; empty if it is not an object, or is too long.
 pub(crate) fn members(entry: &str) -> BTreeMap<Cow<'_, str>, Value> {
     let entry = if entry.len() > LONGEST_ENTRY { "" } else { entry };
     serde_json::from_str(entry).unwrap_or_default()

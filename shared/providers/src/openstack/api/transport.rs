@@ -20,7 +20,7 @@ use crate::openstack::config::Config;
 const IDLE_CONNECTIONS: usize = 16;
 /// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: usize = 64 << 20;
-/// The longest answer that is no success. To take secrets out of it, several times its length is needed.
+/// The longest answer with an error. Redaction of secrets needs several times its length.
 const LONGEST_FAULT: usize = 1 << 20;
 
 /// Clones share their connections.

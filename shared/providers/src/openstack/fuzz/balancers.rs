@@ -117,7 +117,7 @@ impl Play {
                 Progress::InProgress(waiting) => self.known = waiting.id.or(self.known.take()),
             }
         }
-        // What rests after a failure is tried again.
+        // A load balancer that rests after a failure is tried again.
         tokio::time::sleep(std::time::Duration::from_mins(5)).await;
     }
 

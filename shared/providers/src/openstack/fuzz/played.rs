@@ -28,7 +28,7 @@ use crate::openstack::{
 const MOST: usize = 2_000;
 /// How long each answer takes.
 const DELAY: Duration = Duration::from_millis(10);
-/// What all configurations begin with.
+/// The beginning of all configurations.
 const LOGIN: &str = "[Global]\nauth-url=https://keystone:5000/v3\nuser-id=u\ntenant-id=t\n\
                      password=hush\nregion=one\n";
 
@@ -36,7 +36,7 @@ const LOGIN: &str = "[Global]\nauth-url=https://keystone:5000/v3\nuser-id=u\nten
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct Settings {
-    /// What follows `[Global]` in `cloud.conf`.
+    /// The text after `[Global]` in `cloud.conf`.
     pub(super) conf: String,
     /// The annotations of the Service.
     pub(super) annotations: BTreeMap<String, String>,
@@ -49,7 +49,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The configuration; the smallest one if this is none.
+    /// The configuration, or the smallest one if this input does not have a valid one.
     pub(super) fn config(&self) -> Option<Config> {
         let parsed = |rest: &str| {
             let (path, text) = (Path::new("/nowhere/cloud.conf"), format!("{LOGIN}{rest}"));

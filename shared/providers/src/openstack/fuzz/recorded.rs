@@ -55,7 +55,7 @@ impl Api for Recorder {
     }
 }
 
-/// What becomes of this provider on these services, as an input.
+/// Records the answers of these services to this provider as an input.
 fn recorded<W: Future<Output = ()>>(
     settings: &Settings,
     change: impl FnOnce(&mut World),

@@ -185,7 +185,7 @@ async fn what_keystone_says_about_a_login_is_in_the_log_alone() {
     rig.cloud.always("keystone", Some(Move::text(401, &body)));
     rig.nova(10).await.unwrap_err();
     assert!(log.text().contains(echo), "{}", log.text());
-    // What is no answer is said in full.
+    // A failure without an answer is reported in full.
     let rig = Rig::new();
     rig.cloud.always("keystone", Some(Move::Cut));
     let error = rig.nova(10).await.unwrap_err();
@@ -223,7 +223,7 @@ async fn a_token_had_by_tls_is_not_sent_without() {
     assert_eq!(lax.in_clear(), None, "nothing is asked by it");
     ask(&lax).await.unwrap();
     assert_eq!(lax.in_clear().as_deref(), Some("compute at http://nova/v2.1/p1"));
-    // What is not asked for is not looked for.
+    // The provider does not look for services that nobody asks for.
     rig.cloud.set_octavia(None);
     advance(Duration::from_mins(5)).await;
     lax.in_clear();

@@ -34,7 +34,7 @@ async fn neither_token_nor_password_reaches_the_log_or_an_error() {
     assert!(!told.contains(PASSWORD) && !told.contains("gAAAA"), "{told}");
 }
 
-/// What error and log tell of a login with this password where Keystone gives this answer.
+/// The error and the log of a login with this password to which Keystone gives this answer.
 async fn login(password: &str, answer: Move) -> String {
     let (rig, log) = (Rig::new(), Log::new());
     let _listening = log.listen(Level::TRACE);

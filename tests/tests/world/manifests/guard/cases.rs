@@ -1,4 +1,4 @@
-//! What passes, and what is refused.
+//! Writes that the guard lets pass or refuses.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -192,7 +192,7 @@ pub fn leases_are_marked_by_right(rig: &Rig, _: &str) -> Result<()> {
     guarded.end()
 }
 
-/// The file of one program brings the guard to a cluster in which the other programs are those of the
+/// The file of one program brings the guard to a cluster in which the other programs are of the
 /// version before, with roles that do not know it. The file of another program brings the same objects.
 pub fn programs_may_be_upgraded_one_by_one(rig: &Rig, _: &str) -> Result<()> {
     let read =

@@ -81,7 +81,7 @@ fn nothing_secret_is_printed() {
     }
 }
 
-/// What a core dump, or the next owner of the memory, would find.
+/// The content of memory that a core dump, or the next owner of the memory, would have.
 #[test]
 fn secrets_are_wiped_from_memory() {
     let mut found = vec![0; 240];
