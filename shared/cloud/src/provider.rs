@@ -120,7 +120,7 @@ pub trait Cloud: Send + Sync {
     }
 
     /// The service on another machine that is asked in clear, such as `Keystone at http://keystone:5000`; `None` if
-    /// nothing is known to be. It may change while the process runs. Cheap, makes no request.
+    /// no such service is known. It may change while the process runs. Cheap, makes no request.
     fn in_clear(&self) -> Option<String> {
         None
     }

@@ -149,7 +149,7 @@ pub(super) fn answer(status: u16, body: &Value) -> Answer {
     Answer { status, headers, body, request_id: Some("req-1".to_owned()) }
 }
 
-/// The error that a client makes of this answer.
+/// The answer, or the error that a client makes of it.
 fn replied(request: &Request<'_>, status: StatusCode, body: &Value) -> Result<Answer, CloudError> {
     let mut headers = HeaderMap::new();
     headers.insert("x-openstack-request-id", HeaderValue::from_static("req-1"));
