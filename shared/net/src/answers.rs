@@ -9,14 +9,12 @@ use std::sync::{Arc, LazyLock};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The room for all answers of a process that are not read alone, in bytes.
-const OF_PROCESS: usize = 32 << 20;
 /// The unit in which room is counted, in bytes.
 const BLOCK: usize = 1 << 10;
 /// The room that an answer of unknown length begins with, in bytes.
 const BEGINNING: usize = 256 << 10;
 
-static ALL: LazyLock<AnswerMemory> = LazyLock::new(|| AnswerMemory::new(OF_PROCESS));
+static ALL: LazyLock<AnswerMemory> = LazyLock::new(|| AnswerMemory::new(AnswerMemory::LONGEST));
 
 /// The memory for answers. Clones share it.
 #[derive(Clone, Debug)]
@@ -37,6 +35,10 @@ pub struct Room {
 }
 
 impl AnswerMemory {
+    /// The maximum length of an answer, in bytes: all answers of a process that are not read alone
+    /// together have as much room.
+    pub const LONGEST: usize = 32 << 20;
+
     /// Memory of this size in bytes.
     pub fn new(total: usize) -> Self {
         let (blocks, alone) = (Semaphore::new(total / BLOCK), Semaphore::new(1));

@@ -64,7 +64,7 @@ const STREAMS_SINCE: u32 = 2;
 
 /// The maximum size of an accepted answer, in bytes: a page of 500 instances has about 200 kB,
 /// and other servers may send more at once.
-const MAX_ANSWER: usize = 64 << 20;
+const MAX_ANSWER: usize = ccm_net::AnswerMemory::LONGEST;
 
 /// The maximum size of a request that the server side accepts, in bytes.
 const MAX_QUESTION: usize = 16 << 20;

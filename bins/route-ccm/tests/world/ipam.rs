@@ -80,7 +80,10 @@ pub(crate) async fn a_frozen_leader_gives_no_block_twice(env: Env) -> Result<()>
         Ok((routes(&env).len() == NODES - 1).then_some(()))
     })
     .await?;
-    ensure!(env.node_writes(AGENT).await?.len() == writes, "something more was written");
+    // What it was sending when it froze arrives now, and is refused: others have written these nodes.
+    let mut more = env.node_writes(AGENT).await?.split_off(writes);
+    more.retain(|write| !matches!(write.code, 404 | 409));
+    ensure!(more.is_empty(), "something more was stored: {more:?}");
     for number in left() {
         let cidrs = pod_cidrs(&env, &name(number)).await?;
         let target = routes(&env).remove(&cidrs[0]);

@@ -113,9 +113,7 @@ mod tests {
         let page =
             ListRoutesResponse { malformed: vec!["x".repeat(20 << 20)], ..Default::default() };
         let mut pages = Pages::new("routes");
-        for _ in 0..3 {
-            pages.add(&page).expect("60 MiB");
-        }
-        assert_eq!(error(pages.add(&page)), "the list of routes is longer than 64 MiB");
+        pages.add(&page).expect("20 MiB");
+        assert_eq!(error(pages.add(&page)), "the list of routes is longer than 32 MiB");
     }
 }

@@ -18,8 +18,6 @@ use crate::openstack::config::Config;
 
 /// The most idle connections that are kept to each host.
 const IDLE_CONNECTIONS: usize = 16;
-/// The longest answer that is read, in bytes.
-const LONGEST_ANSWER: usize = 64 << 20;
 /// The longest answer with an error. Redaction of secrets needs several times its length.
 const LONGEST_FAULT: usize = 1 << 20;
 
@@ -102,7 +100,7 @@ impl Transport {
         }
         let response = self.send.clone().oneshot(request).await.map_err(broken)?;
         let (parts, body) = response.into_parts();
-        let longest = if parts.status.is_success() { LONGEST_ANSWER } else { LONGEST_FAULT };
+        let longest = if parts.status.is_success() { AnswerMemory::LONGEST } else { LONGEST_FAULT };
         let body = whole(body, longest, &self.memory).await?;
         Ok(Raw { status: parts.status, headers: parts.headers, body })
     }

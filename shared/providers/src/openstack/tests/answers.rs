@@ -70,11 +70,11 @@ async fn only_the_service_itself_says_that_something_does_not_exist() {
 async fn an_answer_without_end_is_not_read_to_the_end() {
     let rig = Rig::new();
     rig.nova(10).await.unwrap();
-    let long = "x".repeat((64 << 20) + 1);
+    let long = "x".repeat((32 << 20) + 1);
     rig.cloud.next("nova", [Move::text(200, &long)]);
     let error = rig.nova(10).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed);
-    assert!(error.message.contains("longer than 64 MiB"), "{error}");
+    assert!(error.message.contains("longer than 32 MiB"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

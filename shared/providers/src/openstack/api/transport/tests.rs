@@ -331,7 +331,7 @@ async fn the_answers_of_all_requests_together_are_bounded() {
     let length = 15 * (64 << 10);
     let one = async || {
         let body = Flowing { left: length, read: Arc::clone(&read) };
-        let answer = whole(body, LONGEST_ANSWER, &memory).await.unwrap();
+        let answer = whole(body, AnswerMemory::LONGEST, &memory).await.unwrap();
         most.fetch_max(read.load(Ordering::Relaxed), Ordering::Relaxed);
         tokio::task::yield_now().await;
         assert!(answer.len() >= length);
@@ -352,6 +352,6 @@ async fn an_answer_that_is_too_long_is_not_read() {
     let flowing = Flowing { left, read: Arc::default() };
     let refused = whole(flowing, LONGEST_FAULT, &memory).await;
     assert!(matches!(refused, Err(Broken::TooLong(LONGEST_FAULT))), "{refused:?}");
-    let read = whole(longer(), LONGEST_ANSWER, &memory).await.unwrap();
+    let read = whole(longer(), AnswerMemory::LONGEST, &memory).await.unwrap();
     assert_eq!(read.len(), LONGEST_FAULT + 1);
 }
