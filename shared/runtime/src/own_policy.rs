@@ -48,7 +48,7 @@ enum Found {
     InForce,
     /// No policy, or no binding of it.
     NotInstalled,
-    /// The binding only warns or audits.
+    /// The binding only warns or audits, or binds another policy.
     NotDenying,
     Unknown(ApiError),
 }
@@ -119,7 +119,7 @@ impl OwnPolicy {
         match (policy, self.get(POLICY_BINDINGS).await) {
             (Err(ApiError::NotFound), _) | (_, Err(ApiError::NotFound)) => Found::NotInstalled,
             (Err(error), _) | (_, Err(error)) => Found::Unknown(error),
-            (Ok(_), Ok(binding)) if denies(&binding) => Found::InForce,
+            (Ok(_), Ok(binding)) if denies(&binding, self.program) => Found::InForce,
             (Ok(_), Ok(_)) => Found::NotDenying,
         }
     }
@@ -162,10 +162,11 @@ impl OwnPolicy {
     }
 }
 
-/// True if a violation refuses the request.
-fn denies(binding: &Value) -> bool {
+/// True if the API server refuses what violates this policy.
+fn denies(binding: &Value, policy: &str) -> bool {
     let actions = binding.pointer("/spec/validationActions").and_then(Value::as_array);
-    actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny"))
+    binding.pointer("/spec/policyName").is_some_and(|name| name == policy)
+        && actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny"))
 }
 
 fn verdict(program: &str, found: &Found, denial: Option<&Denial>) -> Verdict {
@@ -186,7 +187,9 @@ fn verdict(program: &str, found: &Found, denial: Option<&Denial>) -> Verdict {
             format!("{program} is not installed, or this API server is older than 1.30")
         }
         Found::NotDenying => {
-            format!("the binding {program} denies nothing: it only warns or audits")
+            format!(
+                "the binding {program} denies nothing: it only warns or audits, or binds another policy"
+            )
         }
         Found::Unknown(error) => format!("not known if {program} is installed: {error}"),
     };

@@ -38,7 +38,7 @@ fn denied(by: &str, words: &str) -> String {
 }
 
 fn binding(actions: &[&str]) -> Value {
-    json!({"spec": {"validationActions": actions}})
+    json!({"spec": {"policyName": "node-ccm", "validationActions": actions}})
 }
 
 fn installed() -> Server {
@@ -131,6 +131,8 @@ async fn a_policy_that_is_not_in_force_is_said_and_its_installation_noticed() {
     let none = (404, status(404, "not found"));
     let denied_right = (403, status(403, "cannot get resource"));
     let audits = (200, binding(&["Warn", "Audit"]));
+    let mut of_another = binding(&["Deny"]);
+    of_another["spec"]["policyName"] = json!("route-ccm");
     for (server, expect) in [
         (
             Server { policy: none.clone(), ..installed() },
@@ -143,6 +145,10 @@ async fn a_policy_that_is_not_in_force_is_said_and_its_installation_noticed() {
         (
             Server { binding: audits, ..installed() },
             "!the binding node-ccm denies nothing: it only warns or audits",
+        ),
+        (
+            Server { binding: (200, of_another), ..installed() },
+            "!the binding node-ccm denies nothing: it only warns or audits, or binds another policy",
         ),
         (
             Server { policy: denied_right, ..installed() },
