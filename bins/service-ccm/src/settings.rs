@@ -8,6 +8,7 @@ use ccm_controller::{
     cluster,
 };
 use ccm_kube::selector::NodeSelector;
+use ccm_objects::label_rules;
 use ccm_runtime::settings::{cloud_call_timeout, node_selector, taint_keys};
 use ccm_settings::{SettingValue as _, at_least, checked, one_of, parsed, within};
 use ipnet::IpNet;
@@ -35,7 +36,7 @@ ccm_settings::settings! {
         pub concurrent_service_syncs: usize = live(Count, "concurrent-service-syncs", "16"), within(1..=MOST_LANES);
         /// Values of spec.loadBalancerClass that are served, separated by commas. Services of other classes are left
         /// to other controllers, with their finalizers.
-        pub load_balancer_classes: Vec<String> = live(List, "load-balancer-classes", "");
+        pub load_balancer_classes: Vec<String> = live(List, "load-balancer-classes", ""), classes;
         /// Whether Services without spec.loadBalancerClass are served.
         pub serve_classless_services: bool = live(Switch, "serve-classless-services", "true");
         /// Shortest interval between two changes of the members of load balancers. The first change after a quiet time
@@ -162,6 +163,16 @@ fn networks(text: &str, _: &str) -> Result<Vec<IpNet>, String> {
         })
     };
     Vec::<String>::parse(text)?.into_iter().map(read).collect()
+}
+
+fn classes(text: &str, _: &str) -> Result<Vec<String>, String> {
+    let classes = Vec::<String>::parse(text)?;
+    match classes.iter().find(|class| label_rules::check_key(class).is_err()) {
+        None => Ok(classes),
+        Some(class) => Err(format!(
+            "must be values that spec.loadBalancerClass may have, such as example.com/internal; {class:?} is not one"
+        )),
+    }
 }
 
 fn annotation_prefixes(text: &str, _: &str) -> Result<Vec<String>, String> {

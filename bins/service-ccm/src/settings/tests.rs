@@ -48,6 +48,7 @@ fn values_that_would_do_nothing_or_harm_are_refused() {
         ("--orphaned-load-balancers=keep", ["orphaned-load-balancers", "report or delete"]),
         ("--orphan-confirmation-period=0s", ["orphan-confirmation-period", "at least 1s"]),
         ("--max-load-balancers-per-namespace=-1", ["max-load-balancers-per-namespace", "from 0"]),
+        ("--load-balancer-classes=example.com/a b", ["load-balancer-classes", "a b"]),
         ("--load-balancer-allowed-addresses=x", ["allowed-addresses", "192.0.2.0/24; \"x\""]),
         ("--service-cluster-ip-range=10.0.0.0/33", ["service-cluster-ip-range", "networks"]),
         ("--provider-annotation-prefixes=example.com", ["annotation-prefixes", "a slash"]),
