@@ -1,5 +1,5 @@
-//! The admission policy of the program's own account (`manifests/common/policy.yaml`): whether it is in force, and
-//! what it has refused.
+//! Follows the admission policy of the program's own account (`manifests/common/policy.yaml`): says if it is in force,
+//! and which writes it has refused.
 //!
 //! A program works without its policy: an API server older than 1.30 has no such policies, and not everybody may install
 //! them. It says so. A policy of another version may refuse what this version writes: one line of the log
@@ -68,8 +68,8 @@ pub(crate) struct OwnPolicy {
     line: Condition,
     metrics: OwnPolicyMetrics,
     counted: u64,
-    /// The refusals that the log has named.
-    told: BTreeSet<String>,
+    /// The refusals that the log has named, by their [`words`].
+    told: BTreeSet<Vec<String>>,
 }
 
 impl OwnPolicy {
@@ -139,6 +139,7 @@ impl OwnPolicy {
         let is_refused = count > self.counted;
         self.counted = count;
         let denial = denial.filter(|denial| denial.at.elapsed() < PERIOD);
+        let is_shown = denial.is_some();
         let verdict = verdict(self.program, found, denial.as_ref());
         match &verdict {
             Verdict::Passed(text) => self.line.pass(text),
@@ -147,19 +148,27 @@ impl OwnPolicy {
         match denial {
             None => self.told.clear(),
             Some(denial) if is_refused && self.told.len() < MOST_TOLD => {
-                if self.told.insert(denial.message) {
+                if self.told.insert(words(&denial.message)) {
                     tracing::error!("{}", verdict.detail());
                 }
             }
             Some(_) => {}
         }
-        if is_news && count == 0 && !found.is_transient() {
+        if is_news && !is_shown && !found.is_transient() {
             match &verdict {
                 Verdict::Passed(text) => tracing::info!("admission policy: {text}"),
                 Verdict::Failed(text) => tracing::warn!("admission policy: {text}"),
             }
         }
     }
+}
+
+/// The words of a refusal in one order: the API server names the same fields in another order each time.
+fn words(message: &str) -> Vec<String> {
+    let words = message.split([' ', ',']).filter(|word| !word.is_empty());
+    let mut words: Vec<String> = words.map(str::to_owned).collect();
+    words.sort_unstable();
+    words
 }
 
 /// True if the API server refuses what violates this policy.
@@ -173,7 +182,7 @@ fn verdict(program: &str, found: &Found, denial: Option<&Denial>) -> Verdict {
     if let Some(Denial { message, .. }) = denial {
         return Verdict::Failed(format!(
             "the admission policy {program} has refused a write, so it belongs to another version: {message}; apply the \
-             policy of this version (manifests/{program}, in manifests/rendered); the write is tried again"
+             policy of this version (manifests/{program}, or its file in manifests/rendered); the write is tried again"
         ));
     }
     let why = match found {
@@ -191,11 +200,17 @@ fn verdict(program: &str, found: &Found, denial: Option<&Denial>) -> Verdict {
                 "the binding {program} denies nothing: it only warns or audits, or binds another policy"
             )
         }
-        Found::Unknown(error) => format!("not known if {program} is installed: {error}"),
+        Found::Unknown(error) => {
+            return Verdict::Failed(format!(
+                "not known if {program} is installed: {error}; the program works as before; without the policy its \
+                 account may write all that its role grants; apply manifests/{program}, or its file in \
+                 manifests/rendered"
+            ));
+        }
     };
     Verdict::Failed(format!(
         "{why}; the program works as before, but its account may write all that its role grants; apply \
-         manifests/{program} (in manifests/rendered)"
+         manifests/{program}, or its file in manifests/rendered"
     ))
 }
 

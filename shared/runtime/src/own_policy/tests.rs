@@ -159,6 +159,8 @@ async fn a_policy_that_is_not_in_force_is_said_and_its_installation_noticed() {
         assert!(running.line().starts_with(expect), "{}", running.line());
         assert!(running.line().contains("apply manifests/node-ccm"), "{}", running.line());
         assert_eq!(running.metric("ccm_admission_policy_installed"), "0");
+        let is_known = !expect.starts_with("!not known");
+        assert_eq!(running.line().contains("but its account may write"), is_known);
         running.pass(PERIOD * 3).await;
         assert_eq!(running.told(expect.trim_start_matches('!')), 1, "{}", running.log.text());
         *running.server.lock() = installed();
@@ -201,4 +203,25 @@ async fn what_the_own_policy_refuses_is_one_line_for_each_field() {
     assert!(running.line().starts_with("+node-ccm is in force"), "{}", running.line());
     running.refused(&denied("node-ccm", "node-ccm may not write label team")).await;
     assert_eq!(running.told("may not write label team"), 2, "it has begun again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_fields_in_another_order_are_the_same_refusal() {
+    let running = Running::start(installed()).await;
+    for fields in ["label zone, label team", "label team, label zone"] {
+        let words = format!("node-ccm may not write {fields}");
+        running.refused(&denied("node-ccm", &words)).await;
+    }
+    assert_eq!(running.told("has refused a write"), 1, "{}", running.log.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_goes_after_a_refusal_is_said() {
+    let running = Running::start(installed()).await;
+    running.refused(&denied("node-ccm", "node-ccm may not write label team")).await;
+    running.pass(PERIOD * 2).await;
+    running.server.lock().policy = (404, status(404, "not found"));
+    running.pass(PERIOD * 2).await;
+    assert!(running.line().starts_with("!node-ccm is not installed"), "{}", running.line());
+    assert_eq!(running.told("node-ccm is not installed"), 1, "{}", running.log.text());
 }
