@@ -1,6 +1,10 @@
 //! User-visible reports: events on the Service, and log lines. The reasons are upstream's.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_cloud::{CloudError, ClusterId, LoadBalancer, Note, Title};
 use ccm_controller::{
@@ -11,6 +15,7 @@ use ccm_controller::{
 };
 use ccm_kube::{ApiError, events::EventRecorder};
 use ccm_objects::Service;
+use parking_lot::Mutex;
 
 use crate::plan::{
     CallKind,
@@ -25,17 +30,33 @@ use crate::plan::{
 const NAMES: usize = 20;
 /// The maximum number of remarks about one load balancer that are reported one by one.
 const NOTES: usize = 8;
+/// The maximum number of annotations that the log names one by one: a provider may have any number.
+const ANNOTATIONS: usize = 100;
 
 /// Reports about Services. Clones share one memory.
 #[derive(Clone)]
 pub(crate) struct ServiceReports {
     reports: Arc<Reports>,
+    annotations: Arc<Annotations>,
+}
+
+/// The annotations of a provider that the log has named.
+#[derive(Debug, Default)]
+struct Annotations(Mutex<BTreeSet<String>>);
+
+impl Annotations {
+    /// Returns true if the log should name this one: it has not been named, and there are not too many.
+    fn is_new(&self, why: &str) -> bool {
+        let mut named = self.0.lock();
+        named.len() < ANNOTATIONS && !named.contains(why) && named.insert(why.to_owned())
+    }
 }
 
 impl ServiceReports {
     pub(crate) fn new(events: EventRecorder) -> Self {
         Self {
             reports: Arc::new(Reports::new(events, Duration::ZERO, ccm_controller::log_here!())),
+            annotations: Arc::default(),
         }
     }
 
@@ -227,12 +248,8 @@ impl ServiceReports {
             self.warning(service, event, event, &text, line);
         }
         for one in refused.iter().filter(|one| one.part == Part::Annotation) {
-            if self.reports.memory().changed("provider", "annotation-refused", &one.why) {
-                tracing::warn!(
-                    service = &*service.key,
-                    "the provider does not write it: {}",
-                    one.why
-                );
+            if self.annotations.is_new(&one.why) {
+                tracing::warn!(service = &*service.key, "{}, so it is not written", one.why);
             }
         }
     }
@@ -388,6 +405,16 @@ mod tests {
     use ccm_cloud::Owner;
 
     use super::*;
+
+    #[test]
+    fn the_log_names_each_annotation_once_and_not_more_than_a_hundred() {
+        let annotations = Annotations::default();
+        let named = |why: &str| annotations.is_new(why);
+        assert_eq!(["a", "b", "a", "b", "c"].map(named), [true, true, false, false, true]);
+        let count = (0..1000).filter(|number| named(&number.to_string())).count();
+        assert_eq!(count, ANNOTATIONS - 3);
+        assert!(!named("a"));
+    }
 
     #[test]
     fn of_many_remarks_the_first_are_reported_and_the_others_are_counted() {

@@ -1,4 +1,4 @@
-//! Which of a provider's addresses, host names and annotations a Service shows.
+//! Decides which of a provider's addresses, host names and annotations a Service shows.
 //!
 //! kube-proxy delivers to the Service what a pod or a node sends to an address in its status. So a wrong
 //! address would take the traffic of another Service, of the API server or of a node, and annotations
@@ -34,7 +34,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Returns why the provider does not write this annotation.
+    /// Returns why service-ccm does not write this annotation of the provider.
     pub fn why_not_written(&self, key: &str, traits: &LoadBalancerTraits) -> Option<String> {
         let quoted = || format!("annotation {}", one_line(key, QUOTED));
         if is_reserved(key) {
@@ -60,7 +60,7 @@ impl Rules {
     }
 }
 
-/// Returns true if no provider writes annotations with this key: it belongs to Kubernetes or to this
+/// Returns true if no provider may have annotations with this key: it belongs to Kubernetes or to this
 /// program.
 fn is_reserved(key: &str) -> bool {
     key.starts_with(OWN_ANNOTATIONS) || label_rules::is_reserved(key)
