@@ -52,7 +52,7 @@ ccm_settings::settings! {
         /// reported by an event on the node and by ccm_node_internal_ip_changes_total.
         pub node_internal_ip_change: InternalIpChange = live(Text, "node-internal-ip-change", "apply"),
             one_of(&[("apply", InternalIpChange::Apply), ("hold", InternalIpChange::Hold)]);
-        /// What to do with a new node whose provider ID comes from its kubelet, if another node has it, or if neither
+        /// Decides about a new node whose provider ID comes from its kubelet, if another node has it, or if neither
         /// the node's name nor its system UUID nor an address agrees with the instance: strict keeps the taint and
         /// writes nothing; report initialises the node. Both are reported by an event on the node and by
         /// ccm_node_unconfirmed_identities_total. Nodes that are initialised already are only reported.

@@ -59,8 +59,8 @@ ccm_settings::settings! {
         pub node_cidr_mask_size_ipv6: usize = fixed(Count, "node-cidr-mask-size-ipv6", "0"), within(0..=128);
         /// The shortest prefix that the pod CIDR of a node may have if this program has not assigned it: one length of
         /// IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64. A wider pod CIDR gets no route. 0 allows each size.
-        /// Without it, one that is wider than those of most nodes gets no route until a person approves it. A route that
-        /// is there stays. With --allocate-node-cidrs a pod CIDR of the size of a block is never too wide.
+        /// Without it, a pod CIDR that is wider than most nodes have gets no route until a person approves it. A route
+        /// that is there stays. With --allocate-node-cidrs a pod CIDR of the size of a block is never too wide.
         pub max_pod_cidr: MaxPodCidr = live(Text, "max-pod-cidr", ""), parsed;
         /// Interval between two lists of the route table, which find what others have changed. Changes of nodes are
         /// handled at once, whatever the interval is. cloud-controller-manager defaults to 10s and does nothing in

@@ -118,7 +118,7 @@ fn departures(mut left: Departures) {
 /// Shortening must end.
 fn shorten(mut step: impl FnMut() -> bool) {
     let steps = (0..100_000).take_while(|_| step()).count();
-    assert!(steps < 100_000, "it can be shortened for ever");
+    assert!(steps < 100_000, "it can be shortened without end");
 }
 
 fn service(text: &str) {

@@ -19,7 +19,7 @@ use crate::{Target, mutate};
 /// One input may not take more of a processor.
 pub const LONGEST: Duration = Duration::from_secs(5);
 /// Nor may it take longer, however busy the machine is.
-const FOR_EVER: Duration = Duration::from_mins(2);
+const LONGEST_BY_CLOCK: Duration = Duration::from_mins(2);
 
 /// The targets to run, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ impl Work {
     }
 
     fn hangs(&self) -> bool {
-        self.ran() > LONGEST || self.since.elapsed() > FOR_EVER
+        self.ran() > LONGEST || self.since.elapsed() > LONGEST_BY_CLOCK
     }
 }
 

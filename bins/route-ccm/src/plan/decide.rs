@@ -390,8 +390,8 @@ impl<'a> Decider<'a> {
         !self.view.has_instances || route.target.as_ref().is_some_and(confirms)
     }
 
-    /// What the word of a node counts, which has or had the target of the route. A route to a node that is left out
-    /// waits for a person.
+    /// Decides if the word of a node counts, which has or had the target of the route. A route to a node that is left
+    /// out waits for a person.
     fn word(&mut self, route: &Route, node: &Arc<Node>, left_out: Option<LeftOut>) -> Word {
         let Some(target) = &route.target else { return Word::Counts };
         if route.owner.is_some() || left_out.is_some() || self.is_confirmed(route) {

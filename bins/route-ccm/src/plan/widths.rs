@@ -14,8 +14,8 @@ use crate::ipam::{Config, is_inside};
 /// Fewer pod CIDRs show no usual size.
 const FEW: usize = 4;
 
-/// `--max-pod-cidr`: the shortest prefixes that pod CIDRs may have. 0 allows each size, and `None` those that are no
-/// wider than the pod CIDRs of most nodes.
+/// `--max-pod-cidr`: the shortest prefixes that pod CIDRs may have. 0 allows each size. `None` allows the usual size, which
+/// most nodes have, and smaller ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MaxPodCidr {
     v4: Option<u8>,
@@ -100,8 +100,8 @@ fn key(cidr: IpNet) -> (IpFamily, u8) {
 }
 
 impl Widths {
-    /// Why the node gets no route to this pod CIDR, if it is too wide. A person may approve one that is wider than those
-    /// of most nodes.
+    /// Returns why the node gets no route to this pod CIDR, if it is too wide. A person may approve one that is wider than
+    /// usual.
     pub(super) fn problem(&self, node: &Node, cidr: IpNet, usual: &Usual) -> Option<Problem> {
         let (family, length) = key(cidr);
         let blocks = self.blocks.as_ref();

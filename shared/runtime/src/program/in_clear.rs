@@ -7,8 +7,8 @@ use crate::health::Verdict;
 
 metrics! {
     pub(super) struct ClearMetrics {
-        /// Whether the cloud, or the provider on another machine, is asked without encryption, so that credentials and
-        /// answers can be read and changed on the way: 1 for yes, 0 for no or not known
+        /// 1 if the cloud, or the provider on another machine, is asked without encryption, so that credentials and
+        /// answers can be read and changed on the way, 0 if not or not known
         [ALPHA] ccm_cloud_in_clear => in_clear: Gauge;
     }
 }
