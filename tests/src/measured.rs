@@ -43,7 +43,9 @@ impl Family {
     pub fn unit(&self) -> &'static str {
         let base = self.name.trim_end_matches("_total");
         match base.rsplit('_').next() {
-            _ if self.meaning().starts_with("Whether ") => "0 or 1",
+            _ if ["Whether ", "1 if "].iter().any(|word| self.meaning().starts_with(word)) => {
+                "0 or 1"
+            }
             _ if self.meaning().starts_with("Share of ") => "0 to 1",
             Some("request") => "per request",
             Some("seconds") => "seconds",
@@ -133,9 +135,10 @@ mod tests {
         let text = "# HELP a_seconds [BETA] How long, \"so\".\n# TYPE a_seconds histogram\n\
                     a_seconds_bucket{le=\"0.5\",kind=\"x\",why=\"a \\\"b\\\", c\"} 1\n\
                     a_seconds_bucket{le=\"+Inf\",kind=\"y\",why=\"\"} 1\n\
-                    # HELP b Whether it is.\n# TYPE b counter\nb_total 7\n# EOF\n";
+                    # HELP b Whether it is.\n# TYPE b counter\nb_total 7\n\
+                    # HELP c 1 if it is, 0 if not.\n# TYPE c gauge\nc 1\n# EOF\n";
         let found = families(text);
-        let [a, b] = found.as_slice() else { panic!("{found:?}") };
+        let [a, b, c] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!(
             (a.stability(), a.meaning(), a.unit()),
             ("BETA", "How long, \"so\".", "seconds")
@@ -146,6 +149,7 @@ mod tests {
         assert_eq!(values("kind"), ["x", "y"]);
         assert_eq!(values("why"), ["", "a \\\"b\\\", c"]);
         assert_eq!((b.name.as_str(), b.kind.as_str(), b.unit()), ("b_total", "counter", "0 or 1"));
+        assert_eq!(c.unit(), "0 or 1");
         assert_eq!(b.stability(), "");
     }
 }
