@@ -202,6 +202,9 @@ fn octavia_is_recorded() {
     keep("octavia", "ovn", &recorded(&settings, ovn, work));
 }
 
+/// Plays an input.
+type Play = fn(&[u8]);
+
 /// Empties all IDs of this member.
 fn without(ids: &str, value: &mut Value) {
     match value {
@@ -220,8 +223,7 @@ fn without(ids: &str, value: &mut Value) {
 
 #[test]
 fn answers_with_empty_ids_lead_to_no_request_with_one() {
-    let targets: [(&str, fn(&[u8])); 3] =
-        [("nova", nova), ("neutron", neutron), ("octavia", octavia)];
+    let targets: [(&str, Play); 3] = [("nova", nova), ("neutron", neutron), ("octavia", octavia)];
     let ids = ["id", "port_id", "vip_port_id", "device_id", "default_pool_id", "healthmonitor_id"];
     for (target, play) in targets {
         for entry in fs::read_dir(corpus(target)).unwrap() {
