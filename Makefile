@@ -103,7 +103,7 @@ lint: tools ## formatting, clippy without warnings, documentation without broken
 deny: ## licences, sources and duplicates of dependencies; ADVISORIES=online, or the folder of a clone of the advisory database, checks advisories too
 	@ADVISORIES="$(ADVISORIES)" tests/cargo-tools/deny.sh
 
-fuzz: tools ## everything that reads what strangers say, ten minutes each (SECONDS=20; TARGETS=names); with a nightly toolchain by libFuzzer, else with random inputs
+fuzz: tools ## everything that reads what strangers say, ten minutes each by libFuzzer (SECONDS=20; TARGETS=names); without a C++ compiler, with random inputs
 	tests/cargo-tools/fuzz.sh $(or $(SECONDS),600) $(TARGETS)
 
 fmt: ## format

@@ -50,6 +50,7 @@ pub(super) enum Provisioning {
 /// A load balancer as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct BalancerRow {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
@@ -62,8 +63,11 @@ pub(super) struct BalancerRow {
     #[serde(default)]
     pub(super) provider: Option<String>,
     pub(super) vip_address: Option<IpAddr>,
+    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
     pub(super) vip_port_id: Option<String>,
+    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
     pub(super) vip_subnet_id: Option<String>,
+    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
     pub(super) vip_network_id: Option<String>,
     /// The addresses of other subnets, since version 2.26.
     #[serde(default, deserialize_with = "or_default")]
@@ -91,6 +95,7 @@ pub(super) struct AdditionalVip {
 /// A listener as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct ListenerRow {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
@@ -100,7 +105,7 @@ pub(super) struct ListenerRow {
     pub(super) protocol_port: u16,
     #[serde(default)]
     pub(super) connection_limit: Option<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
     pub(super) default_pool_id: Option<String>,
     #[serde(default)]
     pub(super) insert_headers: Option<BTreeMap<String, String>>,
@@ -120,6 +125,7 @@ pub(super) struct ListenerRow {
 /// A pool as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct PoolRow {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
@@ -133,7 +139,7 @@ pub(super) struct PoolRow {
     /// The listeners whose default pool it is.
     #[serde(default, deserialize_with = "or_default")]
     pub(super) listeners: Vec<Reference>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
     pub(super) healthmonitor_id: Option<String>,
     #[serde(default)]
     pub(super) created_at: Option<String>,
@@ -143,12 +149,14 @@ pub(super) struct PoolRow {
 /// Another object, by its ID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Reference {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
 }
 
 /// A member as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct MemberRow {
+    /// May be empty: no request names a member by it.
     pub(super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) name: String,
@@ -166,6 +174,7 @@ pub(super) struct MemberRow {
 /// A health monitor as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct MonitorRow {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
     #[serde(rename = "type")]
     pub(super) kind: String,

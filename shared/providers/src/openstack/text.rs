@@ -69,6 +69,11 @@ pub(super) fn id<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error>
     if id.is_empty() { Err(D::Error::custom("the ID is empty")) } else { Ok(id) }
 }
 
+/// Reads an ID that may be missing or null. An empty one counts as missing.
+pub(super) fn id_or_none<'a, D: Deserializer<'a>>(reader: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<String>::deserialize(reader)?.filter(|id| !id.is_empty()))
+}
+
 /// Encodes a value for a query, or for one segment of a path.
 pub(super) fn query(value: &str) -> String {
     utf8_percent_encode(value, QUERY).to_string()

@@ -1,16 +1,16 @@
 //! The corpora of `nova`, `neutron` and `octavia`: what scripted services answer, written by
 //! `QUARTET_WRITE_CORPUS=1`.
 
-use std::{env, fs, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, env, fs, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_cloud::{Call, CloudError};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    balancers::live,
-    machines::{change_routes, look_up},
+    balancers::{live, octavia},
+    machines::{change_routes, look_up, neutron, nova},
     played::{Settings, paused},
 };
 use crate::openstack::{
@@ -72,9 +72,14 @@ fn recorded<W: Future<Output = ()>>(
     std::iter::once(first).chain(lines).map(|line| line + "\n").collect()
 }
 
+/// The folder of a target's corpus.
+fn corpus(target: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
+}
+
 /// Compares an input with the one in the corpus, or writes it.
 fn keep(target: &str, name: &str, input: &str) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let folder = corpus(target);
     let path = folder.join(name);
     if env::var("QUARTET_WRITE_CORPUS").is_ok() {
         fs::create_dir_all(&folder).unwrap();
@@ -195,4 +200,49 @@ fn octavia_is_recorded() {
     let own = settings.clone();
     let work = move |api| async move { live(&own, api).await };
     keep("octavia", "ovn", &recorded(&settings, ovn, work));
+}
+
+/// Plays an input.
+type Play = fn(&[u8]);
+
+/// Empties all IDs of this member.
+fn without(ids: &str, value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                match value {
+                    Value::String(id) if name == ids => id.clear(),
+                    other => without(ids, other),
+                }
+            }
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(|entry| without(ids, entry)),
+        _ => {}
+    }
+}
+
+#[test]
+fn answers_with_empty_ids_lead_to_no_request_with_one() {
+    let targets: [(&str, Play); 3] = [("nova", nova), ("neutron", neutron), ("octavia", octavia)];
+    let ids = ["id", "port_id", "vip_port_id", "device_id", "default_pool_id", "healthmonitor_id"];
+    for (target, play) in targets {
+        for entry in fs::read_dir(corpus(target)).unwrap() {
+            let input = fs::read_to_string(entry.unwrap().path()).unwrap();
+            let operations: BTreeSet<_> =
+                input.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+            for (operation, ids) in operations.iter().flat_map(|of| ids.map(|ids| (of, ids))) {
+                let emptied = |line: &str| {
+                    let parts: Vec<_> = line.splitn(3, ' ').collect();
+                    match (&parts[..], parts.get(2).map(|body| serde_json::from_str(body))) {
+                        ([name, status, _], Some(Ok(mut body))) if name == operation => {
+                            without(ids, &mut body);
+                            format!("{name} {status} {body}\n")
+                        }
+                        _ => format!("{line}\n"),
+                    }
+                };
+                play(input.lines().map(emptied).collect::<String>().as_bytes());
+            }
+        }
+    }
 }

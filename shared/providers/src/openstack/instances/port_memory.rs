@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_base::message::one_line;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -28,6 +29,7 @@ use super::super::{
     compute::Server,
     ids::ServerId,
     network::{Port, Ports},
+    text::MAX_VALUE,
 };
 
 /// How long a port that is listed but no longer returned is an error.
@@ -141,6 +143,7 @@ impl Entry {
         let comparable = ports.iter().all(|port| port.mac_address.is_some());
         let named = |mac: &&String| listed.contains(*mac);
         if let Some(mac) = self.macs.difference(&shown.macs).find(named).filter(|_| comparable) {
+            let mac = one_line(mac, MAX_VALUE);
             return Some(format!(
                 "Neutron no longer returns its port with MAC address {mac}, but Nova still lists \
                  its addresses"
@@ -148,11 +151,13 @@ impl Entry {
         }
         let named: BTreeSet<&str> = ports.iter().flat_map(Port::sub_port_ids).collect();
         let lost = self.carried.difference(&shown.carried).find(|id| named.contains(id.as_str()));
+        let lost = lost.map(|id| one_line(id, MAX_VALUE));
         lost.map(|id| format!("Neutron no longer returns port {id}, but its trunk still lists it"))
     }
 }
 
 fn none_shown(mac: &str) -> String {
+    let mac = one_line(mac, MAX_VALUE);
     format!(
         "Neutron returns none of its ports, but Nova lists their addresses, the first with MAC \
          address {mac}"

@@ -299,8 +299,8 @@ impl Octavia {
         let answer = made(operation, self.api.send(request, call).await?)?;
         let document: Value = answer.read(operation).map_err(CloudError::that_may_be_done)?;
         match document.get(child.key()).and_then(|made| made.get("id")).and_then(Value::as_str) {
-            Some(id) => Ok(id.to_owned()),
-            None => Err(answer.malformed(operation, "it has no ID").that_may_be_done()),
+            Some(id) if !id.is_empty() => Ok(id.to_owned()),
+            _ => Err(answer.malformed(operation, "it has no ID").that_may_be_done()),
         }
     }
 

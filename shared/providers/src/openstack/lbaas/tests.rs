@@ -299,8 +299,11 @@ async fn a_creation_without_a_readable_answer_may_have_taken_effect() {
     rig.cloud.fail(|_, _| Some(Ok(answer(201, &json!({ "loadbalancer": {} })))));
     let error = rig.octavia.create(body, call()).await.unwrap_err();
     assert!(error.maybe_done && error.kind == ErrorKind::Malformed, "{error}");
-    let error = rig.octavia.create_child(Child::Pool, json!({}), call()).await.unwrap_err();
-    assert!(error.maybe_done && error.kind == ErrorKind::Malformed, "{error}");
+    for made in [json!({}), json!({ "pool": { "id": "" } })] {
+        rig.cloud.fail(move |_, _| Some(Ok(answer(201, &made))));
+        let error = rig.octavia.create_child(Child::Pool, json!({}), call()).await.unwrap_err();
+        assert!(error.maybe_done && error.kind == ErrorKind::Malformed, "{error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -335,5 +338,25 @@ fn unknown_states_are_pending() {
     ] {
         let read: Provisioning = serde_json::from_value(json!(text)).unwrap();
         assert_eq!((read.to_string(), read), (text.to_owned(), expect));
+    }
+}
+
+#[test]
+fn an_object_without_an_id_is_malformed() {
+    fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<(), String> {
+        serde_json::from_value::<T>(answer).map(drop).map_err(|error| error.to_string())
+    }
+    for (id, expect) in [("5", Ok(())), ("", Err("the ID is empty".to_owned()))] {
+        let row = json!({ "id": id, "name": "n", "protocol": "TCP", "protocol_port": 80,
+            "provisioning_status": "ACTIVE", "type": "TCP", "delay": 5, "timeout": 3,
+            "max_retries": 1 });
+        assert_eq!(read::<BalancerRow>(row.clone()), expect);
+        assert_eq!(read::<ListenerRow>(row.clone()), expect);
+        assert_eq!(read::<PoolRow>(row.clone()), expect);
+        assert_eq!(read::<MonitorRow>(row.clone()), expect);
+        assert_eq!(read::<Reference>(row.clone()), expect);
+        assert_eq!(read::<TreePool>(row.clone()), expect);
+        assert_eq!(read::<tree::TreeListener>(row.clone()), expect);
+        assert_eq!(read::<Tree>(row), expect);
     }
 }

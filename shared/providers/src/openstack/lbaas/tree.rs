@@ -9,6 +9,7 @@ use super::{Provisioning, or_default};
 /// A load balancer's status tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(in super::super) struct Tree {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(in super::super) id: String,
     pub(in super::super) provisioning_status: Provisioning,
     #[serde(default, deserialize_with = "or_default")]
@@ -21,6 +22,7 @@ pub(in super::super) struct Tree {
 /// A listener in the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(in super::super) struct TreeListener {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(in super::super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) name: String,
@@ -32,6 +34,7 @@ pub(in super::super) struct TreeListener {
 /// A pool in the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(in super::super) struct TreePool {
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(in super::super) id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(in super::super) name: String,

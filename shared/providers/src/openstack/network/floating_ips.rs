@@ -29,6 +29,7 @@ pub(crate) struct FloatingIp {
     #[serde(default, rename = "fixed_ip_address")]
     pub(crate) fixed_address: Option<IpAddr>,
     /// The port that it stands for; `None` if it is free.
+    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
     pub(crate) port_id: Option<String>,
     pub(crate) floating_network_id: String,
     #[serde(default)]
