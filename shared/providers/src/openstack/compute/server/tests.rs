@@ -84,6 +84,9 @@ fn an_entry_that_is_too_long_is_malformed_and_named() {
     assert!(matches!(row, Row::Malformed { .. }));
     assert_eq!((row.id().unwrap().as_str(), row.name()), (&*scripted::uuid(1), Some("node-00001")));
     assert!(row.trouble().unwrap().ends_with("its entry is longer than 1 MiB"), "{row:?}");
+    // A list has room for tens of thousands of usual ones.
+    let size = Row::read(&scripted::server(1).to_string()).size();
+    assert!((700..1_600).contains(&size), "{size} bytes");
     // What Nova's quota allows, with each character escaped.
     let item = |number: u32| (format!("{number:\u{20ac}<255}"), "\u{20ac}".repeat(255));
     let mut server = scripted::server(1);
