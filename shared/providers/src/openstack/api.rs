@@ -33,6 +33,7 @@ use serde_json::Value;
 
 pub(crate) use self::{
     answer::{Answer, Deletion},
+    bounded::members_of,
     endpoints::Microversion,
     page::{Collection, Read, id_of, members},
     retry::Failure,

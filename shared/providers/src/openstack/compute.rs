@@ -15,13 +15,14 @@ use std::{
 };
 
 use ccm_base::message::one_line;
-use ccm_cloud::{Call, CloudError};
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 pub(super) use flavors::{Flavors, Kind};
+use server::OVERHEAD;
 pub(super) use server::{Address, Row, Server};
 
 use super::{
@@ -35,6 +36,8 @@ const SHORT_LIST: &str = "/servers";
 /// From this microversion on, Nova's list contains the servers of cells that are down:
 /// without a name, and only on the first page of a list without filters.
 const SHOWS_SILENT_CELLS: Microversion = Microversion { major: 2, minor: 69 };
+/// The maximum size of what is kept of one list, in bytes: 30,000 servers with few metadata.
+const MOST_KEPT: usize = 48 << 20;
 /// How long a project counts as having several pages of servers, after such a list.
 const LONG_FOR: Duration = Duration::from_mins(10);
 
@@ -112,7 +115,8 @@ impl Nova {
     ) -> Result<Listing, CloudError> {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
         let mut rows = Rows::default();
-        let read = servers(&path).read(&*self.api, call, |entry| rows.add(entry)).await?;
+        let read = servers(&path).read(&*self.api, call, |entry| rows.add(entry)).await;
+        let read = rows.memory.enough(read)?;
         let gap = Some("it contains servers of one name only".to_owned());
         Ok(Listing { rows: rows.all, whole: true, request_id: read.request_id, gap })
     }
@@ -121,7 +125,8 @@ impl Nova {
     /// requested: then the list has a gap.
     pub(super) async fn all_servers(&self, call: Call, most: usize) -> Result<Listing, CloudError> {
         let mut rows = Rows::default();
-        let read = self.project(LIST, call, most, |entry| rows.add(entry)).await?;
+        let read = self.project(LIST, call, most, |entry| rows.add(entry)).await;
+        let read = rows.memory.enough(read)?;
         let rows = rows.all;
         let gap = match self.gap() {
             Some(gap) => Some(gap),
@@ -140,16 +145,19 @@ impl Nova {
         &self,
         call: Call,
     ) -> Result<Vec<Result<(ServerId, String), String>>, CloudError> {
-        let (mut seen, mut entries) = (BTreeSet::new(), Vec::new());
+        let (mut seen, mut entries, mut memory) = (BTreeSet::new(), Vec::new(), Memory::default());
         let take = |entry: &str| {
             let entry = server::read_name(entry);
+            let text = entry.as_ref().map_or_else(String::len, |(_, name)| name.len());
+            memory.take(size_of_val(&entry) + text + OVERHEAD)?;
             let id = entry.as_ref().ok().map(|(id, _)| id.clone());
             if id.as_ref().is_none_or(|id| seen.insert(id.clone())) {
                 entries.push(entry);
             }
             id.map(|id| id.to_string())
         };
-        self.project(SHORT_LIST, call, usize::MAX, take).await?;
+        let read = self.project(SHORT_LIST, call, usize::MAX, take).await;
+        memory.enough(read)?;
         Ok(entries)
     }
 
@@ -213,12 +221,14 @@ impl Nova {
 struct Rows {
     all: Vec<Row>,
     seen: BTreeSet<ServerId>,
+    memory: Memory,
 }
 
 impl Rows {
     /// Adds an entry. Returns its ID if it is a valid marker for the next page.
     fn add(&mut self, entry: &str) -> Option<String> {
         let row = Row::read(entry);
+        self.memory.take(row.size())?;
         // A server whose cell is down is no valid marker for Nova.
         let is_partial = matches!(row, Row::Partial { .. });
         let marker = row.id().filter(|_| !is_partial).map(ToString::to_string);
@@ -226,6 +236,33 @@ impl Rows {
             self.all.push(row);
         }
         marker
+    }
+}
+
+/// What is kept of a list. A short text may stand for something that takes ten times its length, so the
+/// length of the pages says little about it.
+#[derive(Default)]
+struct Memory {
+    used: usize,
+    is_over: bool,
+}
+
+impl Memory {
+    /// Takes this number of bytes. `None` if there are no more: then the entry must not be kept, and is
+    /// no marker, which ends the list.
+    fn take(&mut self, bytes: usize) -> Option<()> {
+        self.used += bytes;
+        self.is_over |= self.used > MOST_KEPT;
+        (!self.is_over).then_some(())
+    }
+
+    /// The outcome of a list, or the error that it takes too much memory.
+    fn enough<T>(&self, outcome: Result<T, CloudError>) -> Result<T, CloudError> {
+        if !self.is_over {
+            return outcome;
+        }
+        let what = format!("server_list: the servers take more than {} MiB", MOST_KEPT >> 20);
+        Err(CloudError::new(ErrorKind::Malformed, what))
     }
 }
 

@@ -9,13 +9,13 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// The maximum number of entries of one page.
-const MAX_ENTRIES: usize = 200_000;
+/// The maximum number of entries of one page, and of all pages of a list together.
+pub(super) const MAX_ENTRIES: usize = 200_000;
 /// The maximum length of one entry, in bytes.
 pub(super) const LONGEST_ENTRY: usize = 4 << 20;
 
 /// These members of an object, as text. Of equal names the last one counts.
-pub(super) fn members_of<'a, const N: usize>(
+pub(crate) fn members_of<'a, const N: usize>(
     body: &'a [u8],
     keys: [&str; N],
 ) -> Result<[Option<&'a RawValue>; N], serde_json::Error> {

@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{
     Answer, Api, Request, Service,
-    bounded::{Entries, LONGEST_ENTRY, Links, members_of},
+    bounded::{Entries, LONGEST_ENTRY, Links, MAX_ENTRIES, members_of},
 };
 use crate::openstack::text;
 
@@ -61,12 +61,17 @@ impl Collection<'_> {
         mut take: impl FnMut(&str) -> Option<String> + Send,
         mut goes_on: impl FnMut() -> bool + Send,
     ) -> Result<Read, CloudError> {
-        let mut marker: Option<String> = None;
+        let (mut marker, mut count) = (None::<String>, 0);
         for pages in 1..=MAX_PAGES {
             let path = self.page_path(marker.as_deref());
             let get = Request::get(self.service, self.operation, &path);
             let answer = api.send(get, call).await?;
             let page = self.page(&answer)?;
+            count += page.entries.len();
+            if count > MAX_ENTRIES {
+                let what = format!("the list has more than {MAX_ENTRIES} entries");
+                return Err(answer.malformed(self.operation, &what));
+            }
             let last = page.entries.iter().filter_map(|entry| take(entry.get())).last();
             let whole = !page.goes_on;
             match last {

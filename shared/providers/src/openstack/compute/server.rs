@@ -4,10 +4,16 @@ use std::{collections::BTreeMap, fmt::Display};
 
 use ccm_base::message::one_line;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::super::{api::members, ids::ServerId, text::MAX_VALUE};
+use super::super::{api::members_of, ids::ServerId, text::MAX_VALUE};
 
+/// The maximum length of an entry, in bytes. 128 metadata items of the maximum length, Nova's default
+/// quota, have 400 kB if each character is escaped.
+const LONGEST: usize = 1 << 20;
+/// The memory that an element of a list or map takes beside itself, about, in bytes: its part of a
+/// half-filled node, and small allocations that are rounded up.
+pub(super) const OVERHEAD: usize = 96;
 const NO_UUID: &str = "its ID is not a UUID";
 
 /// A server, with the needed fields.
@@ -87,6 +93,28 @@ impl Server {
         self.fields.addresses.iter().flatten()
     }
 
+    /// The memory that it takes beside itself, about, in bytes.
+    fn size(&self) -> usize {
+        let Fields { id, status, task_state, access_ipv4, access_ipv6, zone, host_id, .. } =
+            &self.fields;
+        let options = [task_state, access_ipv4, access_ipv6, zone, host_id];
+        let flavor =
+            self.fields.flavor.iter().flat_map(|flavor| [&flavor.id, &flavor.original_name]);
+        let options = options.into_iter().chain(flavor).flatten();
+        let texts = [&self.name, &self.name, id, id, status].into_iter().chain(options);
+        let address = |address: &Address| {
+            let texts = [&address.kind, &address.mac].into_iter().flatten().map(String::len);
+            size_of::<Address>() + OVERHEAD + address.addr.len() + texts.sum::<usize>()
+        };
+        let of_network = |(name, list): (&String, &Vec<Address>)| {
+            name.len() + OVERHEAD + list.iter().map(address).sum::<usize>()
+        };
+        let item = |(key, value): (&String, &String)| key.len() + value.len() + OVERHEAD;
+        texts.map(String::len).sum::<usize>()
+            + self.addresses().map(of_network).sum::<usize>()
+            + self.metadata().map(item).sum::<usize>()
+    }
+
     /// Its user metadata.
     pub(crate) fn metadata(&self) -> impl Iterator<Item = (&String, &String)> {
         self.fields.metadata.iter().flatten()
@@ -120,6 +148,10 @@ pub(crate) enum Row {
 impl Row {
     /// Parses an entry. A malformed entry does not affect the others.
     pub(crate) fn read(json: &str) -> Self {
+        if json.len() > LONGEST {
+            let what = format!("its entry is longer than {} MiB", LONGEST >> 20);
+            return Self::malformed(json, &what);
+        }
         let fields: Fields = match serde_json::from_str(json) {
             Ok(fields) => fields,
             Err(error) => return Self::malformed(json, &error.to_string()),
@@ -136,10 +168,9 @@ impl Row {
     }
 
     fn malformed(json: &str, why: &str) -> Self {
-        let known = members(json);
-        let text = |key: &str| known.get(key).and_then(Value::as_str);
-        let id = text("id").and_then(ServerId::parse);
-        Self::Malformed { id, name: text("name").map(str::to_owned), line: trouble(json, why) }
+        let [id, name] = texts(json);
+        let id = id.as_deref().and_then(ServerId::parse);
+        Self::Malformed { id, name, line: trouble(json, why) }
     }
 
     /// The ID, if it is known.
@@ -148,6 +179,16 @@ impl Row {
             Self::Whole(server) => Some(&server.id),
             Self::Partial { id, .. } => Some(id),
             Self::Malformed { id, .. } => id.as_ref(),
+        }
+    }
+
+    /// The memory that it takes, about, in bytes.
+    pub(super) fn size(&self) -> usize {
+        let own = size_of::<Self>() + OVERHEAD;
+        own + match self {
+            Self::Whole(server) => size_of::<Server>() + server.size(),
+            Self::Partial { status, .. } => status.len(),
+            Self::Malformed { name, line, .. } => name.as_ref().map_or(0, String::len) + line.len(),
         }
     }
 
@@ -190,13 +231,20 @@ pub(super) fn read_name(json: &str) -> Result<(ServerId, String), String> {
 
 /// A message about an entry, with ID and name as far as they can be parsed.
 fn trouble(json: &str, why: &str) -> String {
-    let known = members(json);
-    let shown = |key: &str| match known.get(key).and_then(Value::as_str) {
-        Some(text) => format!("{:?}", one_line(text, MAX_VALUE)),
+    let shown = |text: Option<String>| match text {
+        Some(text) => format!("{:?}", one_line(&text, MAX_VALUE)),
         None => "without one".to_owned(),
     };
+    let [id, name] = texts(json).map(shown);
     let why = one_line(why, MAX_VALUE);
-    format!("server with ID {} and name {}: {why}", shown("id"), shown("name"))
+    format!("server with ID {id} and name {name}: {why}")
+}
+
+/// ID and name of an entry, as far as they are texts. Takes no memory for its other members.
+fn texts(json: &str) -> [Option<String>; 2] {
+    let text = |value: &RawValue| serde_json::from_str(value.get()).ok();
+    let known = members_of(json.as_bytes(), ["id", "name"]).unwrap_or_default();
+    known.map(|value| value.and_then(text))
 }
 
 #[cfg(test)]

@@ -76,6 +76,26 @@ fn malformed_entries_name_id_and_name() {
     }
 }
 
+#[test]
+fn an_entry_that_is_too_long_is_malformed_and_named() {
+    let mut server = scripted::server(1);
+    server["unknown"] = json!("x".repeat(LONGEST));
+    let row = Row::read(&server.to_string());
+    assert!(matches!(row, Row::Malformed { .. }));
+    assert_eq!((row.id().unwrap().as_str(), row.name()), (&*scripted::uuid(1), Some("node-00001")));
+    assert!(row.trouble().unwrap().ends_with("its entry is longer than 1 MiB"), "{row:?}");
+    // A list has room for tens of thousands of usual ones.
+    let size = Row::read(&scripted::server(1).to_string()).size();
+    assert!((700..1_600).contains(&size), "{size} bytes");
+    // What Nova's quota allows, with each character escaped.
+    let item = |number: u32| (format!("{number:\u{20ac}<255}"), "\u{20ac}".repeat(255));
+    let mut server = scripted::server(1);
+    server["metadata"] = (0..128).map(item).collect::<BTreeMap<_, _>>().into_iter().collect();
+    let json = server.to_string().replace('\u{20ac}', "\\u20ac");
+    assert!(json.len() > 300_000);
+    assert!(matches!(Row::read(&json), Row::Whole(_)));
+}
+
 proptest! {
     #[test]
     fn no_json_is_too_much(json in scripted::any_json()) {

@@ -1,6 +1,9 @@
 //! Whole lists.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use ccm_cloud::ErrorKind;
 use proptest::prelude::*;
@@ -155,6 +158,45 @@ async fn a_list_with_too_many_malformed_entries_proves_nothing() {
     let error = rig.instances.list(call()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed);
     assert!(error.message.starts_with("1200 entries"), "{error}");
+}
+
+/// Answers all lists of servers with pages of five, which never end. `change` is applied to each server.
+fn endless(rig: &Rig, change: impl Fn(&mut serde_json::Value) + Send + 'static) {
+    let next = AtomicUsize::new(0);
+    rig.cloud.fail(move |path, _| {
+        let is_list = path.strip_prefix("/servers").is_some_and(|rest| !rest.starts_with("/0"));
+        let first = next.fetch_add(if is_list { 5 } else { 0 }, Ordering::Relaxed) + 100;
+        let mut servers: Vec<_> = (first..first + 5).map(server).collect();
+        servers.iter_mut().for_each(&change);
+        let page = json!({"servers": servers, "servers_links": [{"rel": "next"}]});
+        is_list.then(|| Ok(answer(200, &page)))
+    });
+}
+
+fn lists_asked_for(rig: &Rig) -> usize {
+    rig.cloud.operations().iter().filter(|operation| **operation == "server_list").count()
+}
+
+#[tokio::test]
+async fn all_pages_of_a_list_together_take_a_bounded_memory() {
+    let rig = Rig::new(Scripted::with_servers(0..6));
+    endless(&rig, |server| server["name"] = json!("n".repeat(2 << 20)));
+    let error = rig.instances.list(call()).await.unwrap_err();
+    assert_eq!(error.message, "server_list: the servers take more than 48 MiB");
+    assert!(lists_asked_for(&rig) <= 6, "{} pages", lists_asked_for(&rig));
+}
+
+#[tokio::test]
+async fn what_a_list_takes_in_memory_counts_and_not_its_length() {
+    let rig = Rig::new(Scripted::with_servers(0..6));
+    let metadata: BTreeMap<_, _> = (0..50_000).map(|key| (format!("{key:x}"), "")).collect();
+    endless(&rig, move |server| server["metadata"] = json!(metadata));
+    let nodes: Vec<_> = (0..6).map(known).collect();
+    for found in rig.look_all(&nodes).await {
+        // By single requests.
+        assert!(matches!(found, Ok(Lookup::Found(_))), "{found:?}");
+    }
+    assert!(lists_asked_for(&rig) <= 4, "{} pages", lists_asked_for(&rig));
 }
 
 proptest! {
