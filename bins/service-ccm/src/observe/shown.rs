@@ -13,6 +13,8 @@ use crate::plan::shown::Part;
 
 /// How often the name of the API server is resolved.
 const RESOLVE: Duration = Duration::from_mins(5);
+/// The same while it does not resolve: until then a Service may show the address of the API server.
+const AGAIN: Duration = Duration::from_secs(10);
 
 impl Handles {
     /// Records the cluster IPs of a changed Service.
@@ -32,11 +34,13 @@ impl Handles {
     pub(crate) async fn follow_api_server(self, server: String, token: CancellationToken) {
         let work = async {
             loop {
-                if let Ok(found) = lookup_host(&*server).await {
+                let found = lookup_host(&*server).await;
+                let next = if found.is_ok() { RESOLVE } else { AGAIN };
+                if let Ok(found) = found {
                     let found: Vec<IpAddr> = found.map(|address| address.ip()).collect();
                     self.in_use.write().set_api_server(found);
                 }
-                sleep(RESOLVE).await;
+                sleep(next).await;
             }
         };
         token.run_until_cancelled(work).await;

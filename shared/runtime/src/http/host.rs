@@ -34,6 +34,7 @@ impl Host {
         let host = request.uri().authority().cloned().map_or(header, Self::Named);
         match &host {
             Self::Named(name) if name.as_str().contains('@') => Err("a host has no user"),
+            Self::Named(name) if !has_port_of_digits(name) => Err("a port is a number"),
             _ => Ok(host),
         }
     }
@@ -48,6 +49,12 @@ impl Host {
             Self::Named(name) => is_loopback(&name.host().to_ascii_lowercase()),
         }
     }
+}
+
+/// True if there is no port as well.
+fn has_port_of_digits(name: &Authority) -> bool {
+    let port = name.as_str().strip_prefix(name.host()).unwrap_or_default();
+    port.trim_start_matches(':').bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -77,6 +84,8 @@ mod tests {
         for invalid in ["a b", "user@", "http://a", "a/b"] {
             assert_eq!(new("/plan", &[invalid]), Err("the Host header is invalid"), "{invalid}");
         }
+        assert_eq!(new("/plan", &["localhost:abc"]), Err("a port is a number"));
+        assert_eq!(new("/plan", &["[::1]:80"]), Ok(named("[::1]:80")));
         assert_eq!(new("/plan", &["evil@localhost"]), Err("a host has no user"));
         assert_eq!(new("http://evil@localhost/plan", &["localhost"]), Err("a host has no user"));
     }

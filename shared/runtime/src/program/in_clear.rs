@@ -1,29 +1,30 @@
 //! Reports requests to the cloud that cross the network without encryption.
 
 use ccm_cloud::Cloud;
-use ccm_metrics::{Gauge, metrics};
+use ccm_metrics::computed;
 
-use crate::health::Verdict;
+use crate::{health::Verdict, metrics::Metrics};
 
-metrics! {
-    pub(super) struct ClearMetrics {
+computed! {
+    static IN_CLEAR: bool = {
         /// 1 if the cloud, or the provider on another machine, is asked without encryption, so that credentials and
         /// answers can be read and changed on the way, 0 if not or not known
-        [ALPHA] ccm_cloud_in_clear => in_clear: Gauge;
+        [ALPHA] Gauge ccm_cloud_in_clear = |is_in_clear| f64::from(u8::from(*is_in_clear));
     }
 }
 
-impl ClearMetrics {
-    /// Passes if nothing is known to be sent in clear.
-    pub(super) fn verdict(&self, cloud: &dyn Cloud) -> Verdict {
-        let in_clear = cloud.in_clear();
-        self.in_clear.set(in_clear.is_some().into());
-        match in_clear {
-            None => Verdict::Passed("nothing is known to be sent to the cloud in clear".to_owned()),
-            Some(what) => Verdict::Failed(format!(
-                "{what} is asked without encryption: credentials and answers can be read and changed on the way"
-            )),
-        }
+/// Adds the metric, which asks at each scrape.
+pub(super) fn collect(metrics: &Metrics, ask: impl Fn() -> bool + Send + Sync + 'static) {
+    metrics.collect(IN_CLEAR.collector(move || vec![(Vec::new(), ask())]));
+}
+
+/// Passes if nothing is known to be sent in clear.
+pub(super) fn verdict(cloud: &dyn Cloud) -> Verdict {
+    match cloud.in_clear() {
+        None => Verdict::Passed("nothing is known to be sent to the cloud in clear".to_owned()),
+        Some(what) => Verdict::Failed(format!(
+            "{what} is asked without encryption: credentials and answers can be read and changed on the way"
+        )),
     }
 }
 
@@ -35,7 +36,6 @@ mod tests {
     use ccm_cloud::{Call, CloudError, Instances};
 
     use super::*;
-    use crate::metrics::Metrics;
 
     struct Told(Option<&'static str>);
 
@@ -64,17 +64,17 @@ mod tests {
 
     #[test]
     fn what_is_sent_in_clear_is_a_line_and_a_metric() {
-        let metrics = Metrics::new();
-        let own = ClearMetrics::new(&metrics);
-        let shows = |value: u8| {
-            metrics.encode().unwrap().contains(&format!("ccm_cloud_in_clear {value}\n"))
+        let shows = |cloud: Told, value: u8| {
+            let metrics = Metrics::new();
+            collect(&metrics, move || cloud.in_clear().is_some());
+            metrics.encode().unwrap().contains(&format!("ccm_cloud_in_clear {value}.0\n"))
         };
-        let failed = own.verdict(&Told(Some("Keystone at http://k/")));
+        let failed = verdict(&Told(Some("Keystone at http://k/")));
         assert_eq!(
             failed.detail(),
             "Keystone at http://k/ is asked without encryption: credentials and answers can be read and changed on the way"
         );
-        assert!(!failed.is_passed() && shows(1));
-        assert!(own.verdict(&Told(None)).is_passed() && shows(0));
+        assert!(!failed.is_passed() && shows(Told(Some("Keystone")), 1));
+        assert!(verdict(&Told(None)).is_passed() && shows(Told(None), 0));
     }
 }

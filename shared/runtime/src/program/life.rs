@@ -8,8 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Context, Failure, Loaded, Program,
-    in_clear::ClearMetrics,
+    Context, Failure, Loaded, Program, in_clear,
     outdated::outdated,
     own_thread::on_own_thread,
     parts::{OBSERVES, Parts},
@@ -124,8 +123,9 @@ impl<P: Program> Parts<P> {
         self.health.add("provider-settings", Scope::Information, move || {
             provider::shortfalls(&*shown, &of)
         });
-        let (shown, clear) = (Arc::clone(&cloud), ClearMetrics::new(&self.metrics));
-        self.health.add("encryption", Scope::Information, move || clear.verdict(&*shown));
+        let (shown, asked) = (Arc::clone(&cloud), Arc::clone(&cloud));
+        self.health.add("encryption", Scope::Information, move || in_clear::verdict(&*shown));
+        in_clear::collect(&self.metrics, move || asked.in_clear().is_some());
         provider::wait_capable(cloud.as_ref(), &needs, &self.startup).await;
         self.startup.fail("preparing");
         let place = Where::of(&self.common.borrow());

@@ -2,7 +2,7 @@
 
 use ccm_kube::{events::EventMetrics, metrics::RestMetrics};
 
-use super::{ConfigMetrics, Program, in_clear::ClearMetrics};
+use super::{ConfigMetrics, Program, in_clear};
 use crate::{
     cloud_gate::CloudGate,
     leadership::LeadershipMetrics,
@@ -32,7 +32,7 @@ pub fn specimens<P: Program>() -> Metrics {
     let limits = Limits::new(Rates::each(Rate::UNLIMITED), &metrics);
     CloudGate::new(limits, &metrics, None).specimens();
 
-    ClearMetrics::new(&metrics);
+    in_clear::collect(&metrics, || false);
     RivalMetrics::new(&metrics);
     SameCloudMetrics::new(&metrics);
     RestMetrics::new(&metrics).specimens();
