@@ -54,7 +54,7 @@ impl Host {
 /// True if there is no port as well.
 fn has_port_of_digits(name: &Authority) -> bool {
     let port = name.as_str().strip_prefix(name.host()).unwrap_or_default();
-    port.trim_start_matches(':').bytes().all(|byte| byte.is_ascii_digit())
+    port.strip_prefix(':').unwrap_or(port).bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
