@@ -131,3 +131,60 @@ pub(crate) fn members(entry: &str) -> BTreeMap<Cow<'_, str>, Value> {
     let entry = if entry.len() > LONGEST_ENTRY { "" } else { entry };
     serde_json::from_str(entry).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use http::HeaderMap;
+
+    use super::*;
+
+    /// Answers each request with a page of so many entries, which names a next page.
+    struct Endless(usize);
+
+    #[async_trait]
+    impl Api for Endless {
+        async fn send(&self, request: Request<'_>, _: Call) -> Result<Answer, CloudError> {
+            let id = request.path.len();
+            let entries = vec![format!(r#"{{"id":"{id}"}}"#); self.0].join(",");
+            let body = format!(r#"{{"ports":[{entries}],"ports_links":[{{"rel":"next"}}]}}"#);
+            let headers = HeaderMap::new();
+            Ok(Answer { status: 200, headers, body: body.into(), request_id: None })
+        }
+
+        async fn offers(&self, _: Service, _: Call) -> Result<bool, CloudError> {
+            Ok(true)
+        }
+
+        async fn project_id(&self, _: Call) -> Result<String, CloudError> {
+            Ok("p1".to_owned())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_entries_of_all_pages_together_are_bounded() {
+        let list = Collection {
+            service: Service::Network,
+            operation: "port_list",
+            path: "/ports",
+            key: "ports",
+        };
+        let (mut taken, mut pages) = (0, 0);
+        let take = |entry: &str| {
+            taken += 1;
+            // A marker of another length makes another ID.
+            Some(id_of(entry)? + &"x".repeat(taken / (MAX_ENTRIES / 2)))
+        };
+        let goes_on = || {
+            pages += 1;
+            pages < 5
+        };
+        let call = Call::waiting(Duration::from_secs(1));
+        let read = list.read_while(&Endless(MAX_ENTRIES / 2), call, take, goes_on).await;
+        let error = read.expect_err("the list has no end");
+        assert!(error.message.contains("the list has more than 200000 entries"), "{error}");
+        assert_eq!(taken, MAX_ENTRIES);
+    }
+}

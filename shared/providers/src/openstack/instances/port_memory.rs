@@ -174,3 +174,32 @@ fn listed_macs(server: &Server) -> impl Iterator<Item = String> {
 fn mac_of(port: &Port) -> Option<String> {
     port.mac_address.as_deref().map(str::to_ascii_lowercase)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The texts come from Neutron and Nova.
+    #[test]
+    fn a_missing_port_is_named_in_one_line() {
+        let odd = "a\t\nb".to_owned();
+        let carrier = json!({"id": "p1", "status": "ACTIVE", "network_id": "n1", "fixed_ips": [],
+            "mac_address": "m1", "trunk_details": {"sub_ports": [{"port_id": odd}]}});
+        let carrier: Port = serde_json::from_value(carrier).expect("a port");
+        let now = Instant::now();
+        let all = BTreeSet::from([odd.clone()]);
+        let by_mac = Entry { macs: all.clone(), ..Entry::at(now) };
+        let by_trunk = Entry { carried: all.clone(), ..Entry::at(now) };
+        let messages = [
+            by_mac.missing(&Entry::at(now), &all, &[]),
+            by_trunk.missing(&Entry::at(now), &BTreeSet::new(), &[carrier]),
+            Some(none_shown(&odd)),
+        ];
+        for message in messages {
+            let message = message.expect("a port is missing");
+            assert!(!message.contains(char::is_control), "{message:?}");
+        }
+    }
+}
