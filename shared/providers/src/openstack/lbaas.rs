@@ -101,6 +101,7 @@ pub(super) struct ListenerRow {
     pub(super) name: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) tags: Vec<String>,
+    #[serde(deserialize_with = "crate::openstack::text::word")]
     pub(super) protocol: String,
     pub(super) protocol_port: u16,
     #[serde(default)]
@@ -131,6 +132,7 @@ pub(super) struct PoolRow {
     pub(super) name: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) tags: Vec<String>,
+    #[serde(deserialize_with = "crate::openstack::text::word")]
     pub(super) protocol: String,
     #[serde(default)]
     pub(super) lb_algorithm: Option<String>,
@@ -176,7 +178,7 @@ pub(super) struct MemberRow {
 pub(super) struct MonitorRow {
     #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(super) id: String,
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "crate::openstack::text::word")]
     pub(super) kind: String,
     pub(super) delay: u32,
     pub(super) timeout: u32,

@@ -1,5 +1,6 @@
 //! Converts text from the cloud for labels, messages and URLs.
 
+use ccm_base::message::one_line;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize as _, Deserializer, de::Error as _};
 use url::Url;
@@ -67,6 +68,11 @@ pub(super) fn is_host_name(text: &str) -> bool {
 pub(super) fn id<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error> {
     let id = String::deserialize(reader)?;
     if id.is_empty() { Err(D::Error::custom("the ID is empty")) } else { Ok(id) }
+}
+
+/// Reads a name of a protocol or kind. Messages show it, so it is one line; no name that is known changes.
+pub(super) fn word<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error> {
+    Ok(one_line(&String::deserialize(reader)?, MAX_VALUE).to_string())
 }
 
 /// Reads an ID that may be missing or null. An empty one counts as missing.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{ClusterId, Owner, Title};
 
 use super::{super::lbaas::BalancerRow, names};
@@ -78,10 +79,10 @@ pub(super) fn is_adoptable(row: &BalancerRow, owner: &Owner) -> bool {
     matches!(title, Title::Adoptable { .. }) && recorded.is_some_and(is_named)
 }
 
-/// Whose it is instead, for an error.
+/// Whose it is instead, for an error: one line, whatever its tags and its name contain.
 pub(super) fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
     let (recorded, title) = of(row, cluster);
-    match (title, recorded) {
+    let words = match (title, recorded) {
         (Title::Ours, Some(owner)) => format!("it belongs to Service {owner}"),
         (Title::Adoptable { .. }, Some(made_for)) => {
             format!("it was made for Service {made_for} by another controller, and is not adopted")
@@ -100,7 +101,8 @@ pub(super) fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
             )
         }
         _ => "its tags do not say that it belongs to this cluster".to_owned(),
-    }
+    };
+    one_line(&words, LONGEST_LINE).to_string()
 }
 
 #[cfg(test)]
@@ -165,6 +167,15 @@ mod tests {
                 assert_eq!(recorded, owner, "{row:?}");
             }
         }
+    }
+
+    #[test]
+    fn an_owner_in_words_is_one_line() {
+        let name = "kube_service_prod_default_web";
+        let tags = ["kubernetes-cluster-id=c\t-\n2", "kubernetes-service-uid=u\u{85}"];
+        let words = in_words(&row(name, "", &tags), &cluster());
+        assert!(words.contains("of another cluster") && words.contains("kubernetes-cluster-id=c"));
+        assert!(!words.contains(char::is_control), "{words:?}");
     }
 
     #[test]

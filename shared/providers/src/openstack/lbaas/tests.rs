@@ -376,3 +376,13 @@ fn an_empty_id_of_another_object_counts_as_none() {
     let pool: PoolRow = serde_json::from_value(row).expect("a pool");
     assert_eq!(pool.healthmonitor_id, None);
 }
+
+#[test]
+fn a_protocol_is_one_line() {
+    let row = json!({ "id": "5", "name": "n", "protocol": "TC\u{85}\nP", "protocol_port": 80,
+        "provisioning_status": "ACTIVE" });
+    let listener: ListenerRow = serde_json::from_value(row.clone()).expect("a listener");
+    assert!(!listener.protocol.contains(char::is_control), "{:?}", listener.protocol);
+    let pool: PoolRow = serde_json::from_value(row).expect("a pool");
+    assert!(!pool.protocol.contains(char::is_control), "{:?}", pool.protocol);
+}
