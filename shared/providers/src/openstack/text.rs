@@ -72,7 +72,7 @@ pub(super) fn id<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error>
 
 /// Reads a name of a protocol or kind. Messages show it, so it is one line; no name that is known changes.
 pub(super) fn word<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error> {
-    Ok(one_line(&String::deserialize(reader)?, MAX_VALUE).to_string())
+    Ok(one_line(&String::deserialize(reader)?, MAX_VALUE))
 }
 
 /// Reads an ID that may be missing or null. An empty one counts as missing.

@@ -102,7 +102,7 @@ pub(super) fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
         }
         _ => "its tags do not say that it belongs to this cluster".to_owned(),
     };
-    one_line(&words, LONGEST_LINE).to_string()
+    one_line(&words, LONGEST_LINE)
 }
 
 #[cfg(test)]

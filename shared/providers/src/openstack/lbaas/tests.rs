@@ -366,7 +366,9 @@ fn an_empty_id_of_another_object_counts_as_none() {
     let ids = ["vip_port_id", "vip_subnet_id", "vip_network_id", "default_pool_id"];
     let mut row = json!({ "id": "5", "name": "n", "protocol": "TCP", "protocol_port": 80,
         "provisioning_status": "ACTIVE", "healthmonitor_id": "" });
-    ids.into_iter().for_each(|id| row[id] = json!(""));
+    for id in ids {
+        row[id] = json!("");
+    }
     let balancer: BalancerRow = serde_json::from_value(row.clone()).expect("a load balancer");
     assert_eq!(balancer.vip_port_id, None);
     assert_eq!(balancer.vip_subnet_id, None);
