@@ -64,10 +64,10 @@ pub(super) fn is_host_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_HOST_NAME && text.chars().all(fits)
 }
 
-/// Reads an ID. An empty one would turn a request about an object into one about all of its kind.
+/// Reads an ID. An empty one would turn a request about an object into one about all of its kind, and
+/// messages show it.
 pub(super) fn id<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error> {
-    let id = String::deserialize(reader)?;
-    if id.is_empty() { Err(D::Error::custom("the ID is empty")) } else { Ok(id) }
+    id_or_none(reader)?.ok_or_else(|| D::Error::custom("the ID is empty"))
 }
 
 /// Reads a name of a protocol or kind. Messages show it, so it is one line; no name that is known changes.
@@ -77,7 +77,12 @@ pub(super) fn word<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Erro
 
 /// Reads an ID that may be missing or null. An empty one counts as missing.
 pub(super) fn id_or_none<'a, D: Deserializer<'a>>(reader: D) -> Result<Option<String>, D::Error> {
-    Ok(Option::<String>::deserialize(reader)?.filter(|id| !id.is_empty()))
+    match Option::<String>::deserialize(reader)?.filter(|id| !id.is_empty()) {
+        Some(id) if id.contains(char::is_control) => {
+            Err(D::Error::custom("the ID has control characters"))
+        }
+        id => Ok(id),
+    }
 }
 
 /// Encodes a value for a query, or for one segment of a path.

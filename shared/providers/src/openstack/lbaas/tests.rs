@@ -346,7 +346,12 @@ fn an_object_without_an_id_is_malformed() {
     fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<(), String> {
         serde_json::from_value::<T>(answer).map(drop).map_err(|error| error.to_string())
     }
-    for (id, expect) in [("5", Ok(())), ("", Err("the ID is empty".to_owned()))] {
+    let refused = |why: &str| Err(why.to_owned());
+    for (id, expect) in [
+        ("5", Ok(())),
+        ("", refused("the ID is empty")),
+        ("5\t6", refused("the ID has control characters")),
+    ] {
         let row = json!({ "id": id, "name": "n", "protocol": "TCP", "protocol_port": 80,
             "provisioning_status": "ACTIVE", "type": "TCP", "delay": 5, "timeout": 3,
             "max_retries": 1 });

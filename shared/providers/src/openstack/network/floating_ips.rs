@@ -31,6 +31,7 @@ pub(crate) struct FloatingIp {
     /// The port that it stands for; `None` if it is free.
     #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
     pub(crate) port_id: Option<String>,
+    #[serde(deserialize_with = "crate::openstack::text::id")]
     pub(crate) floating_network_id: String,
     #[serde(default)]
     pub(crate) description: String,

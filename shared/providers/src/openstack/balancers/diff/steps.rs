@@ -38,8 +38,9 @@ impl Act {
 }
 
 impl Step {
+    /// What the cloud has said may be part of the line, which stays one line.
     pub(in super::super) fn new(line: impl Into<String>, act: Act) -> Self {
-        Self { line: line.into(), act }
+        Self { line: line.into().replace(char::is_control, " "), act }
     }
 }
 
