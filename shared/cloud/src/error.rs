@@ -112,11 +112,12 @@ impl fmt::Display for CloudError {
 }
 
 impl CloudError {
-    /// An error of this kind with the cloud's message.
+    /// An error of this kind with the cloud's message, in which control characters become spaces: it is
+    /// one line of a log, and part of an event.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
-            message: message.into(),
+            message: message.into().replace(char::is_control, " "),
             subject: None,
             request_id: None,
             retry_after: None,
@@ -174,5 +175,16 @@ impl CloudError {
             ) => RetryClass::Permanent,
             (_, None) => RetryClass::Retry,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line() {
+        let error = CloudError::new(ErrorKind::Unavailable, "quota\r\n\tof \u{85}x");
+        assert_eq!(error.message, "quota   of  x");
     }
 }
