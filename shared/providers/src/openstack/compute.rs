@@ -36,8 +36,8 @@ const SHORT_LIST: &str = "/servers";
 /// From this microversion on, Nova's list contains the servers of cells that are down:
 /// without a name, and only on the first page of a list without filters.
 const SHOWS_SILENT_CELLS: Microversion = Microversion { major: 2, minor: 69 };
-/// The maximum size of what is kept of one list, in bytes: 30,000 servers with few metadata.
-const MOST_KEPT: usize = 48 << 20;
+/// The maximum size of what is kept of one list, in bytes: 20,000 servers with few metadata.
+const MOST_KEPT: usize = 32 << 20;
 /// How long a project counts as having several pages of servers, after such a list.
 const LONG_FOR: Duration = Duration::from_mins(10);
 
