@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::Result;
 use ccm_sim::program::{Launch, Program};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 
@@ -30,6 +31,7 @@ pub struct Fixture {
     accounts: Accounts,
     folder: tempfile::TempDir,
     mark: usize,
+    since: Timestamp,
     /// Time limit for what takes moments with this cloud.
     soon: Duration,
 }
@@ -41,7 +43,7 @@ impl Fixture {
         cluster::clear(&client).await?;
         let folder = tempfile::Builder::new().prefix("quartet-scenario-").tempdir()?;
         let mark = cluster.requests("").await?.len();
-        Ok(Self { cluster, client, accounts, folder, mark, soon })
+        Ok(Self { cluster, client, accounts, folder, mark, since: Timestamp::now(), soon })
     }
 
     /// A path for a file of this test.
@@ -92,7 +94,11 @@ impl Fixture {
     /// test began.
     pub async fn requests(&self, user_agent: &str) -> Result<Vec<Request>> {
         let since = self.cluster.requests("").await?.into_iter().skip(self.mark);
-        Ok(since.filter(|request| request.user_agent.starts_with(user_agent)).collect())
+        // A busy server may write its log long after its answer.
+        let is_late = |request: &Request| request.received.is_some_and(|at| at < self.since);
+        Ok(since
+            .filter(|request| request.user_agent.starts_with(user_agent) && !is_late(request))
+            .collect())
     }
 
     /// Those of them that are writes to nodes.
@@ -104,6 +110,7 @@ impl Fixture {
 
     /// Forgets what was recorded so far.
     pub async fn forget_requests(&mut self) -> Result<()> {
+        self.since = Timestamp::now();
         self.mark = self.cluster.requests("").await?.len();
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 /// One request, as the API server's audit log has it.
@@ -27,6 +28,8 @@ pub struct Request {
     pub code: u16,
     /// The UID precondition of a node's deletion. Only a real API server records it.
     pub uid: Option<String>,
+    /// When the server received it. Only a real API server records it.
+    pub received: Option<Timestamp>,
 }
 
 impl Request {
@@ -64,6 +67,8 @@ struct Line {
     response_status: ResponseStatus,
     #[serde(default)]
     request_object: DeleteOptions,
+    #[serde(rename = "requestReceivedTimestamp")]
+    received: Option<Timestamp>,
 }
 
 #[derive(Default, Deserialize)]
@@ -119,6 +124,7 @@ pub fn parse(log: &str) -> Vec<Request> {
             user: line.user.username,
             code: line.response_status.code,
             uid: line.request_object.preconditions.uid,
+            received: line.received,
         })
         .collect()
 }

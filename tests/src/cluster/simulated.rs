@@ -69,6 +69,7 @@ impl SimulatedCluster {
             user_agent: record.user_agent,
             user: record.user,
             uid: None,
+            received: None,
         };
         self.server.audit().records().into_iter().map(request).collect()
     }

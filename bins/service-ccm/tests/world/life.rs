@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use ccm_sim::poll;
 use ccm_tests::{
     scenarios::{
@@ -84,14 +84,28 @@ pub(crate) async fn a_service_that_changes_its_type_is_left_clean(env: Env) -> R
     Ok(())
 }
 
+/// Waits until both conditions are final, so that nothing is left to be written. Returns the status.
+async fn wait_until_serving(env: &Env, name: &str) -> Result<String> {
+    let shown = services::wait_for(&env.client, name, "serving", 3 * SOON, |service| {
+        let shows = |kind, reason| condition(service, kind).is_some_and(|(_, is)| is == reason);
+        shows("LoadBalancerProvisioning", "Provisioned")
+            && shows("LoadBalancerServing", "Serving")
+            && !services::addresses(service).is_empty()
+    })
+    .await?;
+    Ok(format!("{:?}", shown.status))
+}
+
 pub(crate) async fn a_restart_writes_nothing(mut env: Env) -> Result<()> {
     add_node(&env, "node-0").await?;
     let leader = env.start(&service_ccm(&env)).await?;
     for number in 0..20 {
         services::create(&env.client, &service(&format!("web-{number}"))).await?;
     }
-    for number in 0..20 {
-        services::address(&env.client, &format!("web-{number}"), SOON).await?;
+    let names: Vec<String> = (0..20).map(|number| format!("web-{number}")).collect();
+    let mut before = Vec::new();
+    for name in &names {
+        before.push(wait_until_serving(&env, name).await?);
     }
     ensure!(leader.terminate().await?.success(), "it ends in order");
     env.forget_requests().await?;
@@ -105,7 +119,11 @@ pub(crate) async fn a_restart_writes_nothing(mut env: Env) -> Result<()> {
     .await?;
     sleep(Duration::from_secs(2)).await;
     let (writes, calls) = (service_writes(&env).await?, env.cloud().calls().load_balancers);
-    ensure!(writes.is_empty(), "{writes:?}");
+    if let Some(write) = writes.first() {
+        let after = services::get(&env.client, &write.name).await?.status;
+        let old = names.iter().position(|name| *name == write.name).map(|at| &before[at]);
+        bail!("{writes:?}\nbefore: {old:?}\nafter: {after:?}");
+    }
     ensure!(env.cloud().balancers().writes().is_empty(), "the cloud was written to");
     ensure!(calls.total() == 1 && calls.list == 1, "{calls:?}");
     services::create(&env.client, &service("new")).await?;
