@@ -38,7 +38,7 @@ pub enum Problem {
         /// The prefix length that is usual.
         usual: u8,
     },
-    /// An older node has the node's provider ID.
+    /// Another node has the provider ID, and a better right to it.
     SameId {
         /// The provider ID.
         id: ProviderId,
@@ -97,7 +97,7 @@ impl fmt::Display for Problem {
             ),
             Self::SameId { id, node } => write!(
                 f,
-                "node {node}, which is older, has the same provider ID {id}, so this node gets no route; delete the Node whose machine it is not"
+                "node {node}, which is initialised or older, has the same provider ID {id}, so this node gets no route; delete the Node whose machine it is not"
             ),
             Self::Family(cidr) => {
                 let family = IpFamily::of(cidr.addr());

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ccm_cloud::{IpFamily, ProviderId, RouteTarget, RouteTraits};
-use ccm_controller::brake::approval::SetApproval;
+use ccm_controller::{brake::approval::SetApproval, identity::has_better_right};
 use ccm_objects::Shared;
 use ipnet::IpNet;
 
@@ -90,14 +90,14 @@ impl Terms<'_> {
 /// route. A pod CIDR that is in doubt takes nothing from the others.
 pub fn wanted(nodes: &[NodeView], terms: &Terms<'_>) -> Wanted {
     let (mut wanted, mut taken, mut approved) = (Wanted::default(), Taken::default(), Vec::new());
-    let mut ids: HashMap<&ProviderId, usize> = HashMap::new();
+    let ids = first_of_each_id(nodes);
     let usual = Usual::of(nodes, terms.cluster_cidrs);
     for place in oldest_first(nodes) {
         let Some(view) = nodes.get(place) else { continue };
-        let first = view.id.as_ref().map(|id| *ids.entry(id).or_insert(place));
         if view.left_out.is_some() {
             continue;
         }
+        let first = view.id.as_ref().and_then(|id| ids.get(id)).copied();
         let same = first.filter(|first| *first != place).and_then(|first| nodes.get(first));
         for text in &view.node.pod_cidrs {
             let accepted = accept(text, terms).and_then(|cidr| taken.check(cidr, place, nodes));
@@ -135,6 +135,27 @@ impl Wanted {
             }
         }
     }
+}
+
+/// The node with the best right to each provider ID, as node-ccm sees it without the instance: node-ccm holds a new
+/// node that has the ID of another machine, so that one takes nothing from a node that is initialised.
+fn first_of_each_id(nodes: &[NodeView]) -> HashMap<&ProviderId, usize> {
+    let mut first: HashMap<&ProviderId, usize> = HashMap::new();
+    for (place, view) in nodes.iter().enumerate() {
+        let Some(id) = &view.id else { continue };
+        let is_better = |other: usize| {
+            nodes.get(other).is_none_or(|other| has_better_right(&view.node, &other.node, None))
+        };
+        first
+            .entry(id)
+            .and_modify(|best| {
+                if is_better(*best) {
+                    *best = place
+                }
+            })
+            .or_insert(place);
+    }
+    first
 }
 
 fn oldest_first(nodes: &[NodeView]) -> Vec<usize> {

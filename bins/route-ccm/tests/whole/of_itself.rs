@@ -176,7 +176,10 @@ async fn of_two_nodes_with_one_provider_id_the_older_one_has_its_route() {
     sleep(Duration::from_secs(2)).await;
     world.add(rogue);
     let why = world.shows("rogue-9", "True", "NoRouteCreated").await;
-    assert!(why.contains("node node-01, which is older, has the same provider ID"), "{why}");
+    assert!(
+        why.contains("node node-01, which is initialised or older, has the same provider ID"),
+        "{why}"
+    );
     assert_eq!(world.metric(&format!("{REFUSED}{{reason=\"id_of_another_node\"}}")), 1);
     world.reachable([1]).await;
     // The machine has registered under another name, and its old Node goes.

@@ -1,4 +1,7 @@
+use std::sync::Arc;
+
 use ccm_base::At;
+use ccm_objects::{Taint, node_keys::UNINITIALIZED};
 
 use super::*;
 use crate::plan::tests::{World, approves, at, net, node, route, why};
@@ -161,6 +164,20 @@ fn with_blocks_of_ours_a_wider_one_is_refused() {
 }
 
 #[test]
+fn a_node_that_waits_for_its_initialisation_takes_the_route_of_no_younger_one() {
+    // Its kubelet has the provider ID of another machine by mistake, so node-ccm holds it.
+    let mut wrong = node(1, &["10.120.1.0/24"]);
+    let taint =
+        Taint { key: UNINITIALIZED.into(), effect: "NoSchedule".into(), ..Taint::default() };
+    Arc::make_mut(&mut wrong.node).taints.push(taint);
+    let right = NodeView { id: wrong.id.clone(), ..node(2, &["10.120.2.0/24"]) };
+    let mut world = World::new(vec![wrong, right], Vec::new());
+    assert_eq!(world.settle(at(0)), ["create 10.120.2.0/24 to n2"]);
+    let plan = world.plan(at(1));
+    assert!(why(&plan, "n1").0.contains("node n2, which is initialised or older"), "{plan:?}");
+}
+
+#[test]
 fn a_node_with_the_provider_id_of_an_older_one_gets_no_route() {
     let same = |number: u8, cidr: &str| NodeView { id: node(1, &[]).id, ..node(number, &[cidr]) };
     let pair = || vec![same(2, "10.120.2.0/24"), node(1, &["10.120.1.0/24"])];
@@ -169,7 +186,11 @@ fn a_node_with_the_provider_id_of_an_older_one_gets_no_route() {
     assert_eq!(world.settle(at(0)), ["create 10.120.1.0/24 to n1", "create 10.120.2.0/24 to n3"]);
     let plan = world.plan(at(1));
     assert_eq!(plan.counts.cidrs_of_same_id, 1);
-    assert!(why(&plan, "n2").0.contains("node n1, which is older"), "{:?}", why(&plan, "n2"));
+    assert!(
+        why(&plan, "n2").0.contains("node n1, which is initialised or older"),
+        "{:?}",
+        why(&plan, "n2")
+    );
     world.goes(3, true);
     world.goes(1, true);
     // The machine has registered again under another name, and its old Node is gone.
