@@ -6,7 +6,7 @@ use std::{
 };
 
 use ccm_cloud::{IpFamily, ProviderId, RouteTarget, RouteTraits};
-use ccm_controller::{brake::approval::SetApproval, identity::has_better_right};
+use ccm_controller::brake::approval::SetApproval;
 use ccm_objects::Shared;
 use ipnet::IpNet;
 
@@ -90,9 +90,10 @@ impl Terms<'_> {
 /// route. A pod CIDR that is in doubt takes nothing from the others.
 pub fn wanted(nodes: &[NodeView], terms: &Terms<'_>) -> Wanted {
     let (mut wanted, mut taken, mut approved) = (Wanted::default(), Taken::default(), Vec::new());
-    let ids = first_of_each_id(nodes);
+    let order = oldest_first(nodes);
+    let ids = first_of_each_id(nodes, &order);
     let usual = Usual::of(nodes, terms.cluster_cidrs);
-    for place in oldest_first(nodes) {
+    for place in order {
         let Some(view) = nodes.get(place) else { continue };
         if view.left_out.is_some() {
             continue;
@@ -137,23 +138,18 @@ impl Wanted {
     }
 }
 
-/// The node with the best right to each provider ID, as node-ccm sees it without the instance: node-ccm holds a new
+/// The node that has each provider ID: the oldest one that is initialised, or else the oldest one. node-ccm holds a new
 /// node that has the ID of another machine, so that one takes nothing from a node that is initialised.
-fn first_of_each_id(nodes: &[NodeView]) -> HashMap<&ProviderId, usize> {
-    let mut first: HashMap<&ProviderId, usize> = HashMap::new();
-    for (place, view) in nodes.iter().enumerate() {
-        let Some(id) = &view.id else { continue };
-        let is_better = |other: usize| {
-            nodes.get(other).is_none_or(|other| has_better_right(&view.node, &other.node, None))
-        };
-        first
-            .entry(id)
-            .and_modify(|best| {
-                if is_better(*best) {
-                    *best = place
-                }
-            })
-            .or_insert(place);
+fn first_of_each_id<'a>(nodes: &'a [NodeView], order: &[usize]) -> HashMap<&'a ProviderId, usize> {
+    let (done, new): (Vec<_>, Vec<_>) = order
+        .iter()
+        .filter_map(|place| Some((*place, nodes.get(*place)?)))
+        .partition(|(_, view)| !view.node.is_uninitialised());
+    let mut first = HashMap::new();
+    for (place, view) in done.into_iter().chain(new) {
+        if let Some(id) = &view.id {
+            first.entry(id).or_insert(place);
+        }
     }
     first
 }
