@@ -62,7 +62,7 @@ struct HealthPage {
 
 impl Pages {
     /// The response to a request; `is_local` for a peer on loopback.
-    pub async fn answer(&self, request: &Request<()>, is_local: bool) -> Response<Full<Bytes>> {
+    pub fn answer(&self, request: &Request<()>, is_local: bool) -> Response<Full<Bytes>> {
         let (method, path) = (request.method(), request.uri().path());
         let host = match Host::of(request) {
             Ok(host) => host,
@@ -84,7 +84,7 @@ impl Pages {
         }
         let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
         let query = Query(request.uri().query().unwrap_or_default());
-        let Some(page) = self.page(path, query, accept.unwrap_or_default()).await else {
+        let Some(page) = self.page(path, query, accept.unwrap_or_default()) else {
             return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".to_owned());
         };
         if method != Method::GET && method != Method::HEAD {
@@ -102,12 +102,7 @@ impl Pages {
         (!self.open.iter().any(|open| open == page)).then_some(page)
     }
 
-    async fn page(
-        &self,
-        path: &str,
-        query: Query<'_>,
-        accept: &str,
-    ) -> Option<Response<Full<Bytes>>> {
+    fn page(&self, path: &str, query: Query<'_>, accept: &str) -> Option<Response<Full<Bytes>>> {
         let path = path.strip_prefix('/')?;
         let (first, check) = match path.split_once('/') {
             Some((first, check)) => (first, Some(check)),
@@ -119,7 +114,7 @@ impl Pages {
             ("livez", _) => HealthPage { readiness: false, reasons: true },
             ("readyz", _) => HealthPage { readiness: true, reasons: true },
             ("metrics", None) => {
-                return Some(match self.scrapes.page(accept).await {
+                return Some(match self.scrapes.page(accept) {
                     Ok((media_type, text)) => reply(StatusCode::OK, media_type, text),
                     Err(error) => {
                         let text = format!("cannot encode metrics: {error}\n");

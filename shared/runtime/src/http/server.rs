@@ -139,7 +139,7 @@ async fn converse(
         async move {
             let mut next = next.lock().await;
             sleep_until(*next).await;
-            let mut answer = pages.answer(&request.map(drop), is_local).await;
+            let mut answer = pages.answer(&request.map(drop), is_local);
             *next = Instant::now() + PAUSE;
             if Arc::strong_count(&open) > MANY {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -50,7 +50,7 @@ async fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Full<b
     // Hyper only passes on requests with such a target.
     let target = if target.starts_with('/') { target } else { "*" };
     let request = to(method, target).body(()).unwrap();
-    pages.answer(&request, true).await
+    pages.answer(&request, true)
 }
 
 /// Status and text of a page.
@@ -155,7 +155,7 @@ async fn metrics_and_configz_have_their_types() {
     assert!(!get(&pages, "/metrics").await.1.contains("# EOF"));
     let open = "application/openmetrics-text";
     let request = to(&Method::GET, "/metrics").header(header::ACCEPT, open).body(()).unwrap();
-    let metrics = pages.answer(&request, true).await;
+    let metrics = pages.answer(&request, true);
     assert!(metrics.headers()[header::CONTENT_TYPE].to_str().unwrap().starts_with(open));
     let configz = answer(&pages, &Method::GET, "/configz").await;
     assert_eq!(configz.headers()[header::CONTENT_TYPE], "application/json");
@@ -168,7 +168,7 @@ async fn the_plan_is_text_or_json() {
     let pages = pages(&[]);
     let check = async |target: &str, accept: &str, kind: &str| {
         let request = to(&Method::GET, target).header(header::ACCEPT, accept).body(()).unwrap();
-        let answer = pages.answer(&request, true).await;
+        let answer = pages.answer(&request, true);
         assert_eq!(answer.status(), StatusCode::OK, "{target} {accept}");
         assert_eq!(answer.headers()[header::CONTENT_TYPE], kind, "{target} {accept}");
     };
@@ -187,7 +187,7 @@ async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
     let mut pages = pages(&[]);
     let check = async |pages: &Pages, method: Method, path: &str, status: u16| {
         let request = to(&method, path).body(()).unwrap();
-        let answer = pages.answer(&request, false).await;
+        let answer = pages.answer(&request, false);
         assert_eq!(answer.status().as_u16(), status, "{method} {path}");
         let text = answer.into_body().collect().await.unwrap().to_bytes();
         let name = path.trim_start_matches('/').split('?').next().unwrap();
@@ -217,7 +217,7 @@ async fn pages_with_details_are_for_requests_that_name_a_loopback_host() {
     let mut pages = pages(&[]);
     let status = async |pages: &Pages, path: &str, host: &str| {
         let request = Request::get(path).header(header::HOST, host).body(()).unwrap();
-        pages.answer(&request, true).await.status().as_u16()
+        pages.answer(&request, true).status().as_u16()
     };
     for host in ["127.0.0.1:10258", "127.0.0.1", "localhost:1", "LocalHost", "[::1]:10258"] {
         assert_eq!(status(&pages, "/plan", host).await, 200, "{host}");

@@ -73,5 +73,5 @@ async fn the_first_page_lists_the_others() {
         assert_eq!(get(&pages, path).await.0, 200, "{path}");
     }
     let request = to(&Method::GET, "/").body(()).unwrap();
-    assert_eq!(pages.answer(&request, false).await.status(), StatusCode::OK);
+    assert_eq!(pages.answer(&request, false).status(), StatusCode::OK);
 }
