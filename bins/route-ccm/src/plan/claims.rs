@@ -44,6 +44,8 @@ struct Case {
     /// The UID of the node.
     uid: Box<str>,
     word: Word,
+    /// The last answer was that the credentials are not valid.
+    is_unauthorized: bool,
     answers: u32,
     due: At,
 }
@@ -88,7 +90,11 @@ impl Claims {
     /// The cloud has answered about the instance of a node.
     pub(super) fn answered(&mut self, now: At, claim: Claim, answer: &LookupResult) {
         let Claim { node, targets } = claim;
+        let is_unauthorized =
+            answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Unauthorized);
         for target in targets {
+            let was_unauthorized =
+                || self.case(&target, &node).is_some_and(|case| case.is_unauthorized);
             let word = match answer {
                 Ok(Lookup::Found(instance)) if has(instance, &node, &target) => {
                     self.open.remove(&target);
@@ -96,13 +102,18 @@ impl Claims {
                     continue;
                 }
                 Ok(_) => Word::Denied,
-                // The word of the node counts, as of a cloud without instances.
-                Err(error) if cannot_be_asked(error.kind) => Word::Counts,
+                // The word of the node counts, as of a cloud without instances. A token that has just expired
+                // is not valid either, so one such answer is not enough.
+                Err(error)
+                    if cannot_be_asked(error.kind) && (!is_unauthorized || was_unauthorized()) =>
+                {
+                    Word::Counts
+                }
                 Err(_) => self.case(&target, &node).map_or(Word::Open, |case| case.word),
             };
             let answers = self.case(&target, &node).map_or(0, |case| case.answers) + 1;
             let (uid, due) = (node.uid.clone(), now + AGAIN.after(answers));
-            self.open.insert(target, Case { uid, word, answers, due });
+            self.open.insert(target, Case { uid, word, is_unauthorized, answers, due });
         }
     }
 

@@ -209,6 +209,18 @@ fn an_answer_that_does_not_come_is_asked_for_again() {
     // A cloud that cannot be asked.
     let mut world = answers(ErrorKind::Forbidden);
     assert_eq!(world.due(at(1)).len(), 2);
+    // A token may just have expired: the second such answer in a row counts.
+    let mut world = answers(ErrorKind::Unauthorized);
+    assert_eq!(world.due(at(1)).len(), 1);
+    let again = |error| {
+        let mut world = answers(ErrorKind::Unauthorized);
+        let claims = world.plan(at(15)).claims.into_iter();
+        let failed = |claim| (claim, Err(CloudError::new(error, "no")));
+        world.planner.claimed(at(15), claims.map(failed).collect());
+        world.due(at(16)).len()
+    };
+    assert_eq!(again(ErrorKind::Unauthorized), 2);
+    assert_eq!(again(ErrorKind::Unavailable), 1);
     let mut world = self::world();
     world.has_instances = false;
     world.nodes[0] = node(1, &["10.120.7.0/24"]);
