@@ -1,6 +1,6 @@
 //! Sanitises external text for logs, events, metric help and errors.
 
-use std::error::Error;
+use std::{error::Error, path::Path};
 
 /// The most characters of external text in one message; longer texts only fill the logs.
 pub const LONGEST_LINE: usize = 1024;
@@ -40,6 +40,19 @@ pub fn one_line(text: &str, most: usize) -> String {
     line
 }
 
+/// A path for messages, with escapes for invisible characters: without them a path that is not there may look
+/// like one that is.
+pub fn escaped(path: &Path) -> String {
+    let mut shown = String::new();
+    for c in path.to_string_lossy().chars() {
+        match is_control(c) {
+            true => shown.extend(c.escape_unicode()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// An error with its causes, for messages that show only text. A cause whose text is
 /// already part of the message is left out: some libraries repeat it.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
@@ -72,6 +85,16 @@ mod tests {
     fn error(words: &[&'static str]) -> Option<Box<Cause>> {
         let (first, rest) = words.split_first()?;
         Some(Box::new(Cause { words: first, source: error(rest) }))
+    }
+
+    #[test]
+    fn what_is_invisible_is_escaped() {
+        for (text, expect) in [
+            ("/a b/\u{fc}'\"\\", "/a b/\u{fc}'\"\\"),
+            ("/a\u{200b}\n\u{feff}", "/a\\u{200b}\\u{a}\\u{feff}"),
+        ] {
+            assert_eq!(escaped(Path::new(text)), expect);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ccm_base::Files;
+use ccm_base::{Files, message::escaped};
 use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
@@ -20,7 +20,7 @@ pub struct PemFile<'a> {
 
 /// A PEM file cannot be used. Never quotes the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{setting}: {}: {why}", path.display())]
+#[error("{setting}: {}: {why}", escaped(path))]
 pub struct PemError {
     setting: &'static str,
     path: PathBuf,
@@ -59,7 +59,7 @@ pub fn identity(
     CertifiedKey::from_der(chain, private, &ring::default_provider()).map_err(|error| {
         key.error(format!(
             "is not the key of the first certificate in {}: {error}",
-            certificate.path.display()
+            escaped(certificate.path)
         ))
     })
 }

@@ -33,5 +33,7 @@ pub use page::{keys, markdown};
 pub use problem::{Problem, Problems};
 pub use raw::{Origin, RawSettings, RawValue};
 pub use setting::{Kind, Setting};
-pub use value::{SettingValue, at_least, checked, one_of, parsed, positive, redact, within};
+pub use value::{
+    SettingValue, at_least, checked, one_of, parsed, positive, quoted, redact, within,
+};
 pub use yaml::{Yaml, YamlError};

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use crate::{
     Kind, Problems, Setting,
     setting::{flag_of, key_of, variable_of},
-    value::redact,
+    value::{may_hold_secret, redact},
 };
 
 /// The longest value of a provider's file that a problem shows, in characters.
@@ -54,7 +54,7 @@ impl RawValue {
     /// secret, or is long.
     pub fn at(place: impl fmt::Display, kind: Kind, text: impl Into<String>) -> Self {
         let text = text.into();
-        let is_hidden = kind == Kind::Secret || text.contains('@');
+        let is_hidden = kind == Kind::Secret || may_hold_secret(&text);
         let place = match text.chars().count() {
             1..=MOST_SHOWN if !is_hidden => format!("{place} = {text:?}"),
             _ => place.to_string(),

@@ -28,7 +28,7 @@ use std::{
 
 use ccm_base::{Files, is_loopback};
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_settings::{Problems, RawSettings, Schema as _, one_of, settings};
+use ccm_settings::{Problems, RawSettings, Schema as _, one_of, quoted, settings};
 use ipnet::IpNet;
 use strum::IntoStaticStr;
 use url::Url;
@@ -170,7 +170,7 @@ settings! {
     } => |this, raw, problems| {
         let text = raw.value("address-sort-order").map_or("", |value| &value.text);
         for wrong in networks(text).1 {
-            let what = format!("left out {wrong:?}: no network prefix such as 10.0.0.0/8");
+            let what = format!("left out {}: no network prefix such as 10.0.0.0/8", quoted(wrong));
             raw.warn("address-sort-order", what, problems);
         }
         this

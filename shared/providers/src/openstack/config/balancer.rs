@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ccm_settings::{one_of, settings};
+use ccm_settings::{one_of, quoted, settings};
 
 use super::values::{duration, flag};
 
@@ -94,7 +94,7 @@ settings! {
             }
         }
         if this.provider == "ovn" && this.method != "SOURCE_IP_PORT" {
-            let what = format!("{:?} is not what ovn offers; must be SOURCE_IP_PORT", this.method);
+            let what = format!("{} is not what ovn offers; must be SOURCE_IP_PORT", quoted(&this.method));
             raw.warn("lb-method", what, problems);
         }
         if ["amphora", "octavia", "amphorav2"].contains(&this.provider.as_str())

@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ccm_base::{Files, nearest};
-use ccm_settings::{Kind, Problems, RawValue, Yaml, YamlError, settings};
+use ccm_base::{Files, message::escaped, nearest};
+use ccm_settings::{Kind, Problems, RawValue, Yaml, YamlError, quoted, settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -103,7 +103,7 @@ pub(super) fn read(
     if !is_insecure && texts.get("verify").is_some_and(is_false) {
         reader.problems.warn(format!(
             "{}: verify of the entry {name:?} is not read; set tls-insecure = true in [Global]",
-            file.display()
+            escaped(&file)
         ));
     }
     Some(given(&file, &texts, environment))
@@ -155,7 +155,7 @@ impl Reader<'_> {
         let mut clouds = self.document(file)?.clouds.unwrap_or_default();
         let names: Vec<_> = clouds.keys().map(String::as_str).collect();
         let name = choice(&names, wanted, self.environment)
-            .map_err(|what| self.problems.add(file.display().to_string(), what))
+            .map_err(|what| self.problems.add(escaped(file), what))
             .ok()?;
         let mut texts = texts(clouds.remove(&name).flatten());
         let beside = file.parent().map(Path::to_owned);
@@ -181,7 +181,7 @@ impl Reader<'_> {
             let what = format!(
                 "the entry's profile {name:?} is not among public-clouds of a clouds-public.yaml"
             );
-            self.problems.add(file.display().to_string(), what);
+            self.problems.add(escaped(file), what);
         }
         found.map(texts)
     }
@@ -189,7 +189,7 @@ impl Reader<'_> {
     /// Reads a file. Its parser's messages may hold values, so they are left out.
     fn document(&mut self, path: &Path) -> Option<Document> {
         let document = self.files.text(path).and_then(|text| parse(&text));
-        document.map_err(|why| self.problems.add(path.display().to_string(), why)).ok()
+        document.map_err(|why| self.problems.add(escaped(path), why)).ok()
     }
 }
 
@@ -204,7 +204,7 @@ fn choice(names: &[&str], wanted: &Wanted, environment: &Environment) -> Result<
         (Some((by, name)), names) => {
             let near = nearest(name, names).map(|near| format!("did you mean {near}?"));
             let hint = near.unwrap_or_else(|| format!("known are {known}"));
-            Err(format!("has no entry {name:?}, which {by} asks for; {hint}"))
+            Err(format!("has no entry {}, which {by} asks for; {hint}", quoted(name)))
         }
         (None, [only]) => Ok((*only).to_owned()),
         (None, _) => {
@@ -258,7 +258,7 @@ fn given(file: &Path, texts: &Texts, environment: &Environment) -> Given {
             _ if name == "interface" => text.strip_suffix("URL").unwrap_or(text).to_owned(),
             _ => text.clone(),
         };
-        let place = format!("{}: {name}", file.display());
+        let place = format!("{}: {name}", escaped(file));
         Some((setting.flag, RawValue::at(place, setting.kind, text)))
     };
     texts.iter().filter_map(value).collect()

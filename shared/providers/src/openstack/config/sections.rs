@@ -16,6 +16,10 @@ use super::{
 };
 
 pub(super) const GLOBAL: &str = "Global";
+/// The key whose values have a rule of their own.
+const AUTH_URL: &str = "auth-url";
+/// The key whose values are of the form key=value.
+const SELECTOR: &str = "node-selector";
 /// The section whose headings have a name of their own.
 pub(super) const CLASSES: &str = "LoadBalancerClass";
 /// Sections that belong to other programs and are passed over in silence.
@@ -140,6 +144,12 @@ fn take(
     {
         problems.warn(format!("{place}: {}", trap.words()));
     }
+    if kind != Kind::Secret
+        && let Some(secret) = entry.value.as_deref().and_then(|text| run_in(flag, text))
+    {
+        problems.add(place, format!("holds {secret} = as well: is a line break missing?"));
+        return;
+    }
     let before = given.remove(flag);
     if before.is_some() && kind != Kind::Repeated {
         problems.warn(format!("{place}: given before; the last one counts"));
@@ -163,9 +173,36 @@ fn take(
     }
 }
 
+/// The key of a secret that this value holds together with its `=`, because the line break before it is
+/// missing. It would be shown wherever the value is: in the messages of requests, for example.
+fn run_in(flag: &str, text: &str) -> Option<&'static str> {
+    if flag == AUTH_URL {
+        return None;
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    text.split('=').rev().skip(1).find_map(|before| {
+        let before = before.trim_end();
+        let key = before.rsplit(|c| !is_part(c)).next()?;
+        let is_apart = before.strip_suffix(key)?.ends_with(char::is_whitespace);
+        if flag == SELECTOR && !is_apart {
+            return None;
+        }
+        let key = key.to_ascii_lowercase().replace('_', "-");
+        let found = secrets().filter(|secret| key.ends_with(secret));
+        // password is also the end of trustee-password.
+        found.max_by_key(|secret| secret.len())
+    })
+}
+
+/// The keys of secrets.
+fn secrets() -> impl Iterator<Item = &'static str> {
+    let secrets = keys(GLOBAL).filter(|setting| setting.kind == Kind::Secret);
+    secrets.map(|setting| setting.flag)
+}
+
 /// True if problems with this value must not show it.
 fn is_hidden(flag: &str, text: &str) -> bool {
-    flag == "auth-url" && is_run_together(text)
+    flag == AUTH_URL && is_run_together(text)
 }
 
 /// True if this can be a key that somebody has written. Otherwise it may be the second line of a secret

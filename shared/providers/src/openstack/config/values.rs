@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_settings::SettingValue as _;
+use ccm_settings::{SettingValue as _, quoted};
 use ipnet::IpNet;
 use url::Url;
 
@@ -85,7 +85,7 @@ pub(super) fn patterns(text: &str, _: &str) -> Result<Vec<String>, String> {
     let patterns = Vec::<String>::parse(text)?;
     let is_wrong = |part: &&String| part.find('*').is_some_and(|at| at + 1 < part.len());
     match patterns.iter().find(is_wrong) {
-        Some(wrong) => Err(format!("{wrong:?}: * may stand only at the end")),
+        Some(wrong) => Err(format!("{}: * may stand only at the end", quoted(wrong))),
         None => Ok(patterns),
     }
 }

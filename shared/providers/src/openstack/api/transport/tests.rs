@@ -196,6 +196,10 @@ async fn certificates_that_cannot_be_used_are_refused_by_name() {
     };
     for (tls, expect) in [
         (with_ca(&missing), "ca-file: "),
+        (
+            with_ca(&PathBuf::from("/none\u{200b}")),
+            "ca-file: /none\\u{200b}: there is no such file",
+        ),
         (with_ca(&garbage), "holds no certificate"),
         (with_client(&missing, &kept), "cert-file: "),
         (with_client(&kept, &kept), "holds no private key"),

@@ -69,6 +69,9 @@ fn it_is_looked_for_in_the_known_places() {
     place.put("etc/cloud.conf", &format!("{USE}clouds-file = none.yaml\n"));
     let missing = place.load().unwrap_err().message;
     assert!(missing.contains("etc/none.yaml: there is no such file"), "{missing}");
+    place.put("etc/cloud.conf", &format!("{USE}clouds-file = given.yaml\u{200b}\n"));
+    let missing = place.load().unwrap_err().message;
+    assert!(missing.contains("etc/given.yaml\\u{200b}: there is no such file"), "{missing}");
 }
 
 #[test]

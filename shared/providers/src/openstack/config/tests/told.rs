@@ -115,3 +115,71 @@ fn a_secret_that_a_comment_cuts_is_told_without_it() {
     // A value that is not a secret is shown as it was read.
     assert_eq!(good("region = 'a#b\n").warnings, Vec::<String>::new());
 }
+
+#[test]
+fn a_lost_line_break_shows_no_secret() {
+    let place = Place::new();
+    for (rest, expect) in [
+        ("tls-insecure = true password = q7x", "line 6: [Global] tls-insecure: holds password ="),
+        ("ca-file = /x password=q7x", "line 6: [Global] ca-file: holds password ="),
+        ("ca-file = /xpassword=q7x", "line 6: [Global] ca-file: holds password ="),
+        ("ca-file = /x OS_PASSWORD=q7x", "line 6: [Global] ca-file: holds password ="),
+        (
+            "region = r\u{a0}application-credential-secret  =  q7x",
+            "line 6: [Global] region: holds application-credential-secret =",
+        ),
+        (
+            "use-clouds = true trustee-password=q7x",
+            "line 6: [Global] use-clouds: holds trustee-password =",
+        ),
+        ("request-timeout = 5s token=q7x", "line 6: [Global] request-timeout: holds token ="),
+        (
+            "[Networking]\npublic-network-name = a\npublic-network-name = b token=q7x",
+            "line 8: [Networking] public-network-name: holds token =",
+        ),
+        (
+            "[Networking]\naddress-sort-order = 10.0.0.0/8 token=q7x",
+            "line 7: [Networking] address-sort-order: holds token =",
+        ),
+        ("[Labels]\nmetadata = a*b token=q7x", "line 7: [Labels] metadata: holds token ="),
+        (
+            "[LoadBalancer]\nnode-selector = a=b token=q7x",
+            "line 7: [LoadBalancer] node-selector: holds token =",
+        ),
+        (
+            "[LoadBalancer]\nlb-method = A password=q7x",
+            "line 7: [LoadBalancer] lb-method: holds password =",
+        ),
+        (
+            "[LoadBalancerClass \"c\"]\nsubnet-id = s password=q7x",
+            "line 7: [LoadBalancerClass] subnet-id: holds password =",
+        ),
+    ] {
+        let problem = place.refused(&format!("{LOGIN}{rest}\n"));
+        assert_eq!(problem, format!("{expect} as well: is a line break missing?"), "{rest}");
+    }
+    // These may hold one, so they are not shown.
+    for (rest, expect) in [
+        (
+            "tls-insecure = true passwd: q7x",
+            "line 6: [Global] tls-insecure: only exactly true counts",
+        ),
+        (
+            "tls-insecure = true password q7x",
+            "line 6: [Global] tls-insecure: only exactly true counts",
+        ),
+        (
+            "cert-file = /x secret=q7x",
+            "line 6: [Global] cert-file: not used: cert-file and key-file must both be set",
+        ),
+        (
+            "[Networking]\naddress-sort-order = passwd=q7x",
+            "line 7: [Networking] address-sort-order: left out (not shown because it may hold a secret): no network prefix such as 10.0.0.0/8",
+        ),
+    ] {
+        assert_eq!(good(&format!("{rest}\n")).warnings, [format!("/etc/cloud.conf: {expect}")]);
+    }
+    // What the labels of nodes are called is theirs.
+    let selector = "[LoadBalancer]\nnode-selector = example.com/token=yes,password=no\n";
+    assert_eq!(good(selector).warnings, Vec::<String>::new());
+}
