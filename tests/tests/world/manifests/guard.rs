@@ -104,7 +104,7 @@ impl<'a> Guarded<'a> {
         };
         let is_clear = error.contains("ValidatingAdmissionPolicy 'quartet-guard'")
             && error.contains("cannot mark resource")
-            && error.ends_with(key)
+            && error.ends_with(&format!("{key}; the ClusterRole quartet-approver allows it"))
             && error.lines().count() == 1;
         ensure!(!told.good && is_clear, "{who} {request:?}: not refused for {key}: {error}");
         Ok(())
