@@ -104,8 +104,8 @@ ccm_settings::settings! {
         /// Services have.
         pub service_cluster_ip_range: Vec<IpNet> = live(List, "service-cluster-ip-range", ""), networks;
         /// Beginnings of annotations that a provider in another process may write to Services, separated by commas, such
-        /// as example.com/. Each one has a domain and a slash. Those of quartet.dev, kubernetes.io and k8s.io are not
-        /// possible. Providers that are part of this program need no confirmation.
+        /// as example.com/. Each one has a domain and a slash. Those of quartet.dev, kubernetes.io, k8s.io and their
+        /// subdomains are not possible. Providers that are part of this program need no confirmation.
         pub provider_annotation_prefixes: Vec<String> =
             live(List, "provider-annotation-prefixes", ""), annotation_prefixes;
         /// Time limit of one call to the cloud, including retries, all pages and waiting for the rate limit. From 1s
@@ -180,7 +180,7 @@ fn annotation_prefixes(text: &str, _: &str) -> Result<Vec<String>, String> {
     match starts.iter().find(|start| !shown::can_be_confirmed(start)) {
         None => Ok(starts),
         Some(start) => Err(format!(
-            "must be beginnings of annotations with a domain and a slash, such as example.com/, and not of quartet.dev, kubernetes.io or k8s.io; {start:?} is none"
+            "must be beginnings of annotations with a domain and a slash, such as example.com/, and not of quartet.dev, kubernetes.io, k8s.io or a subdomain of them; {start:?} is none"
         )),
     }
 }

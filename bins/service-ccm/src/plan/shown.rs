@@ -11,7 +11,7 @@ use std::{
 
 use ccm_base::message::one_line;
 use ccm_cloud::{IngressAddress, IpMode, LoadBalancer, LoadBalancerTraits, Phase, is_host_name};
-use ccm_objects::{Address, Node, OWN_ANNOTATIONS, Service, ServiceIngress, Shared, label_rules};
+use ccm_objects::{Address, Node, Service, ServiceIngress, Shared, label_rules};
 use ipnet::IpNet;
 use strum::{IntoStaticStr, VariantArray};
 
@@ -60,10 +60,10 @@ impl Rules {
     }
 }
 
-/// Returns true if no provider may have annotations with this key: it belongs to Kubernetes or to this
-/// program.
+/// Returns true if no provider may have annotations with this key: it belongs to Kubernetes or to Quartet.
+/// Subdomains of `quartet.dev` are a provider's for labels of nodes only.
 fn is_reserved(key: &str) -> bool {
-    key.starts_with(OWN_ANNOTATIONS) || label_rules::is_reserved(key)
+    label_rules::is_reserved(key) || label_rules::is_of_provider(key)
 }
 
 /// Returns true if an operator can confirm this beginning of a provider's annotations.

@@ -53,6 +53,7 @@ fn values_that_would_do_nothing_or_harm_are_refused() {
         ("--service-cluster-ip-range=10.0.0.0/33", ["service-cluster-ip-range", "networks"]),
         ("--provider-annotation-prefixes=example.com", ["annotation-prefixes", "a slash"]),
         ("--provider-annotation-prefixes=quartet.dev/", ["annotation-prefixes", "quartet.dev"]),
+        ("--provider-annotation-prefixes=x.quartet.dev/", ["annotation-prefixes", "subdomain"]),
         ("--provider-annotation-prefixes=a/,x.kubernetes.io/", ["annotation-prefixes", "x.kube"]),
         ("--cluster-uid=a,b", ["cluster-uid", "letters, digits"]),
         ("--cluster-uid=a b", ["cluster-uid", "letters, digits"]),
