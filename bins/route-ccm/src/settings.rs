@@ -58,7 +58,7 @@ ccm_settings::settings! {
         /// Prefix length of a node's IPv6 pod CIDR. 0 means 64.
         pub node_cidr_mask_size_ipv6: usize = fixed(Count, "node-cidr-mask-size-ipv6", "0"), within(0..=128);
         /// The shortest prefix that the pod CIDR of a node may have if this program has not assigned it: one length of
-        /// IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64. A wider pod CIDR gets no route. 0 allows each size.
+        /// IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64; in a cluster with IPv6 alone, one length such as 64. A wider pod CIDR gets no route. 0 allows each size.
         /// Without it, a pod CIDR that is wider than most nodes have gets no route until a person approves it. A route
         /// that is there stays. With --allocate-node-cidrs a pod CIDR of the size of a block is never too wide.
         pub max_pod_cidr: MaxPodCidr = live(Text, "max-pod-cidr", ""), parsed;
@@ -96,6 +96,10 @@ ccm_settings::settings! {
     } => |settings, raw, problems| {
         let settings = settings.with_controllers(raw, problems);
         settings.check_networks(raw, problems);
+        if settings.max_pod_cidr.is_only_of_ipv6() && settings.has_ipv4() {
+            let what = "only IPv6 has such a length, and --cluster-cidr has an IPv4 network: give the length of IPv4 first, such as 22,64 (0 allows each size)";
+            raw.reject("max-pod-cidr", what, problems);
+        }
         if settings.route_reconciliation_period < POLLING {
             let what = "changes of nodes are handled at once, so each list only costs cloud calls; the default is 10m0s";
             raw.warn("route-reconciliation-period", what, problems);
@@ -164,6 +168,15 @@ impl RouteSettings {
     /// `--cluster-cidr`, which was checked.
     pub fn cluster_cidrs(&self) -> Vec<IpNet> {
         ipam::cluster_networks(&self.cluster_cidr).map(|listed| listed.networks).unwrap_or_default()
+    }
+
+    fn has_ipv4(&self) -> bool {
+        self.cluster_cidrs().iter().any(|one| matches!(one, IpNet::V4(_)))
+    }
+
+    /// `--max-pod-cidr` for the families of this cluster.
+    pub fn max_pod_cidr(&self) -> MaxPodCidr {
+        if self.has_ipv4() { self.max_pod_cidr } else { self.max_pod_cidr.of_ipv6() }
     }
 
     /// How nodes get their pod CIDRs; `None` if they do not get them from this program.

@@ -292,7 +292,7 @@ impl State {
 
     /// How wide pod CIDRs may be.
     pub(crate) fn widths(&self, settings: &RouteSettings) -> Widths {
-        Widths { blocks: self.blocks.clone(), most: settings.max_pod_cidr }
+        Widths { blocks: self.blocks.clone(), most: settings.max_pod_cidr() }
     }
 
     /// Records the answer to a change. Returns true if its node has all its routes now. `view` is that node as it is now, if the

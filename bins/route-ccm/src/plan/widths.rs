@@ -23,7 +23,19 @@ pub struct MaxPodCidr {
 }
 
 /// Describes the form of a [`MaxPodCidr`].
-const RULE: &str = "must be a prefix length of IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64; 0 allows each size";
+const RULE: &str = "must be a prefix length of IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64, or one of IPv6 if --cluster-cidr has no IPv4 network; 0 allows each size";
+
+impl MaxPodCidr {
+    /// The lengths in a cluster without IPv4 networks: a single one is of IPv6.
+    pub fn of_ipv6(self) -> Self {
+        Self { v4: None, v6: self.v6.or(self.v4) }
+    }
+
+    /// Returns true if this is a single length that only IPv6 has.
+    pub const fn is_only_of_ipv6(self) -> bool {
+        self.v4.is_none() && self.v6.is_some()
+    }
+}
 
 impl FromStr for MaxPodCidr {
     type Err = &'static str;
@@ -37,9 +49,13 @@ impl FromStr for MaxPodCidr {
             let length = text.strip_prefix('/').unwrap_or(text).parse().ok();
             length.filter(|length| *length <= most).ok_or(RULE)
         };
-        let (v4, v6) = text.split_once(',').map_or((text, None), |(v4, v6)| (v4, Some(v6)));
-        let v6 = v6.map(|v6| length(v6, 128)).transpose()?;
-        Ok(Self { v4: Some(length(v4, 32)?), v6 })
+        match text.split_once(',') {
+            Some((v4, v6)) => Ok(Self { v4: Some(length(v4, 32)?), v6: Some(length(v6, 128)?) }),
+            None => match length(text, 128)? {
+                v4 @ ..=32 => Ok(Self { v4: Some(v4), v6: None }),
+                v6 => Ok(Self { v4: None, v6: Some(v6) }),
+            },
+        }
     }
 }
 

@@ -79,6 +79,30 @@ fn wrong_flags_of_node_ipam_are_named_with_their_values() {
     assert!(read(&["--cluster-cidr=10.0.0.0/16", "--service-cluster-ip-range=x"]).is_ok());
 }
 
+#[test]
+fn a_single_length_of_pod_cidrs_is_of_the_only_family() {
+    let most = |cidrs: &str, most: &str| {
+        let arguments = [format!("--cluster-cidr={cidrs}"), format!("--max-pod-cidr={most}")];
+        let settings = read(&arguments.each_ref().map(String::as_str))?;
+        Ok::<_, String>(settings.max_pod_cidr().to_string())
+    };
+    for (cidrs, given, expect) in [
+        ("fd00::/56", "64", "64"),
+        // Each size of IPv6.
+        ("fd00::/56", "0", "0"),
+        ("fd00::/56", "0,64", "64"),
+        ("10.0.0.0/16", "22", "22"),
+        ("10.0.0.0/16,fd00::/56", "22,64", "22,64"),
+    ] {
+        assert_eq!(most(cidrs, given).as_deref(), Ok(expect), "{cidrs} {given}");
+    }
+    for cidrs in ["10.0.0.0/16", "10.0.0.0/16,fd00::/56"] {
+        let error = most(cidrs, "64").expect_err("two families");
+        assert!(error.starts_with("--max-pod-cidr=64 (flag): only IPv6 has"), "{error}");
+        assert!(error.contains("such as 22,64") && error.lines().count() == 1, "{error}");
+    }
+}
+
 /// The four cases.
 #[test]
 fn what_the_program_needs_follows_from_the_switches() {

@@ -24,7 +24,10 @@ fn lengths_are_read() {
         ("22", lengths(Some(22), None)),
         ("/22, /64", lengths(Some(22), Some(64))),
         ("0,64", lengths(Some(0), Some(64))),
-        ("33", Err(RULE)),
+        ("32", lengths(Some(32), None)),
+        ("/64", lengths(None, Some(64))),
+        ("129", Err(RULE)),
+        ("64,64", Err(RULE)),
         ("22,129", Err(RULE)),
         ("22,", Err(RULE)),
         ("10.0.0.0/22", Err(RULE)),
@@ -35,8 +38,8 @@ fn lengths_are_read() {
     }
     let shown = |text: &str| text.parse::<MaxPodCidr>().unwrap().to_string();
     assert_eq!(
-        (shown(""), shown("/22"), shown("22, 64")),
-        (String::new(), "22".into(), "22,64".into())
+        (shown(""), shown("/22"), shown("22, 64"), shown("64")),
+        (String::new(), "22".into(), "22,64".into(), "64".into())
     );
 }
 
