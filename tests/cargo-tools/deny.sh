@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the dependencies against deny.toml: duplicates, licences, sources; and advisories, if
-#   ADVISORIES=online  cargo-deny fetches the advisory database, as hosted CI does, or
+#   ADVISORIES=online  cargo-deny fetches the advisory database, or
 #   ADVISORIES=FOLDER  that is a clone of it: its date is printed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

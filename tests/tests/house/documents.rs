@@ -180,6 +180,16 @@ fn series() -> BTreeSet<String> {
     all
 }
 
+/// Without this setting service-ccm reports the annotations of the simulated cloud.
+#[test]
+fn annotations_of_the_simulated_cloud_are_confirmed() {
+    let readme = read(&root().join("README.md"));
+    let starts: Vec<_> =
+        readme.lines().filter(|line| line.contains("target/debug/service-ccm")).collect();
+    let right = "--provider-annotation-prefixes sim/,sim-status/";
+    assert!(!starts.is_empty() && starts.iter().all(|line| line.contains(right)), "{starts:?}");
+}
+
 #[test]
 fn every_metric_exists() {
     let known = series();
