@@ -27,6 +27,7 @@ const RULE: &str = "must be a prefix length of IPv4, or one of IPv4 and one of I
 
 impl MaxPodCidr {
     /// The lengths in a cluster without IPv4 networks: a single one is of IPv6.
+    #[must_use]
     pub fn of_ipv6(self) -> Self {
         Self { v4: None, v6: self.v6.or(self.v4) }
     }

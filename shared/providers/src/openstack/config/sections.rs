@@ -179,10 +179,10 @@ fn run_in(flag: &str, text: &str) -> Option<&'static str> {
     if flag == AUTH_URL {
         return None;
     }
-    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     text.split('=').rev().skip(1).find_map(|before| {
         let before = before.trim_end();
-        let key = before.rsplit(|c| !is_part(c)).next()?;
+        let key = before.rsplit(|c| !fits(c)).next()?;
         let is_apart = before.strip_suffix(key)?.ends_with(char::is_whitespace);
         if flag == SELECTOR && !is_apart {
             return None;

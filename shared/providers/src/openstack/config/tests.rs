@@ -290,6 +290,7 @@ fn all_problems_are_refused_and_reported_together() {
         ("auth-url = https://k/v2.0\n", "line 6: [Global] auth-url = \"https://k/v2.0\": is Keystone's API v2.0, which no longer exists; must end in /v3 or have no version".to_owned()),
         ("auth-url = https://k/v3password=hush\n", format!("line 6: [Global] auth-url: {url}, with no blank and no =: is a line break missing?")),
         ("auth-url = https://k/v3 password=hush\n", format!("line 6: [Global] auth-url: {url}, with no blank and no =: is a line break missing?")),
+        ("auth-url = ftp://k hush\n", format!("line 6: [Global] auth-url: {url}, with no blank and no =: is a line break missing?")),
         ("auth-url = ftp://k password hush\n", format!("line 6: [Global] auth-url: {url}, with no blank and no =: is a line break missing?")),
         ("[Labels]\nmetadata = a*b\n", "line 7: [Labels] metadata = \"a*b\": \"a*b\": * may stand only at the end".to_owned()),
         ("[LoadBalancer]\nlb-version = v1\n", "line 7: [LoadBalancer] lb-version = \"v1\": must be v2".to_owned()),
