@@ -27,6 +27,7 @@ mod rpc;
 pub mod server;
 mod shared;
 mod status;
+mod weight;
 
 /// The protocol's messages and services, generated from the `.proto` file.
 #[expect(

@@ -9,6 +9,8 @@ mod balancers;
 mod refusals;
 #[path = "rogue/routes.rs"]
 mod routes;
+#[path = "rogue/sizes.rs"]
+mod sizes;
 #[path = "rogue/streams.rs"]
 mod streams;
 

@@ -21,6 +21,7 @@ use super::{
     routes::ExternalRoutes,
     rpc::{Wire, provider_client, question, read},
     shared::Shared,
+    weight::Budget,
 };
 
 /// Builds [`ExternalCloud`] from the file of `--cloud-config`.
@@ -111,10 +112,10 @@ impl Cloud for ExternalCloud {
             self.shared.describe(call).await?;
         }
         let message = proto::HealthRequest { priority: Some(priority_to_wire(call.priority)) };
-        let answer = self.shared.wire.call(read("health"), call, |channel, terms| async move {
+        let send = |channel, terms| async move {
             provider_client(channel).health(question(message, terms)).await
-        });
-        answer.await.map(|proto::HealthResponse {}| ())
+        };
+        self.shared.wire.call(read("health"), call, &Budget::default(), send).await.map(drop)
     }
 
     async fn changed(&self) {

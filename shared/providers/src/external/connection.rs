@@ -31,6 +31,13 @@ use super::{
     metered::Channel,
 };
 
+/// How much of an answer is received before it is read, in bytes. An answer that waits for memory is
+/// not read.
+const STREAM_WINDOW: u32 = 128 << 10;
+/// How much of all answers of a connection is received before they are read, in bytes. It is far more
+/// than those that wait have: what they hold must not keep back the answer that they wait for.
+const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
+
 /// What happens to the connections, for the keeper of the description.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
@@ -168,6 +175,9 @@ impl Settings {
         // TLS belongs to the connector, so the library sees a server without.
         let endpoint = Endpoint::from_static("http://localhost").origin(server.clone());
         let endpoint = endpoint.user_agent(user_agent).map_err(|error| wrong(&error))?;
+        let endpoint = endpoint
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
         let connections = Arc::clone(connections);
         let Target::Unix(path) = target else {
             let name = tls.as_ref().and_then(|tls| tls.server_name.clone());

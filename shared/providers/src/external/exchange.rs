@@ -12,6 +12,7 @@ use super::{
     halves::Halves,
     metered::Channel,
     rpc::{Terms, Wire},
+    weight::Budget,
 };
 
 /// The number of concurrent parts of a large call.
@@ -33,6 +34,11 @@ pub(super) trait Item {
     /// The index of the item in the request, and by what it is known.
     fn about(&self) -> (Option<u32>, Cow<'_, str>);
 
+    /// How much of the answer is not kept, in bytes, because the request has it as well.
+    fn shared(_: &Self::Context) -> usize {
+        0
+    }
+
     /// The answer.
     fn answer(self, context: &Self::Context) -> Result<Self::Answer, CloudError>;
 }
@@ -44,6 +50,8 @@ pub(super) struct Part<I: Item> {
     /// What [`Item::about`] must say of each, and its context.
     pub(super) asked: Vec<(String, I::Context)>,
     pub(super) sender: UnboundedSender<(usize, Result<I::Answer, CloudError>)>,
+    /// What the answers of the whole call take.
+    pub(super) budget: Budget,
 }
 
 impl<I: Item> Part<I> {
@@ -95,11 +103,11 @@ where
     I: Item,
     F: Future<Output = Result<Response<Streaming<I>>, Status>>,
 {
-    let open = match wire.open(class, call).await {
+    let open = match wire.open(class, call, &part.budget).await {
         Ok(open) => open,
         Err(error) => return error,
     };
-    let answer = open.hear(send(wire.connection.channel(), open.terms)).await;
+    let answer = open.hear(send(wire.connection.channel(), open.terms.clone())).await;
     let mut items = match answer {
         Ok(items) => items.into_inner(),
         Err(error) => {
@@ -125,6 +133,7 @@ where
             answered if answered == *asked => item.answer(context),
             answered => Err(left_open(class, about_another(I::WHAT, asked, &answered))),
         };
+        part.budget.give_back(I::shared(context));
         results.push(answer.as_ref().err().cloned());
         part.send(place, answer);
     };

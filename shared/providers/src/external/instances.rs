@@ -10,7 +10,7 @@ use ccm_cloud::{
 };
 use futures::{StreamExt, channel::mpsc::UnboundedSender, stream};
 use prost::Message as _;
-use tonic::{Code, Status};
+use tonic::{Code, Response, Status};
 
 use super::{
     MAX_BATCH,
@@ -22,6 +22,7 @@ use super::{
     proto::{self, lookup_answer::Answer},
     rpc::{instances_client, question, read},
     shared::Shared,
+    weight::Budget,
 };
 
 /// The maximum number of lines about malformed entries. They are searched for the names of
@@ -63,10 +64,12 @@ impl Instances for ExternalInstances {
     ) -> Answers<'a, Lookup> {
         let size = self.shared.max_batch();
         let all = flowing(move |sender| async move {
+            let budget = Budget::default();
             let parts = parts(nodes, size).into_iter().filter_map(|range| {
                 let first = range.start;
                 let nodes = nodes.get(range)?;
-                Some(self.lookup_all(nodes, first, detail, sender.clone(), call))
+                let answering = (sender.clone(), budget.clone());
+                Some(self.lookup_all(nodes, first, detail, answering, call))
             });
             let parts: Vec<_> = parts.collect();
             stream::iter(parts).buffer_unordered(PARTS_AT_ONCE).collect::<()>().await;
@@ -77,8 +80,7 @@ impl Instances for ExternalInstances {
     async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
         let (mut pages, mut fleet) = (Pages::new("instances"), Fleet::default());
         while let Some(token) = pages.next() {
-            let page = self.page(token, call).await?;
-            pages.add(&page)?;
+            let (_, page, _memory) = self.page(token, call, &pages.budget).await?.into_parts();
             let next = page.next_page_token.clone();
             add(&mut fleet, page)?;
             pages.follow(next)?;
@@ -101,6 +103,8 @@ struct Part<'a> {
     nodes: Vec<(usize, &'a NodeIdentity)>,
     detail: Detail,
     sender: &'a Sender,
+    /// What the answers of the whole lookup take.
+    budget: &'a Budget,
 }
 
 impl Part<'_> {
@@ -138,13 +142,13 @@ impl ExternalInstances {
         nodes: &[NodeIdentity],
         first: usize,
         detail: Detail,
-        sender: Sender,
+        (sender, budget): (Sender, Budget),
         call: Call,
     ) {
         let mut halves = Halves::of(nodes.len());
         while let Some(places) = halves.next() {
             let some = places.iter().filter_map(|at| Some((first + at, nodes.get(*at)?)));
-            let part = Part { nodes: some.collect(), detail, sender: &sender };
+            let part = Part { nodes: some.collect(), detail, sender: &sender, budget: &budget };
             let (left, failed) = self.lookup_part(&part, call).await;
             let left = left.into_iter().filter_map(|at| places.get(at).copied()).collect();
             for (place, error) in halves.failed(left, failed) {
@@ -180,12 +184,12 @@ impl ExternalInstances {
         call: Call,
     ) -> CloudError {
         let wire = &self.shared.wire;
-        let open = match wire.open(read("lookup_instances"), call).await {
+        let open = match wire.open(read("lookup_instances"), call, part.budget).await {
             Ok(open) => open,
             Err(error) => return error,
         };
         let mut client = instances_client(wire.connection.channel());
-        let message = question(part.request(call), open.terms);
+        let message = question(part.request(call), open.terms.clone());
         let mut answers = match open.hear(client.stream_lookup_instances(message)).await {
             Ok(answers) => answers.into_inner(),
             Err(error) => {
@@ -212,16 +216,17 @@ impl ExternalInstances {
 
     /// One call with one answer: an error of the call applies to each node.
     async fn lookup_at_once(&self, part: &Part<'_>, call: Call) -> Result<(), CloudError> {
-        let open = self.shared.wire.open(read("lookup_instances"), call).await?;
+        let open = self.shared.wire.open(read("lookup_instances"), call, part.budget).await?;
         let mut client = instances_client(self.shared.wire.connection.channel());
-        let message = question(part.request(call), open.terms);
+        let message = question(part.request(call), open.terms.clone());
         let response = match open.hear(client.lookup_instances(message)).await {
-            Ok(response) => response.into_inner(),
+            Ok(response) => response,
             Err(error) => {
                 open.close(Some(error.clone()));
                 return Err(error);
             }
         };
+        let (_, response, _memory) = response.into_parts();
         let (asked, answered) = (part.nodes.len(), response.answers.len());
         if asked != answered {
             // The missing answer cannot be identified, so all are discarded.
@@ -241,7 +246,8 @@ impl ExternalInstances {
         &self,
         page_token: String,
         call: Call,
-    ) -> Result<proto::ListInstancesResponse, CloudError> {
+        budget: &Budget,
+    ) -> Result<Response<proto::ListInstancesResponse>, CloudError> {
         let page_size = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
         let message = proto::ListInstancesRequest {
             page_token: Some(page_token),
@@ -249,12 +255,11 @@ impl ExternalInstances {
             priority: Some(priority_to_wire(call.priority)),
             detail: Some(proto::Detail::Presence.into()),
         };
-        let answer =
-            self.shared.wire.call(read("list_instances"), call, |channel, terms| async move {
-                let mut client = instances_client(channel);
-                client.list_instances(question(message, terms)).await.map_err(undeclared)
-            });
-        answer.await
+        let send = |channel, terms| async move {
+            let mut client = instances_client(channel);
+            client.list_instances(question(message, terms)).await.map_err(undeclared)
+        };
+        self.shared.wire.call(read("list_instances"), call, budget, send).await
     }
 }
 

@@ -38,12 +38,15 @@ use super::{
     },
     rpc::{question, read, write},
     shared::Shared,
+    weight::Budget,
 };
 
 /// What the answers are about, for messages.
 const BALANCER: &str = "load balancer";
 /// The most lines of a preview.
 const MAX_CHANGES: usize = 1_000;
+/// What a member takes in an answer, in bytes. Load balancers share the list that was asked for.
+const MEMBER: usize = 1 << 10;
 
 /// [`LoadBalancers`] of a remote provider.
 pub(super) struct ExternalLoadBalancers {
@@ -66,6 +69,10 @@ macro_rules! progress {
 
             fn about(&self) -> (Option<u32>, Cow<'_, str>) {
                 (self.place, self.owner_uid().into())
+            }
+
+            fn shared(present: &Arc<[Member]>) -> usize {
+                present.len() * MEMBER
             }
 
             fn answer(self, present: &Arc<[Member]>) -> Result<Self::Answer, CloudError> {
@@ -162,6 +169,7 @@ macro_rules! batched {
     ($self:ident, $items:ident, $call:ident, $class:expr, $owner:expr, $members:expr, $size:expr, $request:expr, $method:ident, $item:ty) => {{
         let most = $self.traits().max_batch;
         let all = flowing(move |sender| async move {
+            let budget = Budget::default();
             let repeated =
                 if $class.write { repeated($items.iter().map($owner)) } else { BTreeMap::new() };
             let items =
@@ -177,7 +185,8 @@ macro_rules! batched {
                     let present = $members(item).map(|members| Arc::clone(&members.present));
                     ($owner(item).uid.clone(), present.unwrap_or_default())
                 });
-                let part = Part { places, asked: asked.collect(), sender: sender.clone() };
+                let (sender, budget) = (sender.clone(), budget.clone());
+                let part = Part { places, asked: asked.collect(), sender, budget };
                 let wire = &$self.shared.wire;
                 // A message may be large: it is made when its turn has come.
                 let send = move |places: Vec<usize>, channel, terms| {
@@ -227,11 +236,11 @@ impl LoadBalancers for ExternalLoadBalancers {
             let message =
                 proto::ListLoadBalancersRequest { page_token: Some(page_token), ..request.clone() };
             let class = read("list_load_balancers");
-            let page = self.shared.wire.call(class, call, |channel, terms| async move {
+            let send = |channel, terms| async move {
                 client(channel).list_load_balancers(question(message, terms)).await
-            });
-            let page = page.await?;
-            pages.add(&page)?;
+            };
+            let page = self.shared.wire.call(class, call, &pages.budget, send).await?;
+            let (_, page, _memory) = page.into_parts();
             for wire in page.load_balancers {
                 match LoadBalancer::try_from(wire) {
                     Ok(balancer) => list.load_balancers.push(balancer),

@@ -7,9 +7,8 @@ use std::{
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{CloudError, ErrorKind};
-use prost::Message;
 
-use super::MAX_ANSWER;
+use super::weight::Budget;
 
 /// The maximum number of pages; a server with more never ends its list.
 const MAX_PAGES: usize = 10_000;
@@ -24,29 +23,20 @@ pub(super) struct Pages {
     /// The hashes of the tokens so far.
     seen: HashSet<u64>,
     hasher: RandomState,
-    /// The length of all pages, in bytes.
-    length: usize,
+    /// What all pages take.
+    pub(super) budget: Budget,
 }
 
 impl Pages {
     /// The first page.
     pub(super) fn new(what: &'static str) -> Self {
         let (seen, hasher) = (HashSet::new(), RandomState::new());
-        Self { what, next: Some(String::new()), seen, hasher, length: 0 }
+        Self { what, next: Some(String::new()), seen, hasher, budget: Budget::default() }
     }
 
     /// The token of the next page; `None` after the last one.
     pub(super) fn next(&mut self) -> Option<String> {
         self.next.take()
-    }
-
-    /// Counts a page. All pages of a list together may be as long as one answer.
-    pub(super) fn add(&mut self, page: &impl Message) -> Result<(), CloudError> {
-        self.length += page.encoded_len();
-        match self.length > MAX_ANSWER {
-            true => Err(self.wrong(&format!("is longer than {} MiB", MAX_ANSWER >> 20))),
-            false => Ok(()),
-        }
     }
 
     /// Continues with the page that has this token, if it is not empty.
@@ -81,7 +71,6 @@ pub(super) fn lines(malformed: &[String]) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::external::proto::ListRoutesResponse;
 
     fn error(outcome: Result<(), CloudError>) -> String {
         outcome.expect_err("a wrong list").message
@@ -110,10 +99,5 @@ mod tests {
         let mut pages = Pages::new("routes");
         let wrong = (0..).find_map(|at: usize| pages.follow(Some(at.to_string())).err());
         assert!(wrong.is_some_and(|wrong| wrong.message.contains("more than 10000 pages")));
-        let page =
-            ListRoutesResponse { malformed: vec!["x".repeat(20 << 20)], ..Default::default() };
-        let mut pages = Pages::new("routes");
-        pages.add(&page).expect("20 MiB");
-        assert_eq!(error(pages.add(&page)), "the list of routes is longer than 32 MiB");
     }
 }

@@ -31,6 +31,7 @@ use super::{
     },
     rpc::{question, read, write},
     shared::Shared,
+    weight::Budget,
 };
 
 /// The most entries of a table. The largest clusters have some 10,000 nodes.
@@ -103,6 +104,9 @@ impl Item for proto::FindRouteTargetsItem {
     }
 }
 
+/// The channel for answers about changes, and what they take.
+type Answering = (UnboundedSender<(usize, Result<AppliedChange, CloudError>)>, Budget);
+
 /// Some changes of a call, by their places in it.
 type Changes<'a> = [(usize, &'a RouteChange)];
 
@@ -114,14 +118,14 @@ impl ExternalRoutes {
         changes: &Changes<'_>,
         base: &Arc<Mutex<Option<String>>>,
         call: Call,
-        sender: UnboundedSender<(usize, Result<AppliedChange, CloudError>)>,
+        (sender, budget): Answering,
     ) {
         let asked = changes.iter().map(|(_, change)| {
             let context = Applying { change: (*change).clone(), base: Arc::clone(base) };
             (change.destination().to_string(), context)
         });
         let places = changes.iter().map(|(place, _)| *place).collect();
-        let part = Part { places, asked: asked.collect(), sender };
+        let part = Part { places, asked: asked.collect(), sender, budget };
         let send = |places: Vec<usize>, channel, terms| {
             let some = places.iter().filter_map(|place| changes.get(*place));
             let message = proto::ApplyRoutesRequest {
@@ -142,12 +146,15 @@ impl ExternalRoutes {
         first: usize,
         targets: &'a [RouteTarget],
         call: Call,
+        budget: &Budget,
     ) -> Answers<'a, Option<proto::Absence>> {
+        let budget = budget.clone();
         let all = flowing(move |sender| {
             let part = Part {
                 places: (first..first + targets.len()).collect(),
                 asked: targets.iter().map(|target| (target_key(target), ())).collect(),
                 sender,
+                budget,
             };
             let wire = &self.shared.wire;
             let class = read("find_route_targets");
@@ -187,12 +194,12 @@ impl Routes for ExternalRoutes {
                 page_size: u32::try_from(MAX_BATCH).ok(),
                 priority: Some(priority_to_wire(call.priority)),
             };
-            let page =
-                self.shared.wire.call(read("list_routes"), call, |channel, terms| async move {
-                    client(channel).list_routes(question(message, terms)).await
-                });
-            let page = page.await?;
-            pages.add(&page)?;
+            let (wire, class) = (&self.shared.wire, read("list_routes"));
+            let send = |channel, terms| async move {
+                client(channel).list_routes(question(message, terms)).await
+            };
+            let (_, page, _memory) =
+                wire.call(class, call, &pages.budget, send).await?.into_parts();
             if std::mem::take(&mut is_first) {
                 table.version = page.version.filter(|version| !version.is_empty());
                 table.room = page.room;
@@ -236,9 +243,10 @@ impl Routes for ExternalRoutes {
             }
             let sizes = taken.iter().map(|(_, change)| change_to_wire(change).encoded_len());
             let base = Arc::new(Mutex::new(base.map(str::to_owned)));
+            let answering = (sender.clone(), Budget::default());
             for range in split_by_size(sizes, most) {
                 let part = taken.get(range).unwrap_or_default();
-                self.apply_part(cluster, part, &base, call, sender.clone()).await;
+                self.apply_part(cluster, part, &base, call, answering.clone()).await;
             }
         });
         all.boxed()
@@ -249,8 +257,9 @@ impl Routes for ExternalRoutes {
         targets: &'a [RouteTarget],
         call: Call,
     ) -> Answers<'a, TargetState> {
-        let parts = targets.chunks(MAX_BATCH).enumerate();
-        let parts = parts.map(move |(part, some)| self.find_part(part * MAX_BATCH, some, call));
+        let (parts, budget) = (targets.chunks(MAX_BATCH).enumerate(), Budget::default());
+        let parts =
+            parts.map(move |(part, some)| self.find_part(part * MAX_BATCH, some, call, &budget));
         let answers = stream::iter(parts).flatten_unordered(PARTS_AT_ONCE);
         let answers = answers.map(move |(place, answer)| {
             let state = answer.and_then(|absence| match (absence, targets.get(place)) {

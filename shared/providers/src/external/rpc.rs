@@ -13,6 +13,7 @@ use super::{
     metered::Channel,
     proto::{instances_client::InstancesClient, provider_client::ProviderClient},
     status,
+    weight::{Budget, Refused},
 };
 
 /// The shared inputs of all calls.
@@ -22,12 +23,14 @@ pub(super) struct Wire {
 }
 
 /// The parameters of one call on the wire.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Terms {
     /// The remaining time.
     timeout: Duration,
     /// The term of leadership, for writes.
     term: Option<u64>,
+    /// What its answers take counts here.
+    budget: Budget,
 }
 
 /// How much earlier than ours a server's deadline may pass.
@@ -46,11 +49,12 @@ pub(super) const fn write(operation: &'static str) -> CallClass {
     CallClass::write(super::NAME, operation)
 }
 
-/// A request with its parameters as metadata: the deadline, so that the server can stop work
+/// A request with its parameters: as metadata the deadline, so that the server can stop work
 /// that no client waits for, and the term.
 pub(super) fn question<Q>(message: Q, terms: Terms) -> tonic::Request<Q> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(terms.timeout);
+    request.extensions_mut().insert(terms.budget);
     if let Some(term) = terms.term {
         request.metadata_mut().insert(TERM, term.into());
     }
@@ -66,20 +70,22 @@ pub(super) fn instances_client(channel: Channel) -> InstancesClient<Channel> {
 }
 
 impl Wire {
-    /// Makes one call: `send` receives the channel and the parameters.
+    /// Makes one call: `send` receives the channel and the parameters. The response holds memory for
+    /// the answer: it must be dropped before the next call.
     pub(super) async fn call<A, F>(
         &self,
         class: CallClass,
         call: Call,
+        budget: &Budget,
         send: impl FnOnce(Channel, Terms) -> F,
-    ) -> Result<A, CloudError>
+    ) -> Result<Response<A>, CloudError>
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let open = self.open(class, call).await?;
-        let outcome = open.hear(send(self.connection.channel(), open.terms)).await;
+        let open = self.open(class, call, budget).await?;
+        let outcome = open.hear(send(self.connection.channel(), open.terms.clone())).await;
         open.close(outcome.as_ref().err().cloned());
-        outcome.map(Response::into_inner)
+        outcome
     }
 
     /// Waits until a call may be sent.
@@ -87,12 +93,13 @@ impl Wire {
         &self,
         class: CallClass,
         call: Call,
+        budget: &Budget,
     ) -> Result<OpenCall<'_>, CloudError> {
         let no_time =
             || timeout(class.operation, "no time was left to send it").that_was_not_sent();
         let permit =
             timeout_at(call.end, self.gate.admit(class, call)).await.map_err(|_| no_time())??;
-        let terms = Terms { timeout: call.left(), term: permit.term };
+        let terms = Terms { timeout: call.left(), term: permit.term, budget: budget.clone() };
         if terms.timeout.is_zero() {
             permit.answered();
             return Err(no_time());
@@ -175,6 +182,10 @@ impl OpenCall<'_> {
         {
             return self.silence();
         }
+        if let Some(refused) = cause::<Refused>(status) {
+            let what = format!("{}: {refused}", self.class.operation);
+            return CloudError::new(ErrorKind::Malformed, what);
+        }
         let mut error = status::from_status(status);
         if let Some(cause) = status.source() {
             // The library's own message for a failed connection names no endpoint.
@@ -193,8 +204,12 @@ fn is_unsent(status: &Status) -> bool {
 }
 
 fn has_cause<E: Error + 'static>(status: &Status) -> bool {
+    cause::<E>(status).is_some()
+}
+
+fn cause<E: Error + 'static>(status: &Status) -> Option<&E> {
     let mut causes = std::iter::successors(status.source(), |cause| (*cause).source());
-    causes.any(<dyn std::error::Error>::is::<E>)
+    causes.find_map(|cause| cause.downcast_ref())
 }
 
 fn timeout(operation: &str, why: &str) -> CloudError {

@@ -11,6 +11,7 @@ use super::{
     description::Description,
     proto,
     rpc::{Wire, provider_client, question, read},
+    weight::Budget,
 };
 
 /// The state shared by the cloud, its capabilities and its keeper.
@@ -78,10 +79,14 @@ impl Shared {
     /// provider does not answer.
     pub(super) async fn describe(&self, call: Call) -> Result<(), CloudError> {
         self.known.write().asked.get_or_insert_with(Instant::now);
-        let answer = self.wire.call(read("describe"), call, |channel, terms| async move {
+        let send = |channel, terms| async move {
             provider_client(channel).describe(question(proto::DescribeRequest {}, terms)).await
+        };
+        let answer = self.wire.call(read("describe"), call, &Budget::default(), send).await;
+        let outcome = answer.and_then(|answer| {
+            let (_, answer, _memory) = answer.into_parts();
+            Description::try_from(answer)
         });
-        let outcome = answer.await.and_then(Description::try_from);
         self.learn(outcome)
     }
 

@@ -14,6 +14,7 @@ mod call;
 mod endpoints;
 mod fault;
 mod hidden;
+mod memory;
 mod page;
 mod retry;
 mod send;
@@ -35,6 +36,7 @@ pub(crate) use self::{
     answer::{Answer, Deletion},
     bounded::members_of,
     endpoints::Microversion,
+    memory::{Memory, OVERHEAD},
     page::{Collection, Read, id_of, members},
     retry::Failure,
     session::{REFUSED, is_refused_login},

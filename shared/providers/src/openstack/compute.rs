@@ -15,18 +15,17 @@ use std::{
 };
 
 use ccm_base::message::one_line;
-use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_cloud::{Call, CloudError};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 pub(super) use flavors::{Flavors, Kind};
-use server::OVERHEAD;
 pub(super) use server::{Address, Row, Server};
 
 use super::{
-    api::{Answer, Api, Collection, Microversion, Read, Request, Service},
+    api::{Answer, Api, Collection, Memory, Microversion, OVERHEAD, Read, Request, Service},
     ids::ServerId,
     text::{MAX_MESSAGE, exactly, query},
 };
@@ -36,8 +35,6 @@ const SHORT_LIST: &str = "/servers";
 /// From this microversion on, Nova's list contains the servers of cells that are down:
 /// without a name, and only on the first page of a list without filters.
 const SHOWS_SILENT_CELLS: Microversion = Microversion { major: 2, minor: 69 };
-/// The maximum size of what is kept of one list, in bytes: 20,000 servers with few metadata.
-const MOST_KEPT: usize = 32 << 20;
 /// How long a project counts as having several pages of servers, after such a list.
 const LONG_FOR: Duration = Duration::from_mins(10);
 
@@ -116,7 +113,7 @@ impl Nova {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
         let mut rows = Rows::default();
         let read = servers(&path).read(&*self.api, call, |entry| rows.add(entry)).await;
-        let read = rows.memory.enough(read)?;
+        let read = rows.memory.enough("server_list", read)?;
         let gap = Some("it contains servers of one name only".to_owned());
         Ok(Listing { rows: rows.all, whole: true, request_id: read.request_id, gap })
     }
@@ -126,7 +123,7 @@ impl Nova {
     pub(super) async fn all_servers(&self, call: Call, most: usize) -> Result<Listing, CloudError> {
         let mut rows = Rows::default();
         let read = self.project(LIST, call, most, |entry| rows.add(entry)).await;
-        let read = rows.memory.enough(read)?;
+        let read = rows.memory.enough("server_list", read)?;
         let rows = rows.all;
         let gap = match self.gap() {
             Some(gap) => Some(gap),
@@ -145,7 +142,7 @@ impl Nova {
         &self,
         call: Call,
     ) -> Result<Vec<Result<(ServerId, String), String>>, CloudError> {
-        let (mut seen, mut entries, mut memory) = (BTreeSet::new(), Vec::new(), Memory::default());
+        let (mut seen, mut entries, memory) = (BTreeSet::new(), Vec::new(), Memory::default());
         let take = |entry: &str| {
             let entry = server::read_name(entry);
             let text = entry.as_ref().map_or_else(String::len, |(_, name)| name.len());
@@ -157,7 +154,7 @@ impl Nova {
             id.map(|id| id.to_string())
         };
         let read = self.project(SHORT_LIST, call, usize::MAX, take).await;
-        memory.enough(read)?;
+        memory.enough("server_list", read)?;
         Ok(entries)
     }
 
@@ -236,33 +233,6 @@ impl Rows {
             self.all.push(row);
         }
         marker
-    }
-}
-
-/// What is kept of a list. A short text may stand for something that takes ten times its length, so the
-/// length of the pages says little about it.
-#[derive(Default)]
-struct Memory {
-    used: usize,
-    is_over: bool,
-}
-
-impl Memory {
-    /// Takes this number of bytes. `None` if there are no more: then the entry must not be kept, and is
-    /// no marker, which ends the list.
-    fn take(&mut self, bytes: usize) -> Option<()> {
-        self.used += bytes;
-        self.is_over |= self.used > MOST_KEPT;
-        (!self.is_over).then_some(())
-    }
-
-    /// The outcome of a list, or the error that it takes too much memory.
-    fn enough<T>(&self, outcome: Result<T, CloudError>) -> Result<T, CloudError> {
-        if !self.is_over {
-            return outcome;
-        }
-        let what = format!("server_list: the servers take more than {} MiB", MOST_KEPT >> 20);
-        Err(CloudError::new(ErrorKind::Malformed, what))
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) use routers::{ExtraRoute, Hop, Router};
 pub(super) use subnets::Subnet;
 
 use super::{
-    api::{AT_ONCE, Api, Collection, Service, id_of},
+    api::{AT_ONCE, Api, Collection, Memory, Service, id_of},
     ids::ServerId,
     text::{MAX_MESSAGE, paths},
 };
@@ -132,14 +132,17 @@ impl Neutron {
             "subnets" => "subnet_list",
             _ => "port_list",
         };
+        let memory = &Memory::default();
         let parts = paths.into_iter().map(|path| async move {
             let collection = Collection { service: Service::Network, operation, path: &path, key };
             let mut entries = Vec::new();
             let take = |entry: &str| {
+                memory.take_entry(entry)?;
                 entries.push(entry.to_owned());
                 id_of(entry)
             };
-            collection.read(&*self.api, call, take).await.map(|_| entries)
+            let read = collection.read(&*self.api, call, take).await;
+            memory.enough(operation, read).map(|_| entries)
         });
         let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
         let parts: Vec<Vec<String>> = parts.try_collect().await?;

@@ -389,7 +389,7 @@ async fn a_table_without_end_and_one_too_large_are_refused() {
     for (script, words) in [
         (None, "same next page twice"),
         (Some(many), "more than 200000 entries"),
-        (Some(huge), "too large"),
+        (Some(huge), "longer than 32 MiB"),
     ] {
         if let Some(page) = script {
             *place.crooked.tables.lock() = [Ok(page)].into();

@@ -49,7 +49,8 @@ fn an_unusable_answer_is_an_error_of_the_provider() {
     let (sender, _answers) = futures::channel::mpsc::unbounded();
     let nodes = [NodeIdentity::named("a")];
     let nodes = vec![(0, &nodes[0])];
-    let part = Part { nodes, detail: Detail::Everything, sender: &sender };
+    let (detail, budget) = (Detail::Everything, &Budget::default());
+    let part = Part { nodes, detail, sender: &sender, budget };
     let answer = |name: &str, answer| {
         let wire = proto::LookupAnswer { node: Some(name.to_owned()), answer: Some(answer) };
         part.answer(0, wire).map(|error| error.kind)

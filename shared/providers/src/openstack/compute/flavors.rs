@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        api::{AT_ONCE, Api, Collection, Request, Service},
+        api::{AT_ONCE, Api, Collection, Memory, Request, Service},
         text::{is_label_value, label_value, query},
     },
     Server,
@@ -156,13 +156,15 @@ impl Flavors {
             path: "/flavors",
             key: "flavors",
         };
-        let mut by_name = BTreeMap::new();
+        let (mut by_name, memory) = (BTreeMap::new(), Memory::default());
         let take = |entry: &str| {
+            memory.take_entry(entry)?;
             let flavor: Listed = serde_json::from_str(entry).ok()?;
             by_name.insert(flavor.name, flavor.id.clone());
             Some(flavor.id)
         };
-        collection.read(&*self.api, call, take).await?;
+        let read = collection.read(&*self.api, call, take).await;
+        memory.enough(collection.operation, read)?;
         Ok(by_name)
     }
 

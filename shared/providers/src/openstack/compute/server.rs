@@ -6,14 +6,15 @@ use ccm_base::message::one_line;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::{api::members_of, ids::ServerId, text::MAX_VALUE};
+use super::super::{
+    api::{OVERHEAD, members_of},
+    ids::ServerId,
+    text::MAX_VALUE,
+};
 
 /// The maximum length of an entry, in bytes. 128 metadata items of the maximum length, Nova's default
 /// quota, have 400 kB if each character is escaped.
 const LONGEST: usize = 1 << 20;
-/// The memory that an element of a list or map takes beside itself, about, in bytes: its part of a
-/// half-filled node, and small allocations that are rounded up.
-pub(super) const OVERHEAD: usize = 96;
 const NO_UUID: &str = "its ID is not a UUID";
 
 /// A server, with the needed fields.

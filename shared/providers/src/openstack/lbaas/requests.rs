@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        api::{AT_ONCE, Answer, Api, Collection, Deletion, Request, Service, id_of},
+        api::{AT_ONCE, Answer, Api, Collection, Deletion, Memory, Request, Service, id_of},
         text::{MAX_MESSAGE, MAX_VALUE, query},
     },
     ApiVersion, BalancerRow, Child, Filter, LBAAS, ListenerRow, MemberRow, MonitorRow, Octavia,
@@ -143,7 +143,7 @@ impl Octavia {
             Err(error) => read.malformed.push(unreadable(operation, entry, &error)),
         };
         let list = List { key: "loadbalancers", operation, path: &path };
-        let request_id = self.list(list, call, take).await?;
+        let request_id = self.list(list, &Memory::default(), call, take).await?;
         Ok(BalancerRows { request_id, ..read })
     }
 
@@ -180,7 +180,7 @@ impl Octavia {
     ) -> Result<Vec<ListenerRow>, CloudError> {
         let path = format!("{LBAAS}/listeners?loadbalancer_id={}", query(balancer));
         let operation = "loadbalancer_listener_list";
-        self.rows(List { key: "listeners", operation, path: &path }, call).await
+        self.rows(List { key: "listeners", operation, path: &path }, &Memory::default(), call).await
     }
 
     /// All pools of a load balancer.
@@ -191,7 +191,7 @@ impl Octavia {
     ) -> Result<Vec<PoolRow>, CloudError> {
         let path = format!("{LBAAS}/pools?loadbalancer_id={}", query(balancer));
         let operation = "loadbalancer_pool_list";
-        self.rows(List { key: "pools", operation, path: &path }, call).await
+        self.rows(List { key: "pools", operation, path: &path }, &Memory::default(), call).await
     }
 
     /// All members of a pool. A pool that does not exist is an error.
@@ -202,7 +202,7 @@ impl Octavia {
     ) -> Result<Vec<MemberRow>, CloudError> {
         let path = format!("{LBAAS}/pools/{}/members", query(pool));
         let operation = "loadbalancer_member_list";
-        self.rows(List { key: "members", operation, path: &path }, call).await
+        self.rows(List { key: "members", operation, path: &path }, &Memory::default(), call).await
     }
 
     /// The health monitors of these pools, one request each: Octavia takes no filter twice.
@@ -211,10 +211,11 @@ impl Octavia {
         pools: &[String],
         call: Call,
     ) -> Result<Vec<MonitorRow>, CloudError> {
+        let memory = &Memory::default();
         let parts = pools.iter().map(|pool| async move {
             let path = format!("{LBAAS}/healthmonitors?pool_id={}", query(pool));
             let operation = "loadbalancer_healthmonitor_list";
-            self.rows(List { key: "healthmonitors", operation, path: &path }, call).await
+            self.rows(List { key: "healthmonitors", operation, path: &path }, memory, call).await
         });
         let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
         let parts: Vec<Vec<MonitorRow>> = parts.try_collect().await?;
@@ -387,6 +388,7 @@ impl Octavia {
     async fn rows<T: DeserializeOwned + Send>(
         &self,
         list: List<'_>,
+        memory: &Memory,
         call: Call,
     ) -> Result<Vec<T>, CloudError> {
         let (mut rows, mut trouble) = (Vec::new(), None);
@@ -396,7 +398,7 @@ impl Octavia {
                 trouble.get_or_insert_with(|| unreadable(list.operation, entry, &error));
             }
         };
-        let request_id = self.list(list, call, take).await?;
+        let request_id = self.list(list, memory, call, take).await?;
         match trouble {
             None => Ok(rows),
             Some(line) => {
@@ -409,15 +411,18 @@ impl Octavia {
     async fn list(
         &self,
         List { key, operation, path }: List<'_>,
+        memory: &Memory,
         call: Call,
         mut take: impl FnMut(&str) + Send,
     ) -> Result<Option<String>, CloudError> {
         let collection = Collection { service: Service::LoadBalancer, operation, path, key };
         let take = |entry: &str| {
+            memory.take_entry(entry)?;
             take(entry);
             id_of(entry)
         };
-        Ok(collection.read(&*self.api, call, take).await?.request_id)
+        let read = collection.read(&*self.api, call, take).await;
+        Ok(memory.enough(operation, read)?.request_id)
     }
 }
 

@@ -393,3 +393,17 @@ fn a_protocol_is_one_line() {
     let pool: PoolRow = serde_json::from_value(row).expect("a pool");
     assert!(!pool.protocol.contains(char::is_control), "{:?}", pool.protocol);
 }
+
+#[tokio::test]
+async fn what_is_kept_of_a_list_takes_a_bounded_memory() {
+    let rig = Rig::new();
+    let tags = vec![""; 600_000];
+    rig.cloud.fail(move |path, _| {
+        let entry = json!({ "id": uuid(1), "name": "n", "tags": tags });
+        let page = json!({ "loadbalancers": [entry] });
+        path.contains("/loadbalancers").then(|| Ok(answer(200, &page)))
+    });
+    let error = rig.octavia.balancers(Filter::All, call()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Malformed);
+    assert_eq!(error.message, "loadbalancer_list: the list takes more than 32 MiB of memory");
+}

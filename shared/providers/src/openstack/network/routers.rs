@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        api::{Answer, Collection, Request, Service},
+        api::{Answer, Collection, Memory, Request, Service},
         text::query,
     },
     Neutron, readable,
@@ -90,12 +90,14 @@ impl Neutron {
             path: "/extensions?fields=alias",
             key: "extensions",
         };
-        let mut aliases = BTreeSet::new();
+        let (mut aliases, memory) = (BTreeSet::new(), Memory::default());
         let take = |entry: &str| {
+            memory.take_entry(entry)?;
             aliases.extend(serde_json::from_str(entry).map(|Extension { alias }| alias));
             None
         };
-        collection.read(&*self.api, call, take).await?;
+        let read = collection.read(&*self.api, call, take).await;
+        memory.enough(collection.operation, read)?;
         Ok(aliases)
     }
 

@@ -1,6 +1,9 @@
 //! Floating IPs, subnets and external networks on a scripted Neutron.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use ErrorKind::{Conflict, Forbidden, Invalid, NotFound, QuotaExceeded};
 use FloatingIps::{Address, Ports, Tags};
@@ -208,4 +211,33 @@ fn an_object_without_an_id_is_malformed() {
     };
     assert_eq!(ip("5"), Ok("5".to_owned()));
     assert_eq!(ip(""), Err("the ID is empty".to_owned()));
+}
+
+/// Answers a request about a collection of Neutron with an entry and a next page, without end.
+fn endless(cloud: &Scripted, key: &'static str, entry: Value) {
+    let next = AtomicUsize::new(0);
+    cloud.fail(move |path, _| {
+        let mut entry = entry.clone();
+        entry["id"] = json!(uuid(next.fetch_add(1, Ordering::Relaxed)));
+        let links = format!("{key}_links");
+        let page = json!({ key: [entry], links: [{ "rel": "next" }] });
+        path.starts_with(&format!("/{key}")).then(|| Ok(answer(200, &page)))
+    });
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_list_takes_a_bounded_memory() {
+    let ips = vec![json!({}); 300_000];
+    for (entry, what) in [
+        (json!({ "name": "n".repeat(3 << 20) }), "long"),
+        // Each element has three bytes, and dozens in memory.
+        (json!({ "fixed_ips": ips }), "many elements"),
+    ] {
+        let rig = Rig::new();
+        endless(&rig.cloud, "ports", entry);
+        let servers = [ServerId::parse(&uuid(1)).unwrap()].into();
+        let error = rig.neutron.ports_of(&servers, call()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Malformed);
+        assert_eq!(error.message, "port_list: the list takes more than 32 MiB of memory", "{what}");
+    }
 }

@@ -182,7 +182,7 @@ async fn all_pages_of_a_list_together_take_a_bounded_memory() {
     let rig = Rig::new(Scripted::with_servers(0..6));
     endless(&rig, |server| server["name"] = json!("n".repeat(2 << 20)));
     let error = rig.instances.list(call()).await.unwrap_err();
-    assert_eq!(error.message, "server_list: the servers take more than 32 MiB");
+    assert_eq!(error.message, "server_list: the list takes more than 32 MiB of memory");
     assert!(lists_asked_for(&rig) <= 4, "{} pages", lists_asked_for(&rig));
 }
 
