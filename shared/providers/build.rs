@@ -35,7 +35,7 @@ const PACKAGE: &str = "quartet.cloud.v1";
 fn shapes(file: &FileDescriptorProto) -> Result<String, Box<dyn Error>> {
     let mut code = "static SHAPES: &[Shape] = &[\n".to_owned();
     for message in &file.message_type {
-        writeln!(code, "    // {}\n    Shape(&[", message.name())?;
+        writeln!(code, "    Shape({:?}, &[", message.name())?;
         for field in &message.field {
             if let Some(holds) = holds(file, message, field) {
                 writeln!(code, "        ({}, Holds::{holds}),", field.number())?;

@@ -20,8 +20,23 @@ use super::{
     proto,
     routes::Applying,
     status,
+    weight::weigh_parts,
 };
 use crate::said::{check_line, checked};
+
+/// The methods that answer with messages of these names.
+const METHODS: &[(&[u8], &str)] = &[
+    (b"describe", "Provider/Describe"),
+    (b"instances", "Instances/ListInstances"),
+    (b"balancers", "LoadBalancers/ListLoadBalancers"),
+    (b"ensured", "LoadBalancers/EnsureLoadBalancers"),
+    (b"deleted", "LoadBalancers/DeleteLoadBalancers"),
+    (b"members", "LoadBalancers/SetMembers"),
+    (b"previewed", "LoadBalancers/PreviewLoadBalancers"),
+    (b"routes", "Routes/ListRoutes"),
+    (b"applied", "Routes/ApplyRoutes"),
+    (b"found", "Routes/FindRouteTargets"),
+];
 
 /// One message of a provider, after a line with its name; or, after `config`, the file that
 /// `--cloud-config` names.
@@ -29,6 +44,16 @@ pub fn external(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let (kind, message) = data.split_at(end);
     let message = message.get(1..).unwrap_or_default();
+    for (known, path) in METHODS {
+        if *known == kind {
+            let weigh = |size| weigh_parts(&format!("/quartet.cloud.v1.{path}"), message, size);
+            assert_eq!(
+                weigh(message.len()).ok(),
+                weigh(7).ok(),
+                "it weighs the same however it is cut"
+            );
+        }
+    }
     match kind {
         b"config" => {
             let text = String::from_utf8_lossy(message);
@@ -116,6 +141,11 @@ fn lookup(message: &[u8]) {
 
 fn instances(message: &[u8]) {
     let Ok(page) = proto::ListInstancesResponse::decode(message) else { return };
+    if let Ok(weight) = weigh_parts("/quartet.cloud.v1.Instances/ListInstances", message, 100) {
+        let lists = page.instances.capacity() * size_of::<proto::Instance>()
+            + page.malformed.capacity() * size_of::<String>();
+        assert!(weight >= lists, "{weight} are counted, and lists alone take {lists}");
+    }
     let (mut fleet, mut pages) = (Fleet::default(), Pages::new("instances"));
     let next = page.next_page_token.clone();
     checked(add(&mut fleet, page));

@@ -22,7 +22,7 @@ use super::{
     proto::{self, lookup_answer::Answer},
     rpc::{instances_client, question, read},
     shared::Shared,
-    weight::Budget,
+    weight::{self, Budget, MOST_OF_NODE},
 };
 
 /// The maximum number of lines about malformed entries. They are searched for the names of
@@ -119,6 +119,13 @@ impl Part<'_> {
     /// Forwards the answer about a node. Returns the error in it, or why it is unusable.
     fn answer(&self, place: usize, wire: proto::LookupAnswer) -> Option<CloudError> {
         let (_, node) = self.nodes.get(place)?;
+        let weight = weight::of_node(&wire);
+        if weight > MOST_OF_NODE {
+            self.budget.give_back(weight);
+            let error = CloudError::new(ErrorKind::Malformed, too_heavy());
+            self.send(place, Err(error.clone()));
+            return Some(error);
+        }
         let said = error_in(&wire);
         let answer = answer_from_wire(node, wire);
         let error = said.or_else(|| answer.as_ref().err().cloned());
@@ -284,6 +291,11 @@ fn error_in(answer: &proto::LookupAnswer) -> Option<CloudError> {
 /// The provider ended the stream without an answer for some node.
 fn unanswered() -> CloudError {
     CloudError::new(ErrorKind::Malformed, "the provider gave no answer about this node")
+}
+
+fn too_heavy() -> String {
+    let most = MOST_OF_NODE >> 10;
+    format!("the provider's answer about this node takes more than {most} KiB of memory")
 }
 
 /// Adds a page of the list.

@@ -254,7 +254,7 @@ mod tests {
     /// A message of at least two bytes, or of none, with numbers of an unknown field.
     fn message(length: usize) -> Vec<u8> {
         let size = u32::try_from(length).expect("short");
-        let content = if length % 2 == 0 { vec![] } else { vec![0x78, 0x80, 0] };
+        let content = if length.is_multiple_of(2) { vec![] } else { vec![0x78, 0x80, 0] };
         let rest = [0x78, 1].repeat((length - content.len()) / 2);
         [&[0][..], &size.to_be_bytes(), &content, &rest].concat()
     }

@@ -11,6 +11,8 @@ use std::{
     },
 };
 
+use prost::Message as _;
+
 use super::{MAX_ANSWER, proto};
 
 /// The maximum size of what the answers to one call of a controller take, in bytes: of all pages of a
@@ -18,6 +20,9 @@ use super::{MAX_ANSWER, proto};
 pub(super) const MOST: usize = 48 << 20;
 /// The maximum size of one message of a stream, in bytes. It is about one object.
 pub(super) const MOST_OF_ITEM: usize = 8 << 20;
+
+/// The maximum size of an answer about a node, in bytes. Controllers keep one for each node.
+pub(super) const MOST_OF_NODE: usize = 64 << 10;
 
 /// What an allocation takes beside its content.
 const ALLOCATION: usize = 32;
@@ -32,9 +37,9 @@ const ENTRY: usize = 6 * size_of::<String>();
 
 include!(concat!(env!("OUT_DIR"), "/shapes.rs"));
 
-/// The fields of a message that may take more memory than they have bytes.
+/// The name of a message, and its fields that may take more memory than they have bytes.
 #[derive(Debug)]
-struct Shape(&'static [(u32, Holds)]);
+struct Shape(&'static str, &'static [(u32, Holds)]);
 
 #[derive(Clone, Copy, Debug)]
 enum Holds {
@@ -274,13 +279,31 @@ impl Scale {
     }
 }
 
+/// The size of an answer about a node, in bytes.
+pub(super) fn of_node(answer: &proto::LookupAnswer) -> usize {
+    let place = SHAPES.iter().position(|Shape(name, _)| *name == "LookupAnswer");
+    let answer_of = Answer { shape: place.unwrap_or_default(), streams: false };
+    let bytes = answer.encode_to_vec();
+    let scale = Scale::new(answer_of, Budget::default(), bytes.len() as u64);
+    scale.and_then(|mut scale| scale.read(&bytes).map(|()| scale.weight)).unwrap_or(usize::MAX)
+}
+
+/// What a message of this method weighs. It comes in parts of this size.
+#[cfg(any(test, feature = "fuzz"))]
+pub(super) fn weigh_parts(path: &str, bytes: &[u8], size: usize) -> Result<usize, Refused> {
+    let answer = Answer::of(path).ok_or(Refused::Broken)?;
+    let mut scale = Scale::new(answer, Budget::default(), bytes.len() as u64)?;
+    bytes.chunks(size.max(1)).try_for_each(|part| scale.read(part))?;
+    scale.end()
+}
+
 /// What an element of this size adds to a list.
 const fn element(size: usize, is_first: bool) -> usize {
     if is_first { FIRST * size + ALLOCATION } else { GROWTH * size }
 }
 
 fn shape(index: usize) -> &'static [(u32, Holds)] {
-    SHAPES.get(index).map_or(&[], |Shape(fields)| fields)
+    SHAPES.get(index).map_or(&[], |Shape(_, fields)| fields)
 }
 
 #[cfg(test)]

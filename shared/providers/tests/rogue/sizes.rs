@@ -42,28 +42,66 @@ async fn all_pages_of_a_list_count_together() {
     assert_eq!(running.instances().list(call()).await.unwrap().instances.len(), 2);
 }
 
+/// Controllers keep one for each node.
 #[tokio::test]
-async fn an_answer_about_one_node_is_small_and_the_answers_of_a_lookup_count_together() {
-    let large = |name: &str, megabytes: usize| {
-        let found = proto::Instance { zone: Some("z".repeat(megabytes << 20)), ..instance(name) };
-        answer(name, Some(Answer::Found(found)))
+async fn an_answer_about_one_node_is_small() {
+    let labels = |count| (0..count).map(|at| (format!("{at}"), String::new())).collect();
+    let with = |name: &str, labels| {
+        answer(name, Some(Answer::Found(proto::Instance { labels, ..instance(name) })))
     };
-    let names: Vec<String> = (0..8).map(|number| format!("n{number}")).collect();
-    let nodes: Vec<_> = names.iter().map(NodeIdentity::named).collect();
-    let steps = |megabytes| {
-        let answers = names.iter().zip(0..);
-        let step =
-            |(name, place): (&String, u32)| Step::Answer(place, Box::new(large(name, megabytes)));
-        answers.map(step).collect::<Vec<Step>>()
+    let small = with("a", labels(200));
+    let many = with("b", labels(2000));
+    let long =
+        answer("c", Some(Answer::NotOurs(proto::NotOurs { reason: Some("x".repeat(1 << 20)) })));
+    let expect = "the provider's answer about this node takes more than 64 KiB of memory";
+    let check = |answers: &[LookupResult]| {
+        assert!(is_found(&answers[0], "a"), "{answers:?}");
+        for answer in &answers[1..] {
+            assert_eq!(heavy(answer.as_ref().unwrap_err()), expect);
+        }
     };
-    let running = Running::streaming(steps(7)).await;
-    let answers = running.instances().lookup(&nodes, Detail::Everything, call()).await;
-    let good = answers.iter().zip(&names).filter(|(answer, name)| is_found(answer, name));
-    assert_eq!(good.count(), 6);
-    let expect = "lookup_instances: the provider's answers take more than 48 MiB of memory";
-    assert_eq!(heavy(answers[7].as_ref().unwrap_err()), expect);
+    let running = Running::new().await;
+    let at_once = vec![small.clone(), many.clone(), long.clone()];
+    check(&running.lookup(at_once, &["a", "b", "c"]).await);
+    let steps = [small, many, long].into_iter().zip(0..);
+    let steps = steps.map(|(answer, place)| Step::Answer(place, Box::new(answer))).collect();
+    let running = Running::streaming(steps).await;
+    let nodes = ["a", "b", "c"].map(NodeIdentity::named);
+    check(&running.instances().lookup(&nodes, Detail::Everything, call()).await);
+}
 
-    *running.rogue.streams.lock() = [Ok(steps(9))].into();
+#[tokio::test]
+async fn the_answers_of_a_lookup_count_together() {
+    let names: Vec<String> = (0..1000).map(|number| format!("n{number}")).collect();
+    let nodes: Vec<_> = names.iter().map(NodeIdentity::named).collect();
+    let zone = || Some("z".repeat(60 << 10));
+    let found = |name: &str| Answer::Found(proto::Instance { zone: zone(), ..instance(name) });
+    let steps = names
+        .iter()
+        .zip(0..)
+        .map(|(name, place)| Step::Answer(place, Box::new(answer(name, Some(found(name))))));
+    // One request for all of them.
+    let description = proto::DescribeResponse {
+        protocol_revision: Some(2),
+        max_batch: Some(1000),
+        ..description()
+    };
+    let running = Running::describing(description).await;
+    running.cloud.health(call()).await.unwrap();
+    *running.rogue.streams.lock() = [Ok(steps.collect())].into();
+    let answers = running.instances().lookup(&nodes, Detail::Everything, call()).await;
+    let good = answers.iter().filter(|answer| answer.is_ok()).count();
+    assert!((700..820).contains(&good), "{good}");
+    let expect = "lookup_instances: the provider's answers take more than 48 MiB of memory";
+    assert_eq!(heavy(answers[999].as_ref().unwrap_err()), expect);
+}
+
+#[tokio::test]
+async fn a_message_about_one_node_that_is_very_large_ends_the_stream() {
+    let found = proto::Instance { zone: Some("z".repeat(9 << 20)), ..instance("a") };
+    let step = Step::Answer(0, Box::new(answer("a", Some(Answer::Found(found)))));
+    let running = Running::streaming(vec![step]).await;
+    let nodes = ["a", "b"].map(NodeIdentity::named);
     let answers = running.instances().lookup(&nodes, Detail::Everything, call()).await;
     let expect = "lookup_instances: an answer of the provider is longer than 8 MiB";
     assert!(answers.iter().all(|answer| heavy(answer.as_ref().unwrap_err()) == expect));

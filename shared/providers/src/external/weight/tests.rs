@@ -9,14 +9,6 @@ const ENSURE: &str = "/quartet.cloud.v1.LoadBalancers/EnsureLoadBalancers";
 const ROUTES: &str = "/quartet.cloud.v1.Routes/ListRoutes";
 const DESCRIBE: &str = "/quartet.cloud.v1.Provider/Describe";
 
-/// What a message of this method weighs. It comes in parts of this size.
-fn weigh_parts(path: &str, bytes: &[u8], size: usize) -> Result<usize, Refused> {
-    let answer = Answer::of(path).expect("a method");
-    let mut scale = Scale::new(answer, Budget::default(), bytes.len() as u64)?;
-    bytes.chunks(size).try_for_each(|part| scale.read(part))?;
-    scale.end()
-}
-
 fn weigh(path: &str, message: &impl Message) -> Result<usize, Refused> {
     weigh_parts(path, &message.encode_to_vec(), 1 << 14)
 }
