@@ -121,7 +121,6 @@ impl Part<'_> {
         let (_, node) = self.nodes.get(place)?;
         let weight = weight::of_node(&wire);
         if weight > MOST_OF_NODE {
-            self.budget.give_back(weight);
             let error = CloudError::new(ErrorKind::Malformed, too_heavy());
             self.send(place, Err(error.clone()));
             return Some(error);
