@@ -109,7 +109,7 @@ use crate::{
 };
 
 /// The histories of one run, unless `QUARTET_HISTORIES` says how many.
-const HISTORIES: u64 = 16;
+const HISTORIES: u64 = 12;
 /// The events of one history.
 const EVENTS: usize = 90;
 

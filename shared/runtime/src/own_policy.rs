@@ -193,7 +193,7 @@ fn verdict(program: &str, found: &Found, denial: Option<&Denial>) -> Verdict {
             ));
         }
         Found::NotInstalled => {
-            format!("{program} is not installed, or this API server is older than 1.30")
+            format!("no policy named {program} is installed, or this API server is older than 1.30")
         }
         Found::NotDenying => {
             format!(

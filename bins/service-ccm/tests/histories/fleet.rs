@@ -19,7 +19,7 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// The time in which nobody looks.
-const NIGHT: Duration = Duration::from_hours(6);
+const NIGHT: Duration = Duration::from_hours(3);
 const SERVICES: usize = 20;
 
 impl World {

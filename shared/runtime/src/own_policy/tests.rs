@@ -136,11 +136,11 @@ async fn a_policy_that_is_not_in_force_is_said_and_its_installation_noticed() {
     for (server, expect) in [
         (
             Server { policy: none.clone(), ..installed() },
-            "!node-ccm is not installed, or this API server is older than 1.30",
+            "!no policy named node-ccm is installed, or this API server is older than 1.30",
         ),
         (
             Server { binding: none, ..installed() },
-            "!node-ccm is not installed, or this API server is older",
+            "!no policy named node-ccm is installed, or this API server is older",
         ),
         (
             Server { binding: audits, ..installed() },
@@ -222,6 +222,10 @@ async fn a_policy_that_goes_after_a_refusal_is_said() {
     running.pass(PERIOD * 2).await;
     running.server.lock().policy = (404, status(404, "not found"));
     running.pass(PERIOD * 2).await;
-    assert!(running.line().starts_with("!node-ccm is not installed"), "{}", running.line());
-    assert_eq!(running.told("node-ccm is not installed"), 1, "{}", running.log.text());
+    assert!(
+        running.line().starts_with("!no policy named node-ccm is installed"),
+        "{}",
+        running.line()
+    );
+    assert_eq!(running.told("no policy named node-ccm"), 1, "{}", running.log.text());
 }
