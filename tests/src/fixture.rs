@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Result;
+use ccm_base::clock;
 use ccm_sim::program::{Launch, Program};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
@@ -43,7 +44,7 @@ impl Fixture {
         cluster::clear(&client).await?;
         let folder = tempfile::Builder::new().prefix("quartet-scenario-").tempdir()?;
         let mark = cluster.requests("").await?.len();
-        Ok(Self { cluster, client, accounts, folder, mark, since: Timestamp::now(), soon })
+        Ok(Self { cluster, client, accounts, folder, mark, since: clock::wall(), soon })
     }
 
     /// A path for a file of this test.
@@ -110,7 +111,7 @@ impl Fixture {
 
     /// Forgets what was recorded so far.
     pub async fn forget_requests(&mut self) -> Result<()> {
-        self.since = Timestamp::now();
+        self.since = clock::wall();
         self.mark = self.cluster.requests("").await?.len();
         Ok(())
     }

@@ -46,7 +46,7 @@ fn to(method: &Method, target: &str) -> request::Builder {
 }
 
 /// The response to a peer on loopback.
-async fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Full<bytes::Bytes>> {
+fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Full<bytes::Bytes>> {
     // Hyper only passes on requests with such a target.
     let target = if target.starts_with('/') { target } else { "*" };
     let request = to(method, target).body(()).unwrap();
@@ -55,7 +55,7 @@ async fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Full<b
 
 /// Status and text of a page.
 async fn get(pages: &Pages, target: &str) -> (u16, String) {
-    let answer = answer(pages, &Method::GET, target).await;
+    let answer = answer(pages, &Method::GET, target);
     assert_eq!(answer.headers()[header::CACHE_CONTROL], "no-cache, private", "{target}");
     let status = answer.status().as_u16();
     let text = answer.into_body().collect().await.unwrap().to_bytes();
@@ -139,10 +139,10 @@ async fn other_paths_and_methods_are_refused() {
         check(&pages, path, 404, "404 page not found\n").await;
     }
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
-        let refused = answer(&pages, &method, "/metrics").await;
+        let refused = answer(&pages, &method, "/metrics");
         assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
         assert_eq!(refused.headers()[header::ALLOW], "GET, HEAD");
-        let unknown = answer(&pages, &method, "/nothing").await.status();
+        let unknown = answer(&pages, &method, "/nothing").status();
         assert_eq!(unknown, StatusCode::NOT_FOUND, "{method}");
     }
 }
@@ -150,14 +150,14 @@ async fn other_paths_and_methods_are_refused() {
 #[tokio::test]
 async fn metrics_and_configz_have_their_types() {
     let pages = pages(&[]);
-    let metrics = answer(&pages, &Method::GET, "/metrics").await;
+    let metrics = answer(&pages, &Method::GET, "/metrics");
     assert_eq!(metrics.headers()[header::CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
     assert!(!get(&pages, "/metrics").await.1.contains("# EOF"));
     let open = "application/openmetrics-text";
     let request = to(&Method::GET, "/metrics").header(header::ACCEPT, open).body(()).unwrap();
     let metrics = pages.answer(&request, true);
     assert!(metrics.headers()[header::CONTENT_TYPE].to_str().unwrap().starts_with(open));
-    let configz = answer(&pages, &Method::GET, "/configz").await;
+    let configz = answer(&pages, &Method::GET, "/configz");
     assert_eq!(configz.headers()[header::CONTENT_TYPE], "application/json");
     pages.configz.store(Arc::new("{\"new\": 1}\n".to_owned()));
     check(&pages, "/configz", 200, "{\"new\": 1}\n").await;

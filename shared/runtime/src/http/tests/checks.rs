@@ -33,7 +33,7 @@ async fn the_checks_are_text_or_json() {
         ("config", Scope::Information, Err("refused")),
     ]);
     let read = async |target: &str, status: u16| -> Value {
-        let answer = answer(&pages, &Method::GET, target).await;
+        let answer = answer(&pages, &Method::GET, target);
         assert_eq!(answer.headers()[header::CONTENT_TYPE], "application/json");
         assert_eq!(answer.status().as_u16(), status, "{target}");
         let text = answer.into_body().collect().await.unwrap().to_bytes();
