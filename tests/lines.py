@@ -32,7 +32,7 @@ APART = {
 TESTS = "tests in the crates"
 # The parts of a controller that are particular to it, by the first name below src.
 PARTS = {
-    "plan": ("plan", "policy", "court", "ipam"),
+    "plan": ("plan", "machine", "policy", "ipam"),
     "observe": ("observe",),
     "execute": ("execute",),
     "settings": ("settings",),

@@ -31,7 +31,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    observe::{Handles, Planned, balancers::Entry},
+    machine::{Entry, Planned},
+    observe::Handles,
     plan::{
         CallKind, Inputs, Known, Plan, Step,
         hangs::{Hangs, SLOW_LANES},
@@ -252,14 +253,14 @@ impl Lanes {
         if error.kind != ErrorKind::Unsupported || self.handles.plans.is_observing() {
             return;
         }
-        let written = self.handles.balancers.with(service, |entry| entry.state.condition_written);
+        let written = self.handles.balancers.with(service, |entry| entry.state().condition_written);
         let (classes, now) = (self.handles.classes(), self.handles.timeline.now());
         let change = not_offered(service, &classes, &error.message, written, now);
         let Some(change) = change else { return };
         let change = self
             .handles
             .balancers
-            .with(service, |entry| that_may_be_written(&entry.state.repeats, now, change));
+            .with(service, |entry| that_may_be_written(&entry.state().repeats, now, change));
         let wants = service.is_load_balancer && !service.deleting;
         let call = if wants { CallKind::Ensure } else { CallKind::Delete };
         self.handles.reports.failed(service, call, &Decision::default(), error, pace);
@@ -284,13 +285,13 @@ impl Lanes {
             _ => return None,
         };
         let is_known =
-            self.handles.balancers.with(service, |entry| entry.state.is_previewed(&front_end));
+            self.handles.balancers.with(service, |entry| entry.state().is_previewed(&front_end));
         (!is_known).then_some(Step::Preview(front_end))
     }
 
     /// Passes a Service on to the queue that is to serve it.
     fn is_on_wrong_lane(&self, lane: Lane, name: &Name) -> bool {
-        let slow = self.handles.balancers.with_name(name, |entry| entry.slow);
+        let slow = self.handles.balancers.with_name(name, |entry| entry.slow());
         let right = if slow.flatten().is_some() { Lane::Slow } else { Lane::Normal };
         if right == lane {
             return false;
@@ -312,10 +313,7 @@ impl Lanes {
     /// Ends a wait for the cloud that is over and after which no call is due.
     fn ends_wait(&self, service: &Service) -> bool {
         let now = self.handles.timeline.now();
-        self.handles.balancers.with(service, |entry| {
-            entry.is_queued = false;
-            entry.state.pending.take_if(|pending| pending.check_at <= now).is_some()
-        })
+        self.handles.balancers.with(service, |entry| entry.ends_wait(now))
     }
 
     /// Nothing is due now.
@@ -330,7 +328,8 @@ impl Lanes {
         self.handles.reports.held(service, members);
         let (queue, name, now) = (self.queue(lane), &service.key, self.handles.timeline.now());
         let held = (!members.held.is_empty()).then(|| now + HELD);
-        let due = self.handles.balancers.with(service, |entry| entry.state.next_look(inputs, now));
+        let due =
+            self.handles.balancers.with(service, |entry| entry.state().next_look(inputs, now));
         // The queue keeps one time for each Service, the earliest: the others follow from here.
         if let Some(due) = held.into_iter().chain(due).chain(held_until).min() {
             queue.add_after(Name::clone(name), due.since(now), Priority::Routine);
@@ -338,12 +337,12 @@ impl Lanes {
         if matches!(plan, Plan::Settled | Plan::NotOurs) {
             queue.forget(name);
         }
-        let is_there = |entry: &mut Entry| matches!(entry.state.known, Known::There(_));
+        let is_there = |entry: &mut Entry| matches!(entry.state().known, Known::There(_));
         // service-ccm deletes this load balancer when the other controller has made its own one.
         let is_moving =
             service.annotation(ID).is_none() && self.handles.balancers.with(service, is_there);
         if *plan == Plan::NotOurs && !is_moving {
-            self.handles.balancers.forget(name);
+            self.handles.balancers.machine().forget(name);
         }
     }
 
@@ -362,7 +361,7 @@ impl Lanes {
     }
 
     fn forget(&self, name: &Name) {
-        self.handles.balancers.remove(name);
+        self.handles.balancers.machine().remove(name);
         self.handles.unclaimed.forget(name);
         self.handles.reports.forget(name);
         self.handles.plans.clear("Service", name);

@@ -12,7 +12,8 @@
 //! | [`plan`] | the next step for one Service: pure |
 //! | `observe::intake` | receives changes of Services, queues those that need work |
 //! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
-//! | `observe::balancers` | per Service: what is known of its load balancer |
+//! | `machine` | what is remembered of load balancers, and how that changes: pure |
+//! | `observe::balancers` | that memory for many tasks, and what is counted of it |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
 //! | `observe::reading`, `observe::selectors` | what is kept of Services; by which labels they select members |
 //! | `observe::shown` | the addresses that the cluster itself uses, which no load balancer has |
@@ -34,6 +35,7 @@
 //! | `settings`, `metrics` | flags; `ccm_service_*` and upstream's four metrics |
 
 mod execute;
+mod machine;
 mod metrics;
 mod observe;
 pub mod plan;

@@ -26,8 +26,8 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::{At, Backoff, clock::Timeline};
-use ccm_cloud::{Call, Cloud, CloudError, ClusterId, Digest, ErrorKind, LoadBalancers};
+use ccm_base::clock::Timeline;
+use ccm_cloud::{Call, Cloud, CloudError, ClusterId, ErrorKind, LoadBalancers};
 use ccm_controller::{
     brake::approval::is_marked_at,
     passes::Passes,
@@ -49,29 +49,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    balancers::{Balancers, Entry, ServedClass},
-    rooms::Rooms,
-    unclaimed::Unclaimed,
-};
+use self::{balancers::Balancers, rooms::Rooms, unclaimed::Unclaimed};
 use crate::{
+    machine::{Completed, Entry, Planned, RETRY, Round},
     metrics::ServiceMetrics,
     plan::{
-        APPROVED, CallKind, Classes, Failed, Inputs, Known, List, Plan, RELEASE_APPROVED, Step,
-        View, awaits_members,
-        eligible::NodeSet,
-        evidence,
-        front_end::{Problem, desired},
-        held_calls,
-        labels::LabelKeys,
-        losses::{Losses, Verdict, recorded},
-        marks::Marks,
-        members::{Decision, Rules},
-        orphans::Orphans,
-        plan,
-        reason::SERVING,
-        shown::{InUse, Refused, refused},
-        shows_members,
+        APPROVED, Classes, Inputs, List, eligible::NodeSet, front_end::desired, labels::LabelKeys,
+        losses::Losses, marks::Marks, orphans::Orphans, shown::InUse,
     },
     report::ServiceReports,
     settings::ServiceSettings,
@@ -81,35 +65,6 @@ use crate::{
 pub(crate) const QUEUE: &str = "service";
 /// The queue of Services whose last call to the cloud did not return in time.
 pub(crate) const SLOW_QUEUE: &str = "service-slow";
-
-/// The plan for a Service.
-pub(crate) struct Planned {
-    pub(crate) plan: Plan,
-    /// What its members are to be.
-    pub(crate) members: Decision,
-    /// What is wrong with the Service.
-    pub(crate) problems: Vec<Problem>,
-    /// Whether it waits for a user's word to adopt the load balancer of another controller.
-    pub(crate) waits_for_adoption: bool,
-    /// Why it gets no load balancer of its own, if it is on one of others.
-    pub(crate) stays_on_foreign: Option<String>,
-    /// The calls that wait because they have failed.
-    pub(crate) held_calls: Vec<(Step, Failed)>,
-    /// Why the finalizer stays, if no known controller removes it.
-    pub(crate) unclaimed: Option<String>,
-    /// Why it waits, if its namespace has as many load balancers as it may have.
-    pub(crate) full: Option<String>,
-    /// Why the load balancer stays, if service-ccm does not serve the Service any more.
-    pub(crate) held_release: Option<String>,
-    /// True if a call may make a new load balancer in the place of the one that the Service has.
-    pub(crate) may_replace: bool,
-    /// Why no other load balancer is made, and when that is looked at again.
-    pub(crate) held_replacement: Option<(String, At)>,
-    /// The parts of the provider's answer that the Service does not show.
-    pub(crate) refused: Vec<Refused>,
-    /// What its calls depend on besides the Service.
-    pub(crate) inputs: Inputs,
-}
 
 /// The shared inputs of the controller's parts; each part takes the ones that it needs.
 #[derive(Clone)]
@@ -236,7 +191,7 @@ impl Handles {
     pub(crate) fn revised(&self) {
         self.revision.fetch_add(1, Ordering::Relaxed);
         self.balancers.each(|name, entry| {
-            if !entry.state.failed.is_empty() {
+            if !entry.state().failed.is_empty() {
                 self.queue.add(Name::clone(name), Priority::Routine);
             }
         });
@@ -273,13 +228,8 @@ impl Handles {
 
     /// Reports the end of a creation or a change, the provider's remarks, and the reason of empty pools.
     pub(crate) fn completed(&self, service: &Service) {
-        let (was_announced, notes, why_empty) = self.balancers.with(service, |entry| {
-            let notes = match &entry.state.known {
-                Known::There(balancer) => balancer.notes.clone(),
-                _ => Vec::new(),
-            };
-            (std::mem::take(&mut entry.is_announced), notes, entry.state.why_empty())
-        });
+        let Completed { was_announced, notes, why_empty } =
+            self.balancers.with(service, Entry::completed);
         if was_announced {
             self.reports.ensured(service);
         }
@@ -305,66 +255,10 @@ impl Handles {
             || self.approved.lock().covers(key, &details.labels)
     }
 
-    /// Returns true if a user has approved the deletion of the load balancer, or has changed the class.
-    fn may_release(service: &Service, classes: &Classes, entry: &mut Entry, now: At) -> bool {
-        let Some(details) = &service.details else { return false };
-        if classes.cover(service) {
-            entry.class = Some(ServedClass(details.class.clone()));
-        }
-        is_marked_at(service.annotation(RELEASE_APPROVED), None, now)
-            || entry.class.as_ref().is_some_and(|served| served.0 != details.class)
-    }
-
-    /// Lets the audit read the members again if another client has overwritten the condition.
-    fn await_members(&self, service: &Service, entry: &mut Entry) {
-        let is_overwritten = service.condition(SERVING).is_some() && !shows_members(service);
-        let is_idle = entry.state.pending.is_none() && !entry.awaited;
-        if is_idle && is_overwritten && entry.lacks_members() {
-            entry.awaited = true;
-            self.audit.wake();
-        }
-    }
-
-    /// Lets the audit read the members before the load balancer is changed.
-    fn await_unread(&self, view: View<'_>, awaited: &mut bool) {
-        if awaits_members(view) {
-            *awaited = true;
-            self.audit.wake();
-        }
-    }
-
     /// What calls depend on now, besides their Services.
     fn inputs(&self) -> Inputs {
         let revision = self.revision.load(Ordering::Relaxed);
-        Inputs { nodes: self.balancers.published(), revision }
-    }
-
-    /// Records which members are held, and whether the load balancer has the nodes of this digest.
-    fn see_members(&self, entry: &mut Entry, members: &Decision, nodes: Option<Digest>) {
-        if members.changes {
-            self.balancers.set_departures();
-        } else if entry.membership.is_known() {
-            // The nodes are again as they were: nothing is left to be repeated.
-            entry.state.failed.retain(|failed| failed.call != CallKind::Members);
-        }
-        entry.held = members.held.len();
-        let is_settled = entry.membership.is_known() && !members.changes && entry.held == 0;
-        entry.agrees = nodes.filter(|_| is_settled);
-    }
-
-    /// Records what a Service shows, and what its plan leaves out.
-    fn see(&self, service: &Service, entry: &mut Entry, planned: &Planned, is_served: bool) {
-        entry.is_release_held = planned.held_release.is_some();
-        entry.is_replacement_held = planned.held_replacement.is_some();
-        entry.refused.clone_from(&planned.refused);
-        entry.see_addresses(service);
-        if entry.is_release_held {
-            // service-ccm makes no other calls about it.
-            entry.state.failed.retain(|failed| failed.call == CallKind::Members);
-        }
-        if is_served {
-            self.await_members(service, entry);
-        }
+        Inputs { nodes: self.balancers.machine().published(), revision }
     }
 
     /// The plan for a Service as it is now.
@@ -375,77 +269,40 @@ impl Handles {
         let (nodes, now) = (self.node_set.borrow().clone(), self.timeline.now());
         let (approved, classes) = (self.is_approved(service, APPROVED), self.classes());
         let loss = self.loss(service, &classes, &traits, now);
-        let (agreed, inputs) = (self.balancers.digest_of(&nodes.members), self.inputs());
-        let list = if traits.lists { self.balancers.list() } else { List::Compared };
+        let inputs = self.inputs();
+        let agreed = self.balancers.machine().digest_of(&nodes.members);
+        let list = if traits.lists { self.balancers.machine().list() } else { List::Compared };
         let full = self.full(service, &classes, desired.front_end.is_some(), list);
         let (allowed, in_use) = (settings.shown(), self.in_use.read());
-        self.balancers.with(service, |entry| {
-            let (families, in_cloud) = (&*entry.families(&traits), entry.members_in_cloud());
-            let (budget, selector) = (settings.budget(), &selector);
-            let rules = Rules { budget, approved, selector, is_default, families, in_cloud };
-            let members = entry.membership.decide(now, &nodes, rules);
-            self.see_members(entry, &members, agreed);
-            let may_release = Self::may_release(service, &classes, entry, now);
-            entry.state.was_marked |= Classes::is_marked(service);
-            let view = View {
-                service,
-                desired: &desired,
-                classes: &classes,
-                state: &entry.state,
-                members: &members,
-                members_known: entry.membership.is_known(),
-                members_unread: traits.lists && entry.is_unread(service),
-                adopts: settings.adopt_load_balancers,
-                traits: &traits,
-                may_release,
-                loss,
-                full: full.as_deref(),
-                list,
-                guard: (&allowed, &in_use),
-                inputs,
-                now,
-            };
-            let plan = plan(view);
-            self.await_unread(view, &mut entry.awaited);
-            let held_release = evidence::held_release(view);
-            let is_served = is_served(service, &plan) && held_release.is_none();
-            entry.is_wrong = is_served && desired.front_end.is_none();
-            let (stays, held_calls) = stays_on_foreign(view, is_served);
-            let planned = Planned {
-                unclaimed: evidence::unclaimed(view, &plan),
-                waits_for_adoption: is_served && entry.state.waits_for_adoption(view),
-                refused: refused(view),
-                plan,
-                members,
-                problems: if held_release.is_some() { Vec::new() } else { desired.problems },
-                held_calls,
-                stays_on_foreign: stays,
-                full: full.clone(),
-                held_release,
-                may_replace: loss == Verdict::Replaced || recorded(service).is_none(),
-                held_replacement: self.held_replacement(service, loss),
-                inputs,
-            };
-            self.see(service, entry, &planned, is_served);
-            planned
-        })
+        let round = Round {
+            service,
+            desired,
+            classes: &classes,
+            traits: &traits,
+            nodes: &nodes,
+            agreed,
+            selector: &selector,
+            is_default,
+            budget: settings.budget(),
+            approved,
+            adopts: settings.adopt_load_balancers,
+            loss,
+            held_replacement: self.held_replacement(service, loss),
+            full,
+            list,
+            guard: (&allowed, &in_use),
+            inputs,
+            now,
+        };
+        let planned = self.balancers.with(service, |entry| entry.plan(round));
+        if planned.members.changes {
+            self.balancers.set_departures();
+        }
+        if planned.reads_members {
+            self.audit.wake();
+        }
+        planned
     }
-}
-
-/// Returns true if the plan gives the Service a load balancer, or keeps its one.
-fn is_served(service: &Service, plan: &Plan) -> bool {
-    service.is_load_balancer && !service.deleting && *plan != Plan::NotOurs
-}
-
-/// Why the Service stays on a load balancer of others, and the calls that wait because they have failed.
-fn stays_on_foreign(view: View<'_>, is_served: bool) -> (Option<String>, Vec<(Step, Failed)>) {
-    let stays = view.state.stays_on_foreign(view.service, view.traits).filter(|_| is_served);
-    let held_calls = if stays.is_some() { Vec::new() } else { failed_calls(view) };
-    (stays, held_calls)
-}
-
-fn failed_calls(view: View<'_>) -> Vec<(Step, Failed)> {
-    held_calls(view).into_iter().map(|(step, failed)| (step, failed.clone())).collect()
 }
 
 /// The name of a program with this Lease on Services. The default Lease has no name: most Services
@@ -454,10 +311,6 @@ fn instance<P: Program>(election: &ElectionSettings) -> Option<String> {
     let is_default = election.lease == P::IDENTITY.lease && election.namespace == "kube-system";
     (!is_default).then(|| format!("{}/{}", election.namespace, election.lease))
 }
-
-/// The back-off after failures: upstream's.
-pub(crate) const RETRY: Backoff =
-    Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
 /// How often a Service may change until each change waits, and for how long.
 const CHANGES: KeyRate = KeyRate { burst: 5, interval: Duration::from_secs(10) };

@@ -3,7 +3,7 @@
 use std::{ops::Range, time::Duration};
 
 use ccm_base::{Backoff, RetryClass, jittered};
-use ccm_cloud::{Answers, CloudError, ErrorKind, LoadBalancer, Loss, Phase, Progress, Waiting};
+use ccm_cloud::{Answers, CloudError, ErrorKind, Loss, Progress, Waiting};
 use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_objects::Shared as Name;
 use futures::StreamExt as _;
@@ -11,12 +11,9 @@ use parking_lot::Mutex;
 
 use super::{Due, Lane, Lanes, WRITES, calls::Asked};
 use crate::{
+    machine::{Entry, RETRY, Started},
     metrics::Ended,
-    observe::{RETRY, balancers::Entry},
-    plan::{
-        CallKind, Failed, Known, Pending, copied, named, of_adoption, of_name, repeated, shown_id,
-        status::ID, to_adopt,
-    },
+    plan::{CallKind, Known, of_adoption, of_name, shown_id, status::ID, to_adopt},
 };
 
 /// The random part of a wait after a failure: what failed together does not come back together.
@@ -67,15 +64,12 @@ impl Lanes {
         if answer.is_ok() {
             self.carried_out(service, *call);
         }
-        self.handles.balancers.with(service, |entry| {
-            entry.answered = self.handles.timeline.now();
-            entry.is_queued = false;
-        });
+        let now = self.handles.timeline.now();
+        self.handles.balancers.with(service, |entry| entry.answered(now));
         match answer {
             Ok(Progress::Done(value)) => {
                 self.handles.balancers.with(service, |entry| {
-                    entry.state.pending = None;
-                    entry.state.failed.retain(|failed| failed.call != *call);
+                    entry.done(*call);
                     done(asked, entry, value);
                 });
                 self.queue(lane).forget(name);
@@ -105,7 +99,7 @@ impl Lanes {
             self.handles.let_next_in(service.names().0);
         }
         if lane == Lane::Slow && !is_timeout {
-            self.handles.balancers.with(service, |entry| entry.slow = None);
+            self.handles.balancers.with(service, Entry::in_time);
         }
         self.queue(lane).done(name);
     }
@@ -114,24 +108,7 @@ impl Lanes {
     fn elsewhere<Q>(&self, asked: &Asked<Q>, why: String) {
         let service = &asked.due.service;
         tracing::info!(service = &*service.key, "another controller is responsible: {why}");
-        self.handles.balancers.with(service, |entry| {
-            entry.state.pending = None;
-            entry.state.failed.clear();
-            if asked.call == CallKind::DeleteDuplicate {
-                // Says nothing about the first one.
-                entry.state.duplicate = None;
-                return;
-            }
-            entry.state.known = Known::Elsewhere(why);
-            entry.state.look = false;
-            // The other controller may change them.
-            entry.forget_members();
-            match asked.call {
-                CallKind::Ensure => entry.state.configured = asked.digest,
-                CallKind::Delete => entry.state.proved_absent = true,
-                CallKind::Members | CallKind::DeleteDuplicate => {}
-            }
-        });
+        self.handles.balancers.with(service, |entry| entry.elsewhere(asked.about(), why));
     }
 
     /// The provider could not see the members: service-ccm makes a full call next.
@@ -139,25 +116,14 @@ impl Lanes {
         let service = &asked.due.service;
         tracing::info!(service = &*service.key, "the load balancer is looked at in full: {why}");
         let now = self.handles.timeline.now();
-        self.handles.balancers.with(service, |entry| {
-            entry.state.pending = None;
-            entry.state.saw_nothing(why, now);
-        });
+        self.handles.balancers.with(service, |entry| entry.not_seen(why, now));
     }
 
     /// The load balancer is gone or has failed, and the call was not to replace it.
     fn lost<Q>(&self, asked: &Asked<Q>, loss: Loss) {
         let service = &asked.due.service;
         tracing::warn!(service = &*service.key, "only a new load balancer helps: {}", loss.why);
-        self.handles.balancers.with(service, |entry| {
-            entry.state.pending = None;
-            entry.state.failed.retain(|failed| failed.call != asked.call);
-            if loss.is_gone {
-                entry.state.known = Known::Absent;
-                entry.state.configured = None;
-                entry.forget_members();
-            }
-        });
+        self.handles.balancers.with(service, |entry| entry.lost(asked.call, loss.is_gone));
         self.handles.losses.lock().answered(self.handles.timeline.now(), &service.uid, loss);
     }
 
@@ -167,9 +133,10 @@ impl Lanes {
             CallKind::Ensure => self.handles.completed(service),
             CallKind::Members => {
                 let members = asked.members.as_ref().map_or(0, |members| members.present.len());
-                let (has_changed, why_empty) = self.handles.balancers.with(service, |entry| {
-                    (std::mem::take(&mut entry.has_changed), entry.state.why_empty())
-                });
+                let (has_changed, why_empty) = self
+                    .handles
+                    .balancers
+                    .with(service, |entry| (entry.take_changed(), entry.state().why_empty()));
                 if members == 0 || why_empty.is_some() {
                     let why_none = asked.due.members.why_none.as_deref();
                     reports.no_members(service, why_empty.as_deref().or(why_none));
@@ -185,38 +152,14 @@ impl Lanes {
     /// The cloud works on it: it is polled.
     fn in_progress<Q>(&self, asked: &Asked<Q>, waiting: Waiting) {
         let now = self.handles.timeline.now();
-        let is_step_again = self.handles.balancers.with(&asked.due.service, |entry| {
-            let earlier = entry.state.pending.take().filter(|last| last.call == Some(asked.call));
-            let Waiting { what, check_after, id, changed, .. } = waiting.clone();
-            if matches!(asked.call, CallKind::Ensure | CallKind::Members) {
-                entry.membership.sent();
-            }
-            entry.has_changed |= changed && asked.call == CallKind::Members;
-            // Without this count service-ccm would repeat a step without end that the cloud does not keep.
-            let is_step_again = changed
-                && asked.call == CallKind::Ensure
-                && repeated::step_made(&mut entry.state.repeats, now, &what, asked.digest);
-            if let Some(id) = id.as_deref().filter(|_| asked.call == CallKind::Ensure) {
-                self.replaced(&asked.due.service, entry, id);
-            }
-            entry.state.failed.retain(|failed| failed.call != asked.call);
-            entry.state.pending = Some(Pending {
-                call: Some(asked.call),
-                digest: asked.digest,
-                members: asked.members.clone(),
-                what,
-                check_at: now + check_after,
-                since: earlier.map_or(now, |earlier| earlier.since),
-            });
-            if let Some(id) = id
-                && !matches!(entry.state.known, Known::There(_))
-            {
-                let mut balancer = LoadBalancer::new(id, "", Some(self.owner(&asked.due.service)));
-                balancer.phase = Phase::Pending(waiting);
-                entry.state.known = Known::There(Box::new(balancer));
-            }
-            is_step_again
-        });
+        let (service, owner) = (&asked.due.service, self.owner(&asked.due.service));
+        let Started { is_step_again, replaced } = self
+            .handles
+            .balancers
+            .with(service, |entry| entry.in_progress(asked.about(), waiting, owner, now));
+        if let Some((gone, by)) = replaced {
+            self.handles.gone(service, &gone, Some(&by));
+        }
         if is_step_again {
             self.called(&asked.due);
         }
@@ -227,20 +170,15 @@ impl Lanes {
     /// that. The next call looks for no ID.
     fn is_copy<Q>(&self, asked: &Asked<Q>, error: &CloudError) -> bool {
         let service = &asked.due.service;
-        self.handles.balancers.with(service, |entry| {
-            let id = copied(service, entry.state.id(), error);
-            let is_new = |id: &&str| entry.state.copied.as_deref() != Some(*id);
-            let Some(id) = id.filter(|_| asked.call == CallKind::Ensure).filter(is_new) else {
-                return false;
-            };
+        let is_copied = |entry: &mut Entry| entry.is_copied(asked.about(), error);
+        let is_news = self.handles.balancers.with(service, is_copied);
+        if is_news {
             tracing::warn!(
                 service = &*service.key,
                 "annotation {ID} is not this Service's, which gets a load balancer of its own: {error}"
             );
-            entry.state.pending = None;
-            entry.state.copied = Some(id.into());
-            true
-        })
+        }
+        is_news
     }
 
     fn failed<Q>(&self, lane: Lane, asked: &Asked<Q>, error: CloudError) {
@@ -252,11 +190,11 @@ impl Lanes {
         };
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
         let error = self.handles.balancers.with(service, |entry| match call {
-            CallKind::Ensure => of_name(service, &traits, entry.state.id(), error),
+            CallKind::Ensure => of_name(service, &traits, entry.state().id(), error),
             _ => error,
         });
         let is_absent =
-            |entry: &mut Entry| call == CallKind::Ensure && entry.state.known == Known::Absent;
+            |entry: &mut Entry| call == CallKind::Ensure && entry.state().known == Known::Absent;
         if let Some(gone) = shown_id(service)
             && self.handles.balancers.with(service, is_absent)
         {
@@ -264,39 +202,15 @@ impl Lanes {
         }
         let now = self.handles.timeline.now();
         let pace = pace(&error);
+        let failure = (error.clone(), pace);
         let (wait, may_pass) = self.handles.balancers.with(service, |entry| {
-            let times =
-                entry.state.failure(call).map_or(0, |failed| failed.times).saturating_add(1);
-            let backoff = |backoff: Backoff| jittered(backoff.after(times), JITTER);
-            let (wait, soonest) = match pace {
-                Pace::Backoff(pace) => (backoff(pace), None),
-                Pace::RetryAfter(wait) => (wait, None),
-                Pace::Every(wait) => (wait, Some(backoff(RETRY))),
-            };
-            entry.state.pending = None;
-            if matches!(call, CallKind::Ensure | CallKind::Members) {
-                entry.membership.sent();
-            }
-            entry.state.failed.retain(|failed| failed.call != call);
-            let failed = Failed {
-                call,
-                digest: asked.digest,
-                named: named(service, &traits).map(|id| id.map(Into::into)),
-                error: error.clone(),
-                times,
-                retry_at: now + wait,
-                soonest: now + soonest.unwrap_or(wait),
-                inputs: asked.due.inputs,
-            };
-            let may_pass = failed.may_pass();
-            entry.state.failed.push(failed);
-            (wait, may_pass)
+            entry.failed(asked.about(), failure, &traits, |wait| jittered(wait, JITTER), now)
         });
         if call == CallKind::Members && error.kind == ErrorKind::NotFound {
             // A list, or else a full call, shows if the load balancer is gone.
             match traits.lists {
                 true => self.handles.audit.wake(),
-                false => self.handles.balancers.with(service, |entry| entry.state.look = true),
+                false => self.handles.balancers.with(service, Entry::look),
             }
         }
         if !may_pass && !error.unsent {

@@ -18,14 +18,14 @@ use tokio::time::Instant;
 
 use super::{Due, Lane, Lanes};
 use crate::{
-    observe::{balancers::Entry, lease},
+    machine::{Call, Entry},
+    observe::lease,
     plan::{
         CallKind, Known, Step,
         front_end::{desired, settings},
         losses::recorded,
         reason::{PROVISIONING, Reason},
-        replaced,
-        status::{ingress, shows},
+        status::shows,
         to_adopt,
     },
 };
@@ -45,6 +45,19 @@ pub(super) struct Asked<Q> {
     pub(super) members: Option<Members>,
     /// When the call began.
     pub(super) began: At,
+}
+
+impl<Q> Asked<Q> {
+    /// The call, as the memory sees it.
+    pub(super) fn about(&self) -> Call<'_> {
+        Call {
+            service: &self.due.service,
+            kind: self.call,
+            digest: self.digest,
+            members: self.members.as_ref(),
+            inputs: self.due.inputs,
+        }
+    }
 }
 
 impl Lanes {
@@ -102,12 +115,9 @@ impl Lanes {
         let question = self.question(&due, Arc::clone(&front_end));
         let digest = Some(front_end.digest);
         // From now on there may be a load balancer, whatever the answer is.
-        self.handles.balancers.with(service, |entry| {
-            entry.state.proved_absent = false;
-            entry.state.was_marked = false;
-        });
+        self.handles.balancers.with(service, Entry::begin_to_ensure);
         if self.is_news(service, front_end.digest) {
-            self.handles.balancers.with(service, |entry| entry.is_announced = true);
+            self.handles.balancers.with(service, Entry::announce);
             self.handles.reports.ensuring(service, &front_end.digest.to_string());
             if members.present.is_empty() {
                 self.handles.reports.no_members(service, due.members.why_none.as_deref());
@@ -132,7 +142,7 @@ impl Lanes {
     fn to_look_for(&self, service: &Service, call: CallKind) -> Option<String> {
         let traits = self.handles.load_balancers().map(|one| one.traits()).unwrap_or_default();
         self.handles.balancers.with(service, |entry| {
-            entry.state.to_look_for(service, &traits, call).map(str::to_owned)
+            entry.state().to_look_for(service, &traits, call).map(str::to_owned)
         })
     }
 
@@ -142,7 +152,7 @@ impl Lanes {
         requested.or_else(|| {
             let adopts = self.handles.settings.borrow().adopt_load_balancers;
             let found =
-                || self.handles.balancers.with(service, |entry| entry.state.adoptable.clone());
+                || self.handles.balancers.with(service, |entry| entry.state().adoptable.clone());
             adopts.then(found).flatten().map(|(id, _)| id)
         })
     }
@@ -151,7 +161,7 @@ impl Lanes {
     /// audit change nothing.
     fn is_news(&self, service: &Service, digest: Digest) -> bool {
         let (configured, is_elsewhere) = self.handles.balancers.with(service, |entry| {
-            (entry.state.configured, matches!(entry.state.known, Known::Elsewhere(_)))
+            (entry.state().configured, matches!(entry.state().known, Known::Elsewhere(_)))
         });
         if is_elsewhere && configured == Some(digest) {
             // service-ccm only asks whether another controller is still responsible.
@@ -219,16 +229,10 @@ impl Lanes {
     }
 
     fn ensured(&self, asked: &Asked<Wanted>, entry: &mut Entry, balancer: LoadBalancer) {
-        self.replaced(&asked.due.service, entry, &balancer.id);
         let (nodes, now) = (self.handles.node_set.borrow().clone(), self.handles.timeline.now());
-        entry.complete(balancer, asked.digest, asked.members.as_ref(), &nodes, now);
-    }
-
-    /// Reports that another load balancer has replaced the one of this Service, if that is the case.
-    pub(super) fn replaced(&self, service: &Service, entry: &mut Entry, id: &str) {
-        if let Some(gone) = replaced(service, entry.state.id(), id) {
-            entry.is_announced = true;
-            self.handles.gone(service, gone, Some(id));
+        let id = balancer.id.clone();
+        if let Some(gone) = entry.ensured(asked.about(), balancer, &nodes, now) {
+            self.handles.gone(&asked.due.service, &gone, Some(&id));
         }
     }
 
@@ -248,16 +252,7 @@ impl Lanes {
         let any_done = AtomicBool::new(false);
         let done = |asked: &Asked<MemberChange>, entry: &mut Entry, set: MembersSet| {
             any_done.store(true, Ordering::Relaxed);
-            entry.has_changed |= set.changed;
-            if let Some(members) = &asked.members {
-                let (wants, now) = (!members.present.is_empty(), self.handles.timeline.now());
-                entry.membership.applied(members, now);
-                entry.state.saw_pools(set.pools, wants, false, now);
-            }
-            // Our own write is not to look like another one's.
-            if let Known::There(balancer) = &mut entry.state.known {
-                balancer.version = set.version;
-            }
+            entry.members_set(asked.members.as_ref(), set, self.handles.timeline.now());
         };
         self.answers(lane, asked, answers, done).await;
         self.handles.metrics.members_changed(started.elapsed());
@@ -269,22 +264,12 @@ impl Lanes {
     async fn delete(&self, lane: Lane, balancers: &dyn LoadBalancers, asked: Vec<Asked<Unwanted>>) {
         let questions: Vec<Unwanted> = asked.iter().map(|one| one.question.clone()).collect();
         let answers = balancers.delete(&questions, self.handles.call(false));
-        let done = |asked: &Asked<Unwanted>, entry: &mut Entry, _: AbsenceProof| {
-            if asked.question.duplicate {
-                entry.state.duplicate = None;
-            } else {
-                match &entry.state.known {
-                    Known::There(balancer) => {
-                        entry.annotations.extend(balancer.annotations.keys().cloned());
-                        entry.shown = ingress(balancer);
-                    }
-                    Known::Recorded { .. } => entry.shown.clone_from(&entry.addresses),
-                    _ => {}
-                }
-                entry.state.known = Known::Absent;
-                entry.state.configured = None;
-                entry.state.proved_absent = true;
-            }
+        let done = |asked: &Asked<Unwanted>, entry: &mut Entry, _: AbsenceProof| match asked
+            .question
+            .duplicate
+        {
+            true => entry.duplicate_deleted(),
+            false => entry.deleted(),
         };
         self.answers(lane, asked, answers, done).await;
     }

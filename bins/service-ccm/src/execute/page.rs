@@ -5,7 +5,7 @@ use ccm_runtime::plans;
 
 use super::Lanes;
 use crate::{
-    observe::Planned,
+    machine::Planned,
     plan::{
         ADOPT, Failed, Plan, State, Step,
         front_end::{Problem, in_words},
@@ -18,11 +18,11 @@ impl Lanes {
     /// Publishes the plan of a Service on the page `/plan`.
     pub(super) fn publish(&self, service: &Service, planned: &Planned) {
         let steps: Vec<plans::Step> = self.handles.balancers.with(service, |entry| {
-            let adoption = planned.waits_for_adoption.then(|| adoption(&entry.state)).flatten();
+            let adoption = planned.waits_for_adoption.then(|| adoption(entry.state())).flatten();
             let next = match &planned.plan {
                 // What it shows belongs to another step.
                 Plan::Next(Step::Preview(_)) => None,
-                Plan::Next(step) => Some(published(step, &planned.members, &entry.state)),
+                Plan::Next(step) => Some(published(step, &planned.members, entry.state())),
                 _ => None,
             };
             let none = planned.full.clone().or_else(|| planned.stays_on_foreign.clone());
@@ -33,7 +33,7 @@ impl Lanes {
                 held: Some(why),
             });
             let held = planned.held_calls.iter().map(|(step, failed)| {
-                let step = published(step, &planned.members, &entry.state);
+                let step = published(step, &planned.members, entry.state());
                 plans::Step { held: Some(why_held(failed)), ..step }
             });
             let unclaimed = planned.unclaimed.clone().map(|why| plans::Step {

@@ -23,7 +23,7 @@ impl Lanes {
         let adoptable = self
             .handles
             .balancers
-            .with(&due.service, |entry| entry.state.adoptable.as_ref().map(|(id, _)| id.clone()));
+            .with(&due.service, |entry| entry.state().adoptable.as_ref().map(|(id, _)| id.clone()));
         let mut question = self.question(&due, front_end);
         question.adopt = question.adopt.or(adoptable);
         Previewed { due, question }
@@ -65,7 +65,7 @@ impl Lanes {
                 return queue.done(name);
             }
         };
-        self.handles.balancers.with(service, |entry| entry.state.previewed = Some((digest, lines)));
+        self.handles.balancers.with(service, |entry| entry.previewed(digest, lines));
         queue.forget(name);
         if self.steps(lane, name).await.is_some() {
             queue.add(Name::clone(name), Priority::Urgent);

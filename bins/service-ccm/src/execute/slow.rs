@@ -7,10 +7,7 @@ use futures::{StreamExt as _, stream};
 use tokio::time::sleep_until;
 
 use super::{Lane, Lanes, answers::SHORTEST, calls::Asked};
-use crate::plan::{
-    CallKind,
-    hangs::{Hangs, Slow},
-};
+use crate::plan::{CallKind, hangs::Hangs};
 
 impl Lanes {
     /// Waits until a slow lane may begin.
@@ -44,7 +41,7 @@ impl Lanes {
         answers: Answers<'a, T>,
     ) -> Answers<'a, T> {
         let hangs = |asked: &Asked<Q>| {
-            let slow = self.handles.balancers.with(&asked.due.service, |entry| entry.slow);
+            let slow = self.handles.balancers.with(&asked.due.service, |entry| entry.slow());
             slow.is_some_and(|slow| !slow.alone && slow.call == CallKind::Members)
         };
         match asked {
@@ -65,7 +62,7 @@ impl Lanes {
     /// Records that a call about this Service did not return in time.
     pub(super) fn timed_out<Q>(&self, asked: &Asked<Q>) {
         let slow = self.hangs.lock().timed_out(asked.call, asked.began);
-        self.handles.balancers.with(&asked.due.service, |entry| entry.slow = Some(slow));
+        self.handles.balancers.with(&asked.due.service, |entry| entry.timed_out(slow));
     }
 
     /// Records that the cloud has carried out a call. If it answered none before, the Services of the
@@ -77,13 +74,7 @@ impl Lanes {
         }
         let mut back = Vec::new();
         self.handles.balancers.each(|name, entry| {
-            if entry.slow == Some(Slow { call, alone: false }) && *name != service.key {
-                entry.slow = None;
-                for failed in &mut entry.state.failed {
-                    if failed.call == call && failed.error.kind == ErrorKind::Timeout {
-                        failed.retry_at = failed.retry_at.min(now);
-                    }
-                }
+            if *name != service.key && entry.answers_again(call, now) {
                 back.push(Name::clone(name));
             }
         });

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use ccm_base::{At, clock};
 use ccm_controller::{
     queue::Priority,
-    repeats::{Repeated, Repeats},
+    repeats::Repeated,
     writer::{self, Stopped},
 };
 use ccm_kube::{
@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 
 use super::{Due, Lane, Lanes};
 use crate::{
-    observe::{Handles, balancers::Entry},
+    machine::Entry,
+    observe::Handles,
     plan::{
-        Known, RELEASE_APPROVED, Step,
+        RELEASE_APPROVED, Step,
         evidence::INSTANCE,
         reason::{PROVISIONING, Reason, SERVING},
-        repeated,
-        status::{DIGEST, ID, NewCondition, StatusChange, Written},
+        status::{DIGEST, ID, NewCondition, StatusChange},
     },
 };
 
@@ -40,7 +40,7 @@ impl Lanes {
                 let (traits, rules) =
                     (traits.unwrap_or_default(), self.handles.settings.borrow().shown());
                 let release = self.handles.balancers.with(service, |entry| {
-                    let written = &*entry.annotations;
+                    let written = entry.annotations();
                     release(service, entry, |key| rules.is_removed(key, &traits, written))
                 });
                 ("release", release)
@@ -54,9 +54,7 @@ impl Lanes {
         }
         match answer {
             Ok(answer) => {
-                self.repeated(service, |repeats, now| {
-                    repeated::written(repeats, now, step, &answer)
-                });
+                self.repeated(service, |entry, now| entry.step_written(step, &answer, now));
                 self.written(service, step);
                 true
             }
@@ -69,15 +67,15 @@ impl Lanes {
 
     /// Records that the provider has confirmed a call about this Service.
     pub(super) fn called(&self, Due { service, step, members, .. }: &Due) {
-        self.repeated(service, |repeats, now| {
-            repeated::called(repeats, now, step, service, members).into_iter().collect()
+        self.repeated(service, |entry, now| {
+            entry.step_called(step, service, members, now).into_iter().collect()
         });
     }
 
     /// Records confirmed writes, and reports those that do not last.
-    fn repeated(&self, service: &Service, add: impl FnOnce(&mut Repeats, At) -> Vec<Repeated>) {
+    fn repeated(&self, service: &Service, add: impl FnOnce(&mut Entry, At) -> Vec<Repeated>) {
         let Handles { balancers, timeline, repeats, reports, .. } = &self.handles;
-        let all = balancers.with(service, |entry| add(&mut entry.state.repeats, timeline.now()));
+        let all = balancers.with(service, |entry| add(entry, timeline.now()));
         for one in &all {
             reports.repeated(service, repeats, one);
         }
@@ -87,28 +85,21 @@ impl Lanes {
         let now = self.handles.timeline.now();
         let has_address = match step {
             Step::Release => {
-                self.handles.balancers.forget(&service.key);
+                self.handles.balancers.machine().forget(&service.key);
                 return;
             }
             // Without finalizer and address it is new: it waits for no list of what is there.
             Step::Protect => {
                 let is_new =
                     service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
-                self.handles.balancers.with(service, |entry| {
-                    entry.state.is_new = true;
-                    if is_new && entry.state.known == Known::Nothing {
-                        entry.state.known = Known::Absent;
-                    }
-                });
+                self.handles.balancers.with(service, |entry| entry.protected(is_new));
                 return;
             }
             Step::Write(change) => {
                 if !change.conditions.is_empty() {
-                    self.handles.balancers.with(service, |entry| {
-                        let last = entry.state.condition_written;
-                        entry.state.condition_written =
-                            Some(Written::after(last, &change.conditions, now));
-                    });
+                    self.handles
+                        .balancers
+                        .with(service, |entry| entry.conditions_written(&change.conditions, now));
                 }
                 self.address_changed(service, change);
                 change.ingress.as_ref().is_some_and(|ingress| !ingress.is_empty())
@@ -130,10 +121,8 @@ impl Lanes {
         let (Some(written), Some(details)) = (&change.ingress, &service.details) else { return };
         let (before, now) = (addresses(&details.ingress), addresses(written));
         // If the load balancer has kept its addresses, another client has overwritten the status.
-        let is_restored = self.handles.balancers.with(service, |entry| {
-            let last = std::mem::replace(&mut entry.addresses, written.clone());
-            last == *written
-        });
+        let is_restored =
+            self.handles.balancers.with(service, |entry| entry.addresses_written(written));
         if is_restored || now.is_empty() || before.iter().all(|one| now.contains(one)) {
             return;
         }
@@ -199,7 +188,7 @@ fn release(service: &Service, entry: &Entry, is_providers: impl Fn(&str) -> bool
     }
     let mut ingress = service.details.iter().flat_map(|details| &details.ingress);
     // The controller of the Service's class may have written these addresses.
-    if ingress.any(|one| !service.is_load_balancer || entry.shown.contains(one)) {
+    if ingress.any(|one| !service.is_load_balancer || entry.shown_to_the_end().contains(one)) {
         patch = patch.with("loadBalancer", json!({"ingress": null}));
     }
     patch

@@ -9,19 +9,15 @@ use std::{
 use ccm_cloud::{LoadBalancer, LoadBalancerList, LoadBalancerTraits, Title};
 use ccm_objects::Service;
 
-use crate::plan::{
-    Foreign, by_provider,
-    status::{ID, ingress},
+use crate::{
+    machine::Made,
+    plan::{
+        Foreign, by_provider,
+        status::{ID, ingress},
+    },
 };
 
-/// What there is of others for a Service: see [`State`](crate::plan::State).
-#[derive(Debug, Default)]
-pub(super) struct Made {
-    pub(super) adoptable: Option<(String, String)>,
-    pub(super) foreign: Option<Foreign>,
-}
-
-/// The same by the UID of the Service.
+/// What there is of others, by the UID of the Service.
 pub(super) type AllMade = HashMap<Box<str>, Made>;
 
 /// The Services with the finalizer that have no load balancer in this list.

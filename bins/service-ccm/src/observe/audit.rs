@@ -5,9 +5,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{
-    CloudError, Depth, LoadBalancer, LoadBalancerList, LoadBalancers, Phase, Scope, Title, Waiting,
-};
+use ccm_cloud::{CloudError, Depth, LoadBalancer, LoadBalancerList, LoadBalancers, Scope, Title};
 use ccm_controller::{
     passes::{Next, Pass},
     queue::Priority,
@@ -17,18 +15,12 @@ use ccm_runtime::health::Condition;
 
 use super::{
     Handles,
-    adoptable::{AllMade, Made, made, without_load_balancer},
-    balancers::Entry,
+    adoptable::{AllMade, made, without_load_balancer},
     losses::see_losses,
 };
 use crate::{
-    plan::{
-        CallKind, Known, List, Pending, by_provider,
-        eligible::NodeSet,
-        looks,
-        orphans::Sight,
-        status::{DIGEST, ID},
-    },
+    machine::{Entry, Listing},
+    plan::{Known, List, by_provider, eligible::NodeSet, looks, orphans::Sight, status::ID},
     report,
 };
 
@@ -62,7 +54,9 @@ impl Pass for Audit {
                 self.handles.metrics.audited(Err(&error));
                 self.health.fail(format!("cannot list the load balancers: {error}"));
                 tracing::warn!(%error, "cannot list the load balancers");
-                if self.failures == FAILURES && self.handles.balancers.list() == List::Awaited {
+                if self.failures == FAILURES
+                    && self.handles.balancers.machine().list() == List::Awaited
+                {
                     tracing::warn!("Services are synced one by one until a list succeeds");
                     self.go_on(List::Failing);
                 }
@@ -93,7 +87,7 @@ impl Audit {
             return Ok("the provider has no list of load balancers".to_owned());
         }
         let started = self.handles.timeline.now();
-        let is_first = self.handles.balancers.list() != List::Compared;
+        let is_first = self.handles.balancers.machine().list() != List::Compared;
         let list = self.list(&*balancers, Scope::Cluster, Depth::Summary).await?;
         let count = list.load_balancers.len();
         // No Service may go on before this is known: it would get a second load balancer.
@@ -111,7 +105,7 @@ impl Audit {
         if is_first {
             self.go_on(List::Compared);
             self.looked = Some(started);
-            if self.handles.balancers.await_members() {
+            if self.handles.balancers.machine().await_members() {
                 // The nodes have changed while no replica led.
                 self.handles.audit.wake();
             }
@@ -133,7 +127,7 @@ impl Audit {
 
     /// Lets the Services go on that waited for the first list.
     fn go_on(&self, list: List) {
-        self.handles.balancers.set_list(list);
+        self.handles.balancers.machine().set_list(list);
         for service in self.concerned() {
             self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
         }
@@ -155,16 +149,9 @@ impl Audit {
         };
         for service in self.concerned().iter().filter(is_written) {
             let Some(id) = service.annotation(ID) else { continue };
-            self.handles.balancers.with(service, |entry| {
-                if entry.state.known == Known::Nothing {
-                    entry.state.known = Known::Recorded { id: id.to_owned() };
-                    entry.addresses =
-                        service.details.iter().flat_map(|it| it.ingress.clone()).collect();
-                    entry.membership.shown(&nodes.members, &nodes, now);
-                }
-            });
+            self.handles.balancers.with(service, |entry| entry.assume(service, id, &nodes, now));
         }
-        if self.handles.balancers.list() == List::Awaited {
+        if self.handles.balancers.machine().list() == List::Awaited {
             self.go_on(List::Compared);
         }
     }
@@ -180,12 +167,7 @@ impl Audit {
             is_served && looks::is_due(&service.uid, period, from, now)
         });
         for service in services {
-            self.handles.balancers.with(&service, |entry| {
-                // A call in the meantime was a look as well.
-                let is_old = entry.read.is_none_or(|read| read + period / 2 <= now);
-                let is_elsewhere = matches!(entry.state.known, Known::Elsewhere(_));
-                entry.state.look |= is_old && (is_elsewhere || entry.state.id().is_some());
-            });
+            self.handles.balancers.with(&service, |entry| entry.has_turn(period, now));
             self.handles.queue.add(Name::clone(&service.key), Priority::Routine);
         }
     }
@@ -209,27 +191,17 @@ impl Audit {
         let mut all_changed = Vec::new();
         for service in self.concerned() {
             let found = of_owner.remove(&*service.uid).unwrap_or_default();
-            let Made { adoptable, foreign } = made.remove(&*service.uid).unwrap_or_default();
-            let changed = self.handles.balancers.with(&service, |entry| {
-                let state = &mut entry.state;
-                let changed = state.adoptable != adoptable || state.foreign != foreign;
-                (state.adoptable, state.foreign) = (adoptable, foreign);
-                if changed {
-                    // What was refused before may be right now.
-                    state.failed.retain(|failed| failed.call != CallKind::Ensure);
-                }
-                if entry.answered > started {
-                    return false;
-                }
-                let listing = Listing {
-                    service: &service,
-                    found,
-                    is_complete,
-                    stores_digest: traits.stores_digest,
-                    seen: self.handles.timeline.now(),
-                };
-                listed(entry, listing, &nodes, started) || changed
-            });
+            let made = made.remove(&*service.uid).unwrap_or_default();
+            let listing = Listing {
+                service: &service,
+                found,
+                is_complete,
+                stores_digest: traits.stores_digest,
+                started,
+                seen: self.handles.timeline.now(),
+            };
+            let compared = |entry: &mut Entry| entry.compared(made, listing, &nodes);
+            let changed = self.handles.balancers.with(&service, compared);
             if changed {
                 all_changed.push(Name::clone(&service.key));
             }
@@ -271,7 +243,7 @@ impl Audit {
         if !is_first {
             lacking.retain(|service| {
                 by_provider(service, &traits).is_some()
-                    || self.handles.balancers.with(service, |entry| entry.state.is_of_others())
+                    || self.handles.balancers.with(service, |entry| entry.state().is_of_others())
             });
         }
         // A cluster that was rebuilt has no load balancer and, so far, no Service.
@@ -295,16 +267,16 @@ impl Audit {
         let mut due: Vec<(String, Name)> = Vec::new();
         let rarely = self.handles.settings.borrow().load_balancer_look_period;
         self.handles.balancers.each(|name, entry| {
-            if matches!(entry.state.known, Known::Elsewhere(_))
+            if matches!(entry.state().known, Known::Elsewhere(_))
                 && looks::is_due(entry.uid(), rarely, from, now)
             {
                 // A list does not show if another controller is still responsible: a call has to.
-                entry.state.look = true;
+                entry.look();
                 self.handles.queue.add(Name::clone(name), Priority::Routine);
             }
-            let Known::There(balancer) = &entry.state.known else { return };
+            let Known::There(balancer) = &entry.state().known else { return };
             let has_turn = looks::is_due(entry.uid(), FULL, from, now);
-            if entry.state.pending.is_none() && (has_turn || entry.is_awaited()) {
+            if entry.state().pending.is_none() && (has_turn || entry.is_awaited()) {
                 due.push((balancer.id.clone(), Name::clone(name)));
             }
         });
@@ -330,21 +302,8 @@ impl Audit {
     /// Applies what a full look has shown.
     fn read(&self, name: &Name, balancer: &LoadBalancer, started: At) {
         let nodes = self.handles.node_set.borrow().clone();
-        self.handles.balancers.with_name(name, |entry| {
-            if entry.answered > started || entry.state.pending.is_some() {
-                return;
-            }
-            (entry.read, entry.awaited) = (Some(started), false);
-            if let Some(members) = &balancer.members {
-                entry.membership.shown(members, &nodes, self.handles.timeline.now());
-            }
-            let wants = !nodes.members.is_empty();
-            entry.state.saw_pools(balancer.pools.clone(), wants, false, started);
-            // A full look compares the configuration with its digest.
-            if balancer.digest.is_none() {
-                entry.state.configured = None;
-            }
-        });
+        let now = self.handles.timeline.now();
+        self.handles.balancers.with_name(name, |entry| entry.read(balancer, &nodes, started, now));
         self.handles.queue.add(Name::clone(name), Priority::Routine);
     }
 }
@@ -371,120 +330,6 @@ struct Listed {
     all: usize,
     is_complete: bool,
     started: At,
-}
-
-/// What a list has shown of one Service.
-struct Listing<'a> {
-    service: &'a Service,
-    found: Vec<LoadBalancer>,
-    is_complete: bool,
-    stores_digest: bool,
-    /// When the list had arrived.
-    seen: At,
-}
-
-/// Keeps of a load balancer what a list may not show: its addresses, annotations and remarks.
-fn keep_unshown(balancer: &mut LoadBalancer, before: Option<&LoadBalancer>) {
-    if let Some(before) = before.filter(|before| before.id == balancer.id)
-        && balancer.ingress.is_empty()
-    {
-        balancer.ingress.clone_from(&before.ingress);
-        balancer.annotations.clone_from(&before.annotations);
-        balancer.notes.clone_from(&before.notes);
-    }
-}
-
-fn has_address(service: &Service) -> bool {
-    service.details.as_deref().is_some_and(|details| !details.ingress.is_empty())
-}
-
-/// Forgets the members if the list shows another load balancer than before.
-fn forget_others(entry: &mut Entry, balancer: &LoadBalancer) {
-    if matches!(&entry.state.known, Known::There(before) if before.id != balancer.id) {
-        entry.forget_members();
-        entry.awaited = true;
-    }
-}
-
-/// Applies a list. Returns whether the Service needs a look.
-fn listed(entry: &mut Entry, listing: Listing<'_>, nodes: &NodeSet, now: At) -> bool {
-    let Listing { service, mut found, is_complete, stores_digest, seen } = listing;
-    // The one that the Service names stays, else the oldest.
-    let named = service.annotation(ID);
-    found.sort_by_key(|one| (named != Some(&*one.id), std::cmp::Reverse(one.age), one.id.clone()));
-    let mut found = found.into_iter();
-    let Some(mut balancer) = found.next() else {
-        // The list does not contain the load balancers of another controller (`Elsewhere`).
-        let is_none = matches!(entry.state.known, Known::Absent | Known::Elsewhere(_));
-        if !is_complete || entry.state.pending.is_some() || is_none {
-            return false;
-        }
-        entry.state.known = Known::Absent;
-        entry.state.configured = None;
-        entry.forget_members();
-        return true;
-    };
-    entry.state.duplicate = found.next().map(|other| other.id);
-    if entry.state.duplicate.is_none() {
-        entry.state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
-    }
-    // A call was answered with `Elsewhere`: only the answer to another call changes that.
-    if matches!(entry.state.known, Known::Elsewhere(_)) {
-        return entry.state.duplicate.is_some();
-    }
-    // Only a full look counts.
-    balancer.pools = None;
-    forget_others(entry, &balancer);
-    if let Some(members) = balancer.members.take() {
-        entry.membership.shown(&members, nodes, seen);
-    }
-    let before = match &entry.state.known {
-        Known::There(before) => Some(&**before),
-        _ => None,
-    };
-    keep_unshown(&mut balancer, before);
-    let is_foreign_write = before.is_some_and(|before| {
-        before.version.is_some() && balancer.version.is_some() && before.version != balancer.version
-    });
-    if entry.state.pending.is_none() {
-        if is_foreign_write {
-            // The digest does not say what has changed, neither now nor when the cloud is ready.
-            (entry.state.configured, entry.state.look) = (None, true);
-            (entry.awaited, entry.state.pools) = (true, None);
-            entry.membership.forget();
-        } else if !entry.state.was_complete(service, &balancer.id) {
-            // Its digest may have been stored before its last part was made.
-            entry.state.configured = None;
-        } else if stores_digest {
-            entry.state.configured = balancer.digest;
-        } else if entry.state.configured.is_none() {
-            entry.state.configured = service.annotation(DIGEST).and_then(|text| text.parse().ok());
-        }
-        // Only a call shows the address that the Service lacks.
-        if balancer.ingress.is_empty() && !has_address(service) {
-            entry.state.configured = None;
-        }
-        if let Phase::Pending(waiting) = &balancer.phase {
-            entry.state.pending = Some(unknown_work(waiting, now));
-        }
-    }
-    let changed = before.is_none_or(|before| *before != balancer)
-        || entry.state.duplicate.is_some()
-        || entry.state.configured.is_none();
-    entry.state.known = Known::There(Box::new(balancer));
-    changed
-}
-
-/// The state of a load balancer on which the cloud works for another process.
-fn unknown_work(waiting: &Waiting, now: At) -> Pending {
-    Pending {
-        call: None,
-        digest: None,
-        members: None,
-        what: waiting.what.clone(),
-        check_at: now + waiting.check_after,
-        since: now,
-    }
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl Intake {
                 queue.add(Name::clone(&gone.key), Priority::Routine);
             }
             // The record of writes ends with the Service.
-            Change::Deleted(gone) => self.handles.balancers.remove(&gone.key),
+            Change::Deleted(gone) => self.handles.balancers.machine().remove(&gone.key),
             _ => {}
         }
     }

@@ -20,13 +20,16 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Handles, balancers::Inherited};
-use crate::plan::{
-    REPLACEMENT_APPROVED,
-    losses::{self, Losses},
-    marks::Marks,
-    members::Departures,
-    orphans::{BUDGET, Orphans},
+use super::Handles;
+use crate::{
+    machine::Inherited,
+    plan::{
+        REPLACEMENT_APPROVED,
+        losses::{self, Losses},
+        marks::Marks,
+        members::Departures,
+        orphans::{BUDGET, Orphans},
+    },
 };
 
 /// The time between two looks: that between two renewals of the Lease.
@@ -96,7 +99,7 @@ fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Digest>,
 pub(crate) fn take_over(handles: &Handles, lease: &LeaseAnnotations) {
     let (now, left) = (handles.timeline.now(), handover::found::<Left>(lease));
     let inherited = Inherited { departures: left.members, settled: left.settled };
-    handles.balancers.inherit(now, inherited);
+    handles.balancers.machine().inherit(now, inherited);
     handles.went.lock().add_earlier(left.marks);
     *handles.orphans.lock() = Orphans::resume(now, left.orphans);
     *handles.losses.lock() = Losses::resume(now, left.replaced);
@@ -119,9 +122,9 @@ pub(crate) async fn run(handles: Handles, lease: LeaseAnnotations, token: Cancel
             if timeout(PERIOD, handles.balancers.departed()).await.is_ok() {
                 sleep(TOGETHER).await;
             }
-            if settled != handles.balancers.settled() {
-                settled = handles.balancers.settled();
-                handles.balancers.keep_departures();
+            if settled != handles.balancers.machine().settled() {
+                settled = handles.balancers.machine().settled();
+                handles.balancers.machine().keep_departures();
             }
             leave(&handles, &lease);
         }
@@ -134,7 +137,7 @@ fn approve(handles: &Handles, approved: Approved) {
     *handles.approved.lock() = approved;
     let mut held: Vec<Name> = Vec::new();
     handles.balancers.each(|name, entry| {
-        if entry.held > 0 || entry.is_replacement_held {
+        if entry.held() > 0 || entry.is_replacement_held() {
             held.push(Name::clone(name));
         }
     });
@@ -146,7 +149,7 @@ fn approve(handles: &Handles, approved: Approved) {
 /// Waits until the next leader would know which load balancers are deleted or replaced now, even if
 /// this one dies of it.
 pub(crate) async fn store(handles: &Handles, lease: &LeaseAnnotations) {
-    handles.balancers.keep_departures();
+    handles.balancers.machine().keep_departures();
     leave(handles, lease);
     lease.stored().await;
 }
@@ -156,10 +159,10 @@ pub(crate) async fn store(handles: &Handles, lease: &LeaseAnnotations) {
 fn leave(handles: &Handles, lease: &LeaseAnnotations) {
     // Two tasks do this: what is older must not replace what is newer.
     let _alone = handles.balancers.leaving.lock();
-    let settled = handles.balancers.settled();
+    let settled = handles.balancers.machine().settled();
     let window = handles.settings.borrow().load_balancer_member_loss_window;
     let now = handles.timeline.now();
-    let Some(members) = handles.balancers.departures(now - window) else { return };
+    let Some(members) = handles.balancers.machine().departures(now - window) else { return };
     let orphans = handles.orphans.lock().window(now - BUDGET.window);
     let replaced = handles.losses.lock().window(now - losses::BUDGET.window);
     let is_there = |node: &str| handles.nodes.get(node).is_some();
@@ -167,7 +170,7 @@ fn leave(handles: &Handles, lease: &LeaseAnnotations) {
     let left = Left { members, marks, orphans, replaced, settled: None };
     if left != Left::default() {
         // They leave the window in time.
-        handles.balancers.keep_departures();
+        handles.balancers.machine().keep_departures();
     }
     handover::keep(lease, &Left { settled, ..left });
 }

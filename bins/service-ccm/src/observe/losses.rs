@@ -72,16 +72,16 @@ pub(super) async fn see_losses(handles: &Handles, has_list: bool) {
         }
         handles.balancers.with(&service, |entry| {
             // Another controller may have made what a Service without a record shows.
-            let is_others = entry.state.is_new || entry.state.is_of_others();
+            let is_others = entry.state().is_new || entry.state().is_of_others();
             if losses::recorded(&service).is_none() && is_others {
                 return;
             }
             sight.recorded += 1;
-            let is_as = match &entry.state.known {
+            let is_as = match &entry.state().known {
                 Known::Absent => &mut sight.missing,
                 Known::There(balancer) => match &balancer.phase {
                     Phase::Failed { cure: Cure::Ensure, .. }
-                        if entry.state.was_complete(&service, &balancer.id) =>
+                        if entry.state().was_complete(&service, &balancer.id) =>
                     {
                         &mut sight.failed
                     }

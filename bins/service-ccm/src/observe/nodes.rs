@@ -162,7 +162,7 @@ impl Nodes {
             }
         }
         self.handles.balancers.each(|_, entry| {
-            entry.awaited |= entry.lacks_members();
+            entry.await_members();
             unknown |= entry.is_awaited();
         });
         if unknown {
@@ -174,7 +174,7 @@ impl Nodes {
     fn publish(&self, set: NodeSet) {
         self.handles.metrics.eligible(set.members.len());
         *self.handles.published.lock() = Instant::now();
-        self.handles.balancers.publish(&set.members);
+        self.handles.balancers.machine().publish(&set.members);
         self.replace(set);
     }
 

@@ -26,7 +26,7 @@ impl Handles {
     /// it. If not, the informer reads it again.
     pub(crate) fn is_read(&self, service: &Service, traits: &LoadBalancerTraits) -> bool {
         self.balancers.with(service, |entry| {
-            if let Known::There(balancer) = &entry.state.known {
+            if let Known::There(balancer) = &entry.state().known {
                 let rules = self.settings.borrow().shown();
                 let keys = balancer.annotations.keys();
                 let keys = keys.filter(|key| rules.why_not_written(key, traits).is_none());

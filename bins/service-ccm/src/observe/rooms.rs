@@ -58,14 +58,14 @@ impl Handles {
     ) -> Option<String> {
         let most = self.settings.borrow().max_load_balancers_per_namespace;
         if most == 0 || !classes.cover(service) || service.deleting {
-            self.balancers.with(service, |entry| (entry.waits, entry.is_admitted) = (false, false));
+            self.balancers.with(service, |entry| entry.set_room(false, false));
             return None;
         }
         let all = self.rooms.0.lock();
         let (stands_now, is_admitted, waited, was_wrong) = self.balancers.with(service, |entry| {
-            let is_elsewhere = matches!(entry.state.known, Known::Elsewhere(_));
-            let stands = stands(service, &entry.state, list) || is_elsewhere;
-            (stands, entry.is_admitted, entry.waits, entry.is_wrong)
+            let is_elsewhere = matches!(entry.state().known, Known::Elsewhere(_));
+            let stands = stands(service, entry.state(), list) || is_elsewhere;
+            (stands, entry.is_admitted(), entry.waits(), entry.is_wrong())
         });
         let why = if stands_now || is_admitted || !is_right || list == List::Awaited {
             None
@@ -78,10 +78,8 @@ impl Handles {
                 others.filter_map(|name| self.neighbour(name, classes, list)),
             )
         };
-        self.balancers.with(service, |entry| {
-            entry.waits = why.is_some();
-            entry.is_admitted = why.is_none() && is_right && list != List::Awaited;
-        });
+        let is_admitted = why.is_none() && is_right && list != List::Awaited;
+        self.balancers.with(service, |entry| entry.set_room(why.is_some(), is_admitted));
         drop(all);
         if waited && why.is_none() || !is_right && !was_wrong {
             self.let_next_in(service.names().0);
@@ -92,9 +90,9 @@ impl Handles {
     fn neighbour(&self, name: &Name, classes: &Classes, list: List) -> Option<Neighbour> {
         let service = self.services.get(name)?;
         let (stands, is_wrong) = self.balancers.with(&service, |entry| {
-            let is_elsewhere = matches!(entry.state.known, Known::Elsewhere(_));
-            let stands = stands(&service, &entry.state, list) || entry.is_admitted;
-            (stands && !is_elsewhere, entry.is_wrong || is_elsewhere)
+            let is_elsewhere = matches!(entry.state().known, Known::Elsewhere(_));
+            let stands = stands(&service, entry.state(), list) || entry.is_admitted();
+            (stands && !is_elsewhere, entry.is_wrong() || is_elsewhere)
         });
         let asks = classes.cover(&service) && !service.deleting && !is_wrong;
         Some(Neighbour { stands, turn: asks.then(|| Turn::of(&service)) })
@@ -107,7 +105,8 @@ impl Handles {
             return;
         }
         let names = self.rooms.0.lock().get(namespace).cloned().unwrap_or_default();
-        let waits = |name: &Name| self.balancers.with_name(name, |entry| entry.waits) == Some(true);
+        let waits =
+            |name: &Name| self.balancers.with_name(name, |entry| entry.waits()) == Some(true);
         let waiting = names.into_iter().filter(waits).filter_map(|name| self.services.get(&name));
         if let Some(next) = waiting.min_by_key(|service| Turn::of(service)) {
             self.queue.add(Name::clone(&next.key), Priority::Urgent);

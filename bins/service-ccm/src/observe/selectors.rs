@@ -30,7 +30,7 @@ impl Handles {
                 self.nodes.list().into_iter().map(|node| (Name::clone(&node.name), node)).collect();
             let labels_of = |name: &str| nodes.get(name).map(|node| &node.labels);
             let set = self.node_set.borrow().with_labels(labels_of, (&before, &keys));
-            self.balancers.relabel(&set.members);
+            self.balancers.machine().relabel(&set.members);
             self.node_set.send_replace(Arc::new(set));
         }
         let is_default = selector == load_balancers.selector(&BTreeMap::new());

@@ -61,7 +61,7 @@ impl Balancers {
     pub(crate) fn refused(&self) -> BTreeMap<Part, usize> {
         let mut counts = BTreeMap::new();
         self.each(|_, entry| {
-            let mut parts: Vec<Part> = entry.refused.iter().map(|one| one.part).collect();
+            let mut parts: Vec<Part> = entry.refused().iter().map(|one| one.part).collect();
             parts.dedup();
             for part in parts {
                 *counts.entry(part).or_default() += 1;
@@ -74,7 +74,7 @@ impl Balancers {
     pub(crate) fn shown(&self) -> Verdict {
         let (mut count, mut first) = (0_usize, None);
         self.each(|name, entry| {
-            if let Some(refused) = entry.refused.first() {
+            if let Some(refused) = entry.refused().first() {
                 count += 1;
                 let line = (name.clone(), refused.clone());
                 let is_first = first.as_ref().is_none_or(|(other, _)| *name < *other);

@@ -1,97 +1,6 @@
-use ccm_cloud::{ClusterId, Ingress, IngressAddress, IpMode, Member, Owner};
-use ccm_objects::ServiceDetails;
+use ccm_cloud::{ClusterId, Owner};
 
 use super::*;
-
-/// The load balancer was deleted and its duplicate is left: the known members are not the members
-/// of the duplicate.
-#[test]
-fn the_members_of_another_load_balancer_are_not_known() {
-    let member = Member {
-        node: "a".to_owned(),
-        provider_id: None,
-        addresses: Vec::new(),
-        labels: Arc::default(),
-    };
-    let members: Arc<[Member]> = vec![member].into();
-    let nodes = NodeSet { members: Arc::clone(&members), ..NodeSet::default() };
-    for (id, is_known) in [("one", true), ("twin", false)] {
-        let mut entry = Entry::default();
-        let balancer =
-            |id: &str| LoadBalancer { phase: Phase::Ready, ..LoadBalancer::new(id, "", None) };
-        entry.state.known = Known::There(Box::new(balancer("one")));
-        entry.membership.shown(&members, &nodes, At::default());
-        let listing = Listing {
-            service: &Service::default(),
-            found: vec![balancer(id)],
-            is_complete: true,
-            stores_digest: true,
-            seen: At::default(),
-        };
-        listed(&mut entry, listing, &nodes, At::default());
-        assert_eq!((entry.membership.is_known(), entry.awaited), (is_known, !is_known), "{id}");
-    }
-}
-
-fn balancer(id: &str) -> LoadBalancer {
-    LoadBalancer { phase: Phase::Ready, ..LoadBalancer::new(id, "", None) }
-}
-
-/// Applies a list with these load balancers to a Service whose annotation names `named`.
-fn list(entry: &mut Entry, named: Option<&str>, found: Vec<LoadBalancer>, is_complete: bool) {
-    let annotations = named.map(|id| (ID.into(), id.into())).into_iter().collect();
-    let details = ServiceDetails { annotations, ..ServiceDetails::default() };
-    let service = Service { details: Some(Box::new(details)), ..Service::default() };
-    let seen = At::default();
-    let listing = Listing { service: &service, found, is_complete, stores_digest: true, seen };
-    listed(entry, listing, &NodeSet::default(), At::default());
-}
-
-#[test]
-fn only_a_complete_list_shows_that_a_load_balancer_is_gone() {
-    for (is_complete, is_absent) in [(false, false), (true, true)] {
-        let mut entry = Entry::default();
-        entry.state.known = Known::There(Box::new(balancer("one")));
-        list(&mut entry, None, Vec::new(), is_complete);
-        assert_eq!(entry.state.known == Known::Absent, is_absent, "{is_complete}");
-    }
-}
-
-#[test]
-fn of_two_load_balancers_the_named_one_stays_or_else_the_oldest() {
-    let aged = |id: &str, seconds| {
-        let age = Some(Duration::from_secs(seconds));
-        LoadBalancer { age, ..balancer(id) }
-    };
-    for (named, stays, goes) in
-        [(None, "old", "young"), (Some("young"), "young", "old"), (Some("other"), "old", "young")]
-    {
-        let mut entry = Entry::default();
-        list(&mut entry, named, vec![aged("young", 1), aged("old", 2)], true);
-        assert_eq!(entry.state.id(), Some(stays), "{named:?}");
-        assert_eq!(entry.state.duplicate.as_deref(), Some(goes), "{named:?}");
-    }
-}
-
-#[test]
-fn a_list_without_an_address_takes_none_away() {
-    let ingress = |text: &str| Ingress {
-        address: IngressAddress::Hostname(text.to_owned()),
-        ip_mode: IpMode::Vip,
-        failed_ports: Vec::new(),
-    };
-    let with = |id: &str, ingress| LoadBalancer { ingress, ..balancer(id) };
-    let before = with("one", vec![ingress("a")]);
-    for (id, seen, expect) in [
-        ("one", vec![], vec![ingress("a")]),
-        ("one", vec![ingress("b")], vec![ingress("b")]),
-        ("two", vec![], vec![]),
-    ] {
-        let mut seen = with(id, seen);
-        keep_unshown(&mut seen, Some(&before));
-        assert_eq!(seen.ingress, expect, "{id}");
-    }
-}
 
 #[test]
 fn only_load_balancers_of_this_cluster_count() {
@@ -107,7 +16,7 @@ fn only_load_balancers_of_this_cluster_count() {
         of("other", "another", Title::Ours),
         of("adoptable", "own", Title::Adoptable { why }),
         of("foreign", "own", Title::Foreign),
-        balancer("without-owner"),
+        LoadBalancer::new("without-owner", "", None),
     ];
     let found = by_owner(all, "own");
     let ids: Vec<&str> = found["uid-1"].iter().map(|one| one.id.as_str()).collect();

@@ -1,0 +1,217 @@
+//! What service-ccm remembers of load balancers, and how that changes: pure.
+//!
+//! Nothing else changes it. `observe` translates what it sees, and `execute` what the cloud and the API
+//! server answer, into the events below; each is a method of [`Entry`] or of [`Machine`].
+//!
+//! | module | event |
+//! |---|---|
+//! | `listed` | a list of the cloud, or a full look, has shown the load balancer |
+//! | `polled` | a poll has shown a load balancer on which the cloud works |
+//! | `planned` | the Service is planned |
+//! | `answered` | the cloud has answered a call |
+//! | `written` | the API server has answered a write |
+//! | `entry` | the memory of one load balancer |
+//! | this file | the memory of all load balancers |
+
+mod answered;
+mod entry;
+mod listed;
+mod planned;
+mod polled;
+mod written;
+
+use std::{
+    collections::{HashMap, hash_map::Entry as Place},
+    mem,
+    sync::Arc,
+};
+
+use ccm_base::At;
+use ccm_cloud::{Digest, Member};
+use ccm_controller::repeats::Repeats;
+use ccm_objects::{Service, Shared as Name};
+
+use crate::plan::{
+    List, State, eligible,
+    members::{Departures, Membership},
+};
+
+pub(crate) use self::{
+    answered::{Call, Completed, RETRY, Started},
+    entry::Entry,
+    listed::{Listing, Made},
+    planned::{Planned, Round},
+    polled::LONGEST as LONGEST_POLL,
+};
+
+/// The memory of all load balancers.
+#[derive(Default)]
+pub(crate) struct Machine {
+    entries: HashMap<Name, Entry>,
+    /// The records of Services that service-ccm does not serve now.
+    kept: HashMap<Name, Kept>,
+    /// What the list of the cluster's load balancers has shown since this process leads.
+    list: List,
+    /// When this process began to lead, and what the last leader has left.
+    inherited: (At, Inherited),
+    /// The nodes that load balancers should have now, and their digest.
+    nodes: (Arc<[Member]>, Option<Digest>),
+    /// True if members may have left since [`Machine::departures`] was called.
+    has_departures: bool,
+}
+
+/// What the last leader has left.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inherited {
+    /// The members that have left.
+    pub(crate) departures: Departures,
+    /// The digest of the nodes that all load balancers had. None if some had others.
+    pub(crate) settled: Option<Digest>,
+}
+
+/// The record of a Service that service-ccm does not serve now. Its load balancer may still exist, and
+/// service-ccm may serve the Service again.
+struct Kept {
+    /// The UID of the Service.
+    uid: Box<str>,
+    /// The confirmed writes to it: another client may undo them again and again.
+    repeats: Repeats,
+    /// The departures from its load balancer, without the members: when service-ccm serves the
+    /// Service again, the load balancer gets no new budget.
+    membership: Membership,
+}
+
+impl Machine {
+    /// The memory of the load balancer of this Service. Nothing is remembered of another Service of the
+    /// same name.
+    pub(crate) fn entry(&mut self, service: &Service) -> &mut Entry {
+        let is_known = self.entries.get(&service.key).is_some_and(|one| *one.uid() == *service.uid);
+        if !is_known {
+            let kept = self.kept.remove(&service.key).filter(|kept| kept.uid == service.uid);
+            let Kept { uid, repeats, membership } = kept.unwrap_or_else(|| self.resumed(service));
+            self.entries.insert(Name::clone(&service.key), Entry::new(uid, repeats, membership));
+        }
+        self.entries.entry(Name::clone(&service.key)).or_default()
+    }
+
+    /// The same by name, if anything is remembered.
+    pub(crate) fn named(&mut self, name: &str) -> Option<&mut Entry> {
+        self.entries.get_mut(name)
+    }
+
+    /// All load balancers by the names of their Services.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = (&Name, &mut Entry)> {
+        self.entries.iter_mut()
+    }
+
+    /// Returns the record of a new Service: the departures that the last leader has recorded.
+    fn resumed(&self, service: &Service) -> Kept {
+        let (since, left) = &self.inherited;
+        let mut membership = Membership::resume(*since, &left.departures);
+        if left.settled.is_none() || left.settled != self.nodes.1 {
+            membership.relabelled();
+        }
+        Kept { uid: service.uid.clone(), repeats: Repeats::default(), membership }
+    }
+
+    /// Takes over what the last leader has left.
+    pub(crate) fn inherit(&mut self, now: At, left: Inherited) {
+        self.inherited = (now, left);
+    }
+
+    /// Records which nodes load balancers should have from now on.
+    pub(crate) fn publish(&mut self, members: &Arc<[Member]>) {
+        self.nodes = (Arc::clone(members), Some(eligible::digest(members)));
+    }
+
+    /// The digest of the nodes that load balancers should have now.
+    pub(crate) fn published(&self) -> Option<Digest> {
+        self.nodes.1
+    }
+
+    /// Records that the nodes have further labels, by which no load balancer selected before.
+    pub(crate) fn relabel(&mut self, members: &Arc<[Member]>) {
+        let before = self.nodes.1;
+        self.publish(members);
+        let now = self.nodes.1;
+        for entry in self.entries.values_mut() {
+            entry.relabelled(before, now);
+        }
+    }
+
+    /// The digest of these nodes, if they are those that load balancers should have now.
+    pub(crate) fn digest_of(&self, members: &Arc<[Member]>) -> Option<Digest> {
+        let (published, digest) = &self.nodes;
+        digest.filter(|_| Arc::ptr_eq(published, members))
+    }
+
+    /// The digest of the nodes that all load balancers have, as far as this leader or the last one
+    /// has seen it. None if one has others, or may have.
+    pub(crate) fn settled(&self) -> Option<Digest> {
+        let (nodes, left) = (self.nodes.1?, self.inherited.1.settled);
+        let agree = || self.entries.values().all(|entry| entry.has(nodes, left));
+        (self.list == List::Compared && agree()).then_some(nodes)
+    }
+
+    /// Has the members of all load balancers read soon, unless the last leader has left that they
+    /// are those of the nodes as they are now. Returns true if they are known to be others.
+    pub(crate) fn await_members(&mut self) -> bool {
+        let (nodes, left) = (self.nodes.1, self.inherited.1.settled);
+        let differs = left.is_none() || left != nodes;
+        for entry in self.entries.values_mut() {
+            entry.resume_members(differs);
+        }
+        left.is_some() && differs
+    }
+
+    /// Records that the note for the next leader has changed.
+    pub(crate) fn keep_departures(&mut self) {
+        self.has_departures = true;
+    }
+
+    /// The members that have left any load balancer since this time. None if no member has left
+    /// since the last call.
+    pub(crate) fn departures(&mut self, since: At) -> Option<Departures> {
+        if !mem::take(&mut self.has_departures) {
+            return None;
+        }
+        let mut left = self.inherited.1.departures.clone();
+        left.retain(since);
+        for entry in self.entries.values() {
+            entry.add_departures(since, &mut left);
+        }
+        for kept in self.kept.values() {
+            kept.membership.add_departures(since, &mut left);
+        }
+        Some(left)
+    }
+
+    /// Forgets a Service, but not the writes to it, nor the members that have left.
+    pub(crate) fn forget(&mut self, name: &Name) {
+        let Place::Occupied(place) = self.entries.entry(Name::clone(name)) else { return };
+        let (uid, State { repeats, .. }, mut membership) = place.remove().into_record();
+        if repeats != Repeats::default() || membership.has_departures(self.inherited.0) {
+            membership.forget();
+            self.kept.insert(Name::clone(name), Kept { uid, repeats, membership });
+        }
+    }
+
+    /// Forgets a Service that is gone.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.entries.remove(name);
+        self.kept.remove(name);
+    }
+
+    /// What is known of the list.
+    pub(crate) fn list(&self) -> List {
+        self.list
+    }
+
+    /// Records what is known of the list.
+    pub(crate) fn set_list(&mut self, list: List) {
+        self.list = list;
+    }
+}
+
+#[cfg(test)]
+mod tests;

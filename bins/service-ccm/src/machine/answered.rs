@@ -1,0 +1,307 @@
+//! What the cloud has answered to a call.
+
+use std::{mem, time::Duration};
+
+use ccm_base::{At, Backoff};
+use ccm_cloud::{
+    CloudError, Digest, ErrorKind, LoadBalancer, LoadBalancerTraits, Members, MembersSet, Note,
+    Owner, Phase, Waiting,
+};
+use ccm_controller::queue::Pace;
+use ccm_objects::Service;
+
+use super::Entry;
+use crate::plan::{
+    CallKind, Failed, Inputs, Known, Pending, copied, eligible::NodeSet, hangs::Slow, named,
+    repeated, replaced, status::ingress,
+};
+
+/// The back-off after failures: upstream's.
+pub(crate) const RETRY: Backoff =
+    Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
+
+/// A call to the cloud about one Service.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    /// The Service as it was when the call was made.
+    pub(crate) service: &'a Service,
+    /// What the call does.
+    pub(crate) kind: CallKind,
+    /// The configuration that it is about.
+    pub(crate) digest: Option<Digest>,
+    /// The members that go with it.
+    pub(crate) members: Option<&'a Members>,
+    /// What it is about besides the Service.
+    pub(crate) inputs: Inputs,
+}
+
+/// What follows from a call on which the cloud works.
+#[derive(Debug)]
+pub(crate) struct Started {
+    /// True if the cloud makes a step again that it does not keep.
+    pub(crate) is_step_again: bool,
+    /// The load balancer that another one replaces, and the ID of the other one.
+    pub(crate) replaced: Option<(String, String)>,
+}
+
+/// What there is to report when a load balancer is as the Service asks for.
+#[derive(Debug)]
+pub(crate) struct Completed {
+    /// True if the start of the creation or change was reported.
+    pub(crate) was_announced: bool,
+    /// The provider's remarks.
+    pub(crate) notes: Vec<Note>,
+    /// Why the provider leaves pools empty.
+    pub(crate) why_empty: Option<String>,
+}
+
+impl Entry {
+    /// A call to create or update begins: from now on there may be a load balancer, whatever the answer
+    /// is.
+    pub(crate) fn begin_to_ensure(&mut self) {
+        self.state.proved_absent = false;
+        self.state.was_marked = false;
+    }
+
+    /// The start of a creation or change is reported.
+    pub(crate) fn announce(&mut self) {
+        self.is_announced = true;
+    }
+
+    /// The cloud has answered a call.
+    pub(crate) fn answered(&mut self, now: At) {
+        self.answered = now;
+        self.is_queued = false;
+    }
+
+    /// The cloud has carried out a call.
+    pub(crate) fn done(&mut self, call: CallKind) {
+        self.state.pending = None;
+        self.state.failed.retain(|failed| failed.call != call);
+    }
+
+    /// A call to create or update has ended. Returns the ID of the load balancer that this one replaces,
+    /// if the Service shows its address.
+    pub(crate) fn ensured(
+        &mut self,
+        call: Call<'_>,
+        balancer: LoadBalancer,
+        nodes: &NodeSet,
+        now: At,
+    ) -> Option<String> {
+        let gone = self.replaced(call.service, &balancer.id);
+        self.complete(balancer, call.digest, call.members, nodes, now);
+        gone
+    }
+
+    fn replaced(&mut self, service: &Service, id: &str) -> Option<String> {
+        let gone = replaced(service, self.state.id(), id)?.to_owned();
+        self.is_announced = true;
+        Some(gone)
+    }
+
+    /// A change of members has ended.
+    pub(crate) fn members_set(&mut self, members: Option<&Members>, set: MembersSet, now: At) {
+        self.has_changed |= set.changed;
+        if let Some(members) = members {
+            self.membership.applied(members, now);
+            self.state.saw_pools(set.pools, !members.present.is_empty(), false, now);
+        }
+        // Our own write is not to look like another one's.
+        if let Known::There(balancer) = &mut self.state.known {
+            balancer.version = set.version;
+        }
+    }
+
+    /// The load balancer is deleted.
+    pub(crate) fn deleted(&mut self) {
+        match &self.state.known {
+            Known::There(balancer) => {
+                self.annotations.extend(balancer.annotations.keys().cloned());
+                self.shown = ingress(balancer);
+            }
+            Known::Recorded { .. } => self.shown.clone_from(&self.addresses),
+            _ => {}
+        }
+        self.state.known = Known::Absent;
+        self.state.configured = None;
+        self.state.proved_absent = true;
+    }
+
+    /// The second load balancer of the same owner is deleted.
+    pub(crate) fn duplicate_deleted(&mut self) {
+        self.state.duplicate = None;
+    }
+
+    /// Another controller is responsible for the load balancer.
+    pub(crate) fn elsewhere(&mut self, call: Call<'_>, why: String) {
+        self.state.pending = None;
+        self.state.failed.clear();
+        if call.kind == CallKind::DeleteDuplicate {
+            // Says nothing about the first one.
+            return self.duplicate_deleted();
+        }
+        self.state.known = Known::Elsewhere(why);
+        self.state.look = false;
+        // The other controller may change them.
+        self.forget_members();
+        match call.kind {
+            CallKind::Ensure => self.state.configured = call.digest,
+            CallKind::Delete => self.state.proved_absent = true,
+            CallKind::Members | CallKind::DeleteDuplicate => {}
+        }
+    }
+
+    /// The provider could not see the members: service-ccm makes a full call next.
+    pub(crate) fn not_seen(&mut self, why: String, now: At) {
+        self.state.pending = None;
+        self.state.saw_nothing(why, now);
+    }
+
+    /// The load balancer is gone or has failed, and the call was not to replace it.
+    pub(crate) fn lost(&mut self, call: CallKind, is_gone: bool) {
+        self.done(call);
+        if is_gone {
+            self.state.known = Known::Absent;
+            self.state.configured = None;
+            self.forget_members();
+        }
+    }
+
+    /// The cloud works on a call. `owner` is the owner of the load balancer.
+    pub(crate) fn in_progress(
+        &mut self,
+        call: Call<'_>,
+        waiting: Waiting,
+        owner: Owner,
+        now: At,
+    ) -> Started {
+        let earlier = self.state.pending.take().filter(|last| last.call == Some(call.kind));
+        let Waiting { what, check_after, id, changed, .. } = waiting.clone();
+        self.sent(call.kind);
+        self.has_changed |= changed && call.kind == CallKind::Members;
+        // Without this count service-ccm would repeat a step without end that the cloud does not keep.
+        let is_step_again = changed
+            && call.kind == CallKind::Ensure
+            && repeated::step_made(&mut self.state.repeats, now, &what, call.digest);
+        let made = id.clone().filter(|_| call.kind == CallKind::Ensure);
+        let replaced = made.and_then(|id| Some((self.replaced(call.service, &id)?, id)));
+        self.state.failed.retain(|failed| failed.call != call.kind);
+        self.state.pending = Some(Pending {
+            call: Some(call.kind),
+            digest: call.digest,
+            members: call.members.cloned(),
+            what,
+            check_at: now + check_after,
+            since: earlier.map_or(now, |earlier| earlier.since),
+        });
+        if let Some(id) = id
+            && !matches!(self.state.known, Known::There(_))
+        {
+            let mut balancer = LoadBalancer::new(id, "", Some(owner));
+            balancer.phase = Phase::Pending(waiting);
+            self.state.known = Known::There(Box::new(balancer));
+        }
+        Started { is_step_again, replaced }
+    }
+
+    /// The members of a call may have arrived, whatever its answer is.
+    fn sent(&mut self, call: CallKind) {
+        if matches!(call, CallKind::Ensure | CallKind::Members) {
+            self.membership.sent();
+        }
+    }
+
+    /// Records that the Service has the ID of another Service's load balancer, if the error of a call says
+    /// that. Returns true if that is news: the next call looks for no ID.
+    pub(crate) fn is_copied(&mut self, call: Call<'_>, error: &CloudError) -> bool {
+        let id = copied(call.service, self.state.id(), error);
+        let is_new = |id: &&str| self.state.copied.as_deref() != Some(*id);
+        let Some(id) = id.filter(|_| call.kind == CallKind::Ensure).filter(is_new) else {
+            return false;
+        };
+        self.state.pending = None;
+        self.state.copied = Some(id.into());
+        true
+    }
+
+    /// A call has failed. `spread` spreads waits, so that what failed together does not come back
+    /// together. Returns the wait before the call is repeated, and true if the failure may pass soon.
+    pub(crate) fn failed(
+        &mut self,
+        call: Call<'_>,
+        (error, pace): (CloudError, Pace),
+        traits: &LoadBalancerTraits,
+        spread: impl Fn(Duration) -> Duration,
+        now: At,
+    ) -> (Duration, bool) {
+        let last = self.state.failure(call.kind).map_or(0, |failed| failed.times);
+        let times = last.saturating_add(1);
+        let backoff = |backoff: Backoff| spread(backoff.after(times));
+        let (wait, soonest) = match pace {
+            Pace::Backoff(pace) => (backoff(pace), None),
+            Pace::RetryAfter(wait) => (wait, None),
+            Pace::Every(wait) => (wait, Some(backoff(RETRY))),
+        };
+        self.sent(call.kind);
+        self.done(call.kind);
+        let failed = Failed {
+            call: call.kind,
+            digest: call.digest,
+            named: named(call.service, traits).map(|id| id.map(Into::into)),
+            error,
+            times,
+            retry_at: now + wait,
+            soonest: now + soonest.unwrap_or(wait),
+            inputs: call.inputs,
+        };
+        let may_pass = failed.may_pass();
+        self.state.failed.push(failed);
+        (wait, may_pass)
+    }
+
+    /// The load balancer is as the Service asks for: returns what there is to report, once.
+    pub(crate) fn completed(&mut self) -> Completed {
+        let notes = match &self.state.known {
+            Known::There(balancer) => balancer.notes.clone(),
+            _ => Vec::new(),
+        };
+        let was_announced = mem::take(&mut self.is_announced);
+        Completed { was_announced, notes, why_empty: self.state.why_empty() }
+    }
+
+    /// Returns true if the change of members that has ended has changed something in the cloud, once.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        mem::take(&mut self.has_changed)
+    }
+
+    /// A call did not return in time: the next one is made on a slower lane.
+    pub(crate) fn timed_out(&mut self, slow: Slow) {
+        self.slow = Some(slow);
+    }
+
+    /// A call on a slow lane has returned in time.
+    pub(crate) fn in_time(&mut self) {
+        self.slow = None;
+    }
+
+    /// The cloud answers such calls again. Returns true if the Service waited for that: its next call is
+    /// due.
+    pub(crate) fn answers_again(&mut self, call: CallKind, now: At) -> bool {
+        if self.slow != Some(Slow { call, alone: false }) {
+            return false;
+        }
+        self.slow = None;
+        for failed in &mut self.state.failed {
+            if failed.call == call && failed.error.kind == ErrorKind::Timeout {
+                failed.retry_at = failed.retry_at.min(now);
+            }
+        }
+        true
+    }
+
+    /// The cloud has said what it would change for this configuration.
+    pub(crate) fn previewed(&mut self, digest: Digest, lines: Vec<String>) {
+        self.state.previewed = Some((digest, lines));
+    }
+}

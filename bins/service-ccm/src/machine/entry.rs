@@ -1,0 +1,277 @@
+//! The memory of one load balancer.
+
+use ccm_base::At;
+use ccm_cloud::{
+    Digest, Ingress, IngressAddress, IpFamily, LoadBalancer, LoadBalancerTraits, Members, Phase,
+};
+use ccm_controller::repeats::Repeats;
+use ccm_objects::{Service, ServiceIngress, Shared as Name};
+
+use crate::plan::{
+    CallKind, Known, State,
+    eligible::NodeSet,
+    hangs::Slow,
+    members::{Departures, Membership},
+    shown::Refused,
+    status::ingress,
+};
+
+/// The class of a Service; None for a Service without a class.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ServedClass(pub(super) Option<Name>);
+
+/// What is remembered of one load balancer.
+#[derive(Default)]
+pub(crate) struct Entry {
+    /// The UID of the Service.
+    uid: Box<str>,
+    pub(super) state: State,
+    pub(super) membership: Membership,
+    /// The number of members that are held.
+    pub(super) held: usize,
+    /// The class of the Service when this process last served it.
+    pub(super) class: Option<ServedClass>,
+    /// True if the load balancer stays although service-ccm does not serve the Service any more.
+    pub(super) is_release_held: bool,
+    /// True if the load balancer is gone or has failed, and no other one may be made yet.
+    pub(super) is_replacement_held: bool,
+    /// True if the Service waits because its namespace has as many load balancers as it may have.
+    waits: bool,
+    /// True if there was room in the namespace for the load balancer of the Service.
+    is_admitted: bool,
+    /// True if the Service has a mistake, so that its load balancer is not configured.
+    pub(super) is_wrong: bool,
+    /// The last call, if it did not return in time: the next one is made on a slower lane.
+    pub(super) slow: Option<Slow>,
+    /// True if the poll has queued it, and no call has been made since.
+    pub(super) is_queued: bool,
+    /// True if the start of a creation or change was reported, but not its end yet.
+    pub(super) is_announced: bool,
+    /// True if the current change of members has changed something in the cloud.
+    pub(super) has_changed: bool,
+    /// When the cloud last answered a call about it.
+    pub(super) answered: At,
+    /// Annotations that the provider has written to the Service.
+    pub(super) annotations: Vec<String>,
+    /// The addresses of the load balancer that the Service has shown last.
+    pub(super) addresses: Vec<ServiceIngress>,
+    /// The addresses of the load balancer when service-ccm deleted it.
+    pub(super) shown: Vec<ServiceIngress>,
+    /// When it was last read in full.
+    pub(super) read: Option<At>,
+    /// True if its members should be read at the next opportunity, not only in their turn.
+    pub(super) awaited: bool,
+    /// The parts of the provider's answer that the Service does not show.
+    pub(super) refused: Vec<Refused>,
+    /// The digest of the nodes with which its members were seen to agree.
+    pub(super) agrees: Option<Digest>,
+}
+
+impl Entry {
+    /// The memory of a Service that is not served yet, or served again.
+    pub(super) fn new(uid: Box<str>, repeats: Repeats, membership: Membership) -> Self {
+        let state = State { repeats, ..State::default() };
+        Self { uid, state, membership, ..Self::default() }
+    }
+
+    /// The parts that outlast the time in which the Service is served.
+    pub(super) fn into_record(self) -> (Box<str>, State, Membership) {
+        (self.uid, self.state, self.membership)
+    }
+
+    /// The UID of the Service.
+    pub(crate) fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// What is known of the load balancer, besides its members.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The number of members that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Returns true if the load balancer stays although service-ccm does not serve the Service any more.
+    pub(crate) fn is_release_held(&self) -> bool {
+        self.is_release_held
+    }
+
+    /// Returns true if the load balancer is gone or has failed, and no other one may be made yet.
+    pub(crate) fn is_replacement_held(&self) -> bool {
+        self.is_replacement_held
+    }
+
+    /// Returns true if the Service waits because its namespace has as many load balancers as it may have.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Returns true if there was room in the namespace for the load balancer of the Service.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.is_admitted
+    }
+
+    /// Records if the Service waits for room in its namespace, or has got it.
+    pub(crate) fn set_room(&mut self, waits: bool, is_admitted: bool) {
+        (self.waits, self.is_admitted) = (waits, is_admitted);
+    }
+
+    /// Returns true if the Service has a mistake, so that its load balancer is not configured.
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.is_wrong
+    }
+
+    /// The last call, if it did not return in time.
+    pub(crate) fn slow(&self) -> Option<Slow> {
+        self.slow
+    }
+
+    /// Annotations that the provider has written to the Service.
+    pub(crate) fn annotations(&self) -> &[String] {
+        &self.annotations
+    }
+
+    /// The addresses of the load balancer when service-ccm deleted it.
+    pub(crate) fn shown_to_the_end(&self) -> &[ServiceIngress] {
+        &self.shown
+    }
+
+    /// The parts of the provider's answer that the Service does not show.
+    pub(crate) fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// Records the addresses that the Service shows, if the load balancer has the same addresses.
+    pub(super) fn see_addresses(&mut self, service: &Service) {
+        if let (Known::There(balancer), Some(details)) = (&self.state.known, &service.details)
+            && !details.ingress.is_empty()
+            && details.ingress != self.addresses
+            && details.ingress == ingress(balancer)
+        {
+            self.addresses.clone_from(&details.ingress);
+        }
+    }
+
+    /// Applies a load balancer that was read in full at the end of a call, with the configuration
+    /// and the members of that call.
+    pub(super) fn complete(
+        &mut self,
+        mut balancer: LoadBalancer,
+        digest: Option<Digest>,
+        asked: Option<&Members>,
+        nodes: &NodeSet,
+        now: At,
+    ) {
+        let wants = asked.map_or(&nodes.members, |asked| &asked.present);
+        self.state.saw_pools(balancer.pools.take(), !wants.is_empty(), true, now);
+        match (balancer.members.take(), asked) {
+            (Some(members), asked) => {
+                self.membership.shown(&members, nodes, now);
+                if let Some(asked) = asked {
+                    self.membership.selected(asked, nodes);
+                }
+                self.read = Some(now);
+            }
+            (None, Some(members)) => self.membership.applied(members, now),
+            (None, None) => {}
+        }
+        self.state.configured = digest;
+        self.state.look = false;
+        // The Service has a load balancer again: a deletion that failed before is due no more.
+        self.state.failed.retain(|failed| failed.call != CallKind::Delete);
+        (self.state.adoptable, self.state.foreign) = (None, None);
+        self.annotations = balancer.annotations.keys().cloned().collect();
+        self.has_changed = false;
+        self.state.known = Known::There(Box::new(balancer));
+    }
+
+    /// Forgets the members: the load balancer may have other members now.
+    pub(super) fn forget_members(&mut self) {
+        self.membership.forget();
+        (self.state.pools, self.state.gap) = (None, None);
+    }
+
+    /// The families of its addresses, if a member needs an address of one of them.
+    pub(super) fn families(&self, traits: &LoadBalancerTraits) -> Vec<IpFamily> {
+        let Known::There(balancer) = &self.state.known else { return Vec::new() };
+        let family = |one: &Ingress| match &one.address {
+            IngressAddress::Ip(ip) => Some(IpFamily::of(*ip)),
+            IngressAddress::Hostname(_) => None,
+        };
+        let families: Option<Vec<_>> = balancer.ingress.iter().map(family).collect();
+        families.filter(|_| traits.member_addresses).unwrap_or_default()
+    }
+
+    /// The number of members that the cloud has shown last.
+    pub(super) fn members_in_cloud(&self) -> Option<usize> {
+        self.state.pools.iter().flatten().map(|pool| pool.members).max()
+    }
+
+    /// Returns true if its members should be read at the next opportunity.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited && self.lacks_members()
+    }
+
+    /// Has its members read at the next opportunity if they are not known.
+    pub(crate) fn await_members(&mut self) {
+        self.awaited |= self.lacks_members();
+    }
+
+    /// The same for a new leader: if the nodes differ from those that the last leader has left, or if the
+    /// cloud works on it.
+    pub(super) fn resume_members(&mut self, differs: bool) {
+        let is_busy = self.state.pending.is_some();
+        self.awaited |= (differs || is_busy) && self.lacks_members();
+    }
+
+    /// Records that the nodes have further labels, by which no load balancer selected before.
+    pub(super) fn relabelled(&mut self, before: Option<Digest>, now: Option<Digest>) {
+        if self.agrees == before {
+            self.agrees = now.filter(|_| before.is_some());
+        }
+    }
+
+    /// Adds the members that have left since this time.
+    pub(super) fn add_departures(&self, since: At, to: &mut Departures) {
+        self.membership.add_departures(since, to);
+    }
+
+    /// Returns true if it has the nodes of this digest, as this leader has seen, or the last one has left.
+    pub(super) fn has(&self, nodes: Digest, left: Option<Digest>) -> bool {
+        match self.state.known {
+            Known::There(_) if self.state.pending.is_some() => false,
+            Known::There(_) if self.membership.is_known() => self.agrees == Some(nodes),
+            Known::There(_) => !self.awaited && left == Some(nodes),
+            _ => true,
+        }
+    }
+
+    /// Returns true if it serves, and service-ccm has not read its members since they were last known.
+    pub(super) fn is_unread(&self, service: &Service) -> bool {
+        let Known::There(balancer) = &self.state.known else { return false };
+        let is_idle = self.state.pending.is_none() && balancer.phase == Phase::Ready;
+        let is_due = self.awaited || self.read.is_none();
+        let serves = self.state.was_complete(service, &balancer.id);
+        is_idle && is_due && serves && self.lacks_members()
+    }
+
+    /// Returns true if it exists and its members are not known.
+    pub(super) fn lacks_members(&self) -> bool {
+        matches!(self.state.known, Known::There(_)) && !self.membership.is_known()
+    }
+}
+
+/// For tests of what is made of the memory.
+#[cfg(test)]
+impl Entry {
+    pub(crate) fn state_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+
+    pub(crate) fn set_wrong(&mut self) {
+        self.is_wrong = true;
+    }
+}

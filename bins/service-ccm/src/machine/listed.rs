@@ -1,0 +1,220 @@
+//! What a list of the cloud, or a full look at a load balancer, has shown.
+
+use std::{cmp::Reverse, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{LoadBalancer, Phase, Waiting};
+use ccm_objects::Service;
+
+use super::Entry;
+use crate::plan::{
+    CallKind, Foreign, Known, Pending,
+    eligible::NodeSet,
+    status::{DIGEST, ID},
+};
+
+/// What others have made for a Service: see [`State`](crate::plan::State).
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// A load balancer that may be adopted, and what shows that.
+    pub(crate) adoptable: Option<(String, String)>,
+    /// A load balancer of others that the Service has or names.
+    pub(crate) foreign: Option<Foreign>,
+}
+
+/// What a list has shown of one Service.
+pub(crate) struct Listing<'a> {
+    /// The Service.
+    pub(crate) service: &'a Service,
+    /// Its load balancers.
+    pub(crate) found: Vec<LoadBalancer>,
+    /// True if the list shows all load balancers of the cluster.
+    pub(crate) is_complete: bool,
+    /// True if the provider keeps the digest of the configuration.
+    pub(crate) stores_digest: bool,
+    /// When the list was requested.
+    pub(crate) started: At,
+    /// When it had arrived.
+    pub(crate) seen: At,
+}
+
+impl Entry {
+    /// A list has been compared with the Services. Returns true if the Service needs a look.
+    pub(crate) fn compared(&mut self, made: Made, listing: Listing<'_>, nodes: &NodeSet) -> bool {
+        let Made { adoptable, foreign } = made;
+        let state = &mut self.state;
+        let changed = state.adoptable != adoptable || state.foreign != foreign;
+        (state.adoptable, state.foreign) = (adoptable, foreign);
+        if changed {
+            // What was refused before may be right now.
+            state.failed.retain(|failed| failed.call != CallKind::Ensure);
+        }
+        if self.answered > listing.started {
+            return false;
+        }
+        self.listed(listing, nodes) || changed
+    }
+
+    /// Applies a list. Returns true if the Service needs a look.
+    pub(super) fn listed(&mut self, listing: Listing<'_>, nodes: &NodeSet) -> bool {
+        let Listing { service, mut found, is_complete, stores_digest, started, seen } = listing;
+        // The one that the Service names stays, else the oldest.
+        let named = service.annotation(ID);
+        found.sort_by_key(|one| (named != Some(&*one.id), Reverse(one.age), one.id.clone()));
+        let mut found = found.into_iter();
+        let Some(mut balancer) = found.next() else { return self.listed_none(is_complete) };
+        let state = &mut self.state;
+        state.duplicate = found.next().map(|other| other.id);
+        if state.duplicate.is_none() {
+            state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
+        }
+        // A call was answered with `Elsewhere`: only the answer to another call changes that.
+        if matches!(state.known, Known::Elsewhere(_)) {
+            return state.duplicate.is_some();
+        }
+        // Only a full look counts.
+        balancer.pools = None;
+        self.forget_others(&balancer);
+        if let Some(members) = balancer.members.take() {
+            self.membership.shown(&members, nodes, seen);
+        }
+        let before = match &self.state.known {
+            Known::There(before) => Some(&**before),
+            _ => None,
+        };
+        keep_unshown(&mut balancer, before);
+        let is_foreign_write = before.is_some_and(|before| {
+            let is_versioned = before.version.is_some() && balancer.version.is_some();
+            is_versioned && before.version != balancer.version
+        });
+        let differs = before.is_none_or(|before| *before != balancer);
+        if self.state.pending.is_none() {
+            self.configured_as(service, &balancer, is_foreign_write, stores_digest);
+            if let Phase::Pending(waiting) = &balancer.phase {
+                self.state.pending = Some(unknown_work(waiting, started));
+            }
+        }
+        let state = &mut self.state;
+        state.known = Known::There(Box::new(balancer));
+        differs || state.duplicate.is_some() || state.configured.is_none()
+    }
+
+    /// A list shows no load balancer of the Service.
+    fn listed_none(&mut self, is_complete: bool) -> bool {
+        // The list does not contain the load balancers of another controller (`Elsewhere`).
+        let is_none = matches!(self.state.known, Known::Absent | Known::Elsewhere(_));
+        if !is_complete || self.state.pending.is_some() || is_none {
+            return false;
+        }
+        self.state.known = Known::Absent;
+        self.state.configured = None;
+        self.forget_members();
+        true
+    }
+
+    /// Records which configuration a load balancer has that a list shows, and on which no call is at work.
+    fn configured_as(
+        &mut self,
+        service: &Service,
+        balancer: &LoadBalancer,
+        is_foreign_write: bool,
+        stores_digest: bool,
+    ) {
+        let state = &mut self.state;
+        if is_foreign_write {
+            // The digest does not say what has changed, neither now nor when the cloud is ready.
+            (state.configured, state.look) = (None, true);
+            (self.awaited, state.pools) = (true, None);
+            self.membership.forget();
+        } else if !state.was_complete(service, &balancer.id) {
+            // Its digest may have been stored before its last part was made.
+            state.configured = None;
+        } else if stores_digest {
+            state.configured = balancer.digest;
+        } else if state.configured.is_none() {
+            state.configured = service.annotation(DIGEST).and_then(|text| text.parse().ok());
+        }
+        // Only a call shows the address that the Service lacks.
+        if balancer.ingress.is_empty() && !has_address(service) {
+            self.state.configured = None;
+        }
+    }
+
+    /// Forgets the members if the list shows another load balancer than before.
+    fn forget_others(&mut self, balancer: &LoadBalancer) {
+        if matches!(&self.state.known, Known::There(before) if before.id != balancer.id) {
+            self.forget_members();
+            self.awaited = true;
+        }
+    }
+
+    /// Takes the Service's own word, for a provider that has no list: it has this load balancer, with all
+    /// nodes as its members.
+    pub(crate) fn assume(&mut self, service: &Service, id: &str, nodes: &NodeSet, now: At) {
+        if self.state.known == Known::Nothing {
+            self.state.known = Known::Recorded { id: id.to_owned() };
+            self.addresses = service.details.iter().flat_map(|it| it.ingress.clone()).collect();
+            self.membership.shown(&nodes.members, nodes, now);
+        }
+    }
+
+    /// It is the turn of this load balancer to be looked at, for a provider that has no list.
+    pub(crate) fn has_turn(&mut self, period: Duration, now: At) {
+        // A call in the meantime was a look as well.
+        let is_old = self.read.is_none_or(|read| read + period / 2 <= now);
+        let is_elsewhere = matches!(self.state.known, Known::Elsewhere(_));
+        self.state.look |= is_old && (is_elsewhere || self.state.id().is_some());
+    }
+
+    /// Has the next call find out what a list does not show.
+    pub(crate) fn look(&mut self) {
+        self.state.look = true;
+    }
+
+    /// Applies what a full look has shown that began at `started`.
+    pub(crate) fn read(&mut self, balancer: &LoadBalancer, nodes: &NodeSet, started: At, now: At) {
+        if self.answered > started || self.state.pending.is_some() {
+            return;
+        }
+        (self.read, self.awaited) = (Some(started), false);
+        if let Some(members) = &balancer.members {
+            self.membership.shown(members, nodes, now);
+        }
+        let wants = !nodes.members.is_empty();
+        self.state.saw_pools(balancer.pools.clone(), wants, false, started);
+        // A full look compares the configuration with its digest.
+        if balancer.digest.is_none() {
+            self.state.configured = None;
+        }
+    }
+}
+
+/// Keeps of a load balancer what a list may not show: its addresses, annotations and remarks.
+fn keep_unshown(balancer: &mut LoadBalancer, before: Option<&LoadBalancer>) {
+    if let Some(before) = before.filter(|before| before.id == balancer.id)
+        && balancer.ingress.is_empty()
+    {
+        balancer.ingress.clone_from(&before.ingress);
+        balancer.annotations.clone_from(&before.annotations);
+        balancer.notes.clone_from(&before.notes);
+    }
+}
+
+fn has_address(service: &Service) -> bool {
+    service.details.as_deref().is_some_and(|details| !details.ingress.is_empty())
+}
+
+/// The state of a load balancer on which the cloud works for another process.
+fn unknown_work(waiting: &Waiting, now: At) -> Pending {
+    Pending {
+        call: None,
+        digest: None,
+        members: None,
+        what: waiting.what.clone(),
+        check_at: now + waiting.check_after,
+        since: now,
+    }
+}
+
+#[cfg(test)]
+mod tests;
