@@ -45,7 +45,7 @@ fn the_line_names_how_many_fail_and_why() {
             inputs: crate::plan::Inputs::default(),
         }];
     });
-    balancers.with_name("default/api", |entry| entry.set_wrong());
+    balancers.with_name("default/api", Entry::set_wrong);
     let text = "2 of 2 Services: unauthorized 1, wrong Service 1";
     assert_eq!(balancers.verdict(), Verdict::Failed(text.to_owned()));
 }
@@ -61,7 +61,7 @@ fn what_needs_a_person_is_counted_as_failing() {
     };
     assert_eq!(in_first_call(Known::Absent), metrics::State::Pending);
     assert_eq!(in_first_call(Known::Nothing), metrics::State::Unknown);
-    assert_eq!(shown(|entry| entry.set_wrong()), metrics::State::Failing);
+    assert_eq!(shown(Entry::set_wrong), metrics::State::Failing);
     let broken = |cure| {
         move |entry: &mut Entry| {
             if let Known::There(balancer) = &mut entry.state_mut().known {
