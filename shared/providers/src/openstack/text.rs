@@ -54,7 +54,9 @@ pub(super) fn http_url(text: &str) -> Option<Url> {
     let is_http = ["http", "https"].iter().any(|http| scheme.eq_ignore_ascii_case(http));
     let authority = rest.split(['/', '?', '#', '\\']).next()?;
     let host = authority.rsplit('@').next()?;
-    let is_ascii = host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%');
+    // Of `http:///host` the parser would skip the third slash.
+    let is_ascii =
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%');
     if is_http && is_ascii { Url::parse(text).ok() } else { None }
 }
 
@@ -148,6 +150,8 @@ mod tests {
             ("https://me@K\u{e9}y", None),
             ("https:K\u{e9}y", None),
             ("https:/K\u{e9}y", None),
+            ("https:///K\u{e9}y", None),
+            ("https://\\K\u{e9}y", None),
             ("https://k:5000\\@K\u{e9}y", Some("https://k:5000/@K%C3%A9y")),
             ("ftp://k", None),
             ("k:5000", None),
