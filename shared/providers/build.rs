@@ -55,7 +55,7 @@ fn shapes(file: &FileDescriptorProto) -> Result<String, Box<dyn Error>> {
     Ok(code + "];\n")
 }
 
-/// What a field holds if it may take more memory than it has bytes.
+/// Returns the kind of a field that may take more memory than it has bytes.
 fn holds(
     file: &FileDescriptorProto,
     message: &DescriptorProto,

@@ -137,7 +137,7 @@ metrics! {
         /// --node-selector leaves out
         [ALPHA] ccm_route_nodes_left_out { reason } => left_out: Family<Gauge, Reason>;
         /// Pod CIDRs that get no route because of what their nodes say, on the leader: wider than --node-cidr-mask-size or
-        /// --max-pod-cidr allows, wider than those of most nodes, of a node whose provider ID another one has
+        /// --max-pod-cidr allows, wider than on most nodes, of a node that shares its provider ID with another one
         [ALPHA] ccm_route_pod_cidrs_refused { reason } => refused: Family<Gauge, Refused>;
         /// Deletions and replacements of routes that are held by --route-loss, because there is no node, or until a person
         /// approves them, on the leader

@@ -12,8 +12,8 @@
 //! | [`plan`] | the next step for one Service: pure |
 //! | `observe::intake` | receives changes of Services, queues those that need work |
 //! | `observe::nodes` | collects changes of nodes into sets that all load balancers get |
-//! | `machine` | what is remembered of load balancers, and how that changes: pure |
-//! | `observe::balancers` | that memory for many tasks, and what is counted of it |
+//! | `machine` | the memory of load balancers, and the events that change it: pure |
+//! | `observe::balancers` | shares that memory between tasks, and counts its entries |
 //! | `observe::poll` | polls all load balancers on which the cloud works by one list |
 //! | `observe::reading`, `observe::selectors` | what is kept of Services; by which labels they select members |
 //! | `observe::shown` | the addresses that the cluster itself uses, which no load balancer has |

@@ -1,7 +1,7 @@
-//! What service-ccm remembers of load balancers, and how that changes: pure.
+//! The memory of service-ccm about load balancers, and the events that change it: pure.
 //!
-//! Nothing else changes it. `observe` translates what it sees, and `execute` what the cloud and the API
-//! server answer, into the events below; each is a method of [`Entry`] or of [`Machine`].
+//! No other code changes it. `observe` translates objects and lists into the events below, and `execute`
+//! answers of the cloud and of the API server; each event is a method of [`Entry`] or of [`Machine`].
 //!
 //! | module | event |
 //! |---|---|
@@ -50,7 +50,7 @@ pub(crate) struct Machine {
     entries: HashMap<Name, Entry>,
     /// The records of Services that service-ccm does not serve now.
     kept: HashMap<Name, Kept>,
-    /// What the list of the cluster's load balancers has shown since this process leads.
+    /// The state of the list of the cluster's load balancers since this process leads.
     list: List,
     /// When this process began to lead, and what the last leader has left.
     inherited: (At, Inherited),
@@ -60,7 +60,7 @@ pub(crate) struct Machine {
     has_departures: bool,
 }
 
-/// What the last leader has left.
+/// The note of the last leader.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inherited {
     /// The members that have left.
@@ -94,7 +94,7 @@ impl Machine {
         self.entries.entry(Name::clone(&service.key)).or_default()
     }
 
-    /// The same by name, if anything is remembered.
+    /// The memory of the load balancer of the Service with this name, if there is one.
     pub(crate) fn named(&mut self, name: &str) -> Option<&mut Entry> {
         self.entries.get_mut(name)
     }
@@ -154,7 +154,7 @@ impl Machine {
     }
 
     /// Has the members of all load balancers read soon, unless the last leader has left that they
-    /// are those of the nodes as they are now. Returns true if they are known to be others.
+    /// match the current nodes. Returns true if the last leader has left that they do not.
     pub(crate) fn await_members(&mut self) -> bool {
         let (nodes, left) = (self.nodes.1, self.inherited.1.settled);
         let differs = left.is_none() || left != nodes;
@@ -202,12 +202,12 @@ impl Machine {
         self.kept.remove(name);
     }
 
-    /// What is known of the list.
+    /// Returns the state of the list.
     pub(crate) fn list(&self) -> List {
         self.list
     }
 
-    /// Records what is known of the list.
+    /// Records the state of the list.
     pub(crate) fn set_list(&mut self, list: List) {
         self.list = list;
     }

@@ -1,7 +1,7 @@
 //! Tries which writes a program's admission policy lets pass: the tables in `tests/policies`.
 //!
-//! Each row is one request about an object that was just made. What should pass is sent with the account's own
-//! token. What should be refused is sent in the account's name with all rights: the roles and the policy of
+//! Each row is one request about an object that was just made. A request that should pass is sent with the account's
+//! own token. One that should be refused is sent in the account's name with all rights: the roles and the policy of
 //! `manifests/guard` would refuse some of it as well, which proves nothing about the account's own policy.
 
 use std::collections::BTreeMap;

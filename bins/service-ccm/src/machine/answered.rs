@@ -1,4 +1,4 @@
-//! What the cloud has answered to a call.
+//! The cloud answers calls.
 
 use std::{mem, time::Duration};
 
@@ -25,17 +25,17 @@ pub(crate) const RETRY: Backoff =
 pub(crate) struct Call<'a> {
     /// The Service as it was when the call was made.
     pub(crate) service: &'a Service,
-    /// What the call does.
+    /// The kind of the call.
     pub(crate) kind: CallKind,
     /// The configuration that it is about.
     pub(crate) digest: Option<Digest>,
     /// The members that go with it.
     pub(crate) members: Option<&'a Members>,
-    /// What it is about besides the Service.
+    /// The other inputs of the call, besides the Service.
     pub(crate) inputs: Inputs,
 }
 
-/// What follows from a call on which the cloud works.
+/// The news from a call on which the cloud works.
 #[derive(Debug)]
 pub(crate) struct Started {
     /// True if the cloud makes a step again that it does not keep.
@@ -44,7 +44,7 @@ pub(crate) struct Started {
     pub(crate) replaced: Option<(String, String)>,
 }
 
-/// What there is to report when a load balancer is as the Service asks for.
+/// The news to report when a load balancer matches its Service.
 #[derive(Debug)]
 pub(crate) struct Completed {
     /// True if the start of the creation or change was reported.
@@ -107,7 +107,7 @@ impl Entry {
             self.membership.applied(members, now);
             self.state.saw_pools(set.pools, !members.present.is_empty(), false, now);
         }
-        // Our own write is not to look like another one's.
+        // service-ccm must not take its own write for the write of another client.
         if let Known::There(balancer) = &mut self.state.known {
             balancer.version = set.version;
         }
@@ -260,7 +260,7 @@ impl Entry {
         (wait, may_pass)
     }
 
-    /// The load balancer is as the Service asks for: returns what there is to report, once.
+    /// The load balancer matches the Service. Returns the news to report, once.
     pub(crate) fn completed(&mut self) -> Completed {
         let notes = match &self.state.known {
             Known::There(balancer) => balancer.notes.clone(),

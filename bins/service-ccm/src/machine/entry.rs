@@ -20,7 +20,7 @@ use crate::plan::{
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ServedClass(pub(super) Option<Name>);
 
-/// What is remembered of one load balancer.
+/// The memory of one load balancer.
 #[derive(Default)]
 pub(crate) struct Entry {
     /// The UID of the Service.
@@ -84,7 +84,7 @@ impl Entry {
         &self.uid
     }
 
-    /// What is known of the load balancer, besides its members.
+    /// The known state of the load balancer, without its members.
     pub(crate) fn state(&self) -> &State {
         &self.state
     }
@@ -220,8 +220,8 @@ impl Entry {
         self.awaited |= self.lacks_members();
     }
 
-    /// The same for a new leader: if the nodes differ from those that the last leader has left, or if the
-    /// cloud works on it.
+    /// Has a new leader read the members at the next opportunity, if the nodes differ from the note of the last
+    /// leader, or if the cloud works on the load balancer.
     pub(super) fn resume_members(&mut self, differs: bool) {
         let is_busy = self.state.pending.is_some();
         self.awaited |= (differs || is_busy) && self.lacks_members();

@@ -1,4 +1,4 @@
-//! What a list of the cloud, or a full look at a load balancer, has shown.
+//! A list of the cloud, or a full look, shows a load balancer.
 
 use std::{cmp::Reverse, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::plan::{
     status::{DIGEST, ID},
 };
 
-/// What others have made for a Service: see [`State`](crate::plan::State).
+/// The load balancers that others have made for a Service: see [`State`](crate::plan::State).
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     /// A load balancer that may be adopted, and what shows that.
@@ -22,7 +22,7 @@ pub(crate) struct Made {
     pub(crate) foreign: Option<Foreign>,
 }
 
-/// What a list has shown of one Service.
+/// The result of a list for one Service.
 pub(crate) struct Listing<'a> {
     /// The Service.
     pub(crate) service: &'a Service,
@@ -46,7 +46,7 @@ impl Entry {
         let changed = state.adoptable != adoptable || state.foreign != foreign;
         (state.adoptable, state.foreign) = (adoptable, foreign);
         if changed {
-            // What was refused before may be right now.
+            // The cloud may accept now a call that it refused before.
             state.failed.retain(|failed| failed.call != CallKind::Ensure);
         }
         if self.answered > listing.started {

@@ -20,11 +20,11 @@ use crate::plan::{
     shows_members,
 };
 
-/// Everything that the plan of a Service looks at, besides the memory.
+/// The inputs of the plan of a Service, besides the memory.
 pub(crate) struct Round<'a> {
     /// The Service as it is now.
     pub(crate) service: &'a Service,
-    /// What it asks for.
+    /// The load balancer that the Service asks for.
     pub(crate) desired: Desired,
     /// Which Services are served.
     pub(crate) classes: &'a Classes,
@@ -44,17 +44,17 @@ pub(crate) struct Round<'a> {
     pub(crate) approved: bool,
     /// True if load balancers of other controllers are adopted without a request.
     pub(crate) adopts: bool,
-    /// What follows if the load balancer is gone or has failed.
+    /// The verdict about the load balancer if it is gone or has failed.
     pub(crate) loss: Verdict,
     /// Why no other load balancer is made, and when that is looked at again.
     pub(crate) held_replacement: Option<(String, At)>,
     /// Why the Service waits, if its namespace has as many load balancers as it may have.
     pub(crate) full: Option<String>,
-    /// What is known of this cluster's load balancers as a whole.
+    /// The state of the list of this cluster's load balancers.
     pub(crate) list: List,
     /// The addresses and annotations that the operator allows, and the addresses that the cluster uses.
     pub(crate) guard: (&'a shown::Rules, &'a InUse),
-    /// What calls depend on besides the Service.
+    /// The other inputs of calls, besides the Service.
     pub(crate) inputs: Inputs,
     /// Now.
     pub(crate) now: At,
@@ -63,9 +63,9 @@ pub(crate) struct Round<'a> {
 /// The plan for a Service.
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
-    /// What its members should be.
+    /// The decision about its members.
     pub(crate) members: Decision,
-    /// What is wrong with the Service.
+    /// The mistakes in the Service.
     pub(crate) problems: Vec<Problem>,
     /// True if it waits for a user's word to adopt the load balancer of another controller.
     pub(crate) waits_for_adoption: bool,
@@ -85,7 +85,7 @@ pub(crate) struct Planned {
     pub(crate) held_replacement: Option<(String, At)>,
     /// The parts of the provider's answer that the Service does not show.
     pub(crate) refused: Vec<Refused>,
-    /// What its calls depend on besides the Service.
+    /// The other inputs of its calls, besides the Service.
     pub(crate) inputs: Inputs,
     /// True if the members should be read before they change.
     pub(crate) reads_members: bool,

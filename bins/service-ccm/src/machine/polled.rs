@@ -1,4 +1,4 @@
-//! What a poll has shown of a load balancer on which the cloud works.
+//! A poll shows a load balancer on which the cloud works.
 
 use std::time::Duration;
 

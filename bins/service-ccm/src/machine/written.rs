@@ -1,4 +1,4 @@
-//! What the API server has answered to a write.
+//! The API server answers writes.
 
 use std::mem;
 

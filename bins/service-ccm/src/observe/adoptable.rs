@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What there is of others, by the UID of the Service.
+/// The load balancers that others have made, by the UID of the Service.
 pub(super) type AllMade = HashMap<Box<str>, Made>;
 
 /// The Services with the finalizer that have no load balancer in this list.

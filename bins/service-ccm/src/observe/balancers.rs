@@ -1,4 +1,4 @@
-//! The memory of all load balancers, for many tasks, and what is counted of it.
+//! Shares the memory of all load balancers between tasks, and counts its entries.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,7 +30,7 @@ impl Balancers {
         event(self.machine().entry(service))
     }
 
-    /// The same by name, if anything is remembered.
+    /// Does so for the Service with this name, if its load balancer is in the memory.
     pub(crate) fn with_name<R>(
         &self,
         name: &str,
@@ -39,7 +39,7 @@ impl Balancers {
         self.machine().named(name).map(event)
     }
 
-    /// The same for each load balancer.
+    /// Passes an event about each load balancer on to the memory, or reads it.
     pub(crate) fn each(&self, mut event: impl FnMut(&Name, &mut Entry)) {
         self.machine().all().for_each(|(name, entry)| event(name, entry));
     }
@@ -141,7 +141,7 @@ fn state(entry: &Entry) -> metrics::State {
     match &known.known {
         Known::Elsewhere(_) => State::Elsewhere,
         _ if known.configured.is_some() => State::Provisioned,
-        // Its creation is under way: a first call that does not return is no state of its own.
+        // Its creation is under way. A first call that does not return does not have a state of its own.
         Known::Absent if !known.proved_absent && !known.is_of_others() => State::Pending,
         _ => State::Unknown,
     }

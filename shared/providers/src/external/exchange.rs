@@ -50,7 +50,7 @@ pub(super) struct Part<I: Item> {
     /// What [`Item::about`] must say of each, and its context.
     pub(super) asked: Vec<(String, I::Context)>,
     pub(super) sender: UnboundedSender<(usize, Result<I::Answer, CloudError>)>,
-    /// What the answers of the whole call take.
+    /// Counts the memory of all answers of the call.
     pub(super) budget: Budget,
 }
 

@@ -103,7 +103,7 @@ struct Part<'a> {
     nodes: Vec<(usize, &'a NodeIdentity)>,
     detail: Detail,
     sender: &'a Sender,
-    /// What the answers of the whole lookup take.
+    /// Counts the memory of all answers of the lookup.
     budget: &'a Budget,
 }
 

@@ -45,7 +45,7 @@ use super::{
 const BALANCER: &str = "load balancer";
 /// The most lines of a preview.
 const MAX_CHANGES: usize = 1_000;
-/// What a member takes in an answer, in bytes. Load balancers share the list that was asked for.
+/// The size of a member in an answer, in bytes. Load balancers share the list that was asked for.
 const MEMBER: usize = 1 << 10;
 
 /// [`LoadBalancers`] of a remote provider.

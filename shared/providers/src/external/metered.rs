@@ -1,5 +1,5 @@
 //! Answers over a connection wait for memory: each message when its length is known, before it is read,
-//! and again for what it takes when it is decoded. What takes too much is refused before.
+//! and again for its decoded size. A message that is too large is refused before it is decoded.
 
 use std::{
     fmt,
@@ -178,7 +178,7 @@ struct Messages {
     scale: Option<Scale>,
 }
 
-/// What a part of a body has.
+/// The messages in a part of a body.
 #[derive(Debug, Default)]
 struct Read {
     /// The length of the messages that begin in it.

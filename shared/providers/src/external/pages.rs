@@ -23,7 +23,7 @@ pub(super) struct Pages {
     /// The hashes of the tokens so far.
     seen: HashSet<u64>,
     hasher: RandomState,
-    /// What all pages take.
+    /// Counts the memory of all pages.
     pub(super) budget: Budget,
 }
 

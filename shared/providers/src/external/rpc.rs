@@ -29,7 +29,7 @@ pub(super) struct Terms {
     timeout: Duration,
     /// The term of leadership, for writes.
     term: Option<u64>,
-    /// What its answers take counts here.
+    /// Counts the memory of its answers.
     budget: Budget,
 }
 

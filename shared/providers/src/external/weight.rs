@@ -24,7 +24,7 @@ pub(super) const MOST_OF_ITEM: usize = 8 << 20;
 /// The maximum size of an answer about a node, in bytes. Controllers keep one for each node.
 pub(super) const MOST_OF_NODE: usize = 64 << 10;
 
-/// What an allocation takes beside its content.
+/// The size of an allocation without its content.
 const ALLOCATION: usize = 32;
 /// The capacity of a list with one element.
 const FIRST: usize = 4;
@@ -52,12 +52,12 @@ enum Holds {
     Messages(usize, usize),
 }
 
-/// What a method answers.
+/// The answer of a method.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     /// The index of the shape.
     shape: usize,
-    /// Whether it answers with several messages.
+    /// True if it answers with several messages.
     pub(super) streams: bool,
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What the answers to one call of a controller take. Clones share it.
+/// Counts the memory of the answers to one call of a controller. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Budget(Arc<AtomicUsize>);
 
@@ -131,7 +131,7 @@ pub(super) struct Scale {
     levels: Vec<Level>,
     /// How many bytes have been read.
     at: u64,
-    /// What comes next.
+    /// The next part of the message.
     next: Next,
     /// The bits of a number that have been read, and how many there are.
     number: (u64, u32),
@@ -288,7 +288,7 @@ pub(super) fn of_node(answer: &proto::LookupAnswer) -> usize {
     scale.and_then(|mut scale| scale.read(&bytes).map(|()| scale.weight)).unwrap_or(usize::MAX)
 }
 
-/// What a message of this method weighs. It comes in parts of this size.
+/// Returns the weight of a message of this method. It comes in parts of this size.
 #[cfg(any(test, feature = "fuzz"))]
 pub(super) fn weigh_parts(path: &str, bytes: &[u8], size: usize) -> Result<usize, Refused> {
     let answer = Answer::of(path).ok_or(Refused::Broken)?;
@@ -297,7 +297,7 @@ pub(super) fn weigh_parts(path: &str, bytes: &[u8], size: usize) -> Result<usize
     scale.end()
 }
 
-/// What an element of this size adds to a list.
+/// Returns the memory that an element of this size adds to a list.
 const fn element(size: usize, is_first: bool) -> usize {
     if is_first { FIRST * size + ALLOCATION } else { GROWTH * size }
 }

@@ -150,7 +150,7 @@ fn the_answers_to_a_call_count_together() {
     assert_eq!(budget.take(1), Err(Refused::Heavy));
 }
 
-/// What the elements of a list take is not more than they weigh.
+/// The elements of a list do not take more memory than they weigh.
 #[test]
 fn lists_weigh_at_least_what_they_take() {
     for count in [0, 1, 2, 5, 100, 1025, 16_385] {

@@ -10,7 +10,7 @@ pub(crate) const OVERHEAD: usize = 96;
 /// The maximum size of what is kept of one list, in bytes: 20,000 servers with few metadata.
 const MOST_KEPT: usize = 32 << 20;
 
-/// What is kept of a list. A short text may stand for something that takes ten times its length, so the
+/// Counts the memory that a list takes. A short text may stand for something that takes ten times its length, so the
 /// length of the pages says little about it.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {

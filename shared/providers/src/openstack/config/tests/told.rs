@@ -158,7 +158,7 @@ fn a_lost_line_break_shows_no_secret() {
         let problem = place.refused(&format!("{LOGIN}{rest}\n"));
         assert_eq!(problem, format!("{expect} as well: is a line break missing?"), "{rest}");
     }
-    // What the labels of nodes are called is theirs.
+    // Operators choose the names of node labels.
     let selector = "[LoadBalancer]\nnode-selector = example.com/token=yes,password=no\n";
     assert_eq!(good(selector).warnings, Vec::<String>::new());
 }
