@@ -2,8 +2,10 @@
 
 use std::{ops::Range, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 /// An exponential back-off: the wait doubles with each failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     /// The wait after the first failure.
     pub first: Duration,

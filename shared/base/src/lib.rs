@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`clock`], [`At`] | the only module that reads clocks; a moment as a value |
 //! | [`duration`] | Go's durations as text |
-//! | [`Backoff`], [`jittered`], [`RetryClass`] | exponential back-off; random waits; how a caller should react to an error |
+//! | [`Backoff`], [`jittered`], [`RetryClass`], [`Waits`] | exponential back-off; random waits; how a caller should react to an error, and how long it waits |
 //! | [`FairOrder`], [`later`], [`Instant`] | the order of urgent and routine work; times in the future, by a clock that tests can pause |
 //! | [`Files`] | files that are read again when they change |
 //! | [`LogThrottle`] | log lines about a failure that repeats |
@@ -39,5 +39,5 @@ pub use log_throttle::LogThrottle;
 pub use loopback::is_loopback;
 pub use nearest::nearest;
 pub use retry_after::retry_after;
-pub use retry_class::RetryClass;
+pub use retry_class::{RetryClass, Waits};
 pub use tokio::time::Instant;

@@ -1,9 +1,10 @@
 //! The traits of a provider's load balancers.
 
 use crate::Protocol;
+use serde::{Deserialize, Serialize};
 
 /// What a controller must know about a provider's load balancers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancerTraits {
     /// The prefixes of the annotations that the provider reads. Others are not configuration.
     pub annotations: Vec<String>,

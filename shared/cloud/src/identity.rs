@@ -116,7 +116,7 @@ impl NodeIdentity {
 }
 
 /// Which provider owns a node, by its provider ID alone and without a cloud call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Claim {
     /// The provider ID's scheme is this provider's.
     Ours,

@@ -130,7 +130,7 @@ impl fmt::Display for AbsenceProof {
 }
 
 /// The cloud's answer about one node's instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lookup {
     /// It exists.
     Found(Box<Instance>),
@@ -144,7 +144,7 @@ pub enum Lookup {
 pub type LookupResult = Result<Lookup, CloudError>;
 
 /// All instances that the provider can see, read at one time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fleet {
     /// The instances that could be read.
     pub instances: Vec<Instance>,
@@ -158,7 +158,7 @@ pub struct Fleet {
 }
 
 /// The parts of an instance that the caller reads. A hint: an answer may contain more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Detail {
     /// All of it.
     #[default]
@@ -169,7 +169,7 @@ pub enum Detail {
 }
 
 /// The parts of a node that a provider needs besides its name and its IDs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Wants {
     /// [`NodeIdentity::uid`].
     pub uid: bool,
@@ -180,7 +180,7 @@ pub struct Wants {
 }
 
 /// The specifics of a provider's instances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct InstanceTraits {
     /// Whether the fleet can be listed. If not, more lookups confirm that an instance is gone.
     pub lists: bool,

@@ -76,7 +76,7 @@ pub struct Waiting {
 }
 
 /// How far a call has come with one load balancer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Progress<T> {
     /// It is as wanted. A load balancer is as read with [`Depth::Members`].
     Done(T),
@@ -96,7 +96,7 @@ pub enum Progress<T> {
 }
 
 /// Why a load balancer cannot be used any more.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     /// The reason, one line: `GET /v2/lbaas/loadbalancers/1a2b: 404`.
     pub why: String,
@@ -256,7 +256,7 @@ impl LoadBalancer {
 }
 
 /// Which load balancers to list.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
     /// All that the credentials can see. For orphans and adoption.
     All,
@@ -267,7 +267,7 @@ pub enum Scope {
 }
 
 /// How much of each load balancer to read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Depth {
     /// What a list of the cloud shows.
     #[default]
@@ -278,7 +278,7 @@ pub enum Depth {
 }
 
 /// The answer of a list.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadBalancerList {
     /// The load balancers that could be read.
     pub load_balancers: Vec<LoadBalancer>,
@@ -288,7 +288,7 @@ pub struct LoadBalancerList {
 }
 
 /// One load balancer to create or to bring up to date.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wanted {
     /// The configuration.
     pub front_end: Arc<FrontEnd>,
@@ -314,7 +314,7 @@ pub struct Wanted {
 }
 
 /// The members of one existing load balancer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberChange {
     /// The owner. The provider refuses to change a load balancer that belongs to another one.
     pub owner: Owner,
@@ -331,7 +331,7 @@ pub struct MemberChange {
 }
 
 /// What to delete.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unwanted {
     /// The owner. The provider deletes only what belongs to it.
     pub owner: Owner,

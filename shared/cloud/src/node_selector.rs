@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use serde::{Deserialize, Serialize};
+
 /// The labels that a node needs to be a member. Without any, every node may be one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSelector {
     terms: Vec<(String, Option<String>)>,
     is_opaque: bool,

@@ -20,7 +20,7 @@ pub struct Pool {
 }
 
 /// The answer to a change of members: the members are as wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MembersSet {
     /// `LoadBalancer::version` after this write, or the current one if there was nothing to change.
     /// None if the cloud has no such value.

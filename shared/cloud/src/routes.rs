@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The specifics of a provider's routes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteTraits {
     /// The families of destinations that the tables take.
     pub families: Vec<IpFamily>,
@@ -131,7 +131,7 @@ pub struct RouteTable {
 }
 
 /// A route to create. The provider selects the target among the node's IDs and addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WantedRoute {
     /// The owner to record: the Node, without a namespace.
     pub owner: Owner,
@@ -144,7 +144,7 @@ pub struct WantedRoute {
 }
 
 /// One change of the table. Cheap to clone if it makes a route: a burst of nodes makes thousands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RouteChange {
     /// Adds a route, or repairs its defect. A route that is there keeps its recorded owner. If the
     /// destination has another target, and may have only one, this fails with
@@ -173,7 +173,7 @@ impl RouteChange {
 }
 
 /// The outcome of one change that succeeded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedChange {
     /// The route after the change. `None` after a deletion.
     pub route: Option<Route>,
@@ -183,7 +183,7 @@ pub struct AppliedChange {
 }
 
 /// Whether a target exists.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TargetState {
     /// An instance or port with this ID, address or name exists, no matter whose.
     Exists,

@@ -1,9 +1,35 @@
 //! What a user approves by annotations of the Lease, as the leader follows it.
 
+use std::time::Duration;
+
 use ccm_base::{At, clock};
 use ccm_runtime::leadership::LeaseAnnotations;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::brake::approval::{InvalidApproval, KEYS, Keys, SetApproval};
+
+/// The time between two looks at the annotations: that between two renewals of the Lease.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Follows these approvals until the token is cancelled. `changed` gets all of them, in their order, whenever one
+/// of them has changed.
+pub async fn follow<const N: usize>(
+    mut all: [Approvals; N],
+    token: CancellationToken,
+    changed: impl Fn([Option<SetApproval>; N]),
+) {
+    let work = async {
+        loop {
+            let is_new = all.iter_mut().fold(false, |is_new, one| one.read() | is_new);
+            if is_new {
+                changed(all.each_ref().map(|one| one.current().cloned()));
+            }
+            sleep(PERIOD).await;
+        }
+    };
+    token.run_until_cancelled(work).await;
+}
 
 /// The approval on the Lease as last read.
 #[derive(Debug)]

@@ -27,6 +27,7 @@ mod window;
 use std::fmt;
 
 use ccm_base::At;
+use serde::{Deserialize, Serialize};
 
 pub use self::{
     breaker::{Breaker, Transition, is_mass},
@@ -36,7 +37,7 @@ pub use self::{
 };
 
 /// How many objects may change within a sliding window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// The limit.
     pub limit: Limit,
@@ -45,7 +46,7 @@ pub struct Budget {
 }
 
 /// Why a change is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hold {
     /// The breaker is open.
     Breaker,
@@ -67,7 +68,7 @@ impl fmt::Display for Hold {
 }
 
 /// Breaker and budget of one kind of change, whose breaker opens for causes `C`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Brake<C> {
     breaker: Breaker<C>,
     window: Window,

@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`machine`] | the form of a controller: a pure machine with one door |
 //! | [`watch`] | watches objects of any kind on every replica |
 //! | [`writer`] | writes objects of any kind, fenced by leadership and by resource version |
 //! | [`reader`] | asks the API server itself for one object |
@@ -22,6 +23,7 @@
 //! | [`cluster`] | the identity of the cluster |
 //! | [`own_node`] | what holds up the node that runs this program |
 //! | [`handover`] | what a leader leaves to the next one |
+//! | [`retries`] | when what has failed is tried again; pure |
 //! | [`repeats`] | delays confirmed writes that are due again; pure |
 //! | [`repeat_reports`] | the metric and the event of repeated writes |
 //! | [`corrector`] | the corrections of many objects, each in its turn |
@@ -46,6 +48,7 @@ mod kind;
 pub mod kubelets;
 pub mod left_over;
 pub mod lookups;
+pub mod machine;
 pub mod own_node;
 pub mod passes;
 pub mod queue;
@@ -53,6 +56,7 @@ pub mod reader;
 pub mod repeat_reports;
 pub mod repeats;
 pub mod reports;
+pub mod retries;
 pub mod states;
 pub mod turns;
 pub mod watch;

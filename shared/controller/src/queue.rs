@@ -36,6 +36,7 @@ use std::{
 use ccm_base::{Backoff, later};
 use ccm_metrics::Histogram;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{Notify, futures::Notified},
     time::{Instant, sleep_until},
@@ -50,7 +51,9 @@ pub use self::{
 };
 
 /// How urgent a key is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum Priority {
     /// A user or a new node waits for it.
     Urgent,

@@ -21,6 +21,7 @@ use std::{
 };
 
 use ccm_base::{At, Backoff, duration};
+use serde::{Deserialize, Serialize};
 
 /// The number of writes of the same content before the first pause.
 pub const AT_ONCE: u32 = 3;
@@ -37,7 +38,7 @@ const NEWS: Duration = Duration::from_hours(1);
 pub type Kind = Cow<'static, str>;
 
 /// The digest of the content of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content(u64);
 
 impl Content {
@@ -50,12 +51,12 @@ impl Content {
 }
 
 /// The recent writes to one object, by kind.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
     made: HashMap<Kind, Made>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Made {
     content: Content,
     times: u32,
@@ -67,7 +68,7 @@ struct Made {
 }
 
 /// A write that has no effect, or whose effect does not last.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repeated {
     /// The kind of the write.
     pub kind: Kind,

@@ -2,9 +2,12 @@
 
 use std::{error::Error, time::Duration};
 
-use ccm_base::RetryClass;
-use ccm_base::message::{chain, one_line};
+use ccm_base::{
+    RetryClass,
+    message::{chain, one_line},
+};
 use kube::core::Status;
+use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 /// The longest server message that is kept; longer texts only fill the logs.
@@ -26,7 +29,9 @@ pub struct DeadlineExceeded(
 ///
 /// Displayed as one line with the server's own message. Bodies are never included: they
 /// can hold secrets.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, EnumDiscriminants)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, thiserror::Error, EnumDiscriminants, Serialize, Deserialize,
+)]
 #[strum_discriminants(
     name(ApiReason),
     doc = "The short, stable name of an [`ApiError`] for metric labels.",

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use ccm_objects::{Node, Shared, label_rules};
 use kube::core::{Expression, Selector, SelectorExt as _};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Selects nodes by their labels. The default selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +49,12 @@ impl fmt::Display for NodeSelector {
 impl Serialize for NodeSelector {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeSelector {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
 

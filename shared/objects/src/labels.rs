@@ -6,12 +6,14 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
+
 /// Interned text that many objects share.
 pub type Shared = Arc<str>;
 
 /// The labels of an object: a map that clones share until one of them changes it. They are most of
 /// what is kept of a node, and stay the same from one version of it to the next.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Labels(Arc<BTreeMap<Shared, Shared>>);
 
 impl Deref for Labels {

@@ -13,7 +13,7 @@ pub const OWN_ANNOTATIONS: &str = "quartet.dev/";
 
 /// A node. Equality ignores the resource version: a write that changed nothing relevant
 /// here is not a change.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Node {
     /// `metadata.name`.
     pub name: Shared,
@@ -111,7 +111,7 @@ impl fmt::Display for Address {
 }
 
 /// A condition of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
     /// `Ready` or `NetworkUnavailable`.
     pub kind: Shared,

@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Node, Taint};
 
 /// A change of a node's metadata and spec, which one request can make. Unset fields stay unchanged.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeChange {
     /// Sets `spec.providerID`.
     pub provider_id: Option<String>,

@@ -9,7 +9,7 @@ use crate::{ObjectRef, Shared, TooLarge};
 
 /// A Service. Equality ignores the resource version, the JSON and the rule: a write that changed
 /// nothing relevant here is not a change.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Service {
     /// `<namespace>/<name>`.
     pub key: Shared,
@@ -38,7 +38,7 @@ pub struct Service {
 }
 
 /// What describes the load balancer of a Service, and what is known about it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceDetails {
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
@@ -75,7 +75,7 @@ pub struct ServiceDetails {
 }
 
 /// A port of a Service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServicePort {
     /// Its name; empty if it has none.
     pub name: Shared,
@@ -122,7 +122,7 @@ pub struct IngressPort {
 }
 
 /// A condition of a Service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceCondition {
     /// Its type.
     pub kind: Shared,

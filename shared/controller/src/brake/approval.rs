@@ -15,10 +15,12 @@ use std::{collections::BTreeMap, fmt};
 use ccm_base::At;
 use ccm_kube::selector::{InvalidSelector, NodeSelector};
 use ccm_objects::Shared;
+use serde::{Deserialize, Serialize};
 
 /// The approval of a set.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SetApproval {
+    #[serde(skip, default = "keys")]
     keys: Keys,
     selector: NodeSelector,
     until: At,
@@ -40,6 +42,11 @@ pub const UNTIL: &str = "quartet.dev/approved-until";
 
 /// The annotations with which a user approves what a program mainly does.
 pub const KEYS: Keys = Keys { selector: SELECTOR, until: UNTIL };
+
+/// Where an approval stands in texts about it, if that is not known.
+const fn keys() -> Keys {
+    KEYS
+}
 
 /// Why the annotations of an approval are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,5 @@
 use ccm_base::At;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Fewer changes than this never count as a mass change, whatever their share.
 pub(super) const FEW: usize = 3;
@@ -12,7 +12,7 @@ pub const fn is_mass(part: usize, whole: usize, percent: usize) -> bool {
 
 /// Whether changes are held because of the last observation of the population. It depends
 /// on nothing else, so it closes without an action by the user.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Breaker<C> {
     /// Changes pass.
@@ -28,7 +28,7 @@ pub enum Breaker<C> {
 }
 
 /// The effect of an observation on the breaker, to be reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transition<C> {
     /// It opened.
     Opened(C),

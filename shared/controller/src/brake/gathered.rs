@@ -4,7 +4,7 @@ use std::{
 };
 
 use ccm_base::At;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Brake, Breaker, Budget, Hold, Transition, Usage, Window};
 
@@ -14,7 +14,7 @@ const TOGETHER: Duration = Duration::from_secs(5);
 
 /// The cause of an open breaker: more changes are wanted at once than may be made within the
 /// whole window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TooMany {
     /// The number of changes.
     pub changes: usize,
@@ -23,7 +23,7 @@ pub struct TooMany {
 }
 
 /// Why a change is not made now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pause {
     /// Until this time the others are gathered that come with it.
     Gathers(At),
@@ -42,7 +42,7 @@ impl Pause {
 }
 
 /// A change that is wanted and not made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Wanted {
     since: At,
     is_charged: bool,
@@ -53,7 +53,7 @@ struct Wanted {
 /// decides on the first one. If more are wanted than the budget allows within its whole window,
 /// its breaker opens and none is made. It closes when that many are no longer wanted; those
 /// that were made by approval meanwhile still count, so the approval of one is none of the others.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Gathered {
     brake: Brake<TooMany>,
     wanted: BTreeMap<Box<str>, Wanted>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Budget;
 
 /// The used part of a budget.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Changes in the window.
     pub used: usize,

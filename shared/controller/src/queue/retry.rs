@@ -3,6 +3,7 @@
 use std::{fmt, hash::Hash, time::Duration};
 
 use ccm_base::{Backoff, RetryClass, duration};
+use serde::{Deserialize, Serialize};
 
 use super::{Priority, WorkQueue};
 
@@ -14,7 +15,7 @@ const AFTER_CONFLICT: Duration = Duration::from_millis(20);
 
 /// When a key is retried while nothing changes. Its text completes "retrying" and does not
 /// depend on the current attempt, because an event stays visible for many attempts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pace {
     /// With exponential back-off.
     Backoff(Backoff),

@@ -1,0 +1,123 @@
+//! The form of a controller: a pure machine that owns everything which the controller remembers, behind one
+//! door.
+//!
+//! ```text
+//! watch, list, poll, timer --translate--> Event --> Door --> Machine --> effects --perform--> API server, cloud
+//!                                           ^                                         |
+//!                                           +------------------ answer ---------------+
+//! ```
+//!
+//! A translator turns what it hears into an event, and a performer turns effects into requests, and answers into
+//! events. Neither decides anything, and neither remembers more than what is in flight. Queues, fairness and
+//! batches are theirs.
+//!
+//! Events, effects and the memory are plain values: the same events at the same times have the same effects, in
+//! another process as well.
+
+use std::{
+    fmt::{self, Debug},
+    sync::Arc,
+    time::Duration,
+};
+
+use ccm_base::{At, clock::Timeline};
+use parking_lot::Mutex;
+use serde::{Serialize, de::DeserializeOwned};
+
+/// A pure state machine.
+pub trait Machine: Send + 'static {
+    /// News: an object has changed, a list or an answer has come, time has passed.
+    type Event: Serialize + DeserializeOwned + Send;
+    /// What follows: a call to the cloud, a write, a report, a wake-up.
+    type Effect: Serialize + Send;
+
+    /// Changes the memory. Returns what follows, in the order in which it should be performed.
+    fn apply(&mut self, event: Self::Event, now: At) -> Vec<Self::Effect>;
+}
+
+/// The only way to a machine. Clones lead to the same one.
+pub struct Door<M> {
+    shared: Arc<Shared<M>>,
+}
+
+struct Shared<M> {
+    machine: Mutex<M>,
+    timeline: Timeline,
+}
+
+impl<M> Clone for Door<M> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<M> Debug for Door<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Door").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Door<M> {
+    /// The door to this machine.
+    pub fn new(machine: M) -> Self {
+        let (machine, timeline) = (Mutex::new(machine), Timeline::begin());
+        Self { shared: Arc::new(Shared { machine, timeline }) }
+    }
+
+    /// The times of the events.
+    pub fn timeline(&self) -> Timeline {
+        self.shared.timeline
+    }
+
+    /// Applies an event that happens now. The caller performs the effects.
+    pub fn apply(&self, event: M::Event) -> Vec<M::Effect> {
+        let mut machine = self.shared.machine.lock();
+        // Under the lock, so that time does not go back from one event to the next.
+        machine.apply(event, self.now())
+    }
+
+    /// Reads the memory: for pages, metrics and checks.
+    pub fn read<R>(&self, read: impl FnOnce(&M, At) -> R) -> R {
+        let machine = self.shared.machine.lock();
+        read(&machine, self.now())
+    }
+
+    /// This moment in whole milliseconds, as exact as a moment is as text.
+    fn now(&self) -> At {
+        let At(now) = self.shared.timeline.now();
+        At(Duration::new(now.as_secs(), now.subsec_millis() * 1_000_000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Counter {
+        events: Vec<(u32, At)>,
+    }
+
+    impl Machine for Counter {
+        type Event = u32;
+        type Effect = String;
+
+        fn apply(&mut self, event: u32, now: At) -> Vec<String> {
+            self.events.push((event, now));
+            vec![format!("{event} of {}", self.events.len())]
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clones_lead_to_the_same_machine_and_its_times_are_whole_milliseconds() {
+        let door = Door::new(Counter::default());
+        assert_eq!(door.apply(7), ["7 of 1"]);
+        tokio::time::advance(Duration::from_micros(2500)).await;
+        assert_eq!(door.clone().apply(8), ["8 of 2"]);
+        let times: Vec<At> =
+            door.read(|machine, _| machine.events.iter().map(|(_, at)| *at).collect());
+        assert!(times.iter().all(|At(at)| at.subsec_nanos() % 1_000_000 == 0), "{times:?}");
+        let [first, second] = times[..] else { panic!("{times:?}") };
+        assert!((2..=3).contains(&second.since(first).as_millis()), "{times:?}");
+    }
+}
