@@ -1,215 +1,219 @@
-//! The memory of service-ccm about load balancers, and the events that change it: pure.
+//! The memory of service-ccm, and the events that change it: pure.
 //!
-//! No other code changes it. `observe` translates objects and lists into the events below, and `execute`
-//! answers of the cloud and of the API server; each event is a method of [`Entry`] or of [`Machine`].
+//! No other code changes it, and nothing but events does. `translate` makes events out of objects, lists and
+//! answers, and `perform` makes requests out of effects.
 //!
-//! | module | event |
+//! | module | what it holds |
 //! |---|---|
-//! | `listed` | a list of the cloud, or a full look, has shown the load balancer |
-//! | `polled` | a poll has shown a load balancer on which the cloud works |
-//! | `planned` | the Service is planned |
-//! | `answered` | the cloud has answered a call |
-//! | `written` | the API server has answered a write |
-//! | `entry` | the memory of one load balancer |
-//! | this file | the memory of all load balancers |
+//! | `event`, `effect` | what the machine hears, and what follows |
+//! | `balancers`, `entry` | the memory of all load balancers, and of one |
+//! | `services`, `reading` | Services change, and what they depend on; what is read of them |
+//! | `nodes` | the nodes that load balancers should have |
+//! | `due` | a Service is due: what is done next |
+//! | `planned`, `page` | the plan of a Service; how the page `/plan` shows it |
+//! | `rooms`, `unclaimed` | the room in namespaces; finalizers that nobody removes |
+//! | `asks`, `answers`, `answered` | calls: what is asked; what follows from answers for all, and for one |
+//! | `writes`, `written` | the API server answers writes: what follows, and for one |
+//! | `audits`, `adoptable`, `listed` | lists, what others have made, and what a list says about one |
+//! | `polls`, `polled` | polls, and what one says about a load balancer |
+//! | `orphans` | load balancers without a Service |
+//! | `note` | what is left to the next leader |
+//! | `counts` | what metrics and `/readyz?verbose` show |
 
+mod adoptable;
 mod answered;
+pub(crate) mod answers;
+mod asks;
+mod audits;
+mod balancers;
+mod counts;
+mod due;
+pub(crate) mod effect;
 mod entry;
+pub(crate) mod event;
 mod listed;
+mod nodes;
+pub(crate) mod note;
+pub(crate) mod orphans;
+mod page;
 mod planned;
 mod polled;
+mod polls;
+mod reading;
+mod rooms;
+mod services;
+mod unclaimed;
+pub(crate) mod writes;
 mod written;
 
-use std::{
-    collections::{HashMap, hash_map::Entry as Place},
-    mem,
-    sync::Arc,
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use ccm_base::{At, Backoff};
+use ccm_cloud::{CloudError, ClusterId, ErrorKind, LoadBalancerTraits};
+use ccm_controller::{brake::approval::SetApproval, machine};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::polled::LONGEST as LONGEST_POLL;
+use self::{
+    audits::Audits,
+    balancers::Balancers,
+    effect::{Effect, Task},
+    event::{Event, Offer, Parameters},
+    nodes::Nodes,
+    note::Note,
+    orphans::Decided,
+    rooms::Rooms,
+    unclaimed::Unclaimed,
 };
+use crate::plan::{hangs::Hangs, losses::Losses, orphans::Orphans, shown::InUse};
 
-use ccm_base::At;
-use ccm_cloud::{Digest, Member};
-use ccm_controller::repeats::Repeats;
-use ccm_objects::{Service, Shared as Name};
+/// The back-off after failures: upstream's.
+pub(crate) const RETRY: Backoff =
+    Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
-use crate::plan::{
-    List, State, eligible,
-    members::{Departures, Membership},
-};
-
-pub(crate) use self::{
-    answered::{Call, Completed, RETRY, Started},
-    entry::Entry,
-    listed::{Listing, Made},
-    planned::{Planned, Round},
-    polled::LONGEST as LONGEST_POLL,
-};
-
-/// The memory of all load balancers.
-#[derive(Default)]
+/// The memory.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Machine {
-    entries: HashMap<Name, Entry>,
-    /// The records of Services that service-ccm does not serve now.
-    kept: HashMap<Name, Kept>,
-    /// The state of the list of the cluster's load balancers since this process leads.
-    list: List,
-    /// When this process began to lead, and what the last leader has left.
-    inherited: (At, Inherited),
-    /// The nodes that load balancers should have now, and their digest.
-    nodes: (Arc<[Member]>, Option<Digest>),
-    /// True if members may have left since [`Machine::departures`] was called.
-    has_departures: bool,
+    cluster: ClusterId,
+    /// True if this process only observes.
+    is_observing: bool,
+    parameters: Parameters,
+    /// What the provider offers, and the specifics of its load balancers; those of none while that is not known.
+    offer: Result<Arc<Offer>, CloudError>,
+    traits: Arc<LoadBalancerTraits>,
+    /// See [`Inputs::revision`](crate::plan::Inputs::revision).
+    revision: u64,
+    /// True if this replica leads, so that Services are queued.
+    leads: bool,
+    /// The sets that the Lease approves: that members leave, and that load balancers are replaced.
+    approved: [Option<SetApproval>; 2],
+    balancers: Balancers,
+    nodes: Nodes,
+    rooms: Rooms,
+    unclaimed: Unclaimed,
+    hangs: Hangs,
+    losses: Losses,
+    orphans: Orphans,
+    decided: Decided,
+    audits: Audits,
+    note: Note,
+    /// The addresses that the cluster itself uses.
+    in_use: InUse,
+    /// The annotations that the provider has written although its traits do not name them.
+    learnt: BTreeSet<String>,
 }
 
-/// The note of the last leader.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Inherited {
-    /// The members that have left.
-    pub(crate) departures: Departures,
-    /// The digest of the nodes that all load balancers had. None if some had others.
-    pub(crate) settled: Option<Digest>,
-}
+impl machine::Machine for Machine {
+    type Event = Event;
+    type Effect = Effect;
 
-/// The record of a Service that service-ccm does not serve now. Its load balancer may still exist, and
-/// service-ccm may serve the Service again.
-struct Kept {
-    /// The UID of the Service.
-    uid: Box<str>,
-    /// The confirmed writes to it: another client may undo them again and again.
-    repeats: Repeats,
-    /// The departures from its load balancer, without the members: when service-ccm serves the
-    /// Service again, the load balancer gets no new budget.
-    membership: Membership,
+    fn apply(&mut self, event: Event, now: At) -> Vec<Effect> {
+        match event {
+            Event::Settings { settings, services } => self.settings_changed(*settings, &services),
+            Event::Offered { offer, has_changed } => self.offered(*offer, has_changed),
+            Event::ApiServer(addresses) => {
+                self.in_use.set_api_server(addresses);
+                Vec::new()
+            }
+            Event::Began(left) => self.begin(*left, now),
+            Event::Leads => {
+                self.leads = true;
+                Vec::new()
+            }
+            Event::Services(services) => self.services_are(&services),
+            Event::Approved(approved) => {
+                self.approved = approved;
+                self.approved()
+            }
+            Event::Service(changed) => self.service_changed(&changed),
+            Event::Node(changed) => self.node_changed(&changed, now),
+            Event::Nodes(seen) => self.nodes_seen(seen, now),
+            Event::Labels { selector, nodes } => {
+                self.add_labels(&selector, &nodes);
+                Vec::new()
+            }
+            Event::Due(due) => self.due(&due, now),
+            Event::Written(written) => self.written(&written, now),
+            Event::Answered(answered) => self.answered(answered, now),
+            Event::SlowLane { begins: true } => {
+                self.hangs.begins(now);
+                Vec::new()
+            }
+            Event::SlowLane { begins: false } => {
+                self.hangs.ends();
+                Vec::new()
+            }
+            Event::NoList(services) => self.no_list(&services, now),
+            Event::Listed(listed) => self.listed(*listed, now),
+            Event::NotListed { error, services } => self.not_listed(error, &services),
+            Event::Instance { is_shown } => self.instance_seen(is_shown),
+            Event::Read { name, balancer, started } => self.read(&name, &balancer, started, now),
+            Event::PollDue => self.poll(now),
+            Event::Polled(polled) => self.polled(polled, now),
+            Event::Confirmed(polled) => self.confirmed(polled, now),
+            Event::OrphansDue => self.decide_orphans(now),
+            Event::OrphansCalled(owners) => {
+                self.orphans.call(owners.iter());
+                Vec::new()
+            }
+            Event::OrphanLookedUp { due, found } => self.orphan_looked_up(*due, found, now),
+            Event::OrphanAnswered { due, answer } => self.orphan_answered(*due, answer, now),
+            Event::OrphansAnswered => {
+                self.orphans.called();
+                Vec::new()
+            }
+            Event::NoteDue { gone, must } => self.leave(&gone, must, now),
+        }
+    }
 }
 
 impl Machine {
-    /// The memory of the load balancer of this Service. Nothing is remembered of another Service of the
-    /// same name.
-    pub(crate) fn entry(&mut self, service: &Service) -> &mut Entry {
-        let is_known = self.entries.get(&service.key).is_some_and(|one| *one.uid() == *service.uid);
-        if !is_known {
-            let kept = self.kept.remove(&service.key).filter(|kept| kept.uid == service.uid);
-            let Kept { uid, repeats, membership } = kept.unwrap_or_else(|| self.resumed(service));
-            self.entries.insert(Name::clone(&service.key), Entry::new(uid, repeats, membership));
-        }
-        self.entries.entry(Name::clone(&service.key)).or_default()
-    }
-
-    /// The memory of the load balancer of the Service with this name, if there is one.
-    pub(crate) fn named(&mut self, name: &str) -> Option<&mut Entry> {
-        self.entries.get_mut(name)
-    }
-
-    /// All load balancers by the names of their Services.
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = (&Name, &mut Entry)> {
-        self.entries.iter_mut()
-    }
-
-    /// Returns the record of a new Service: the departures that the last leader has recorded.
-    fn resumed(&self, service: &Service) -> Kept {
-        let (since, left) = &self.inherited;
-        let mut membership = Membership::resume(*since, &left.departures);
-        if left.settled.is_none() || left.settled != self.nodes.1 {
-            membership.relabelled();
-        }
-        Kept { uid: service.uid.clone(), repeats: Repeats::default(), membership }
-    }
-
-    /// Takes over what the last leader has left.
-    pub(crate) fn inherit(&mut self, now: At, left: Inherited) {
-        self.inherited = (now, left);
-    }
-
-    /// Records which nodes load balancers should have from now on.
-    pub(crate) fn publish(&mut self, members: &Arc<[Member]>) {
-        self.nodes = (Arc::clone(members), Some(eligible::digest(members)));
-    }
-
-    /// The digest of the nodes that load balancers should have now.
-    pub(crate) fn published(&self) -> Option<Digest> {
-        self.nodes.1
-    }
-
-    /// Records that the nodes have further labels, by which no load balancer selected before.
-    pub(crate) fn relabel(&mut self, members: &Arc<[Member]>) {
-        let before = self.nodes.1;
-        self.publish(members);
-        let now = self.nodes.1;
-        for entry in self.entries.values_mut() {
-            entry.relabelled(before, now);
+    /// Nothing is known.
+    pub(crate) fn new(cluster: ClusterId, parameters: Parameters, is_observing: bool) -> Self {
+        let unknown = "it is not known yet what the provider offers";
+        Self {
+            cluster,
+            is_observing,
+            parameters,
+            offer: Err(CloudError::new(ErrorKind::Unavailable, unknown)),
+            traits: Arc::default(),
+            revision: 0,
+            leads: false,
+            approved: [None, None],
+            balancers: Balancers::default(),
+            nodes: Nodes::default(),
+            rooms: Rooms::default(),
+            unclaimed: Unclaimed::default(),
+            hangs: Hangs::default(),
+            losses: Losses::default(),
+            orphans: Orphans::default(),
+            decided: Decided::default(),
+            audits: Audits::default(),
+            note: Note::default(),
+            in_use: InUse::default(),
+            learnt: BTreeSet::new(),
         }
     }
 
-    /// The digest of these nodes, if they are those that load balancers should have now.
-    pub(crate) fn digest_of(&self, members: &Arc<[Member]>) -> Option<Digest> {
-        let (published, digest) = &self.nodes;
-        digest.filter(|_| Arc::ptr_eq(published, members))
-    }
-
-    /// The digest of the nodes that all load balancers have, as far as this leader or the last one
-    /// has seen it. None if one has others, or may have.
-    pub(crate) fn settled(&self) -> Option<Digest> {
-        let (nodes, left) = (self.nodes.1?, self.inherited.1.settled);
-        let agree = || self.entries.values().all(|entry| entry.has(nodes, left));
-        (self.list == List::Compared && agree()).then_some(nodes)
-    }
-
-    /// Has the members of all load balancers read soon, unless the last leader has left that they
-    /// match the current nodes. Returns true if the last leader has left that they do not.
-    pub(crate) fn await_members(&mut self) -> bool {
-        let (nodes, left) = (self.nodes.1, self.inherited.1.settled);
-        let differs = left.is_none() || left != nodes;
-        for entry in self.entries.values_mut() {
-            entry.resume_members(differs);
-        }
-        left.is_some() && differs
-    }
-
-    /// Records that the note for the next leader has changed.
-    pub(crate) fn keep_departures(&mut self) {
-        self.has_departures = true;
-    }
-
-    /// The members that have left any load balancer since this time. None if no member has left
-    /// since the last call.
-    pub(crate) fn departures(&mut self, since: At) -> Option<Departures> {
-        if !mem::take(&mut self.has_departures) {
-            return None;
-        }
-        let mut left = self.inherited.1.departures.clone();
-        left.retain(since);
-        for entry in self.entries.values() {
-            entry.add_departures(since, &mut left);
-        }
-        for kept in self.kept.values() {
-            kept.membership.add_departures(since, &mut left);
-        }
-        Some(left)
-    }
-
-    /// Forgets a Service, but not the writes to it, nor the members that have left.
-    pub(crate) fn forget(&mut self, name: &Name) {
-        let Place::Occupied(place) = self.entries.entry(Name::clone(name)) else { return };
-        let (uid, State { repeats, .. }, mut membership) = place.remove().into_record();
-        if repeats != Repeats::default() || membership.has_departures(self.inherited.0) {
-            membership.forget();
-            self.kept.insert(Name::clone(name), Kept { uid, repeats, membership });
+    /// Returns true if the machine knows that the provider offers this.
+    pub(crate) fn knows(&self, offer: &Result<Offer, CloudError>) -> bool {
+        match (&self.offer, offer) {
+            (Ok(known), Ok(offer)) => **known == *offer,
+            (Err(known), Err(error)) => known == error,
+            _ => false,
         }
     }
 
-    /// Forgets a Service that is gone.
-    pub(crate) fn remove(&mut self, name: &str) {
-        self.entries.remove(name);
-        self.kept.remove(name);
+    /// The specifics of the provider's load balancers.
+    fn traits(&self) -> Arc<LoadBalancerTraits> {
+        Arc::clone(&self.traits)
     }
 
-    /// Returns the state of the list.
-    pub(crate) fn list(&self) -> List {
-        self.list
-    }
-
-    /// Records the state of the list.
-    pub(crate) fn set_list(&mut self, list: List) {
-        self.list = list;
+    /// Records that the note for the next leader has changed: members may leave, orphans are deleted, or
+    /// load balancers are replaced.
+    fn has_news_for_the_note(&mut self) -> Effect {
+        self.note.has_changed = true;
+        Effect::Wake(Task::Note)
     }
 }
 

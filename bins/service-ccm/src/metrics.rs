@@ -1,18 +1,20 @@
 //! The metrics of service-ccm. Upstream's four keep their names and bounds.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, ErrorKind, Progress};
+use ccm_base::At;
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_controller::machine::Door;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, level, metrics};
 use ccm_runtime::metrics::Metrics;
+use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray, VariantNames};
 
-use crate::plan::{CallKind, shown::Part};
+use crate::{
+    machine::Machine,
+    plan::{CallKind, shown::Part},
+};
 
 /// Bounds of upstream's histograms, in seconds.
 const DOUBLING: [f64; 15] = [
@@ -49,18 +51,6 @@ pub(crate) enum Operation {
     Delete,
 }
 
-impl<T> From<&Progress<T>> for Ended {
-    fn from(progress: &Progress<T>) -> Self {
-        match progress {
-            Progress::Done(_) => Self::Done,
-            Progress::InProgress(_) => Self::InProgress,
-            Progress::Elsewhere(_) => Self::Elsewhere,
-            Progress::NotSeen(_) => Self::NotSeen,
-            Progress::Lost(_) => Self::Lost,
-        }
-    }
-}
-
 impl From<CallKind> for Operation {
     fn from(call: CallKind) -> Self {
         match call {
@@ -72,7 +62,7 @@ impl From<CallKind> for Operation {
 }
 
 /// How an operation ended for one Service.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
+#[derive(Clone, Copy, Debug, Serialize, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Ended {
     Done,
@@ -145,6 +135,36 @@ computed! {
     }
 }
 
+/// Computes the numbers of load balancers on each scrape. Without a machine all are zero: for the metrics
+/// reference.
+pub(crate) fn collect(metrics: &Metrics, door: Option<&Door<Machine>>) {
+    let of = |number: fn(&Machine, At) -> usize| {
+        let door = door.cloned();
+        move || vec![(Vec::new(), door.as_ref().map_or(0, |door| door.read(number)))]
+    };
+    metrics.collect(HELD.collector(of(|machine, _| machine.members_held())));
+    metrics.collect(RELEASES_HELD.collector(of(|machine, _| machine.releases_held())));
+    metrics.collect(REPLACEMENTS_HELD.collector(of(|machine, _| machine.replacements_held())));
+    metrics.collect(WAITING.collector(of(|machine, _| machine.waiting())));
+    metrics.collect(UNCLAIMED.collector(of(Machine::unclaimed_finalizers)));
+    let states = door.cloned();
+    metrics.collect(STATES.collector(move || {
+        let states = states.as_ref().map(|door| door.read(|machine, _| machine.states()));
+        let states = states.unwrap_or_default();
+        let count = |state: &State| states.get(state).copied().unwrap_or_default();
+        let series = |state: &State| (vec![<&str>::from(state).into()], count(state));
+        State::VARIANTS.iter().map(series).collect()
+    }));
+    let refused = door.cloned();
+    metrics.collect(REFUSED.collector(move || {
+        let counts = refused.as_ref().map(|door| door.read(|machine, _| machine.refused()));
+        let counts = counts.unwrap_or_default();
+        let count = |part: &Part| counts.get(part).copied().unwrap_or_default();
+        let series = |part: &Part| (vec![<&str>::from(part).into()], count(part));
+        Part::VARIANTS.iter().map(series).collect()
+    }));
+}
+
 /// Computes on each scrape the number of Services that this program does not serve, by class.
 pub(crate) fn collect_not_served(
     metrics: &Metrics,
@@ -153,55 +173,6 @@ pub(crate) fn collect_not_served(
     metrics.collect(NOT_SERVED.collector(move || {
         counts().into_iter().map(|(class, count)| (vec![class.to_string().into()], count)).collect()
     }));
-}
-
-/// Computes held releases and replacements on each scrape.
-pub(crate) fn collect_held(
-    metrics: &Metrics,
-    releases: impl Fn() -> usize + Send + Sync + 'static,
-    replacements: impl Fn() -> usize + Send + Sync + 'static,
-) {
-    metrics.collect(RELEASES_HELD.collector(move || vec![(Vec::new(), releases())]));
-    metrics.collect(REPLACEMENTS_HELD.collector(move || vec![(Vec::new(), replacements())]));
-}
-
-/// Computes on each scrape the number of Services that wait for room in their namespaces.
-pub(crate) fn collect_waiting(
-    metrics: &Metrics,
-    waiting: impl Fn() -> usize + Send + Sync + 'static,
-) {
-    metrics.collect(WAITING.collector(move || vec![(Vec::new(), waiting())]));
-}
-
-/// Computes on each scrape the number of Services that do not show a part of what the provider gives.
-pub(crate) fn collect_refused(
-    metrics: &Metrics,
-    counts: impl Fn() -> BTreeMap<Part, usize> + Send + Sync + 'static,
-) {
-    metrics.collect(REFUSED.collector(move || {
-        let counts = counts();
-        let count = |part: &Part| counts.get(part).copied().unwrap_or_default();
-        Part::VARIANTS.iter().map(|part| (vec![<&str>::from(part).into()], count(part))).collect()
-    }));
-}
-
-/// Computes states, held members and unclaimed finalizers on each scrape.
-pub(crate) fn collect(
-    metrics: &Metrics,
-    states: impl Fn() -> HashMap<State, usize> + Send + Sync + 'static,
-    held: impl Fn() -> usize + Send + Sync + 'static,
-    unclaimed: impl Fn() -> usize + Send + Sync + 'static,
-) {
-    metrics.collect(STATES.collector(move || {
-        let states = states();
-        let count = |state: &State| states.get(state).copied().unwrap_or_default();
-        State::VARIANTS
-            .iter()
-            .map(|state| (vec![<&str>::from(state).into()], count(state)))
-            .collect()
-    }));
-    metrics.collect(HELD.collector(move || vec![(Vec::new(), held())]));
-    metrics.collect(UNCLAIMED.collector(move || vec![(Vec::new(), unclaimed())]));
 }
 
 metrics! {

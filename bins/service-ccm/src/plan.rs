@@ -49,6 +49,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ccm_base::At;
 use ccm_cloud::{Cure, Digest, FrontEnd, LoadBalancerTraits, Phase};
 use ccm_objects::{Service, serves_class};
+use serde::{Deserialize, Serialize};
 
 use self::{
     evidence::{Part, Whose},
@@ -62,7 +63,7 @@ pub use state::{CallKind, Failed, Foreign, Inputs, Known, Pending, State};
 pub use wished::shows_members;
 
 /// The classes of Services that this program serves, and its name on Services.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Classes {
     /// `--load-balancer-classes`.
     pub served: Vec<String>,
@@ -129,7 +130,7 @@ pub struct View<'a> {
 }
 
 /// The list of this cluster's load balancers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum List {
     /// It is still to come.
     #[default]
@@ -141,7 +142,7 @@ pub enum List {
 }
 
 /// The next step for a Service.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Step {
     /// Write finalizer and condition, before anything is created.
     Protect,

@@ -25,6 +25,10 @@ use crate::plan::{
     orphans::Orphan,
     shown::{Part, Refused},
 };
+use crate::{
+    machine::effect::{Tell, TellOrphan},
+    metrics::ServiceMetrics,
+};
 
 /// How many names of nodes a text holds.
 const NAMES: usize = 20;
@@ -88,30 +92,82 @@ impl ServiceReports {
         self.report(service, When::Changed, report);
     }
 
+    /// Makes a report about a Service.
+    pub(crate) fn tell(
+        &self,
+        service: &Service,
+        what: Tell,
+        metrics: &ServiceMetrics,
+        repeats: &RepeatMetrics,
+    ) {
+        match what {
+            Tell::Ensuring(digest) => self.ensuring(service, &digest.to_string()),
+            Tell::Ensured => self.ensured(service),
+            Tell::MembersChanged => self.members_changed(service),
+            Tell::NoMembers(why) => self.no_members(service, why.as_deref()),
+            Tell::Gone { id, by } => {
+                if self.gone(service, &id, by.as_deref()) {
+                    metrics.gone();
+                }
+            }
+            Tell::AddressChanged(text) => {
+                self.address_changed(service, &text);
+                metrics.address_changed();
+            }
+            Tell::Deleting => self.deleting(service),
+            Tell::Deleted => self.deleted(service),
+            Tell::DuplicateDeleted => self.duplicate_deleted(service),
+            Tell::Failed { call, members, error, pace } => {
+                self.failed(service, call, &members, &error, pace);
+            }
+            Tell::NotWritten { what, error, pace } => self.refused(service, what, &error, pace),
+            Tell::Problems(problems) => self.problems(service, &problems),
+            Tell::Notes(notes) => self.notes(service, &notes),
+            Tell::Held(members) => self.held(service, &members),
+            Tell::Refused(parts) => self.refused_parts(service, &parts),
+            Tell::ReleaseHeld(why) => self.release_held(service, &why),
+            Tell::ReplacementHeld(why) => self.replacement_held(service, &why),
+            Tell::Full(why) => self.full(service, &why),
+            Tell::Unclaimed(why) => self.unclaimed(service, &why),
+            Tell::Repeated(one) => self.repeated(service, repeats, &one),
+        }
+    }
+
+    /// Makes a report about load balancers without a Service.
+    pub(crate) fn tell_orphan(&self, what: TellOrphan) {
+        match what {
+            TellOrphan::Found(all) => self.orphans(&all),
+            TellOrphan::Held { line, why } => self.orphans_held(&line, &why),
+            TellOrphan::Deleted { orphan, evidence } => self.orphan_deleted(&orphan, &evidence),
+            TellOrphan::Refuted(orphan) => self.orphan_refuted(&orphan),
+            TellOrphan::Failed { orphan, why } => self.orphan_failed(&orphan, &why),
+        }
+    }
+
     /// Counts a repeated write, and reports it if `is_news`.
-    pub(crate) fn repeated(&self, service: &Service, metrics: &RepeatMetrics, one: &Repeated) {
+    fn repeated(&self, service: &Service, metrics: &RepeatMetrics, one: &Repeated) {
         metrics.report(&self.reports, &service.reference(), one);
     }
 
     /// Reports that a load balancer is created or updated.
-    pub(crate) fn ensuring(&self, service: &Service, digest: &str) {
+    fn ensuring(&self, service: &Service, digest: &str) {
         let text = "Ensuring load balancer";
         self.normal(service, When::Changed, "EnsuringLoadBalancer", digest, text);
     }
 
     /// Reports that a load balancer is as its Service asks for.
-    pub(crate) fn ensured(&self, service: &Service) {
+    fn ensured(&self, service: &Service) {
         self.normal(service, When::Always, "EnsuredLoadBalancer", "", "Ensured load balancer");
     }
 
     /// Reports that the members have changed.
-    pub(crate) fn members_changed(&self, service: &Service) {
+    fn members_changed(&self, service: &Service) {
         let text = "Updated load balancer with new hosts";
         self.normal(service, When::Always, "UpdatedLoadBalancer", "", text);
     }
 
     /// Reports that no node can be a member, and why. Other numbers of nodes alone are not reported.
-    pub(crate) fn no_members(&self, service: &Service, why: Option<&str>) {
+    fn no_members(&self, service: &Service, why: Option<&str>) {
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let event = "UnAvailableLoadBalancer";
         let text = format!("There are no available nodes for LoadBalancer{why}");
@@ -120,7 +176,7 @@ impl ServiceReports {
 
     /// Reports that the load balancer whose address a Service shows is gone. Returns true if that
     /// is new.
-    pub(crate) fn gone(&self, service: &Service, id: &str, by: Option<&str>) -> bool {
+    fn gone(&self, service: &Service, id: &str, by: Option<&str>) -> bool {
         let next = by.map_or_else(
             || "no other one could be made yet, and the Service keeps its address".to_owned(),
             |by| format!("{by} takes its place"),
@@ -134,7 +190,7 @@ impl ServiceReports {
     }
 
     /// Reports that the address of a Service has changed.
-    pub(crate) fn address_changed(&self, service: &Service, change: &str) {
+    fn address_changed(&self, service: &Service, change: &str) {
         let topic = "LoadBalancerAddressChanged";
         let text = format!("the address of the load balancer has changed: {change}");
         let report = Report::warning(topic, change, format!("{}: {text}", service.key));
@@ -142,24 +198,24 @@ impl ServiceReports {
     }
 
     /// Reports that a load balancer is being deleted.
-    pub(crate) fn deleting(&self, service: &Service) {
+    fn deleting(&self, service: &Service) {
         let text = "Deleting load balancer";
         self.normal(service, When::Once, "DeletingLoadBalancer", "", text);
     }
 
     /// Reports that a load balancer does not exist any more.
-    pub(crate) fn deleted(&self, service: &Service) {
+    fn deleted(&self, service: &Service) {
         self.normal(service, When::Once, "DeletedLoadBalancer", "", "Deleted load balancer");
     }
 
     /// Reports that the second load balancer of a Service has been deleted.
-    pub(crate) fn duplicate_deleted(&self, service: &Service) {
+    fn duplicate_deleted(&self, service: &Service) {
         let text = "Deleted the second load balancer of this Service";
         self.normal(service, When::Always, "DeletedLoadBalancer", "duplicate", text);
     }
 
     /// Reports that a call to the cloud has failed.
-    pub(crate) fn failed(
+    fn failed(
         &self,
         service: &Service,
         call: CallKind,
@@ -192,7 +248,7 @@ impl ServiceReports {
     }
 
     /// Reports what is wrong with a Service.
-    pub(crate) fn problems(&self, service: &Service, problems: &[Problem]) {
+    fn problems(&self, service: &Service, problems: &[Problem]) {
         if problems.is_empty() {
             return;
         }
@@ -204,7 +260,7 @@ impl ServiceReports {
     /// Reports the provider's remarks about a load balancer, each one once, and how many more there
     /// are. A Service has room for thousands of annotations with a mistake, and the reports about one
     /// object for a few states.
-    pub(crate) fn notes(&self, service: &Service, notes: &[Note]) {
+    fn notes(&self, service: &Service, notes: &[Note]) {
         let (notes, more) = first_notes(notes);
         for Note { reason, message, warning } in notes.iter().chain(&more) {
             let text = format!("{reason}: {message}");
@@ -216,7 +272,7 @@ impl ServiceReports {
     }
 
     /// Reports that members are held.
-    pub(crate) fn held(&self, service: &Service, members: &Decision) {
+    fn held(&self, service: &Service, members: &Decision) {
         if members.held.is_empty() {
             return;
         }
@@ -233,7 +289,7 @@ impl ServiceReports {
 
     /// Reports what the Service does not show of the provider's answer. An annotation is the operator's
     /// matter: one line for each, without an event.
-    pub(crate) fn refused_parts(&self, service: &Service, refused: &[Refused]) {
+    fn refused_parts(&self, service: &Service, refused: &[Refused]) {
         let of_status: Vec<&str> = refused
             .iter()
             .filter(|one| one.part != Part::Annotation && !one.stays)
@@ -255,37 +311,37 @@ impl ServiceReports {
     }
 
     /// Reports that the API server rejects a write.
-    pub(crate) fn refused(&self, service: &Service, what: &str, error: &ApiError, pace: Pace) {
+    fn refused(&self, service: &Service, what: &str, error: &ApiError, pace: Pace) {
         let text = format!("Failed to write {what}: {error}; retrying {pace}");
         self.warning(service, "WriteFailed", "WriteFailed", error.reason(), text);
     }
 
     /// Reports that the load balancer of a Service that is not served any more stays.
-    pub(crate) fn release_held(&self, service: &Service, why: &str) {
+    fn release_held(&self, service: &Service, why: &str) {
         let event = "LoadBalancerReleaseHeld";
         self.warning(service, event, event, why, why.to_owned());
     }
 
     /// Reports that a load balancer is gone or has failed, and that no other one is made yet.
-    pub(crate) fn replacement_held(&self, service: &Service, why: &str) {
+    fn replacement_held(&self, service: &Service, why: &str) {
         let event = "LoadBalancerReplacementHeld";
         self.warning(service, event, event, &without_numbers(why), why.to_owned());
     }
 
     /// Reports that a Service waits for room in its namespace.
-    pub(crate) fn full(&self, service: &Service, why: &str) {
+    fn full(&self, service: &Service, why: &str) {
         let event = "LoadBalancerLimitReached";
         self.warning(service, event, event, why, why.to_owned());
     }
 
     /// Reports a finalizer that no known controller removes.
-    pub(crate) fn unclaimed(&self, service: &Service, why: &str) {
+    fn unclaimed(&self, service: &Service, why: &str) {
         let event = "UnclaimedFinalizer";
         self.warning(service, event, event, why, why.to_owned());
     }
 
     /// Logs load balancers of this cluster without a Service. There is no object for an event.
-    pub(crate) fn orphans(&self, orphans: &[LoadBalancer]) {
+    fn orphans(&self, orphans: &[LoadBalancer]) {
         for orphan in orphans {
             let owner = orphan.owner.as_ref().map(ToString::to_string).unwrap_or_default();
             if self.reports.memory().changed(&orphan.id, "orphan", &owner) {
@@ -302,14 +358,14 @@ impl ServiceReports {
     }
 
     /// Logs that load balancers without a Service are not deleted, and why.
-    pub(crate) fn orphans_held(&self, line: &str, why: &str) {
+    fn orphans_held(&self, line: &str, why: &str) {
         if self.reports.memory().changed("orphans", "held", why) {
             tracing::warn!("{line}");
         }
     }
 
     /// Logs that a load balancer without a Service does not exist any more.
-    pub(crate) fn orphan_deleted(&self, orphan: &Orphan, evidence: &str) {
+    fn orphan_deleted(&self, orphan: &Orphan, evidence: &str) {
         self.forget(&orphan.id);
         tracing::info!(
             load_balancer = &*orphan.id,
@@ -323,7 +379,7 @@ impl ServiceReports {
     }
 
     /// Logs that the API server shows a Service that asks for the load balancer, and the watch does not.
-    pub(crate) fn orphan_refuted(&self, orphan: &Orphan) {
+    fn orphan_refuted(&self, orphan: &Orphan) {
         self.forget(&orphan.id);
         tracing::warn!(
             load_balancer = &*orphan.id,
@@ -333,7 +389,7 @@ impl ServiceReports {
     }
 
     /// Logs that an attempt to delete a load balancer without a Service has failed.
-    pub(crate) fn orphan_failed(&self, orphan: &Orphan, why: &str) {
+    fn orphan_failed(&self, orphan: &Orphan, why: &str) {
         if self.reports.memory().changed(&orphan.id, "orphan-failed", why) {
             tracing::warn!(load_balancer = &*orphan.id, owner = %orphan.owner, "the load balancer stays: {why}");
         }

@@ -14,10 +14,13 @@ use ccm_settings::{SettingValue as _, at_least, checked, one_of, parsed, within}
 use ipnet::IpNet;
 use serde::Serialize;
 
-use crate::plan::{
-    Classes,
-    orphans::{Policy, Rules},
-    shown,
+use crate::{
+    machine::event::Parameters,
+    plan::{
+        Classes,
+        orphans::{Policy, Rules},
+        shown,
+    },
 };
 
 /// The maximum number of lanes; each has at most one call to the cloud under way.
@@ -120,37 +123,36 @@ ccm_settings::settings! {
 }
 
 impl ServiceSettings {
-    /// The classes of Services that this program serves, with the default Lease.
-    pub fn classes(&self) -> Classes {
-        Classes {
-            served: self.load_balancer_classes.clone(),
-            classless: self.serve_classless_services,
-            instance: None,
-        }
-    }
-
-    /// What is done about load balancers without a Service.
-    pub const fn orphans(&self) -> Rules {
-        Rules {
-            policy: self.orphaned_load_balancers,
-            confirmation: self.orphan_confirmation_period,
-        }
-    }
-
-    /// The addresses and annotations that a provider may show on Services.
-    pub fn shown(&self) -> shown::Rules {
-        shown::Rules {
-            allowed: self.load_balancer_allowed_addresses.clone(),
-            service_ranges: self.service_cluster_ip_range.clone(),
-            annotations: self.provider_annotation_prefixes.clone(),
-        }
-    }
-
-    /// How many members may leave.
-    pub const fn budget(&self) -> Budget {
-        Budget {
-            limit: self.load_balancer_member_loss,
-            window: self.load_balancer_member_loss_window,
+    /// What the settings say to the machine. `instance` is the name of this program on Services; None with the
+    /// default Lease.
+    pub(crate) fn parameters(&self, instance: Option<String>) -> Parameters {
+        Parameters {
+            classes: Classes {
+                served: self.load_balancer_classes.clone(),
+                classless: self.serve_classless_services,
+                instance,
+            },
+            budget: Budget {
+                limit: self.load_balancer_member_loss,
+                window: self.load_balancer_member_loss_window,
+            },
+            orphans: Rules {
+                policy: self.orphaned_load_balancers,
+                confirmation: self.orphan_confirmation_period,
+            },
+            shown: shown::Rules {
+                allowed: self.load_balancer_allowed_addresses.clone(),
+                service_ranges: self.service_cluster_ip_range.clone(),
+                annotations: self.provider_annotation_prefixes.clone(),
+            },
+            scale_down_taints: self.scale_down_taints.clone(),
+            foreign_nodes: self.load_balancer_foreign_nodes,
+            node_selector: self.node_selector.clone(),
+            member_update_interval: self.member_update_interval,
+            adopts: self.adopt_load_balancers,
+            most_per_namespace: self.max_load_balancers_per_namespace,
+            look_period: self.load_balancer_look_period,
+            call_timeout: self.cloud_call_timeout,
         }
     }
 }

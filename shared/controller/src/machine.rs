@@ -83,7 +83,7 @@ impl<M: Machine> Door<M> {
     }
 
     /// This moment in whole milliseconds, as exact as a moment is as text.
-    fn now(&self) -> At {
+    pub fn now(&self) -> At {
         let At(now) = self.shared.timeline.now();
         At(Duration::new(now.as_secs(), now.subsec_millis() * 1_000_000))
     }

@@ -1,6 +1,6 @@
-//! The cloud answers calls.
+//! The cloud answers a call: what it says about the load balancer.
 
-use std::{mem, time::Duration};
+use std::{mem, ops::Range, time::Duration};
 
 use ccm_base::{At, Backoff};
 use ccm_cloud::{
@@ -9,16 +9,13 @@ use ccm_cloud::{
 };
 use ccm_controller::queue::Pace;
 use ccm_objects::Service;
+use sha2::{Digest as _, Sha256};
 
-use super::Entry;
+use super::{RETRY, entry::Entry};
 use crate::plan::{
     CallKind, Failed, Inputs, Known, Pending, copied, eligible::NodeSet, hangs::Slow, named,
     repeated, replaced, status::ingress,
 };
-
-/// The back-off after failures: upstream's.
-pub(crate) const RETRY: Backoff =
-    Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
 
 /// A call to the cloud about one Service.
 #[derive(Clone, Copy, Debug)]
@@ -225,19 +222,20 @@ impl Entry {
         true
     }
 
-    /// A call has failed. `spread` spreads waits, so that what failed together does not come back
-    /// together. Returns the wait before the call is repeated, and true if the failure may pass soon.
+    /// A call has failed. `spread` is by how much waits are shortened, so that what failed together does not
+    /// come back together. Returns the wait before the call is repeated, and true if the failure may pass soon.
     pub(crate) fn failed(
         &mut self,
         call: Call<'_>,
         (error, pace): (CloudError, Pace),
         traits: &LoadBalancerTraits,
-        spread: impl Fn(Duration) -> Duration,
+        spread: Range<f64>,
         now: At,
     ) -> (Duration, bool) {
         let last = self.state.failure(call.kind).map_or(0, |failed| failed.times);
         let times = last.saturating_add(1);
-        let backoff = |backoff: Backoff| spread(backoff.after(times));
+        let share = spread.start + (spread.end - spread.start) * chance(&self.uid, times);
+        let backoff = |backoff: Backoff| backoff.after(times).mul_f64(share);
         let (wait, soonest) = match pace {
             Pace::Backoff(pace) => (backoff(pace), None),
             Pace::RetryAfter(wait) => (wait, None),
@@ -304,4 +302,11 @@ impl Entry {
     pub(crate) fn previewed(&mut self, digest: Digest, lines: Vec<String>) {
         self.state.previewed = Some((digest, lines));
     }
+}
+
+/// A number between 0 and 1 that is another one for each load balancer and each failure, and the same in another
+/// process.
+fn chance(uid: &str, times: u32) -> f64 {
+    let hash = Sha256::digest(format!("{uid} {times}")).first_chunk().copied().unwrap_or_default();
+    f64::from(u32::from_be_bytes(hash)) / f64::from(u32::MAX)
 }

@@ -6,25 +6,28 @@ use ccm_cloud::{
 };
 use ccm_controller::repeats::Repeats;
 use ccm_objects::{Service, ServiceIngress, Shared as Name};
+use serde::{Deserialize, Serialize};
 
+use super::asks::Asked;
 use crate::plan::{
     CallKind, Known, State,
     eligible::NodeSet,
     hangs::Slow,
     members::{Departures, Membership},
+    room::Turn,
     shown::Refused,
     status::ingress,
 };
 
 /// The class of a Service; None for a Service without a class.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ServedClass(pub(super) Option<Name>);
 
 /// The memory of one load balancer.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The UID of the Service.
-    uid: Box<str>,
+    pub(super) uid: Box<str>,
     pub(super) state: State,
     pub(super) membership: Membership,
     /// The number of members that are held.
@@ -35,8 +38,10 @@ pub(crate) struct Entry {
     pub(super) is_release_held: bool,
     /// True if the load balancer is gone or has failed, and no other one may be made yet.
     pub(super) is_replacement_held: bool,
-    /// True if the Service waits because its namespace has as many load balancers as it may have.
-    waits: bool,
+    /// The call that is under way.
+    asked: Option<Box<Asked>>,
+    /// The turn of the Service, if it waits because its namespace has as many load balancers as it may have.
+    waits: Option<Turn>,
     /// True if there was room in the namespace for the load balancer of the Service.
     is_admitted: bool,
     /// True if the Service has a mistake, so that its load balancer is not configured.
@@ -106,7 +111,12 @@ impl Entry {
 
     /// Returns true if the Service waits because its namespace has as many load balancers as it may have.
     pub(crate) fn waits(&self) -> bool {
-        self.waits
+        self.waits.is_some()
+    }
+
+    /// Its turn, if it waits.
+    pub(super) fn room_turn(&self) -> Option<&Turn> {
+        self.waits.as_ref()
     }
 
     /// Returns true if there was room in the namespace for the load balancer of the Service.
@@ -114,9 +124,19 @@ impl Entry {
         self.is_admitted
     }
 
-    /// Records if the Service waits for room in its namespace, or has got it.
-    pub(crate) fn set_room(&mut self, waits: bool, is_admitted: bool) {
+    /// Records the turn in which the Service waits for room in its namespace, or that it has got it.
+    pub(super) fn set_room(&mut self, waits: Option<Turn>, is_admitted: bool) {
         (self.waits, self.is_admitted) = (waits, is_admitted);
+    }
+
+    /// A call is made.
+    pub(super) fn ask(&mut self, asked: Asked) {
+        self.asked = Some(Box::new(asked));
+    }
+
+    /// The call that is under way is answered.
+    pub(super) fn take_asked(&mut self) -> Option<Box<Asked>> {
+        self.asked.take()
     }
 
     /// Returns true if the Service has a mistake, so that its load balancer is not configured.

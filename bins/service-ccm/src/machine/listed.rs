@@ -6,7 +6,7 @@ use ccm_base::At;
 use ccm_cloud::{LoadBalancer, Phase, Waiting};
 use ccm_objects::Service;
 
-use super::Entry;
+use super::entry::Entry;
 use crate::plan::{
     CallKind, Foreign, Known, Pending,
     eligible::NodeSet,

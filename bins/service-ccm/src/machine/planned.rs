@@ -5,7 +5,7 @@ use ccm_cloud::{Digest, LoadBalancerTraits, NodeSelector};
 use ccm_controller::brake::{Budget, approval::is_marked_at};
 use ccm_objects::Service;
 
-use super::{Entry, entry::ServedClass};
+use super::entry::{Entry, ServedClass};
 use crate::plan::{
     CallKind, Classes, Failed, Inputs, List, Plan, RELEASE_APPROVED, Step, View, awaits_members,
     eligible::NodeSet,
@@ -32,7 +32,7 @@ pub(crate) struct Round<'a> {
     pub(crate) traits: &'a LoadBalancerTraits,
     /// The nodes that load balancers should have.
     pub(crate) nodes: &'a NodeSet,
-    /// The digest of these nodes, if they are still those that load balancers should have.
+    /// The digest of these nodes.
     pub(crate) agreed: Option<Digest>,
     /// Which nodes the Service selects.
     pub(crate) selector: &'a NodeSelector,

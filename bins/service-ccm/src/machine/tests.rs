@@ -1,113 +1,29 @@
-//! Tests of what a leader leaves to the next one.
+//! Helpers of the tests.
 
-use std::time::Duration;
-
-use ccm_cloud::{LoadBalancer, NodeSelector};
 use ccm_controller::brake::{Budget, Limit};
 
 use super::*;
-use crate::plan::{Known, eligible::NodeSet, members::Rules};
+use crate::plan::{Classes, orphans, shown};
 
-fn member(node: &str) -> Member {
-    let (node, addresses) = (node.to_owned(), Vec::new());
-    Member { node, provider_id: None, addresses, labels: Arc::default() }
-}
-
-/// Two load machine that exist and whose members are not known yet.
-fn resumed(left: Option<Digest>, nodes: &Arc<[Member]>) -> Machine {
-    let mut machine = Machine::default();
-    let inherited = Inherited { settled: left, ..Inherited::default() };
-    machine.inherit(At::default(), inherited);
-    machine.publish(nodes);
-    machine.set_list(List::Compared);
-    for name in ["default/web", "default/api"] {
-        let service =
-            Service { key: name.into(), uid: format!("uid-{name}").into(), ..Service::default() };
-        let balancer = LoadBalancer::new(format!("lb-{name}"), "", None);
-        machine.entry(&service).state.known = Known::There(Box::new(balancer));
-    }
-    machine
-}
-
-fn awaited(machine: &mut Machine) -> usize {
-    machine.all().filter(|(_, entry)| entry.is_awaited()).count()
-}
-
-#[test]
-fn with_the_nodes_of_the_last_leader_members_wait_for_their_turn() {
-    let nodes: Arc<[Member]> = vec![member("a"), member("b")].into();
-    let own = eligible::digest(&nodes);
-    for (left, expect) in [
-        (Some(own), (false, 0)),
-        (Some(eligible::digest(&[member("a")])), (true, 2)),
-        (None, (false, 2)),
-    ] {
-        let mut machine = resumed(left, &nodes);
-        assert_eq!(machine.settled(), left.filter(|left| *left == own));
-        assert_eq!((machine.await_members(), awaited(&mut machine)), expect, "{left:?}");
-        assert_eq!(machine.settled().is_some(), left == Some(own));
-    }
-    // One on which the cloud works may be without a change of the last leader.
-    let mut machine = resumed(Some(own), &nodes);
-    {
-        let entry = machine.named("default/web").unwrap();
-        let (call, digest, members) = (None, None, None);
-        let (what, check_at, since) = (String::new(), At::default(), At::default());
-        let pending = crate::plan::Pending { call, digest, members, what, check_at, since };
-        entry.state.pending = Some(pending);
-    }
-    assert_eq!((machine.await_members(), awaited(&mut machine)), (false, 1));
-    machine.named("default/web").unwrap().state.pending = None;
-    assert_eq!(machine.settled(), None, "it has still to be read");
-}
-
-#[test]
-fn settled_is_what_all_load_machine_have() {
-    let nodes: Arc<[Member]> = vec![member("a"), member("b")].into();
-    let mut machine = resumed(None, &nodes);
-    let set = NodeSet { members: Arc::clone(&nodes), ..Default::default() };
-    for (_, entry) in machine.all() {
-        entry.membership.shown(&nodes, &set, At::default());
-        entry.agrees = Some(eligible::digest(&nodes));
-    }
-    assert_eq!(machine.settled(), Some(eligible::digest(&nodes)));
-    machine.named("default/web").unwrap().agrees = None;
-    assert_eq!(machine.settled(), None, "one has other members");
-    // With other nodes none has them.
-    machine.publish(&vec![member("a")].into());
-    assert_eq!((machine.digest_of(&nodes), machine.settled()), (None, None));
-}
-
-#[test]
-fn what_has_left_is_known_while_the_service_is_not_served() {
-    let nodes: Arc<[Member]> = vec![member("a"), member("b")].into();
-    let mut machine = resumed(None, &nodes);
-    let (limit, window) = (Limit::Count(1), Duration::from_mins(10));
-    let now = At::default() + window;
-    let name = Name::from("default/web");
-    {
-        let entry = machine.named(&name).unwrap();
-        let set = NodeSet { members: nodes[1..].into(), ..NodeSet::default() };
-        entry.membership.shown(&nodes, &set, now);
-        let rules = Rules {
-            budget: Budget { limit, window },
-            approved: false,
-            selector: &NodeSelector::every(),
-            is_default: true,
-            families: &[],
-            in_cloud: None,
-        };
-        entry.membership.decide(now, &set, rules);
-    }
-    machine.keep_departures();
-    let told = machine.departures(At::default());
-    assert_ne!(told, Some(Departures::default()));
-    machine.forget(&name);
-    machine.keep_departures();
-    assert_eq!(machine.departures(At::default()), told);
-    let uid = "uid-default/web".into();
-    let service = Service { key: Name::clone(&name), uid, ..Service::default() };
-    assert!(!machine.entry(&service).membership.is_known());
-    machine.keep_departures();
-    assert_eq!(machine.departures(At::default()), told, "it is served again");
+/// A machine that has heard of nothing.
+pub(super) fn machine() -> Machine {
+    let cluster = ClusterId { name: "c".to_owned(), uid: "uid-c".to_owned() };
+    let parameters = Parameters {
+        classes: Classes { classless: true, ..Classes::default() },
+        budget: Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) },
+        orphans: orphans::Rules {
+            policy: orphans::Policy::Report,
+            confirmation: Duration::from_mins(15),
+        },
+        shown: shown::Rules::default(),
+        scale_down_taints: Vec::new(),
+        foreign_nodes: false,
+        node_selector: Default::default(),
+        member_update_interval: Duration::from_secs(10),
+        adopts: false,
+        most_per_namespace: 0,
+        look_period: Duration::from_hours(24),
+        call_timeout: Duration::from_secs(30),
+    };
+    Machine::new(cluster, parameters, false)
 }

@@ -6,7 +6,7 @@ use ccm_base::At;
 use ccm_controller::repeats::Repeated;
 use ccm_objects::{Service, ServiceIngress};
 
-use super::Entry;
+use super::entry::Entry;
 use crate::plan::{
     Known, Step,
     members::Decision,

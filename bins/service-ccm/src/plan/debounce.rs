@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use ccm_base::At;
+use serde::{Deserialize, Serialize};
 
 /// How long the first change after a quiet time waits for more.
 pub const FIRST: Duration = Duration::from_secs(1);
 
 /// Collects changes: the first after a quiet time goes out after [`FIRST`], the next ones not
 /// before an interval has passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Debounce {
     last: Option<At>,
     pending: Option<At>,

@@ -11,6 +11,7 @@ use std::{
 use ccm_base::At;
 use ccm_cloud::{AddressKind, Digest, LoadBalancerTraits, Member, NodeAddress, ProviderId};
 use ccm_objects::{Labels, Node, WhoseNode, service_keys, whose_node};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -19,7 +20,7 @@ use super::{
 };
 
 /// Why a node is not eligible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Excluded {
     /// A user or an autoscaler has said that it goes: it is marked for scale-down.
     ScaleDown,
@@ -56,7 +57,7 @@ impl Excluded {
 }
 
 /// The nodes of a cluster as members of load balancers.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeSet {
     /// The eligible nodes, sorted by name. All load balancers share this list.
     pub members: Arc<[Member]>,

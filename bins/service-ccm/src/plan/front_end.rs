@@ -14,6 +14,7 @@ use ccm_cloud::{
 };
 use ccm_objects::{LARGEST_SERVICE, Service, ServiceDetails, TooLarge, service_keys};
 use ipnet::IpNet;
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::{ADOPT, by_provider};
@@ -31,7 +32,7 @@ const LONGEST_ID: usize = 256;
 const NAMED: usize = 5;
 
 /// Why a Service cannot have a load balancer as it is, or not all that it asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The field or annotation: `spec.ports[1].protocol`.
     pub field: String,

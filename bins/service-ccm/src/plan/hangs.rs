@@ -8,6 +8,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::At;
+use serde::{Deserialize, Serialize};
 
 use super::CallKind;
 
@@ -15,7 +16,7 @@ use super::CallKind;
 pub const SLOW_LANES: u32 = 4;
 
 /// A call that did not return in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slow {
     /// Its kind.
     pub call: CallKind,
@@ -24,7 +25,7 @@ pub struct Slow {
 }
 
 /// What is known of the calls of all Services.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Hangs {
     /// When the cloud last carried out a call of each kind.
     answered: BTreeMap<CallKind, At>,

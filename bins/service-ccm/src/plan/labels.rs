@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cloud::NodeSelector;
 use ccm_objects::Labels;
+use serde::{Deserialize, Serialize};
 
 /// The maximum number of keys that are told apart. Tenants choose the keys.
 const MOST: usize = 100;
 
 /// The keys of the labels for which any selector asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LabelKeys {
     /// These.
     These(BTreeSet<String>),

@@ -25,6 +25,7 @@ use ccm_base::At;
 use ccm_cloud::Loss;
 use ccm_controller::brake::{Brake, Budget, Limit, Window};
 use ccm_objects::Service;
+use serde::{Deserialize, Serialize};
 
 use super::status::ID;
 
@@ -50,11 +51,11 @@ pub fn recorded(service: &Service) -> Option<&str> {
 }
 
 /// More load balancers are lost than [`BUDGET`] allows to replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Many;
 
 /// A load balancer that is gone or has failed.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Open {
     /// When it was first seen to be lost.
     since: At,
@@ -147,7 +148,7 @@ pub struct Sight {
 }
 
 /// The losses as this leader has seen them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Losses {
     /// By the UID of the Service.
     open: BTreeMap<Box<str>, Open>,

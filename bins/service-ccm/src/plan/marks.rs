@@ -48,6 +48,11 @@ impl Marks {
         self.0.get(node).and_then(|(mark, _)| *mark)
     }
 
+    /// The nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|node| &**node)
+    }
+
     /// Returns true if nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

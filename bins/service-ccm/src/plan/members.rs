@@ -30,6 +30,7 @@ use std::{
 use ccm_base::At;
 use ccm_cloud::{IpFamily, Member, Members, NodeSelector, are_shown_as};
 use ccm_controller::brake::{Brake, Budget, Hold};
+use serde::{Deserialize, Serialize};
 
 pub use self::departures::Departures;
 use self::{departures::add, floor::Floor, joins::Joins};
@@ -39,7 +40,7 @@ use super::{
 };
 
 /// Members have no breaker: each is decided by the budget alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoBreaker {}
 
 /// Which nodes are members of one load balancer, and how many members may leave it.
@@ -86,7 +87,7 @@ impl Rules<'_> {
 }
 
 /// The members of one load balancer as far as they are known, and what has left it lately.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Membership {
     /// Sorted by node. None while nothing is known. Shared with the set of nodes whenever the
     /// load balancer has exactly those.
@@ -134,7 +135,7 @@ impl Pool<'_> {
 }
 
 /// Why a member may not leave or be replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Held {
     /// Too many have left within the window.
     Budget(Hold),
@@ -147,7 +148,7 @@ pub enum Held {
 }
 
 /// The decision about a load balancer's members.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// What the members are to be.
     pub members: Members,

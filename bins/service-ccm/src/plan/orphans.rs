@@ -22,7 +22,7 @@ use ccm_base::{At, Backoff};
 use ccm_cloud::{ClusterId, LoadBalancer, Owner, Title};
 use ccm_controller::brake::{Brake, Breaker, Budget, Hold, Limit, Window, is_mass};
 use ccm_objects::Service;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How many orphans are deleted at most: at least 3.
 pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
@@ -33,7 +33,7 @@ const MOST: usize = 50;
 const RETRY: Backoff = Backoff { first: Duration::from_mins(1), longest: Duration::from_hours(1) };
 
 /// What is done about orphans.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
     /// They are reported.
@@ -44,7 +44,7 @@ pub enum Policy {
 }
 
 /// The settings about orphans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// `--orphaned-load-balancers`.
     pub policy: Policy,
@@ -53,7 +53,7 @@ pub struct Rules {
 }
 
 /// Why the last complete list is not believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Implausible {
     /// The API server shows no Service of any type, although each cluster has one.
     NoServices,
@@ -86,7 +86,7 @@ pub struct Sight<'a> {
 }
 
 /// A load balancer without a Service.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Orphan {
     /// Its ID in the cloud.
     pub id: String,
@@ -108,7 +108,7 @@ pub struct Orphan {
     is_called: bool,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Attempt {
     outcome: String,
     until: At,
@@ -173,7 +173,7 @@ impl Verdict {
 }
 
 /// The orphans as this leader has seen them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Orphans {
     /// By ID.
     seen: BTreeMap<String, Orphan>,

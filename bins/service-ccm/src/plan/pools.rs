@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ccm_base::{At, Backoff};
 use ccm_cloud::{FrontEnd, Pool};
+use serde::{Deserialize, Serialize};
 
 /// The waits between two full calls about a gap.
 const WAITS: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(5) };
@@ -12,7 +13,7 @@ const WAITS: Backoff = Backoff { first: Duration::from_secs(5), longest: Duratio
 /// A load balancer that lacks members, or whose members the provider could not see. service-ccm
 /// makes a full call at once, and further ones with back-off. It keeps a closed gap for a while: a
 /// gap that opens again soon continues the back-off.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// Why the provider could not see the members. None if a pool is empty.
     why: Option<String>,

@@ -2,6 +2,7 @@
 //! documentation.
 
 use ccm_cloud::{CloudError, ErrorKind};
+use serde::{Deserialize, Serialize};
 use strum::VariantArray;
 
 /// The condition that says why a load balancer is not as its Service asks for.
@@ -12,7 +13,9 @@ pub const SERVING: &str = ccm_objects::service_keys::SERVING;
 macro_rules! reasons {
     ($($(#[doc = $text:literal])+ $name:ident: $condition:ident $status:literal;)+) => {
         /// The reason in a condition.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, VariantArray)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, Hash, VariantArray, Serialize, Deserialize,
+        )]
         pub enum Reason { $($(#[doc = $text])+ $name,)+ }
 
         impl Reason {

@@ -2,11 +2,12 @@
 //! balancers.
 
 use ccm_objects::Service;
+use serde::{Deserialize, Serialize};
 
 use super::{Known, List, State, status::ID};
 
 /// The turn of a Service in its namespace: one with a recorded ID comes first, then the oldest one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Turn {
     is_new: bool,
     /// In seconds.

@@ -13,6 +13,7 @@ use ccm_base::message::one_line;
 use ccm_cloud::{IngressAddress, IpMode, LoadBalancer, LoadBalancerTraits, Phase, is_host_name};
 use ccm_objects::{Address, Node, Service, ServiceIngress, Shared, label_rules};
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
 use super::{Known, View, status::entry};
@@ -23,7 +24,7 @@ const QUOTED: usize = 128;
 const TOLD: usize = 20;
 
 /// The addresses and annotations that the operator allows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// `--load-balancer-allowed-addresses`.
     pub allowed: Vec<IpNet>,
@@ -75,7 +76,7 @@ pub fn can_be_confirmed(start: &str) -> bool {
 }
 
 /// The addresses that the cluster itself uses.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InUse {
     services: BTreeSet<(IpAddr, Shared)>,
     nodes: BTreeSet<(IpAddr, Shared)>,
@@ -165,7 +166,20 @@ fn special(ip: IpAddr) -> Option<&'static str> {
 }
 
 /// The kind of a refused part of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, VariantArray, IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    VariantArray,
+    IntoStaticStr,
+    Serialize,
+    Deserialize,
+)]
 #[strum(serialize_all = "snake_case")]
 pub enum Part {
     /// An address.
@@ -177,7 +191,7 @@ pub enum Part {
 }
 
 /// A part of a provider's answer that a Service is not to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// Its kind.
     pub part: Part,

@@ -6,6 +6,7 @@ use ccm_cloud::{
 };
 use ccm_controller::repeats::Repeats;
 use ccm_objects::Service;
+use serde::{Deserialize, Serialize};
 
 use super::{
     View,
@@ -15,7 +16,7 @@ use super::{
 };
 
 /// What is known of the load balancer of one Service.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Known {
     /// Nothing: no call and no list since this process leads has shown it, or its absence.
     #[default]
@@ -34,7 +35,7 @@ pub enum Known {
 }
 
 /// A call to the cloud about one Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CallKind {
     /// Create or update.
     Ensure,
@@ -47,7 +48,7 @@ pub enum CallKind {
 }
 
 /// A call on which the cloud still works, or after which more changes are to follow.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
     /// The call. None if another process has made it.
     pub call: Option<CallKind>,
@@ -68,7 +69,7 @@ pub struct Pending {
 const PASSES: u32 = 5;
 
 /// A call that failed, and was not made with success since.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failed {
     /// The call.
     pub call: CallKind,
@@ -89,7 +90,7 @@ pub struct Failed {
 }
 
 /// What a call depends on besides its Service. An error of a user may be right with others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inputs {
     /// The digest of the nodes.
     pub nodes: Option<Digest>,
@@ -112,7 +113,7 @@ impl Failed {
 
 /// A load balancer that a Service has together with others, or that it names although it is not
 /// this Service's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foreign {
     /// Its ID.
     pub id: String,
@@ -123,7 +124,7 @@ pub struct Foreign {
 }
 
 /// What is known of one load balancer, besides its members.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// What the cloud has shown.
     pub known: Known,

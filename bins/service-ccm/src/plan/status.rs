@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use ccm_base::At;
 use ccm_cloud::{Ingress, IngressAddress, IpMode, LoadBalancer};
 use ccm_objects::{IngressPort, Service, ServiceCondition, ServiceIngress, service_keys};
+use serde::{Deserialize, Serialize};
 
 use super::{eligible::without_numbers, reason::Reason};
 
@@ -19,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 const DOUBLED: u32 = 5;
 
 /// A condition to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewCondition {
     /// Its type, status and reason.
     pub reason: Reason,
@@ -30,7 +31,7 @@ pub struct NewCondition {
 }
 
 /// When a condition was written last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     at: At,
     /// How often in a row only because the cloud has given another reason.
@@ -55,7 +56,7 @@ impl Written {
 }
 
 /// A change of a Service's status and annotations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusChange {
     /// The new addresses, if they change.
     pub ingress: Option<Vec<ServiceIngress>>,

@@ -68,7 +68,7 @@ fn values_that_would_do_nothing_or_harm_are_refused() {
 #[test]
 fn networks_and_single_addresses_can_be_allowed() {
     let settings = read(&["--load-balancer-allowed-addresses=10.0.0.7/24,192.0.2.1,fd00::1"]);
-    let allowed = settings.expect("settings").shown().allowed;
+    let allowed = settings.expect("settings").parameters(None).shown.allowed;
     let texts: Vec<String> = allowed.iter().map(ToString::to_string).collect();
     assert_eq!(texts, ["10.0.0.0/24", "192.0.2.1/32", "fd00::1/128"]);
 }

@@ -25,6 +25,17 @@ pub enum Pace {
     RetryAfter(Duration),
 }
 
+impl Pace {
+    /// The pace after an error of this class, with this back-off.
+    pub fn of(class: RetryClass, backoff: Backoff) -> Self {
+        match class {
+            RetryClass::Retry => Self::Backoff(backoff),
+            RetryClass::RetryAfter(after) => Self::RetryAfter(after.min(LONG_RETRY)),
+            RetryClass::Permanent => Self::Every(LONG_RETRY),
+        }
+    }
+}
+
 impl fmt::Display for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

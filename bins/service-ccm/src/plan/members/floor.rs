@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_controller::brake::split_all;
+use serde::{Deserialize, Serialize};
 
 use super::Pool;
 
 /// The members that left for one cause within the window, or may leave, and whose place no other member
 /// has taken: at least half, rounded up, of the members with those stay.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Floor(BTreeMap<Arc<str>, At>);
 
 impl Floor {

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::Member;
+use serde::{Deserialize, Serialize};
 
 use super::{Membership, NodeSet, Pool, Rules};
 
@@ -19,7 +20,7 @@ const SETTLED: Duration = Duration::from_hours(1);
 type Places = BTreeMap<Arc<str>, (At, bool)>;
 
 /// The members that joined, and those that were meant to leave, while others are missing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Joins {
     joined: Places,
     left: Places,

@@ -4,8 +4,9 @@ use ccm_base::At;
 use ccm_cloud::{Digest, LoadBalancer};
 
 use super::*;
+use crate::machine::tests::machine;
 
-fn shown(change: impl FnOnce(&mut Entry)) -> metrics::State {
+fn shown(change: impl FnOnce(&mut Entry)) -> State {
     let mut balancer = LoadBalancer::new("lb-1", "", None);
     balancer.phase = Phase::Ready;
     let mut entry = Entry::default();
@@ -16,52 +17,51 @@ fn shown(change: impl FnOnce(&mut Entry)) -> metrics::State {
 }
 
 /// Two load balancers that exist.
-fn two() -> Balancers {
-    let balancers = Balancers::default();
+fn two() -> Machine {
+    let mut machine = machine();
     for name in ["default/web", "default/api"] {
         let service =
             Service { key: name.into(), uid: format!("uid-{name}").into(), ..Service::default() };
         let balancer = LoadBalancer::new(format!("lb-{name}"), "", None);
         let known = Known::There(Box::new(balancer));
-        balancers.with(&service, |entry| entry.state_mut().known = known);
+        machine.balancers.entry(&service).state_mut().known = known;
     }
-    balancers
+    machine
 }
 
 #[test]
 fn the_line_names_how_many_fail_and_why() {
-    let balancers = two();
+    let mut machine = two();
     let passed = |text: &str| Verdict::Passed(text.to_owned());
-    assert_eq!(balancers.verdict(), passed("2 Services, none failing"));
-    balancers.with_name("default/web", |entry| {
-        entry.state_mut().failed = vec![crate::plan::Failed {
-            call: CallKind::Ensure,
-            digest: None,
-            named: Default::default(),
-            error: ccm_cloud::CloudError::new(ccm_cloud::ErrorKind::Unauthorized, "no"),
-            times: 1,
-            retry_at: At::default(),
-            soonest: At::default(),
-            inputs: crate::plan::Inputs::default(),
-        }];
-    });
-    balancers.with_name("default/api", Entry::set_wrong);
+    assert_eq!(machine.provisioning(), passed("2 Services, none failing"));
+    let web = machine.balancers.named("default/web").expect("an entry");
+    web.state_mut().failed = vec![crate::plan::Failed {
+        call: CallKind::Ensure,
+        digest: None,
+        named: Default::default(),
+        error: ccm_cloud::CloudError::new(ccm_cloud::ErrorKind::Unauthorized, "no"),
+        times: 1,
+        retry_at: At::default(),
+        soonest: At::default(),
+        inputs: crate::plan::Inputs::default(),
+    }];
+    machine.balancers.named("default/api").expect("an entry").set_wrong();
     let text = "2 of 2 Services: unauthorized 1, wrong Service 1";
-    assert_eq!(balancers.verdict(), Verdict::Failed(text.to_owned()));
+    assert_eq!(machine.provisioning(), Verdict::Failed(text.to_owned()));
 }
 
 #[test]
 fn what_needs_a_person_is_counted_as_failing() {
-    assert_eq!(shown(|_| {}), metrics::State::Provisioned);
+    assert_eq!(shown(|_| {}), State::Provisioned);
     let in_first_call = |known| {
         shown(|entry| {
             entry.state_mut().known = known;
             entry.state_mut().configured = None;
         })
     };
-    assert_eq!(in_first_call(Known::Absent), metrics::State::Pending);
-    assert_eq!(in_first_call(Known::Nothing), metrics::State::Unknown);
-    assert_eq!(shown(Entry::set_wrong), metrics::State::Failing);
+    assert_eq!(in_first_call(Known::Absent), State::Pending);
+    assert_eq!(in_first_call(Known::Nothing), State::Unknown);
+    assert_eq!(shown(Entry::set_wrong), State::Failing);
     let broken = |cure| {
         move |entry: &mut Entry| {
             if let Known::There(balancer) = &mut entry.state_mut().known {
@@ -73,7 +73,7 @@ fn what_needs_a_person_is_counted_as_failing() {
         entry.set_wrong();
         entry.state_mut().known = Known::Elsewhere("an ingress controller".to_owned());
     });
-    assert_eq!(elsewhere, metrics::State::Elsewhere, "its mistake is another controller's");
-    assert_eq!(shown(broken(Cure::Person)), metrics::State::Failing);
-    assert_eq!(shown(broken(Cure::Ensure)), metrics::State::Provisioned);
+    assert_eq!(elsewhere, State::Elsewhere, "its mistake is another controller's");
+    assert_eq!(shown(broken(Cure::Person)), State::Failing);
+    assert_eq!(shown(broken(Cure::Ensure)), State::Provisioned);
 }

@@ -1,78 +1,53 @@
-//! The plan of each Service on the page `/plan`.
+//! The plan of each Service, as the page `/plan` shows it.
 
 use ccm_objects::{Service, service_keys};
 use ccm_runtime::plans;
 
-use super::Lanes;
-use crate::{
-    machine::Planned,
-    plan::{
-        ADOPT, Failed, Plan, State, Step,
-        front_end::{Problem, in_words},
-        members::Decision,
-        reason::Reason,
-    },
+use super::planned::Planned;
+use crate::plan::{
+    ADOPT, Failed, Plan, State, Step,
+    front_end::{Problem, in_words},
+    members::Decision,
+    reason::Reason,
 };
 
-impl Lanes {
-    /// Publishes the plan of a Service on the page `/plan`.
-    pub(super) fn publish(&self, service: &Service, planned: &Planned) {
-        let steps: Vec<plans::Step> = self.handles.balancers.with(service, |entry| {
-            let adoption = planned.waits_for_adoption.then(|| adoption(entry.state())).flatten();
-            let next = match &planned.plan {
-                // What it shows belongs to another step.
-                Plan::Next(Step::Preview(_)) => None,
-                Plan::Next(step) => Some(published(step, &planned.members, entry.state())),
-                _ => None,
-            };
-            let none = planned.full.clone().or_else(|| planned.stays_on_foreign.clone());
-            let foreign = none.map(|why| plans::Step {
-                step: "ensure",
-                changes: Vec::new(),
-                reason: "the Service has no load balancer of its own".to_owned(),
-                held: Some(why),
-            });
-            let held = planned.held_calls.iter().map(|(step, failed)| {
-                let step = published(step, &planned.members, entry.state());
-                plans::Step { held: Some(why_held(failed)), ..step }
-            });
-            let unclaimed = planned.unclaimed.clone().map(|why| plans::Step {
-                step: "release",
-                changes: vec![format!("finalizer {}", service_keys::CLEANUP)],
-                reason: "the Service asks for no load balancer".to_owned(),
-                held: Some(why),
-            });
-            let release = planned.held_release.clone().map(|why| plans::Step {
-                step: "delete",
-                changes: Vec::new(),
-                reason: "this service-ccm does not serve the Service".to_owned(),
-                held: Some(why),
-            });
-            let replacement = planned.held_replacement.clone().map(|(why, _)| plans::Step {
-                step: "replace",
-                changes: Vec::new(),
-                reason: "the load balancer is gone or has failed".to_owned(),
-                held: Some(why),
-            });
-            adoption
-                .into_iter()
-                .chain(release)
-                .chain(replacement)
-                .chain(unclaimed)
-                .chain(foreign)
-                .chain(next)
-                .chain(held)
-                .collect()
-        });
-        match blocked(service, planned) {
-            Some(why) if steps.is_empty() => self.handles.plans.block(&service.reference(), &why),
-            _ => self.handles.plans.set(&service.reference(), steps),
-        }
-    }
+/// The steps of a Service.
+pub(super) fn steps(planned: &Planned, state: &State) -> Vec<plans::Step> {
+    let adoption = planned.waits_for_adoption.then(|| adoption(state)).flatten();
+    let next = match &planned.plan {
+        // What it shows belongs to another step.
+        Plan::Next(Step::Preview(_)) => None,
+        Plan::Next(step) => Some(published(step, &planned.members, state)),
+        _ => None,
+    };
+    let held = planned.held_calls.iter().map(|(step, failed)| {
+        let step = published(step, &planned.members, state);
+        plans::Step { held: Some(why_held(failed)), ..step }
+    });
+    let none = planned.full.clone().or_else(|| planned.stays_on_foreign.clone());
+    let replacement = planned.held_replacement.clone().map(|(why, _)| why);
+    let finalizer = || vec![format!("finalizer {}", service_keys::CLEANUP)];
+    let waiting = |step, changes, reason: &str, why: Option<String>| {
+        let reason = reason.to_owned();
+        why.map(|why| plans::Step { step, changes, reason, held: Some(why) })
+    };
+    let released = "this service-ccm does not serve the Service";
+    let lost = "the load balancer is gone or has failed";
+    let asks_none = "the Service asks for no load balancer";
+    let foreign = "the Service has no load balancer of its own";
+    adoption
+        .into_iter()
+        .chain(waiting("delete", Vec::new(), released, planned.held_release.clone()))
+        .chain(waiting("replace", Vec::new(), lost, replacement))
+        .chain(waiting("release", finalizer(), asks_none, planned.unclaimed.clone()))
+        .chain(waiting("ensure", Vec::new(), foreign, none))
+        .chain(next)
+        .chain(held)
+        .collect()
 }
 
 /// Why nothing is done for a Service that asks for a load balancer, until its user changes it.
-fn blocked(service: &Service, planned: &Planned) -> Option<String> {
+pub(super) fn blocked(service: &Service, planned: &Planned) -> Option<String> {
     if !service.is_load_balancer || service.deleting {
         return None;
     }

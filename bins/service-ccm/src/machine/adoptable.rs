@@ -9,12 +9,10 @@ use std::{
 use ccm_cloud::{LoadBalancer, LoadBalancerList, LoadBalancerTraits, Title};
 use ccm_objects::Service;
 
-use crate::{
-    machine::Made,
-    plan::{
-        Foreign, by_provider,
-        status::{ID, ingress},
-    },
+use super::listed::Made;
+use crate::plan::{
+    Foreign, by_provider,
+    status::{ID, ingress},
 };
 
 /// The load balancers that others have made, by the UID of the Service.

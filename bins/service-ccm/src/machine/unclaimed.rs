@@ -2,25 +2,24 @@
 //!
 //! service-ccm waits before it reports one: the responsible controller may still clean up.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::At;
 use ccm_objects::{Service, Shared as Name};
-use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 /// The time that another controller has to clean up before service-ccm reports the finalizer.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// The Services with such a finalizer: the UID, and when service-ccm first saw it.
-#[derive(Default)]
-pub(crate) struct Unclaimed(Mutex<HashMap<Name, (Box<str>, At)>>);
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Unclaimed(BTreeMap<Name, (Box<str>, At)>);
 
 impl Unclaimed {
     /// Records that the finalizer of this Service stays. Returns when service-ccm should report it.
-    pub(crate) fn seen(&self, service: &Service, now: At) -> At {
-        let mut all = self.0.lock();
+    pub(super) fn seen(&mut self, service: &Service, now: At) -> At {
         let new = || (service.uid.clone(), now);
-        let since = all.entry(Name::clone(&service.key)).or_insert_with(new);
+        let since = self.0.entry(Name::clone(&service.key)).or_insert_with(new);
         if since.0 != service.uid {
             *since = new();
         }
@@ -28,13 +27,13 @@ impl Unclaimed {
     }
 
     /// Forgets a Service: the finalizer is gone, or its controller is known.
-    pub(crate) fn forget(&self, name: &str) {
-        self.0.lock().remove(name);
+    pub(super) fn forget(&mut self, name: &str) {
+        self.0.remove(name);
     }
 
     /// Returns the number of Services whose finalizer has stayed for at least `PATIENCE`.
-    pub(crate) fn count(&self, now: At) -> usize {
-        self.0.lock().values().filter(|(_, since)| *since + PATIENCE <= now).count()
+    pub(super) fn count(&self, now: At) -> usize {
+        self.0.values().filter(|(_, since)| *since + PATIENCE <= now).count()
     }
 }
 
@@ -49,7 +48,7 @@ mod tests {
             uid: uid.into(),
             ..Service::default()
         };
-        let (all, at) = (Unclaimed::default(), |minutes| At(Duration::from_mins(minutes)));
+        let (mut all, at) = (Unclaimed::default(), |minutes| At(Duration::from_mins(minutes)));
         assert_eq!(all.seen(&service("a"), at(1)), at(6));
         assert_eq!(all.seen(&service("a"), at(3)), at(6), "not from the last look");
         assert_eq!((all.count(at(5)), all.count(at(6))), (0, 1));

@@ -1,54 +1,45 @@
 //! What is kept of Services: what this program and the provider read of them.
 //!
 //! It depends on live settings and on the provider. When it changes, the informer lists all Services
-//! again, and no Service is planned before it has been read as it is to be.
+//! again, and no Service is planned before it has been read as it should be.
 
 use std::collections::BTreeSet;
 
 use ccm_cloud::LoadBalancerTraits;
-use ccm_objects::{OWN_ANNOTATIONS, Service, ServiceReading, service_keys};
+use ccm_objects::{OWN_ANNOTATIONS, ServiceReading, service_keys};
 
-use super::Handles;
+use super::Machine;
 use crate::plan::Known;
 
 /// The most annotations that are learnt. A provider that writes others under ever new keys does not
 /// see them again.
 const LEARNT: usize = 100;
 
-impl Handles {
-    /// Has the store keep what is read of Services.
-    pub(crate) fn begin_to_read(&self) {
-        let traits = self.load_balancers().map(|one| one.traits()).unwrap_or_default();
-        self.services.keep(Some(self.reading(&traits)));
-    }
-
-    /// Returns true if this Service was read as the settings and a provider with these traits need
-    /// it. If not, the informer reads it again.
-    pub(crate) fn is_read(&self, service: &Service, traits: &LoadBalancerTraits) -> bool {
-        self.balancers.with(service, |entry| {
-            if let Known::There(balancer) = &entry.state().known {
-                let rules = self.settings.borrow().shown();
-                let keys = balancer.annotations.keys();
-                let keys = keys.filter(|key| rules.why_not_written(key, traits).is_none());
-                learn(&mut self.written.lock(), keys, traits);
-            }
-        });
-        self.services.keep(Some(self.reading(traits))) == service.rule
-    }
-
-    fn reading(&self, traits: &LoadBalancerTraits) -> ServiceReading {
-        let settings = self.settings.borrow();
+impl Machine {
+    /// What is read of Services.
+    pub(crate) fn reading(&self) -> ServiceReading {
+        let (classes, traits) = (&self.parameters.classes, self.traits());
         let own = [OWN_ANNOTATIONS, service_keys::SOURCE_RANGES].map(str::to_owned);
         ServiceReading {
-            classes: settings.load_balancer_classes.clone(),
-            classless: settings.serve_classless_services,
+            classes: classes.served.clone(),
+            classless: classes.classless,
             annotations: own
                 .into_iter()
-                .chain(of_provider(traits).map(str::to_owned))
-                .chain(self.written.lock().iter().cloned())
+                .chain(of_provider(&traits).map(str::to_owned))
+                .chain(self.learnt.iter().cloned())
                 .collect(),
             json: traits.wants_service,
         }
+    }
+
+    /// Learns which annotations the provider has written to this Service. Returns true if one is new.
+    pub(super) fn learn(&mut self, name: &str) -> bool {
+        let state = self.balancers.get(name).map(|entry| &entry.state().known);
+        let (Ok(offer), Some(Known::There(balancer))) = (&self.offer, state) else { return false };
+        let rules = &self.parameters.shown;
+        let keys = balancer.annotations.keys();
+        let keys = keys.filter(|key| rules.why_not_written(key, &offer.traits).is_none());
+        learn(&mut self.learnt, keys, &offer.traits)
     }
 }
 
@@ -60,20 +51,22 @@ fn of_provider(traits: &LoadBalancerTraits) -> impl Iterator<Item = &str> {
 }
 
 /// Adds the annotations that the provider writes although its traits do not name them: whether a
-/// Service shows them has to be known.
+/// Service shows them has to be known. Returns true if one is new.
 fn learn<'a>(
-    written: &mut BTreeSet<String>,
+    learnt: &mut BTreeSet<String>,
     keys: impl Iterator<Item = &'a String>,
     traits: &LoadBalancerTraits,
-) {
+) -> bool {
+    let mut is_news = false;
     for key in keys {
         let is_read = key.starts_with(OWN_ANNOTATIONS)
             || key == service_keys::SOURCE_RANGES
             || of_provider(traits).any(|start| key.starts_with(start));
-        if !is_read && written.len() < LEARNT {
-            written.insert(key.clone());
+        if !is_read && learnt.len() < LEARNT {
+            is_news |= learnt.insert(key.clone());
         }
     }
+    is_news
 }
 
 #[cfg(test)]

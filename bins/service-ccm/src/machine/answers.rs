@@ -1,0 +1,369 @@
+//! The cloud answers calls: what follows for the Service and for others.
+
+use std::{ops::Range, sync::Arc, time::Duration};
+
+use ccm_base::{At, Backoff, RetryClass};
+use ccm_cloud::{CloudError, ErrorKind, LoadBalancer, Loss, MembersSet, Progress, Waiting};
+use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
+use ccm_objects::{Service, Shared as Name};
+
+use super::{
+    Machine, RETRY,
+    answered::{Completed, Started},
+    asks::Asked,
+    due::tell,
+    effect::{Count, Effect, Lane, Level, Task, Tell, Turn},
+    entry::Entry,
+    event::{Answer, Answered},
+};
+use crate::{
+    metrics::Ended,
+    plan::{CallKind, Known, of_adoption, of_name, shown_id, status::ID, to_adopt},
+};
+
+/// The share of a wait after a failure that is random: what failed together does not come back together.
+const SPREAD: Range<f64> = 0.8..1.0;
+/// The minimum wait, even if the cloud asks for a shorter one.
+pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
+/// The wait for the next call of what was not sent: other items took the time of the last one.
+const UNSENT: Backoff = Backoff { first: SHORTEST, longest: Duration::from_secs(10) };
+
+/// What an answer that carries something out says about a load balancer.
+type Apply<T> = fn(&mut Machine, &Asked, T, At) -> Vec<Effect>;
+
+impl Machine {
+    /// The cloud has answered a call. The Service is due again.
+    pub(super) fn answered(&mut self, answered: Answered, now: At) -> Vec<Effect> {
+        let Answered { lane, name, uid, answer } = answered;
+        let Some(call) = answer.call() else { return self.previewed(lane, &name, &uid, answer) };
+        let ended = Effect::Count(Count::Ended(call, answer.ended()));
+        let asked = self.balancers.of(&name, &uid).and_then(Entry::take_asked);
+        let look = Effect::Look(lane, Name::clone(&name));
+        // Nothing is remembered of a Service that is gone.
+        let Some(asked) = asked else { return vec![ended, look] };
+        let mut effects = vec![ended];
+        effects.extend(match answer {
+            Answer::Ensure(answer) => self.apply_answer(lane, &asked, *answer, Self::ensured, now),
+            Answer::Members(answer) => {
+                self.apply_answer(lane, &asked, answer, Self::members_set, now)
+            }
+            Answer::Delete(answer) | Answer::DeleteDuplicate(answer) => self.apply_answer(
+                lane,
+                &asked,
+                answer,
+                |machine, asked, _, _| machine.deleted(asked),
+                now,
+            ),
+            Answer::Preview(..) => Vec::new(),
+        });
+        effects.push(look);
+        effects
+    }
+
+    fn apply_answer<T>(
+        &mut self,
+        lane: Lane,
+        asked: &Asked,
+        answer: Result<Progress<T>, CloudError>,
+        done: Apply<T>,
+        now: At,
+    ) -> Vec<Effect> {
+        let service = &asked.service;
+        let mut effects = Vec::new();
+        let is_timeout = answer.as_ref().is_err_and(did_not_return);
+        let makes_room = match &answer {
+            Ok(Progress::Elsewhere(_)) => true,
+            Ok(Progress::Done(_)) => asked.call == CallKind::Delete,
+            _ => false,
+        };
+        if answer.is_ok() {
+            effects.extend(self.carried_out(service, asked.call, now));
+        }
+        let entry = self.balancers.entry(service);
+        entry.answered(now);
+        effects.extend(match answer {
+            Ok(Progress::Done(value)) => {
+                entry.done(asked.call);
+                let mut effects = done(self, asked, value, now);
+                effects.push(self.queue(lane, service, Turn::Well));
+                effects.extend(self.called(asked, now));
+                effects.extend(self.report_done(asked, now));
+                effects
+            }
+            Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting, now),
+            Ok(Progress::Elsewhere(why)) => {
+                entry.elsewhere(asked.about(), why.clone());
+                vec![log(Level::Info, service, format!("another controller is responsible: {why}"))]
+            }
+            Ok(Progress::NotSeen(why)) => {
+                let line = format!("the load balancer is looked at in full: {why}");
+                entry.not_seen(why, now);
+                vec![log(Level::Info, service, line)]
+            }
+            Ok(Progress::Lost(loss)) if asked.may_replace => {
+                let what = format!("the provider may replace it, and does not: {}", loss.why);
+                self.failed(lane, asked, CloudError::new(ErrorKind::Malformed, what), now)
+            }
+            Ok(Progress::Lost(loss)) => vec![self.lost(asked, loss, now)],
+            Err(error) if entry.is_copied(asked.about(), &error) => vec![log(
+                Level::Warn,
+                service,
+                format!(
+                    "annotation {ID} is not this Service's, which gets a load balancer of its own: {error}"
+                ),
+            )],
+            Err(error) => self.failed(lane, asked, error, now),
+        });
+        self.learn(&service.key);
+        if is_timeout {
+            // What follows is the slower lanes' work: the status as well as the next call.
+            let slow = self.hangs.timed_out(asked.call, asked.began);
+            self.balancers.entry(service).timed_out(slow);
+        } else if lane == Lane::Slow {
+            self.balancers.entry(service).in_time();
+        }
+        effects.extend(makes_room.then(|| self.let_next_in(service.names().0)).flatten());
+        effects
+    }
+
+    /// The load balancer matches its Service.
+    fn ensured(&mut self, asked: &Asked, balancer: LoadBalancer, now: At) -> Vec<Effect> {
+        let (nodes, id) = (Arc::clone(self.nodes.set()), balancer.id.clone());
+        let entry = self.balancers.entry(&asked.service);
+        let gone = entry.ensured(asked.about(), balancer, &nodes, now);
+        gone.map(|gone| tell(&asked.service, Tell::Gone { id: gone, by: Some(id) }))
+            .into_iter()
+            .collect()
+    }
+
+    fn members_set(&mut self, asked: &Asked, set: MembersSet, now: At) -> Vec<Effect> {
+        self.balancers.entry(&asked.service).members_set(asked.sent.as_ref(), set, now);
+        Vec::new()
+    }
+
+    fn deleted(&mut self, asked: &Asked) -> Vec<Effect> {
+        let entry = self.balancers.entry(&asked.service);
+        match asked.call {
+            CallKind::DeleteDuplicate => entry.duplicate_deleted(),
+            _ => entry.deleted(),
+        }
+        Vec::new()
+    }
+
+    /// Records a call that the provider has confirmed, and reports it if it does not last.
+    fn called(&mut self, asked: &Asked, now: At) -> Option<Effect> {
+        let Asked { service, step, members, .. } = asked;
+        let repeated = self.balancers.entry(service).step_called(step, service, members, now)?;
+        Some(tell(service, Tell::Repeated(repeated)))
+    }
+
+    fn report_done(&mut self, asked: &Asked, now: At) -> Vec<Effect> {
+        let service = &asked.service;
+        let what = match asked.call {
+            CallKind::Ensure => return self.completed(service, now),
+            CallKind::Members => {
+                let members = asked.sent.as_ref().map_or(0, |members| members.present.len());
+                let entry = self.balancers.entry(service);
+                let (has_changed, why_empty) = (entry.take_changed(), entry.state().why_empty());
+                if members == 0 || why_empty.is_some() {
+                    Some(Tell::NoMembers(why_empty.or_else(|| asked.members.why_none.clone())))
+                } else {
+                    has_changed.then_some(Tell::MembersChanged)
+                }
+            }
+            CallKind::Delete => Some(Tell::Deleted),
+            CallKind::DeleteDuplicate => Some(Tell::DuplicateDeleted),
+        };
+        what.map(|what| tell(service, what)).into_iter().collect()
+    }
+
+    /// Reports the end of a creation or a change, the provider's remarks, and the reason of empty pools.
+    pub(super) fn completed(&mut self, service: &Arc<Service>, now: At) -> Vec<Effect> {
+        let Completed { was_announced, notes, why_empty } =
+            self.balancers.entry(service).completed();
+        self.losses.end(now, &service.uid);
+        let ensured = was_announced.then_some(Tell::Ensured);
+        let notes = (!notes.is_empty()).then_some(Tell::Notes(notes));
+        let empty = why_empty.map(|why| Tell::NoMembers(Some(why)));
+        let all = [ensured, notes, empty].into_iter().flatten();
+        all.map(|what| tell(service, what)).collect()
+    }
+
+    /// The cloud works on it: it is polled.
+    fn in_progress(&mut self, asked: &Asked, waiting: Waiting, now: At) -> Vec<Effect> {
+        let (service, owner) = (&asked.service, self.owner(&asked.service));
+        let Started { is_step_again, replaced } =
+            self.balancers.entry(service).in_progress(asked.about(), waiting, owner, now);
+        let gone = replaced.map(|(id, by)| tell(service, Tell::Gone { id, by: Some(by) }));
+        let called = if is_step_again { self.called(asked, now) } else { None };
+        gone.into_iter().chain(called).chain([Effect::Wake(Task::Poll)]).collect()
+    }
+
+    /// The load balancer is gone or has failed, and the call was not to replace it.
+    fn lost(&mut self, asked: &Asked, loss: Loss, now: At) -> Effect {
+        let service = &asked.service;
+        let line = format!("only a new load balancer helps: {}", loss.why);
+        self.balancers.entry(service).lost(asked.call, loss.is_gone);
+        self.losses.answered(now, &service.uid, loss);
+        log(Level::Warn, service, line)
+    }
+
+    fn failed(&mut self, lane: Lane, asked: &Asked, error: CloudError, now: At) -> Vec<Effect> {
+        let (service, call, traits) = (&asked.service, asked.call, self.traits());
+        let adopt = to_adopt(service).filter(|_| call == CallKind::Ensure);
+        let error = match adopt {
+            Some(id) => of_adoption(id, error),
+            None => error,
+        };
+        let entry = self.balancers.entry(service);
+        let error = match call {
+            CallKind::Ensure => of_name(service, &traits, entry.state().id(), error),
+            _ => error,
+        };
+        let mut effects = Vec::new();
+        let is_absent = call == CallKind::Ensure && entry.state().known == Known::Absent;
+        if let Some(id) = shown_id(service).filter(|_| is_absent) {
+            let gone = Tell::Gone { id: id.to_owned(), by: None };
+            effects.push(tell(service, gone));
+        }
+        let pace = pace(&error);
+        let (wait, may_pass) =
+            entry.failed(asked.about(), (error.clone(), pace), &traits, SPREAD, now);
+        if call == CallKind::Members && error.kind == ErrorKind::NotFound {
+            // A list, or else a full call, shows if the load balancer is gone.
+            match traits.lists {
+                true => effects.push(Effect::Wake(Task::Audit)),
+                false => entry.look(),
+            }
+        }
+        let is_unsent = error.unsent;
+        if !may_pass && !is_unsent {
+            let members = Box::new(asked.members.clone());
+            effects.push(tell(service, Tell::Failed { call, members, error, pace }));
+        }
+        let is_new = service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
+        let priority = if is_unsent && is_new { Priority::Urgent } else { Priority::Routine };
+        effects.push(self.queue(lane, service, Turn::After(wait, priority)));
+        effects
+    }
+
+    /// Records that the cloud has carried out a call. If it answered none before, the Services of the
+    /// slow lanes go back to the usual ones, and their next calls are due.
+    fn carried_out(&mut self, service: &Service, call: CallKind, now: At) -> Vec<Effect> {
+        if !self.hangs.answered(call, now) {
+            return Vec::new();
+        }
+        let all = self.balancers.all_mut().filter(|(name, _)| **name != service.key);
+        let back = all
+            .filter_map(|(name, entry)| entry.answers_again(call, now).then(|| Name::clone(name)));
+        let back: Vec<Name> = back.collect();
+        let line = format!("the cloud answers again: {} Services waited for that", back.len());
+        let mut effects = vec![Effect::Log(Level::Info, None, line)];
+        let priority = if call == CallKind::Members { Priority::Routine } else { Priority::Urgent };
+        for name in back {
+            effects.push(Effect::Queue(Name::clone(&name), Lane::Slow, Turn::Gone));
+            effects.push(Effect::Queue(name, Lane::Normal, Turn::Now(priority)));
+        }
+        effects.extend((call == CallKind::Members).then_some(Effect::Wake(Task::SlowCalls)));
+        effects
+    }
+
+    /// When the next slow lane may begin, if no other one ends before; none: at once.
+    pub(crate) fn next_slow_lane(&self) -> Option<At> {
+        self.hangs.next(self.parameters.call_timeout)
+    }
+
+    /// The cloud has said what it would change.
+    fn previewed(&mut self, lane: Lane, name: &Name, uid: &str, answer: Answer) -> Vec<Effect> {
+        let Answer::Preview(digest, answer) = answer else { return Vec::new() };
+        let queue = |turn| Effect::Queue(Name::clone(name), lane, turn);
+        let lines = match answer {
+            Ok(lines) => lines,
+            Err(error) if error.kind == ErrorKind::Unsupported => {
+                vec!["unknown: the provider has no preview".to_owned()]
+            }
+            Err(error) => {
+                let line = format!("cannot preview the load balancer: {error}");
+                let line = Effect::Log(Level::Warn, Some(Name::clone(name)), line);
+                return vec![line, queue(Turn::Failed(error.class()))];
+            }
+        };
+        if let Some(entry) = self.balancers.of(name, uid) {
+            entry.previewed(digest, lines);
+        }
+        vec![queue(Turn::Well), Effect::Look(lane, Name::clone(name))]
+    }
+}
+
+impl Answer {
+    /// How the call ended, for metrics. A call that the provider did not send is not an error.
+    fn ended(&self) -> Result<Ended, CloudError> {
+        match self {
+            Self::Ensure(answer) => ended(answer),
+            Self::Members(answer) => ended(answer),
+            Self::Delete(answer) | Self::DeleteDuplicate(answer) => ended(answer),
+            Self::Preview(..) => Ok(Ended::Done),
+        }
+    }
+}
+
+/// How a call ended.
+pub(super) fn ended<T>(answer: &Result<Progress<T>, CloudError>) -> Result<Ended, CloudError> {
+    match answer {
+        Ok(Progress::Done(_)) => Ok(Ended::Done),
+        Ok(Progress::InProgress(_)) => Ok(Ended::InProgress),
+        Ok(Progress::Elsewhere(_)) => Ok(Ended::Elsewhere),
+        Ok(Progress::NotSeen(_)) => Ok(Ended::NotSeen),
+        Ok(Progress::Lost(_)) => Ok(Ended::Lost),
+        Err(error) if error.unsent => Ok(Ended::NotSent),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+/// A line of the log about a Service.
+fn log(level: Level, service: &Service, text: String) -> Effect {
+    Effect::Log(level, Some(Name::clone(&service.key)), text)
+}
+
+/// Returns true if the call took all its time. One that was given up did not.
+fn did_not_return(error: &CloudError) -> bool {
+    error.kind == ErrorKind::Timeout && !error.unsent && error.retry_after.is_none()
+}
+
+/// When service-ccm repeats a failed call. If another client's change is the cause (`Busy`), the wait
+/// grows each time: the cloud does not know when that change ends.
+fn pace(error: &CloudError) -> Pace {
+    match error.class() {
+        _ if error.unsent => Pace::Backoff(UNSENT),
+        RetryClass::Retry => Pace::Backoff(RETRY),
+        RetryClass::RetryAfter(after) if error.kind == ErrorKind::Busy && after <= RETRY.first => {
+            Pace::Backoff(RETRY)
+        }
+        RetryClass::RetryAfter(after) => Pace::RetryAfter(after.clamp(SHORTEST, RETRY.longest)),
+        RetryClass::Permanent => Pace::Every(LONG_RETRY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_call_is_repeated_as_its_error_says() {
+        let error = |kind| CloudError::new(kind, "no");
+        let asked =
+            |seconds| error(ErrorKind::Throttled).with_retry_after(Duration::from_secs(seconds));
+        assert_eq!(pace(&asked(42)), Pace::RetryAfter(Duration::from_secs(42)));
+        assert_eq!(pace(&asked(4000)), Pace::RetryAfter(RETRY.longest), "no longer than others");
+        assert_eq!(pace(&asked(0)), Pace::RetryAfter(SHORTEST), "not at once");
+        for kind in [ErrorKind::Unavailable, ErrorKind::Busy] {
+            assert_eq!(pace(&error(kind)), Pace::Backoff(RETRY), "{kind}");
+        }
+        let busy = |seconds| error(ErrorKind::Busy).with_retry_after(Duration::from_secs(seconds));
+        assert_eq!(pace(&busy(2)), Pace::Backoff(RETRY), "it was never asked to wait for longer");
+        assert_eq!(pace(&busy(42)), Pace::RetryAfter(Duration::from_secs(42)));
+        assert_eq!(pace(&error(ErrorKind::QuotaExceeded)), Pace::Every(LONG_RETRY));
+        let waits: Vec<u64> = (1..9).map(|times| RETRY.after(times).as_secs()).collect();
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
+    }
+}

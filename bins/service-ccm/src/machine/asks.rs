@@ -1,0 +1,272 @@
+//! Calls to the cloud: what is asked.
+
+use std::{net::IpAddr, sync::Arc};
+
+use ccm_base::At;
+use ccm_cloud::{Digest, FrontEnd, MemberChange, Members, Owner, Unwanted, Wanted};
+use ccm_objects::Service;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Machine,
+    answered::Call,
+    due::tell,
+    effect::{Ask, Effect, Lane, Question, Tell},
+    entry::Entry,
+    planned::Planned,
+};
+use crate::plan::{
+    CallKind, Inputs, Known, Step,
+    front_end::{desired, settings},
+    losses::recorded,
+    members::Decision,
+    reason::{PROVISIONING, Reason},
+    status::shows,
+    to_adopt,
+};
+
+/// A call that is under way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Asked {
+    /// The Service as it was when the call was made.
+    pub(super) service: Arc<Service>,
+    pub(super) call: CallKind,
+    /// The step that led to it, and the decision about the members.
+    pub(super) step: Step,
+    pub(super) members: Decision,
+    /// The configuration that it is about.
+    pub(super) digest: Option<Digest>,
+    /// The members that go with it.
+    pub(super) sent: Option<Members>,
+    /// The other inputs of the call, besides the Service.
+    pub(super) inputs: Inputs,
+    /// True if it may make a new load balancer in the place of the one that the Service has.
+    pub(super) may_replace: bool,
+    /// When it was made.
+    pub(super) began: At,
+}
+
+impl Asked {
+    /// The call, as the memory of the load balancer sees it.
+    pub(super) fn about(&self) -> Call<'_> {
+        Call {
+            service: &self.service,
+            kind: self.call,
+            digest: self.digest,
+            members: self.sent.as_ref(),
+            inputs: self.inputs,
+        }
+    }
+}
+
+impl Machine {
+    /// Makes a call about a Service.
+    pub(super) fn ask(
+        &mut self,
+        lane: Lane,
+        service: &Arc<Service>,
+        step: Step,
+        planned: &Planned,
+        now: At,
+    ) -> Vec<Effect> {
+        let (question, digest, sent) = self.question(service, &step, planned);
+        let call = match (&question, &step) {
+            (Question::Ensure(_), _) => Some(CallKind::Ensure),
+            (Question::Members(_), _) => Some(CallKind::Members),
+            (Question::Delete(_), Step::DeleteDuplicate(_)) => Some(CallKind::DeleteDuplicate),
+            (Question::Delete(_), _) => Some(CallKind::Delete),
+            (Question::Preview(_), _) => None,
+        };
+        let mut effects = self.announce(service, &question, planned);
+        let entry = self.balancers.entry(service);
+        let hangs = entry.slow().is_some_and(|slow| {
+            !slow.alone && slow.call == CallKind::Members && call == Some(CallKind::Members)
+        });
+        if let Some(call) = call {
+            let (members, inputs) = (planned.members.clone(), planned.inputs);
+            let (may_replace, service) = (planned.may_replace, Arc::clone(service));
+            let asked = Asked {
+                service,
+                call,
+                step,
+                members,
+                digest,
+                sent,
+                inputs,
+                may_replace,
+                began: now,
+            };
+            entry.ask(asked);
+        }
+        let is_ensured = call == Some(CallKind::Ensure);
+        let has_no_address = |service: &Service| {
+            service.details.as_ref().is_some_and(|details| details.ingress.is_empty())
+        };
+        effects.push(Effect::Ask(Box::new(Ask {
+            lane,
+            name: service.key.clone(),
+            uid: service.uid.clone(),
+            question,
+            is_urgent: is_ensured && has_no_address(service),
+            is_charged: is_ensured && planned.may_replace && recorded(service).is_some(),
+            may_be_given_up: lane == Lane::Slow && hangs,
+        })));
+        effects
+    }
+
+    /// The question of a step, with the configuration and the members that it is about.
+    fn question(
+        &self,
+        service: &Service,
+        step: &Step,
+        planned: &Planned,
+    ) -> (Question, Option<Digest>, Option<Members>) {
+        let members = || planned.members.members.clone();
+        match step {
+            Step::Ensure(front_end) => {
+                let wanted = self.wanted(service, Arc::clone(front_end), planned);
+                (Question::Ensure(wanted), Some(front_end.digest), Some(members()))
+            }
+            Step::Preview(front_end) => {
+                let mut wanted = self.wanted(service, Arc::clone(front_end), planned);
+                wanted.adopt = wanted.adopt.or_else(|| self.adoptable(service));
+                (Question::Preview(wanted), Some(front_end.digest), None)
+            }
+            Step::SetMembers(id) => {
+                let change = self.member_change(service, id, members());
+                (Question::Members(change), None, Some(members()))
+            }
+            Step::DeleteDuplicate(id) => {
+                (Question::Delete(self.unwanted(service, Some(id.clone()), true)), None, None)
+            }
+            _ => {
+                let known = self.to_look_for(service, CallKind::Delete);
+                (Question::Delete(self.unwanted(service, known, false)), None, None)
+            }
+        }
+    }
+
+    /// Reports a call that begins, if it is news.
+    fn announce(
+        &mut self,
+        service: &Arc<Service>,
+        question: &Question,
+        planned: &Planned,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match question {
+            Question::Ensure(wanted) => {
+                let digest = wanted.front_end.digest;
+                let is_news = self.is_news(service, digest);
+                let entry = self.balancers.entry(service);
+                // From now on there may be a load balancer, whatever the answer is.
+                entry.begin_to_ensure();
+                if is_news {
+                    entry.announce();
+                    effects.push(tell(service, Tell::Ensuring(digest)));
+                    if wanted.members.present.is_empty() {
+                        let why = planned.members.why_none.clone();
+                        effects.push(tell(service, Tell::NoMembers(why)));
+                    }
+                }
+            }
+            Question::Delete(unwanted) if !unwanted.duplicate && unwanted.known.is_some() => {
+                effects.push(tell(service, Tell::Deleting));
+            }
+            _ => {}
+        }
+        effects
+    }
+
+    /// The owner of the load balancer of a Service.
+    pub(super) fn owner(&self, service: &Service) -> Owner {
+        let (namespace, name) = service.names();
+        Owner {
+            cluster: self.cluster.clone(),
+            uid: service.uid.to_string(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn wanted(&self, service: &Service, front_end: Arc<FrontEnd>, planned: &Planned) -> Wanted {
+        Wanted {
+            known: self.to_look_for(service, CallKind::Ensure),
+            adopt: self.to_adopt(service),
+            shown: shown(service),
+            members: planned.members.members.clone(),
+            front_end,
+            may_replace: planned.may_replace,
+        }
+    }
+
+    fn to_look_for(&self, service: &Service, call: CallKind) -> Option<String> {
+        let traits = self.traits();
+        let state = self.balancers.get(&service.key)?.state();
+        state.to_look_for(service, &traits, call).map(str::to_owned)
+    }
+
+    /// The load balancer that this Service should adopt.
+    fn to_adopt(&self, service: &Service) -> Option<String> {
+        let requested = to_adopt(service).map(str::to_owned);
+        let adopts = self.parameters.adopts;
+        requested.or_else(|| self.adoptable(service).filter(|_| adopts))
+    }
+
+    /// The load balancer of another controller that this Service may adopt.
+    fn adoptable(&self, service: &Service) -> Option<String> {
+        let state = self.balancers.get(&service.key).map(Entry::state)?;
+        state.adoptable.as_ref().map(|(id, _)| id.clone())
+    }
+
+    /// Returns true if a call with this configuration is worth an event: most calls of a restart or an
+    /// audit change nothing.
+    fn is_news(&self, service: &Service, digest: Digest) -> bool {
+        let state = self.balancers.get(&service.key).map(Entry::state);
+        let configured = state.and_then(|state| state.configured);
+        let is_elsewhere = state.is_some_and(|state| matches!(state.known, Known::Elsewhere(_)));
+        if is_elsewhere && configured == Some(digest) {
+            // service-ccm only asks whether another controller is still responsible.
+            return false;
+        }
+        let provisioned = [Reason::Provisioned, Reason::PartlyProvisioned];
+        let condition = service.condition(PROVISIONING);
+        let shows_provisioned = provisioned.iter().any(|reason| shows(condition, *reason));
+        !shows_provisioned || configured.is_some_and(|configured| configured != digest)
+    }
+
+    fn member_change(&self, service: &Service, id: &str, members: Members) -> MemberChange {
+        let traits = self.traits();
+        let front_end = traits
+            .wants_service
+            .then(|| desired(service, &self.cluster, &traits).front_end)
+            .flatten();
+        let details = service.details.as_deref();
+        MemberChange {
+            owner: self.owner(service),
+            id: id.to_owned(),
+            members,
+            front_end,
+            settings: details.map(|details| settings(details, &traits)).unwrap_or_default(),
+        }
+    }
+
+    fn unwanted(&self, service: &Service, known: Option<String>, duplicate: bool) -> Unwanted {
+        let traits = self.traits();
+        // A Service with a mistake has no front end, but its annotations still count.
+        let details = service.details.as_deref();
+        // Of a Service that is too large they are not known, and the provider keeps what it may keep.
+        let known_settings = details.filter(|details| details.too_large.is_none());
+        let settings = known_settings.map(|details| settings(details, &traits));
+        let address = details.and_then(|it| it.load_balancer_ip.as_deref()?.parse().ok());
+        let owner = self.owner(service);
+        let service = traits.wants_service.then(|| service.json.clone()).flatten();
+        Unwanted { owner, known, duplicate, settings, address, service }
+    }
+}
+
+/// The addresses in the status of a Service.
+fn shown(service: &Service) -> Vec<IpAddr> {
+    let ingress = service.details.iter().flat_map(|details| &details.ingress);
+    ingress.filter_map(|entry| entry.ip.as_deref()?.parse().ok()).collect()
+}

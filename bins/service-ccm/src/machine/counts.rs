@@ -1,0 +1,186 @@
+//! What metrics and `/readyz?verbose` show of the memory.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use ccm_base::At;
+use ccm_cloud::{Cure, Phase};
+use ccm_objects::Service;
+use ccm_runtime::health::Verdict;
+
+use super::{Machine, entry::Entry};
+use crate::{
+    metrics::State,
+    plan::{
+        APPROVED, CallKind, Known, RELEASE_APPROVED, REPLACEMENT_APPROVED, first_classes,
+        shown::Part,
+    },
+};
+
+impl Machine {
+    /// Sums up a number of each load balancer.
+    fn sum(&self, number: impl Fn(&Entry) -> usize) -> usize {
+        self.balancers.all().map(|(_, entry)| number(entry)).sum()
+    }
+
+    /// The number of load balancers in each state.
+    pub(crate) fn states(&self) -> HashMap<State, usize> {
+        let mut counts: HashMap<State, usize> = HashMap::new();
+        for (_, entry) in self.balancers.all() {
+            *counts.entry(state(entry)).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The number of load balancers that stay although service-ccm does not serve their Services.
+    pub(crate) fn releases_held(&self) -> usize {
+        self.sum(|entry| usize::from(entry.is_release_held()))
+    }
+
+    /// The number of load balancers that are gone or have failed and are not replaced yet.
+    pub(crate) fn replacements_held(&self) -> usize {
+        self.sum(|entry| usize::from(entry.is_replacement_held()))
+    }
+
+    /// The number of Services that wait for room in their namespaces.
+    pub(crate) fn waiting(&self) -> usize {
+        self.sum(|entry| usize::from(entry.waits()))
+    }
+
+    /// The number of members that are held.
+    pub(crate) fn members_held(&self) -> usize {
+        self.sum(Entry::held)
+    }
+
+    /// The number of Services whose finalizer no known controller removes.
+    pub(crate) fn unclaimed_finalizers(&self, now: At) -> usize {
+        self.unclaimed.count(now)
+    }
+
+    /// Counts the Services that do not show everything that the provider gives, by part of the answer.
+    pub(crate) fn refused(&self) -> BTreeMap<Part, usize> {
+        let mut counts = BTreeMap::new();
+        for (_, entry) in self.balancers.all() {
+            let mut parts: Vec<Part> = entry.refused().iter().map(|one| one.part).collect();
+            parts.dedup();
+            for part in parts {
+                *counts.entry(part).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// Counts the Services of type LoadBalancer that this program does not serve, by class. Nothing is
+    /// stored for them.
+    pub(crate) fn not_served(&self, services: &[Arc<Service>]) -> BTreeMap<Arc<str>, usize> {
+        let mut counts = BTreeMap::new();
+        for service in services.iter().filter(|service| service.is_load_balancer) {
+            let class = service.details.as_ref().and_then(|details| details.class.as_deref());
+            if !self.parameters.classes.serves(class) {
+                *counts.entry(Arc::from(class.unwrap_or("none"))).or_default() += 1;
+            }
+        }
+        first_classes(counts)
+    }
+
+    /// Passes if no load balancer fails. If not, counts the failing ones by cause.
+    pub(crate) fn provisioning(&self) -> Verdict {
+        let (mut all, mut failing) = (0, BTreeMap::<&str, usize>::new());
+        for (_, entry) in self.balancers.all() {
+            all += 1;
+            if state(entry) == State::Failing {
+                let failed = entry.state().failed.first().map(|failed| failed.error.kind.reason());
+                let wrong = if entry.is_wrong() { "wrong Service" } else { "failed in the cloud" };
+                *failing.entry(failed.unwrap_or(wrong)).or_default() += 1;
+            }
+        }
+        if failing.is_empty() {
+            return Verdict::Passed(format!("{all} Services, none failing"));
+        }
+        let count: usize = failing.values().sum();
+        let kinds: Vec<_> = failing.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        Verdict::Failed(format!("{count} of {all} Services: {}", kinds.join(", ")))
+    }
+
+    /// Passes if no load balancer waits to be replaced.
+    pub(crate) fn replacements(&self) -> Verdict {
+        match self.replacements_held() {
+            0 => Verdict::Passed("no load balancer waits to be replaced".to_owned()),
+            held => Verdict::Failed(format!(
+                "{held} load balancers are gone or have failed, and are not replaced until that is proved or you approve it with {REPLACEMENT_APPROVED}=yes"
+            )),
+        }
+    }
+
+    /// Passes if no member is held.
+    pub(crate) fn members(&self) -> Verdict {
+        let line = self.nodes_in_words();
+        match self.members_held() {
+            0 => Verdict::Passed(line),
+            held => Verdict::Failed(format!(
+                "{line}; {held} members of load balancers stay although their nodes are gone or changed: too many at once; if that is right, approve it with {APPROVED}=yes"
+            )),
+        }
+    }
+
+    /// Passes if no load balancer stays only because its class is not served.
+    pub(crate) fn classes(&self, services: &[Arc<Service>]) -> Verdict {
+        let counts = self.not_served(services);
+        let line = |(class, count)| format!("{count} of class {class}");
+        let lines: Vec<String> = counts.iter().map(line).collect();
+        let line = match lines.is_empty() {
+            true => "every Service of type LoadBalancer is served".to_owned(),
+            false => format!("not served by this program: {}", lines.join(", ")),
+        };
+        match self.releases_held() {
+            0 => Verdict::Passed(line),
+            held => Verdict::Failed(format!(
+                "{line}; of these, {held} with load balancers, which stay until you serve the class again or approve their deletion with {RELEASE_APPROVED}=yes"
+            )),
+        }
+    }
+
+    /// Passes if Services show everything that the provider gives. If not, names an example.
+    pub(crate) fn shown(&self) -> Verdict {
+        let refused = self.balancers.all().filter(|(_, entry)| !entry.refused().is_empty());
+        let count = refused.clone().count();
+        let first =
+            refused.clone().find_map(|(name, entry)| Some((name, entry.refused().first()?)));
+        let Some((name, refused)) = first else {
+            return Verdict::Passed("Services show everything that the provider gives".to_owned());
+        };
+        let stays = if refused.stays { ", which the Service shows already and keeps" } else { "" };
+        Verdict::Failed(format!(
+            "{count} Services do not show everything that the provider gives, or should not: {name}: {}{stays}",
+            refused.why
+        ))
+    }
+}
+
+/// The state of a load balancer that the metrics show.
+fn state(entry: &Entry) -> State {
+    let known = entry.state();
+    let has_failed = matches!(&known.known, Known::There(balancer)
+        if matches!(balancer.phase, Phase::Failed { cure: Cure::Person, .. }));
+    let is_elsewhere = matches!(known.known, Known::Elsewhere(_));
+    let fails = known.failed.iter().any(|failed| !failed.error.unsent);
+    if fails || has_failed || entry.is_wrong() && !is_elsewhere {
+        return State::Failing;
+    }
+    if let Some(pending) = &known.pending {
+        let is_deletion = pending.call == Some(CallKind::Delete);
+        return if is_deletion { State::Deleting } else { State::Pending };
+    }
+    match &known.known {
+        Known::Elsewhere(_) => State::Elsewhere,
+        _ if known.configured.is_some() => State::Provisioned,
+        // Its creation is under way. A first call that does not return does not have a state of its own.
+        Known::Absent if !known.proved_absent && !known.is_of_others() => State::Pending,
+        _ => State::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests;

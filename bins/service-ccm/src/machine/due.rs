@@ -1,0 +1,344 @@
+//! A Service is due: what is done next for it.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_controller::{
+    brake::approval::is_marked_at,
+    queue::{Pace, Priority},
+};
+use ccm_objects::{Service, Shared as Name};
+
+use super::{
+    Machine, RETRY,
+    effect::{Effect, Lane, Shown, Task, Tell, Turn, Write},
+    entry::Entry,
+    event::{Due, Offer},
+    page,
+    planned::{Planned, Round},
+};
+use crate::plan::{
+    APPROVED, CallKind, Inputs, Known, List, Plan, REPLACEMENT_APPROVED, Step,
+    front_end::desired,
+    losses::{self, Now, Verdict},
+    not_offered,
+    repeated::that_may_be_written,
+    status::ID,
+};
+
+/// The pause before service-ccm plans a Service again whose old load balancer it deletes as an orphan.
+const AFTER_ORPHAN: Duration = Duration::from_secs(1);
+/// The pause before a Service is planned that the informer is reading again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+/// How often members that are held are looked at again.
+const HELD: Duration = Duration::from_secs(30);
+
+impl Machine {
+    /// Decides what is done next for a Service: at most one write or one call, which comes last.
+    pub(super) fn due(&mut self, due: &Due, now: At) -> Vec<Effect> {
+        let Some(service) = &due.service else { return self.forget(&due.name) };
+        if let Some(effect) = self.is_elsewhere_in_queue(due.lane, service) {
+            return vec![effect];
+        }
+        let offer = match &self.offer {
+            Ok(offer) => Arc::clone(offer),
+            Err(error) => return self.without_offer(due.lane, service, error.clone(), now),
+        };
+        let is_news = self.learn(&service.key);
+        if is_news || !due.is_read {
+            let turn = Turn::After(READ_AGAIN, Priority::Routine);
+            return vec![self.queue(due.lane, service, turn)];
+        }
+        let mut effects = Vec::new();
+        loop {
+            let planned = self.plan(due, service, &offer, (now, &mut effects));
+            self.show(service, &planned, &mut effects);
+            let Plan::Next(step) = &planned.plan else {
+                if self.balancers.entry(service).ends_wait(now) {
+                    continue;
+                }
+                self.rest(due.lane, service, &planned, (now, &mut effects));
+                return effects;
+            };
+            self.next(due, service, step, &planned, (now, &mut effects));
+            return effects;
+        }
+    }
+
+    /// The effect on this Service in the queue of a lane.
+    pub(super) fn queue(&self, lane: Lane, service: &Service, turn: Turn) -> Effect {
+        Effect::Queue(Name::clone(&service.key), lane, turn)
+    }
+
+    /// Passes a Service on to the queue that should serve it, or delays it while service-ccm deletes its old
+    /// load balancer as an orphan.
+    fn is_elsewhere_in_queue(&self, lane: Lane, service: &Service) -> Option<Effect> {
+        let right = match self.balancers.get(&service.key).and_then(Entry::slow) {
+            Some(_) => Lane::Slow,
+            None => Lane::Normal,
+        };
+        if right != lane {
+            return Some(self.queue(right, service, Turn::Now(Priority::Urgent)));
+        }
+        let is_called = self.orphans.is_called(&service.uid);
+        let turn = Turn::After(AFTER_ORPHAN, Priority::Routine);
+        is_called.then(|| self.queue(lane, service, turn))
+    }
+
+    /// The provider offers no load balancers, or it is not known whether it does. The Service is
+    /// looked at again later; if it is served, it says so.
+    fn without_offer(
+        &mut self,
+        lane: Lane,
+        service: &Arc<Service>,
+        error: CloudError,
+        now: At,
+    ) -> Vec<Effect> {
+        let class = error.class();
+        let mut effects = vec![self.queue(lane, service, Turn::Failed(class))];
+        if error.kind != ErrorKind::Unsupported || self.is_observing {
+            return effects;
+        }
+        let state = self.balancers.entry(service).state();
+        let (written, classes) = (state.condition_written, &self.parameters.classes);
+        let change = not_offered(service, classes, &error.message, written, now);
+        let Some(change) = change else { return effects };
+        let change = that_may_be_written(&state.repeats, now, change);
+        let wants = service.is_load_balancer && !service.deleting;
+        let call = if wants { CallKind::Ensure } else { CallKind::Delete };
+        let (members, pace) = (Box::default(), Pace::of(class, RETRY));
+        effects.push(tell(service, Tell::Failed { call, members, error, pace }));
+        if !change.is_empty() {
+            effects.push(self.write(lane, service, Step::Write(change)));
+        }
+        effects
+    }
+
+    /// Plans a Service as it is now.
+    fn plan(
+        &mut self,
+        due: &Due,
+        service: &Service,
+        offer: &Offer,
+        (now, effects): (At, &mut Vec<Effect>),
+    ) -> Planned {
+        let desired = desired(service, &self.cluster, &offer.traits);
+        let loss = self.loss(service, due.is_same_cloud, offer, now);
+        let list = if offer.traits.lists { self.balancers.list() } else { List::Compared };
+        let is_right = desired.front_end.is_some();
+        let (full, next) = self.full(service, &due.neighbours, is_right, list);
+        let (nodes, approved) =
+            (Arc::clone(self.nodes.set()), self.is_approved(service, APPROVED, now));
+        let (agreed, inputs) = (self.agreed(), self.inputs());
+        let held_replacement = self.held_replacement(service, loss);
+        let settings = &self.parameters;
+        let round = Round {
+            service,
+            desired,
+            classes: &settings.classes,
+            traits: &offer.traits,
+            nodes: &nodes,
+            agreed,
+            selector: &due.selector,
+            is_default: due.selector == offer.selector,
+            budget: settings.budget,
+            approved,
+            adopts: settings.adopts,
+            loss,
+            held_replacement,
+            full,
+            list,
+            guard: (&settings.shown, &self.in_use),
+            inputs,
+            now,
+        };
+        let planned = self.balancers.entry(service).plan(round);
+        effects.extend(next);
+        if planned.members.changes || loss == Verdict::Replaced {
+            // The next leader has no new budget.
+            effects.push(self.has_news_for_the_note());
+        }
+        effects.extend(planned.reads_members.then_some(Effect::Wake(Task::Audit)));
+        planned
+    }
+
+    /// Returns true if a user has approved what this key means: by a mark on the Service, or for a set.
+    fn is_approved(&self, service: &Service, key: &str, now: At) -> bool {
+        let Some(details) = &service.details else { return false };
+        let [members, replacements] = &self.approved;
+        let set = if key == REPLACEMENT_APPROVED { replacements } else { members };
+        is_marked_at(service.annotation(key), details.labels.get(key), now)
+            || set.as_ref().is_some_and(|set| set.covers(&details.labels))
+    }
+
+    /// The inputs of calls, besides their Services.
+    fn inputs(&self) -> Inputs {
+        Inputs { nodes: self.balancers.published(), revision: self.revision }
+    }
+
+    /// Returns what follows if the load balancer of this Service is gone or has failed.
+    fn loss(&mut self, service: &Service, is_same_cloud: bool, offer: &Offer, at: At) -> Verdict {
+        if service.deleting || !self.parameters.classes.cover(service) {
+            return Verdict::Kept;
+        }
+        let asks = offer.traits.asks_before_replacing;
+        let now = Now {
+            at,
+            approved: self.is_approved(service, REPLACEMENT_APPROVED, at),
+            can_ask: asks && losses::recorded(service).is_some(),
+            is_same_cloud,
+        };
+        self.losses.decide(&service.uid, now)
+    }
+
+    /// Returns why no other load balancer is made for this Service, and when that is looked at again.
+    fn held_replacement(&self, service: &Service, loss: Verdict) -> Option<(String, At)> {
+        let Verdict::Held(why, until) = loss else { return None };
+        let words = self.losses.in_words(&service.uid);
+        let text = format!(
+            "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
+        );
+        Some((text, until))
+    }
+
+    /// Publishes the plan of a Service, what is wrong with the Service, and what is held.
+    fn show(&self, service: &Arc<Service>, planned: &Planned, effects: &mut Vec<Effect>) {
+        let state = self.balancers.get(&service.key).map(Entry::state);
+        let steps = state.map(|state| page::steps(planned, state)).unwrap_or_default();
+        let shown = match page::blocked(service, planned) {
+            Some(why) if steps.is_empty() => Shown::Blocked(Arc::clone(service), why),
+            _ => Shown::Service(Arc::clone(service), steps),
+        };
+        effects.push(Effect::Show(shown));
+        let mut say = |what: Option<Tell>| effects.extend(what.map(|what| tell(service, what)));
+        say(planned.held_release.clone().map(Tell::ReleaseHeld));
+        say(planned.full.clone().map(Tell::Full));
+        say(planned.held_replacement.clone().map(|(why, _)| Tell::ReplacementHeld(why)));
+        let is_served = service.is_load_balancer && planned.plan != Plan::NotOurs;
+        let problems = Some(&planned.problems).filter(|all| is_served && !all.is_empty());
+        say(problems.cloned().map(Tell::Problems));
+        let refused = Some(&planned.refused).filter(|all| !all.is_empty());
+        say(refused.cloned().map(Tell::Refused));
+    }
+
+    /// Makes the next step.
+    fn next(
+        &mut self,
+        due: &Due,
+        service: &Arc<Service>,
+        step: &Step,
+        planned: &Planned,
+        (now, effects): (At, &mut Vec<Effect>),
+    ) {
+        let step = match self.is_observing {
+            true => self.observed(service, step),
+            false => Some(step.clone()),
+        };
+        let Some(step) = step else {
+            return effects.push(self.queue(due.lane, service, Turn::Well));
+        };
+        match step {
+            Step::Protect | Step::Release | Step::Write(_) => {
+                effects.push(self.write(due.lane, service, step));
+            }
+            _ if !due.may_call => {
+                effects.push(self.queue(due.lane, service, Turn::Now(Priority::Urgent)));
+            }
+            step => effects.extend(self.ask(due.lane, service, step, planned, now)),
+        }
+    }
+
+    /// What an observer does instead of this step.
+    fn observed(&self, service: &Service, step: &Step) -> Option<Step> {
+        let front_end = match step {
+            Step::Preview(front_end) => return Some(Step::Preview(Arc::clone(front_end))),
+            Step::Ensure(front_end) => front_end,
+            _ => return None,
+        };
+        let entry = self.balancers.get(&service.key);
+        let is_known = entry.is_some_and(|entry| entry.state().is_previewed(front_end));
+        (!is_known).then(|| Step::Preview(Arc::clone(front_end)))
+    }
+
+    /// Nothing is due now.
+    fn rest(
+        &mut self,
+        lane: Lane,
+        service: &Arc<Service>,
+        planned: &Planned,
+        (now, effects): (At, &mut Vec<Effect>),
+    ) {
+        let Planned { plan, members, inputs, held_replacement, unclaimed, .. } = planned;
+        if !members.held.is_empty() {
+            effects.push(tell(service, Tell::Held(Box::new(members.clone()))));
+        }
+        let held = (!members.held.is_empty()).then(|| now + HELD);
+        let held_until = held_replacement.as_ref().map(|(_, until)| *until);
+        let look = self.balancers.entry(service).state().next_look(*inputs, now);
+        let (claim, report) = self.unclaimed(service, unclaimed.as_ref(), now);
+        // The queue keeps one time for each Service, the earliest: the others follow from here.
+        let due = held.into_iter().chain(look).chain(held_until).chain(claim).min();
+        if let Some(due) = due {
+            let turn = Turn::After(due.since(now), Priority::Routine);
+            effects.push(self.queue(lane, service, turn));
+        }
+        if matches!(plan, Plan::Settled | Plan::NotOurs) {
+            effects.push(self.queue(lane, service, Turn::Well));
+        }
+        let is_there = matches!(self.balancers.entry(service).state().known, Known::There(_));
+        // service-ccm deletes this load balancer when the other controller has made its own one.
+        let is_moving = service.annotation(ID).is_none() && is_there;
+        if *plan == Plan::NotOurs && !is_moving {
+            self.balancers.forget(&service.key);
+        }
+        effects.extend(report);
+    }
+
+    /// Reports a finalizer that no known controller removes, once it has stayed for long enough. Returns when
+    /// that is.
+    fn unclaimed(
+        &mut self,
+        service: &Arc<Service>,
+        why: Option<&String>,
+        now: At,
+    ) -> (Option<At>, Option<Effect>) {
+        let Some(why) = why else {
+            self.unclaimed.forget(&service.key);
+            return (None, None);
+        };
+        let due = self.unclaimed.seen(service, now);
+        match now < due {
+            true => (Some(due), None),
+            false => (None, Some(tell(service, Tell::Unclaimed(why.clone())))),
+        }
+    }
+
+    /// Forgets a Service that does not exist any more.
+    pub(super) fn forget(&mut self, name: &Name) -> Vec<Effect> {
+        self.balancers.remove(name);
+        self.unclaimed.forget(name);
+        let gone = |lane| Effect::Queue(Name::clone(name), lane, Turn::Gone);
+        vec![
+            Effect::ForgetReports(Name::clone(name)),
+            Effect::Show(Shown::NoService(Name::clone(name))),
+            gone(Lane::Normal),
+            gone(Lane::Slow),
+        ]
+    }
+
+    /// A write to a Service.
+    fn write(&self, lane: Lane, service: &Arc<Service>, step: Step) -> Effect {
+        let release = match step {
+            Step::Release => self.release(service),
+            _ => Default::default(),
+        };
+        let (service, signature) = (Arc::clone(service), self.parameters.classes.signature());
+        Effect::Write(Box::new(Write { lane, service, step, signature, release }))
+    }
+}
+
+/// A report about a Service.
+pub(super) fn tell(service: &Arc<Service>, what: Tell) -> Effect {
+    Effect::Tell(Arc::clone(service), what)
+}

@@ -1,0 +1,233 @@
+//! What follows from news: calls, writes, reports, wake-ups.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ccm_base::RetryClass;
+use ccm_cloud::{CloudError, Digest, LoadBalancer, MemberChange, Note, Unwanted, Wanted};
+use ccm_controller::{
+    queue::{Pace, Priority},
+    repeats::Repeated,
+};
+use ccm_kube::ApiError;
+use ccm_objects::{Service, Shared as Name};
+use ccm_runtime::plans;
+use serde::{Deserialize, Serialize};
+
+use super::{note::Left, orphans::OrphanDue};
+use crate::{
+    metrics::Ended,
+    plan::{
+        CallKind, Step, front_end::Problem, members::Decision, orphans::Orphan, shown::Refused,
+    },
+};
+
+/// What follows.
+#[derive(Debug, Serialize)]
+pub(crate) enum Effect {
+    /// The queue of this lane should do this with the Service of this name.
+    Queue(Name, Lane, Turn),
+    /// Work that should be done soon.
+    Wake(Task),
+    /// A report about a Service.
+    Tell(Arc<Service>, Tell),
+    /// A report about load balancers without a Service.
+    TellOrphan(TellOrphan),
+    /// A line of the log, about the Service of this name if there is one.
+    Log(Level, Option<Name>, String),
+    /// The plan of an object, on the page `/plan`.
+    Show(Shown),
+    /// Nothing is remembered of reports about the object with this name.
+    ForgetReports(Name),
+    /// Something to be counted.
+    Count(Count),
+    /// A line of `/readyz?verbose`; an error fails.
+    Health(Line, Result<String, String>),
+    /// A note to the next leader.
+    Leave(Box<Left>),
+    /// The Service of this name is due again, at once and on this lane.
+    Look(Lane, Name),
+    /// A write to a Service. Its answer is an event.
+    Write(Box<Write>),
+    /// A call about a load balancer. Its answer is an event.
+    Ask(Box<Ask>),
+    /// The cloud should be asked if it shows the instance of a node.
+    AskInstance,
+    /// These load balancers should be read in full.
+    Read(Vec<(String, Name)>),
+    /// These load balancers should be polled.
+    Poll(Vec<(String, Name)>),
+    /// These load balancers should be read in full: their work has ended.
+    Confirm(Vec<(String, Name)>),
+    /// These load balancers without a Service should be deleted, after the API server has confirmed each.
+    DeleteOrphans(Vec<OrphanDue>),
+    /// The API server has confirmed this one.
+    DeleteOrphan(Box<OrphanDue>),
+}
+
+/// Which queue a Service waits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Lane {
+    Normal,
+    /// The last call about it did not return in time.
+    Slow,
+}
+
+/// What a queue does with a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) enum Turn {
+    /// It is due.
+    Now(Priority),
+    /// It is due, as often as its rate allows.
+    Paced(Priority),
+    /// It is due after this time.
+    After(Duration, Priority),
+    /// It has failed.
+    Failed(RetryClass),
+    /// It has not failed any more.
+    Well,
+    /// It is gone.
+    Gone,
+}
+
+/// Work that can be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Task {
+    /// Lists the cluster's load balancers.
+    Audit,
+    /// Polls load balancers on which the cloud works.
+    Poll,
+    /// Decides about load balancers without a Service.
+    Orphans,
+    /// Leaves the note.
+    Note,
+    /// Compares the nodes.
+    Nodes,
+    /// Makes the slow calls about members again: the cloud answers such calls.
+    SlowCalls,
+}
+
+/// A line of `/readyz?verbose`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Line {
+    LoadBalancers,
+    Orphans,
+}
+
+/// The level of a line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Level {
+    Info,
+    Warn,
+}
+
+/// The plan of an object.
+#[derive(Debug, Serialize)]
+pub(crate) enum Shown {
+    /// The steps of a Service.
+    Service(Arc<Service>, Vec<plans::Step>),
+    /// Why nothing is done for a Service.
+    Blocked(Arc<Service>, String),
+    /// The step of a load balancer without a Service.
+    Orphan(String, plans::Step),
+    /// The Service with this name is gone.
+    NoService(Name),
+    /// The load balancer with this ID has a Service, or is gone.
+    NoOrphan(String),
+}
+
+/// Something to be counted.
+#[derive(Debug, Serialize)]
+pub(crate) enum Count {
+    /// A call was answered like this.
+    Ended(CallKind, Result<Ended, CloudError>),
+    /// The Service has got its address.
+    Provisioned(Arc<Service>),
+    /// The number of nodes that can be members.
+    Eligible(usize),
+    /// The number of load balancers without a Service, or why it is not known.
+    Audited(Result<usize, CloudError>),
+    /// The number of them that are held.
+    OrphansHeld(usize),
+    /// One of them was deleted.
+    OrphanDeleted,
+}
+
+/// A report about a Service: an event and a line of the log.
+#[derive(Debug, Serialize)]
+pub(crate) enum Tell {
+    Ensuring(Digest),
+    Ensured,
+    MembersChanged,
+    NoMembers(Option<String>),
+    Gone { id: String, by: Option<String> },
+    AddressChanged(String),
+    Deleting,
+    Deleted,
+    DuplicateDeleted,
+    Failed { call: CallKind, members: Box<Decision>, error: CloudError, pace: Pace },
+    NotWritten { what: &'static str, error: ApiError, pace: Pace },
+    Problems(Vec<Problem>),
+    Notes(Vec<Note>),
+    Held(Box<Decision>),
+    Refused(Vec<Refused>),
+    ReleaseHeld(String),
+    ReplacementHeld(String),
+    Full(String),
+    Unclaimed(String),
+    Repeated(Repeated),
+}
+
+/// A report about load balancers without a Service, which is made when it is news.
+#[derive(Debug, Serialize)]
+pub(crate) enum TellOrphan {
+    Found(Vec<LoadBalancer>),
+    Held { line: String, why: String },
+    Deleted { orphan: Orphan, evidence: String },
+    Refuted(Orphan),
+    Failed { orphan: Orphan, why: String },
+}
+
+/// A write to a Service.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Write {
+    pub(crate) lane: Lane,
+    pub(crate) service: Arc<Service>,
+    pub(crate) step: Step,
+    /// The annotations that mark the Service as served by this program.
+    pub(crate) signature: BTreeMap<String, Option<String>>,
+    /// What a release takes off besides what each release does.
+    pub(crate) release: Release,
+}
+
+/// What is taken off a Service that loses its load balancer.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Release {
+    /// Annotations of the provider.
+    pub(crate) annotations: Vec<Name>,
+    /// True if its addresses go.
+    pub(crate) clears_addresses: bool,
+}
+
+/// A call about a load balancer.
+#[derive(Debug, Serialize)]
+pub(crate) struct Ask {
+    pub(crate) lane: Lane,
+    pub(crate) name: Name,
+    pub(crate) uid: Box<str>,
+    pub(crate) question: Question,
+    /// True if a user waits for the answer.
+    pub(crate) is_urgent: bool,
+    /// True if the note to the next leader must be stored before.
+    pub(crate) is_charged: bool,
+    /// True if it may be given up when the cloud answers other calls of this kind.
+    pub(crate) may_be_given_up: bool,
+}
+
+/// What the cloud is asked.
+#[derive(Debug, Serialize)]
+pub(crate) enum Question {
+    Ensure(Wanted),
+    Members(MemberChange),
+    Delete(Unwanted),
+    Preview(Wanted),
+}

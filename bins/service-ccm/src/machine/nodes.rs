@@ -1,0 +1,230 @@
+//! Which nodes load balancers should have: changes of nodes, collected.
+
+use std::{collections::BTreeMap, mem, sync::Arc};
+
+use ccm_base::{At, message::one_line};
+use ccm_cloud::{Digest, LoadBalancerTraits, NodeSelector};
+use ccm_controller::queue::Priority;
+use ccm_objects::{Labels, Node, Service, Shared as Name};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Machine,
+    effect::{Count, Effect, Lane, Level, Task, Turn},
+    event::{Changed, NodesSeen, NodesWhy, Parameters},
+};
+use crate::plan::{
+    debounce::Debounce,
+    eligible::{Excluded, NodeSet, Rules, node_set},
+    labels::LabelKeys,
+    marks::{Marks, mark},
+};
+
+/// How much of a provider ID is logged.
+const LONGEST_ID: usize = 256;
+/// The most members that one list shows, so that an answer stays small.
+const MEMBERS: usize = 20_000;
+
+/// The memory of nodes.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Nodes {
+    /// The nodes that load balancers should have.
+    set: Arc<NodeSet>,
+    /// The labels of nodes in that set.
+    keys: LabelKeys,
+    /// The marks of nodes that went since the last comparison.
+    went: Marks,
+    /// Changes that have not gone out. A node that leaves does not wait for one that joins.
+    joins: Debounce,
+    leaves: Debounce,
+    /// When the set went out.
+    published: At,
+}
+
+impl Nodes {
+    /// The nodes that load balancers should have.
+    pub(super) fn set(&self) -> &Arc<NodeSet> {
+        &self.set
+    }
+
+    /// Takes over the marks that the last leader has left.
+    pub(super) fn inherit(&mut self, marks: Marks) {
+        self.went.add_earlier(marks);
+    }
+
+    /// Compares the nodes with the set. Returns true if a mark of a node that went is new.
+    fn current(
+        &mut self,
+        seen: &NodesSeen,
+        (settings, traits): (&Parameters, &LoadBalancerTraits),
+        now: At,
+    ) -> (NodeSet, bool) {
+        let is_left_out = |node: &&Arc<Node>| !settings.node_selector.matches(node);
+        let left_out = seen.nodes.iter().filter(is_left_out).map(|node| Arc::clone(&node.name));
+        let rules = Rules {
+            scale_down_taints: &settings.scale_down_taints,
+            schemes: &seen.schemes,
+            foreign_nodes: settings.foreign_nodes,
+            left_out: &left_out.collect(),
+            traits,
+            labels: &self.keys,
+        };
+        let mut before = NodeSet::clone(&self.set);
+        let has_mark = before.marks.update(mem::take(&mut self.went));
+        (node_set(seen.nodes.iter().map(|node| &**node), rules, &before, now), has_mark)
+    }
+
+    /// Counts a change: the nodes differ from the set.
+    fn collect(&mut self, set: NodeSet, settings: &Parameters, now: At) {
+        let leaves = self.set.members.iter().any(|one| set.get(&one.node) != Some(one));
+        let changes = if leaves { &mut self.leaves } else { &mut self.joins };
+        changes.changed(now, settings.member_update_interval);
+        // The marks are remembered at once: the node may be gone when its change goes out.
+        self.set = Arc::new(NodeSet { marks: set.marks, ..NodeSet::clone(&self.set) });
+    }
+
+    /// Sets the labels that count.
+    fn select_by(&mut self, selectors: &[NodeSelector]) {
+        self.keys = LabelKeys::default();
+        selectors.iter().for_each(|selector| self.keys.add(selector));
+    }
+}
+
+impl Machine {
+    /// When changes of nodes are due to be passed on.
+    pub(crate) fn nodes_due(&self) -> Option<At> {
+        [self.nodes.joins.due(), self.nodes.leaves.due()].into_iter().flatten().min()
+    }
+
+    /// When the nodes were passed on.
+    pub(crate) fn published(&self) -> At {
+        self.nodes.published
+    }
+
+    /// Returns true if a label by which this selector selects nodes does not count yet.
+    pub(crate) fn lacks_labels(&self, selector: &NodeSelector) -> bool {
+        self.nodes.keys.lack(selector)
+    }
+
+    /// The number of load balancers that one list reads in full.
+    pub(crate) fn at_once(&self) -> usize {
+        (MEMBERS / self.nodes.set.members.len().max(1)).clamp(1, 100)
+    }
+
+    /// How many nodes can be members, and why others cannot.
+    pub(super) fn nodes_in_words(&self) -> String {
+        self.nodes.set.summary()
+    }
+
+    /// The digest of the nodes that load balancers should have.
+    pub(super) fn agreed(&self) -> Option<Digest> {
+        self.balancers.published()
+    }
+
+    /// A node has changed. It may be marked and go before the nodes are compared: what it said is
+    /// recorded at once.
+    pub(super) fn node_changed(&mut self, changed: &Changed<Node>, now: At) -> Vec<Effect> {
+        let (old, new) = (changed.old.as_deref(), changed.new.as_deref());
+        self.in_use.node_changed(old, new);
+        if let (Some(gone), None) = (old, new) {
+            let mark = mark(gone, &self.parameters.scale_down_taints, now);
+            self.nodes.went.expire(now);
+            self.nodes.went.went(&gone.name, mark, now);
+        }
+        vec![Effect::Wake(Task::Nodes)]
+    }
+
+    /// The nodes have been listed.
+    pub(super) fn nodes_seen(&mut self, seen: NodesSeen, now: At) -> Vec<Effect> {
+        match &seen.why {
+            NodesWhy::Changed => self.compare_nodes(&seen, now),
+            NodesWhy::Term { selectors } => {
+                self.nodes.select_by(selectors);
+                self.publish(&seen, now)
+            }
+            NodesWhy::Due { selectors, services } => {
+                self.nodes.joins.sent(now);
+                self.nodes.leaves.sent(now);
+                self.nodes.select_by(selectors);
+                let mut effects = self.publish(&seen, now);
+                effects.extend(self.pass_on(services));
+                effects
+            }
+        }
+    }
+
+    /// Compares the nodes with the set that has gone out.
+    fn compare_nodes(&mut self, seen: &NodesSeen, now: At) -> Vec<Effect> {
+        let (set, mut effects) = self.current_nodes(seen, now);
+        if Arc::ptr_eq(&set.members, &self.nodes.set.members) {
+            // Marks matter at the time at which their node goes.
+            effects.extend(self.replace_nodes(set, &seen.nodes));
+        } else {
+            self.nodes.collect(set, &self.parameters, now);
+        }
+        effects
+    }
+
+    fn current_nodes(&mut self, seen: &NodesSeen, now: At) -> (NodeSet, Vec<Effect>) {
+        let traits = self.traits();
+        let (set, has_mark) = self.nodes.current(seen, (&self.parameters, &traits), now);
+        let note = has_mark.then(|| self.has_news_for_the_note());
+        (set, note.into_iter().collect())
+    }
+
+    /// Has load balancers follow the nodes as they are.
+    fn publish(&mut self, seen: &NodesSeen, now: At) -> Vec<Effect> {
+        let (set, mut effects) = self.current_nodes(seen, now);
+        effects.push(Effect::Count(Count::Eligible(set.members.len())));
+        self.nodes.published = now;
+        self.balancers.publish(&set.members);
+        effects.extend(self.replace_nodes(set, &seen.nodes));
+        effects
+    }
+
+    /// Has the Services look at the new nodes. Members that are not known are read before any is changed.
+    fn pass_on(&mut self, services: &[Arc<Service>]) -> Vec<Effect> {
+        let concerned = |one: &&Arc<Service>| one.is_load_balancer && one.has_finalizer;
+        let turn = Turn::Now(Priority::Routine);
+        let queued = services.iter().filter(concerned);
+        let mut effects: Vec<_> =
+            queued.map(|one| Effect::Queue(Name::clone(&one.key), Lane::Normal, turn)).collect();
+        let mut unknown = false;
+        for (_, entry) in self.balancers.all_mut() {
+            entry.await_members();
+            unknown |= entry.is_awaited();
+        }
+        effects.extend(unknown.then_some(Effect::Wake(Task::Audit)));
+        effects
+    }
+
+    fn replace_nodes(&mut self, set: NodeSet, nodes: &[Arc<Node>]) -> Vec<Effect> {
+        let is_foreign =
+            |set: &NodeSet, name: &str| set.excluded.get(name) == Some(&Excluded::Foreign);
+        let before = mem::replace(&mut self.nodes.set, Arc::new(set));
+        let now = &self.nodes.set;
+        let is_new =
+            |node: &&Arc<Node>| is_foreign(now, &node.name) && !is_foreign(&before, &node.name);
+        let line = |node: &Arc<Node>| {
+            let id = one_line(node.provider_id.as_deref().unwrap_or_default(), LONGEST_ID);
+            let text = format!(
+                "node {} is not a member of load balancers: its provider ID {id} is another provider's (--load-balancer-foreign-nodes)",
+                node.name
+            );
+            Effect::Log(Level::Info, None, text)
+        };
+        nodes.iter().filter(is_new).map(line).collect()
+    }
+
+    /// Has the nodes have further labels, by which no load balancer selected before.
+    pub(super) fn add_labels(&mut self, selector: &NodeSelector, nodes: &[Arc<Node>]) {
+        let before = self.nodes.keys.clone();
+        self.nodes.keys.add(selector);
+        let labels: BTreeMap<&str, &Labels> =
+            nodes.iter().map(|node| (&*node.name, &node.labels)).collect();
+        let labels_of = |name: &str| labels.get(name).copied();
+        let set = self.nodes.set.with_labels(labels_of, (&before, &self.nodes.keys));
+        self.balancers.relabel(&set.members);
+        self.nodes.set = Arc::new(set);
+    }
+}

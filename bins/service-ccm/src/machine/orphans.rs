@@ -1,0 +1,175 @@
+//! Load balancers without a Service: they are deleted as [`plan::orphans`](crate::plan::orphans) decides.
+
+use std::{collections::BTreeSet, mem};
+
+use ccm_base::At;
+use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Loss, Progress, Unwanted};
+use ccm_kube::ApiError;
+use ccm_objects::Service;
+use ccm_runtime::plans;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Machine,
+    answers::ended,
+    effect::{Count, Effect, Line, Shown, TellOrphan},
+};
+use crate::plan::{
+    CallKind,
+    orphans::{Orphan, Verdict, is_gone},
+};
+
+/// A load balancer without a Service that is due to be deleted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OrphanDue {
+    pub(crate) orphan: Orphan,
+    /// True if its owner has another one.
+    is_duplicate: bool,
+}
+
+impl OrphanDue {
+    /// What the cloud is asked.
+    pub(crate) fn question(&self) -> Unwanted {
+        Unwanted {
+            owner: self.orphan.owner.clone(),
+            known: Some(self.orphan.id.clone()),
+            duplicate: self.is_duplicate,
+            // The Service's annotations are not known any more, so the provider keeps the address.
+            settings: None,
+            address: None,
+            service: None,
+        }
+    }
+}
+
+/// What was decided last.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Decided {
+    /// The IDs on the page.
+    shown: BTreeSet<String>,
+    /// When the next one may be due without another list.
+    next: Option<At>,
+}
+
+impl Machine {
+    /// When the next load balancer without a Service may be due without another list.
+    pub(crate) fn next_orphan(&self) -> Option<At> {
+        self.decided.next
+    }
+
+    /// Decides which load balancers without a Service are deleted.
+    pub(super) fn decide_orphans(&mut self, now: At) -> Vec<Effect> {
+        let decided = self.orphans.decide(now, self.parameters.orphans);
+        self.decided.next = decided.iter().filter_map(|(_, verdict)| verdict.until()).min();
+        let mut effects = self.show_orphans(&decided);
+        let due: Vec<OrphanDue> = decided.into_iter().filter_map(due).collect();
+        if !due.is_empty() && !self.is_observing {
+            effects.push(Effect::DeleteOrphans(due));
+        }
+        effects
+    }
+
+    /// Publishes what is decided: page, gauge, check and log.
+    fn show_orphans(&mut self, decided: &[(Orphan, Verdict)]) -> Vec<Effect> {
+        let show = |(orphan, verdict): &(Orphan, Verdict)| {
+            Effect::Show(Shown::Orphan(orphan.id.clone(), step(orphan, verdict)))
+        };
+        let mut effects: Vec<Effect> = decided.iter().map(show).collect();
+        let shown: BTreeSet<String> = decided.iter().map(|(one, _)| one.id.clone()).collect();
+        let before = mem::replace(&mut self.decided.shown, shown);
+        let gone = before.difference(&self.decided.shown);
+        effects.extend(gone.map(|id| Effect::Show(Shown::NoOrphan(id.clone()))));
+        let mut held = decided.iter().filter(|(_, verdict)| verdict.is_held()).peekable();
+        let first = held.peek().and_then(|(_, verdict)| verdict.why_not());
+        let (held, all) = (held.count(), decided.len());
+        effects.push(Effect::Count(Count::OrphansHeld(held)));
+        let line = match first {
+            Some(why) => {
+                let line =
+                    format!("{held} of {all} load balancers without a Service are held: {why}");
+                let tell = TellOrphan::Held { line: line.clone(), why };
+                effects.push(Effect::TellOrphan(tell));
+                Err(line)
+            }
+            None => Ok(format!("{all} load balancers without a Service, 0 held")),
+        };
+        effects.push(Effect::Health(Line::Orphans, line));
+        effects
+    }
+
+    /// The API server has been asked if a Service may still have this load balancer.
+    pub(super) fn orphan_looked_up(
+        &mut self,
+        due: OrphanDue,
+        found: Result<Option<Box<Service>>, ApiError>,
+        now: At,
+    ) -> Vec<Effect> {
+        let orphan = &due.orphan;
+        match found {
+            Ok(found) if is_gone(&orphan.owner, found.as_deref()) => {
+                vec![Effect::DeleteOrphan(Box::new(due))]
+            }
+            Ok(_) => {
+                self.orphans.refuted(&orphan.id);
+                vec![Effect::TellOrphan(TellOrphan::Refuted(due.orphan))]
+            }
+            Err(error) => {
+                let why =
+                    format!("the API server does not say whether its Service exists: {error}");
+                self.orphans.unconfirmed(now, &orphan.id, why.clone());
+                vec![Effect::TellOrphan(TellOrphan::Failed { orphan: due.orphan, why })]
+            }
+        }
+    }
+
+    /// The cloud has answered a deletion.
+    pub(super) fn orphan_answered(
+        &mut self,
+        due: OrphanDue,
+        answer: Result<Progress<AbsenceProof>, CloudError>,
+        now: At,
+    ) -> Vec<Effect> {
+        let orphan = due.orphan;
+        let mut effects = vec![Effect::Count(Count::Ended(CallKind::Delete, ended(&answer)))];
+        let error = match answer {
+            Ok(Progress::Done(AbsenceProof { evidence, .. })) => {
+                self.orphans.ended(&orphan.id);
+                effects.push(Effect::Count(Count::OrphanDeleted));
+                effects.push(Effect::TellOrphan(TellOrphan::Deleted { orphan, evidence }));
+                return effects;
+            }
+            Ok(Progress::InProgress(waiting)) => {
+                self.orphans.works(&orphan.id, waiting.what, now + waiting.check_after);
+                return effects;
+            }
+            Ok(
+                Progress::Elsewhere(why)
+                | Progress::NotSeen(why)
+                | Progress::Lost(Loss { why, .. }),
+            ) => CloudError::new(ErrorKind::Conflict, why),
+            Err(error) => error,
+        };
+        let why = format!("it cannot be deleted: {error}");
+        self.orphans.failed(now, &orphan.id, why.clone());
+        effects.push(Effect::TellOrphan(TellOrphan::Failed { orphan, why }));
+        effects
+    }
+}
+
+fn due((orphan, verdict): (Orphan, Verdict)) -> Option<OrphanDue> {
+    let Verdict::Due { is_duplicate } = verdict else { return None };
+    Some(OrphanDue { orphan, is_duplicate })
+}
+
+fn step(orphan: &Orphan, verdict: &Verdict) -> plans::Step {
+    let Orphan { id, name, owner, .. } = orphan;
+    plans::Step {
+        step: "delete-orphan",
+        changes: vec![format!("load balancer {id} ({name}), {}", orphan.age_and_cost())],
+        reason: format!(
+            "no Service of UID {} is of type LoadBalancer or has the finalizer; it was {owner}",
+            owner.uid
+        ),
+        held: verdict.why_not(),
+    }
+}

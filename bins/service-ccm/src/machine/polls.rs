@@ -1,0 +1,133 @@
+//! Polls of the load balancers on which the cloud works: all of them by one list.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use ccm_base::At;
+use ccm_cloud::LoadBalancer;
+use ccm_controller::queue::Priority;
+use ccm_objects::{Service, Shared as Name};
+
+use super::{
+    Machine,
+    effect::{Effect, Lane, Turn},
+    entry::Entry,
+    event::Polled,
+};
+
+/// Load balancers that are due within this time are polled together.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+impl Machine {
+    /// When the first load balancer is worth to look at.
+    pub(crate) fn next_poll(&self) -> Option<At> {
+        self.balancers.all().filter_map(|(_, entry)| entry.check_at()).min()
+    }
+
+    /// It is time to poll. What no list shows gets another call.
+    pub(super) fn poll(&mut self, now: At) -> Vec<Effect> {
+        let lists = self.traits().lists;
+        let is_due = |entry: &Entry| entry.check_at().is_some_and(|due| due <= now + TOGETHER);
+        let due = self.balancers.all().filter(|(_, entry)| is_due(entry));
+        let (mut asked, mut called): (Vec<(String, Name)>, Vec<Name>) = Default::default();
+        for (name, entry) in due {
+            match entry.state().id().filter(|_| lists) {
+                Some(id) => asked.push((id.to_owned(), Name::clone(name))),
+                None => called.push(Name::clone(name)),
+            }
+        }
+        let mut effects: Vec<Effect> =
+            called.iter().map(|name| self.hand_over(name, now)).collect();
+        effects.extend((!asked.is_empty()).then_some(Effect::Poll(asked)));
+        effects
+    }
+
+    /// The load balancers have been polled. What is missing does not exist any more, or is not visible: the next
+    /// call finds out.
+    pub(super) fn polled(&mut self, polled: Polled, now: At) -> Vec<Effect> {
+        let Polled { started, asked, list, services } = polled;
+        let (mut open, services) = (by_id(asked), by_name(services));
+        let is_complete = list.malformed.is_empty();
+        let (mut effects, mut ended) = (Vec::new(), Vec::new());
+        for balancer in list.load_balancers {
+            let Some(name) = open.remove(&balancer.id) else { continue };
+            let has_ended =
+                self.balancers.get(&name).is_some_and(|entry| entry.has_ended(&balancer));
+            let service = services.get(&name);
+            if !has_ended {
+                effects.extend(service.and_then(|service| self.seen(service, balancer, now)));
+            } else if balancer.pools.is_some() {
+                // The provider has just created it, and knows its members.
+                effects.extend(self.confirm(&name, service, balancer, (started, now)));
+            } else {
+                ended.push((balancer.id, name));
+            }
+        }
+        let missing = open.values().filter(|_| is_complete);
+        effects.extend(missing.map(|name| self.hand_over(name, now)));
+        effects.extend((!ended.is_empty()).then_some(Effect::Confirm(ended)));
+        effects
+    }
+
+    /// Load balancers whose work has ended have been read in full, so that Services show what
+    /// the cloud has. A load balancer that could not be read gets another call.
+    pub(super) fn confirmed(&mut self, polled: Polled, now: At) -> Vec<Effect> {
+        let Polled { started, asked, list, services } = polled;
+        let (mut open, services) = (by_id(asked), by_name(services));
+        let mut effects = Vec::new();
+        for balancer in list.load_balancers {
+            if let Some(name) = open.remove(&balancer.id) {
+                let service = services.get(&name);
+                effects.extend(self.confirm(&name, service, balancer, (started, now)));
+            }
+        }
+        effects.extend(open.values().map(|name| self.hand_over(name, now)));
+        effects
+    }
+
+    /// Applies a full read. A call that has not ended stays pending: the next call finds out what follows.
+    fn confirm(
+        &mut self,
+        name: &Name,
+        service: Option<&Arc<Service>>,
+        balancer: LoadBalancer,
+        (started, now): (At, At),
+    ) -> Vec<Effect> {
+        let nodes = Arc::clone(self.nodes.set());
+        let entry = self.balancers.named(name);
+        let is_confirmed =
+            entry.is_some_and(|entry| entry.confirmed(balancer, &nodes, started, now));
+        self.learn(name);
+        let service = service.filter(|_| is_confirmed);
+        let mut effects = service.map(|service| self.completed(service, now)).unwrap_or_default();
+        effects.push(self.hand_over(name, now));
+        effects
+    }
+
+    /// Applies what a poll has shown of a load balancer. It is due if the cloud does not work on it any more.
+    fn seen(&mut self, service: &Service, balancer: LoadBalancer, now: At) -> Option<Effect> {
+        let entry = self.balancers.named(&service.key)?;
+        let is_pending = entry.polled(service, balancer, now);
+        self.learn(&service.key);
+        (!is_pending).then(|| self.hand_over(&service.key, now))
+    }
+
+    /// Queues a load balancer for its next call.
+    fn hand_over(&mut self, name: &Name, now: At) -> Effect {
+        if let Some(entry) = self.balancers.named(name) {
+            entry.hand_over(now);
+        }
+        Effect::Queue(Name::clone(name), Lane::Normal, Turn::Now(Priority::Urgent))
+    }
+}
+
+fn by_id(asked: Vec<(String, Name)>) -> BTreeMap<String, Name> {
+    asked.into_iter().collect()
+}
+
+fn by_name(services: Vec<Arc<Service>>) -> HashMap<Name, Arc<Service>> {
+    services.into_iter().map(|service| (Name::clone(&service.key), service)).collect()
+}

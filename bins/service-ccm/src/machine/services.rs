@@ -1,0 +1,141 @@
+//! Services change, and what they depend on.
+
+use std::sync::Arc;
+
+use ccm_cloud::CloudError;
+use ccm_controller::queue::Priority;
+use ccm_objects::{Service, ServiceDetails, Shared as Name};
+
+use super::{
+    Machine,
+    effect::{Effect, Lane, Task, Turn},
+    event::{Changed, Offer, Parameters},
+};
+
+impl Machine {
+    /// A Service has changed.
+    pub(super) fn service_changed(&mut self, changed: &Changed<Service>) -> Vec<Effect> {
+        let (old, new) = (changed.old.as_deref(), changed.new.as_deref());
+        self.in_use.service_changed(old, new);
+        let mut effects: Vec<Effect> = self.room_changed(changed).into_iter().collect();
+        if !self.leads {
+            return effects;
+        }
+        let has_details = |service: &Service| service.details.is_some();
+        match (old, new) {
+            (None, Some(new)) if has_details(new) => {
+                effects.push(self.due_soon(new, priority(new)))
+            }
+            (Some(old), Some(new)) if has_details(old) || has_details(new) => {
+                // Our own write of status and conditions changes no wish.
+                let same = old.is_load_balancer == new.is_load_balancer
+                    && old.deleting == new.deleting
+                    && old.uid == new.uid
+                    && configuration(old) == configuration(new);
+                effects.push(match same {
+                    true => self.queue(Lane::Normal, new, Turn::Now(Priority::Routine)),
+                    false => self.due_soon(new, Priority::Urgent),
+                });
+            }
+            (Some(gone), None) if has_details(gone) => {
+                // A Service that is created again waits for nothing of its predecessor.
+                let turn = |lane, turn| self.queue(lane, gone, turn);
+                effects.push(turn(Lane::Normal, Turn::Gone));
+                effects.push(turn(Lane::Slow, Turn::Gone));
+                effects.push(turn(Lane::Normal, Turn::Now(Priority::Routine)));
+            }
+            // The record of writes ends with the Service.
+            (Some(gone), None) => self.balancers.remove(&gone.key),
+            _ => {}
+        }
+        effects
+    }
+
+    /// Queues a Service that its user has changed. One that changes all the time waits, but its
+    /// deletion does not.
+    fn due_soon(&self, service: &Service, priority: Priority) -> Effect {
+        let is_paced = service.is_load_balancer && !service.deleting;
+        let turn = if is_paced { Turn::Paced(priority) } else { Turn::Now(priority) };
+        self.queue(Lane::Normal, service, turn)
+    }
+
+    /// Queues these Services if they may need work.
+    pub(super) fn services_are(&self, services: &[Arc<Service>]) -> Vec<Effect> {
+        let concerned = services.iter().filter(|service| service.details.is_some());
+        concerned.map(|one| self.queue(Lane::Normal, one, Turn::Now(priority(one)))).collect()
+    }
+
+    /// The settings are others: classes, adoption and limits of members apply from now on. The Services that
+    /// are not served any more are reported.
+    pub(super) fn settings_changed(
+        &mut self,
+        settings: Parameters,
+        services: &[Arc<Service>],
+    ) -> Vec<Effect> {
+        self.parameters = settings;
+        if !self.leads {
+            return Vec::new();
+        }
+        let mut effects = self.revised();
+        effects.push(Effect::Wake(Task::Nodes));
+        let concerned = services.iter().filter(|service| {
+            let is_left = service.is_load_balancer && service.has_finalizer;
+            self.parameters.classes.cover(service) || is_left
+        });
+        effects
+            .extend(concerned.map(|one| self.queue(Lane::Normal, one, Turn::Now(priority(one)))));
+        effects
+    }
+
+    /// The provider offers this now.
+    pub(super) fn offered(
+        &mut self,
+        offer: Result<Offer, CloudError>,
+        has_changed: bool,
+    ) -> Vec<Effect> {
+        let selector =
+            |offer: &Result<Arc<Offer>, _>| offer.as_ref().ok().map(|offer| offer.selector.clone());
+        let before = selector(&self.offer);
+        self.traits = Arc::new(offer.as_ref().map(|one| one.traits.clone()).unwrap_or_default());
+        self.offer = offer.map(Arc::new);
+        let has_other_selector = before != selector(&self.offer);
+        let mut effects = if has_changed { self.revised() } else { Vec::new() };
+        if has_other_selector && self.leads {
+            let all = self.balancers.all().map(|(name, _)| routine(name));
+            effects.extend(all);
+        }
+        effects
+    }
+
+    /// The settings or the provider have changed: calls that have failed may succeed.
+    fn revised(&mut self) -> Vec<Effect> {
+        self.revision += 1;
+        let failed = self.balancers.all().filter(|(_, entry)| !entry.state().failed.is_empty());
+        failed.map(|(name, _)| routine(name)).collect()
+    }
+
+    /// Another approval: what is held may change now.
+    pub(super) fn approved(&self) -> Vec<Effect> {
+        let held = self
+            .balancers
+            .all()
+            .filter(|(_, entry)| entry.held() > 0 || entry.is_replacement_held());
+        held.map(|(name, _)| routine(name)).collect()
+    }
+}
+
+fn routine(name: &Name) -> Effect {
+    Effect::Queue(Name::clone(name), Lane::Normal, Turn::Now(Priority::Routine))
+}
+
+/// How soon a Service is synced that this process has not seen before. One without finalizer is
+/// new: its user waits.
+fn priority(service: &Service) -> Priority {
+    if service.has_finalizer && !service.deleting { Priority::Routine } else { Priority::Urgent }
+}
+
+/// The part of a Service that its user writes.
+fn configuration(service: &Service) -> Option<ServiceDetails> {
+    let details = service.details.as_deref()?;
+    Some(ServiceDetails { ingress: Vec::new(), conditions: Vec::new(), ..details.clone() })
+}

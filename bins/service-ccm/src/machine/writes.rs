@@ -1,0 +1,129 @@
+//! The API server answers writes to Services.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_controller::queue::{Pace, Priority};
+use ccm_kube::ApiError;
+use ccm_objects::{Service, ServiceIngress, Shared as Name};
+
+use super::{
+    Machine, RETRY,
+    due::tell,
+    effect::{Count, Effect, Lane, Release, Tell, Turn},
+    event::Written,
+};
+use crate::plan::{Step, status::StatusChange};
+
+/// Delay after a conflict, so that the informer receives the other writer's change.
+const AFTER_CONFLICT: Duration = Duration::from_millis(50);
+
+/// The kind of a write, in metrics and reports.
+pub(crate) const fn kind(step: &Step) -> &'static str {
+    match step {
+        Step::Protect => "protect",
+        Step::Release => "release",
+        _ => "status",
+    }
+}
+
+impl Machine {
+    /// The API server has answered a write.
+    pub(super) fn written(&mut self, written: &Written, now: At) -> Vec<Effect> {
+        let Written { lane, service, step, answer } = written;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.not_written(*lane, service, step, error.clone()),
+        };
+        let entry = self.balancers.entry(service);
+        let repeated = entry.step_written(step, answer, now);
+        let mut effects: Vec<Effect> =
+            repeated.into_iter().map(|one| tell(service, Tell::Repeated(one))).collect();
+        let has_no_address =
+            service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
+        match step {
+            // The store may show it until the watch reports its end.
+            Step::Release if service.deleting => {
+                effects.extend(self.forget(&service.key));
+                return effects;
+            }
+            Step::Release => self.balancers.forget(&service.key),
+            // Without finalizer and address it is new: it waits for no list of what is there.
+            Step::Protect => entry.protected(has_no_address),
+            Step::Write(change) => {
+                if !change.conditions.is_empty() {
+                    entry.conditions_written(&change.conditions, now);
+                }
+                effects.extend(self.address_changed(service, change));
+                let has_address =
+                    change.ingress.as_ref().is_some_and(|ingress| !ingress.is_empty());
+                if has_address && has_no_address {
+                    effects.push(Effect::Count(Count::Provisioned(Arc::clone(service))));
+                }
+            }
+            _ => {}
+        }
+        if self.offer.is_ok() {
+            effects.push(Effect::Look(*lane, Name::clone(&service.key)));
+        }
+        effects
+    }
+
+    /// Reports that the Service has got other addresses.
+    fn address_changed(&mut self, service: &Arc<Service>, change: &StatusChange) -> Option<Effect> {
+        let (written, details) = (change.ingress.as_ref()?, service.details.as_ref()?);
+        let (before, now) = (addresses(&details.ingress), addresses(written));
+        // If the load balancer has kept its addresses, another client has overwritten the status.
+        let is_restored = self.balancers.entry(service).addresses_written(written);
+        if is_restored || now.is_empty() || before.iter().all(|one| now.contains(one)) {
+            return None;
+        }
+        let text = format!("{} -> {}", before.join(", "), now.join(", "));
+        Some(tell(service, Tell::AddressChanged(text)))
+    }
+
+    fn not_written(
+        &self,
+        lane: Lane,
+        service: &Arc<Service>,
+        step: &Step,
+        error: Option<ApiError>,
+    ) -> Vec<Effect> {
+        let turn = match &error {
+            // The plan was made for an older version of the Service.
+            Some(ApiError::Conflict) => Turn::After(AFTER_CONFLICT, Priority::Urgent),
+            // It is gone: the informer reports it.
+            Some(ApiError::NotFound) => Turn::Well,
+            Some(error) => Turn::Failed(error.class()),
+            // A term that is only short is extended by the next renewal.
+            None => Turn::Failed(ccm_base::RetryClass::Retry),
+        };
+        let mut effects = vec![self.queue(lane, service, turn)];
+        if let (Turn::Failed(class), Some(error)) = (turn, error) {
+            let (what, pace) = (kind(step), Pace::of(class, RETRY));
+            effects.push(tell(service, Tell::NotWritten { what, error, pace }));
+        }
+        effects
+    }
+
+    /// What a release takes off: everything that this program wrote.
+    pub(super) fn release(&self, service: &Service) -> Release {
+        let traits = self.traits();
+        let entry = self.balancers.get(&service.key);
+        let written = entry.map(|entry| entry.annotations()).unwrap_or_default();
+        let shown = entry.map(|entry| entry.shown_to_the_end()).unwrap_or_default();
+        let keys = service.details.iter().flat_map(|details| details.annotations.keys());
+        let is_removed = |key: &&Name| self.parameters.shown.is_removed(key, &traits, written);
+        let mut ingress = service.details.iter().flat_map(|details| &details.ingress);
+        Release {
+            annotations: keys.filter(is_removed).cloned().collect(),
+            // The controller of the Service's class may have written these addresses.
+            clears_addresses: ingress.any(|one| !service.is_load_balancer || shown.contains(one)),
+        }
+    }
+}
+
+/// The addresses in the status of a Service, as text.
+fn addresses(ingress: &[ServiceIngress]) -> Vec<&str> {
+    ingress.iter().filter_map(|one| one.ip.as_deref().or(one.hostname.as_deref())).collect()
+}

@@ -1,0 +1,144 @@
+//! Lists the cluster's load balancers: once when this replica begins to lead, then once per period.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{
+    CloudError, Depth, Detail, LoadBalancer, LoadBalancerList, LoadBalancers, Lookup, NodeIdentity,
+    Scope,
+};
+use ccm_controller::passes::{Next, Pass};
+use ccm_objects::{Node, Shared as Name, WhoseNode, whose_node};
+
+use crate::{
+    machine::{
+        effect::{Effect, Task},
+        event::{Event, Listed},
+    },
+    report,
+    translate::Translator,
+};
+
+/// The number of nodes whose instances are looked up to see if this is still the same cloud.
+const INSTANCES: usize = 3;
+
+/// The lists.
+pub(crate) struct Audit(pub(crate) Arc<Translator>);
+
+impl Pass for Audit {
+    async fn pass(&mut self) -> Next {
+        match self.audit().await {
+            Ok(()) => Next::Period,
+            Err(error) => {
+                let (class, services) = (error.class(), self.0.concerned());
+                self.0.performer.apply(Event::NotListed { error, services });
+                Next::Failed(class)
+            }
+        }
+    }
+
+    fn period(&self) -> Duration {
+        self.0.settings.borrow().load_balancer_audit_period
+    }
+}
+
+impl Audit {
+    async fn audit(&self) -> Result<(), CloudError> {
+        let (translator, performer) = (&self.0, &self.0.performer);
+        let balancers = translator.load_balancers()?;
+        // What a provider needs of members is known now, and may have changed.
+        performer.wake(Task::Nodes);
+        let event = match balancers.traits().lists {
+            true => Event::Listed(Box::new(self.listed(&*balancers).await?)),
+            false => Event::NoList(translator.concerned()),
+        };
+        let mut requests = performer.apply(event);
+        while let Some(request) = requests.pop() {
+            match request {
+                Effect::AskInstance => {
+                    let is_shown = self.shows_an_instance().await;
+                    requests.extend(performer.apply(Event::Instance { is_shown }));
+                }
+                Effect::Read(all) => self.read(&*balancers, &all).await?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The load balancers of this cluster, and of all others if they are needed.
+    async fn listed(&self, balancers: &dyn LoadBalancers) -> Result<Listed, CloudError> {
+        let (translator, door) = (&self.0, &self.0.performer.door);
+        let started = door.now();
+        let list = self.list(balancers, Scope::Cluster, Depth::Summary).await?;
+        let services = translator.concerned();
+        let (needs_all, is_first) =
+            door.read(|machine, _| (machine.needs_all(&list, &services), machine.is_first()));
+        let all = match needs_all {
+            true => Some(self.list(balancers, Scope::All, Depth::Summary).await?.load_balancers),
+            false => None,
+        };
+        if let Some(all) = all.as_deref().filter(|_| is_first) {
+            report::adoptable(all);
+            report::rebuilt(all, &translator.performer.cluster);
+        }
+        let store = &translator.services;
+        let count = if store.is_synced() { store.len() } else { 0 };
+        Ok(Listed { started, list, all, services: translator.concerned(), count })
+    }
+
+    async fn list(
+        &self,
+        balancers: &dyn LoadBalancers,
+        scope: Scope,
+        depth: Depth,
+    ) -> Result<LoadBalancerList, CloudError> {
+        balancers.list(&self.0.performer.cluster, scope, depth, self.0.call(false)).await
+    }
+
+    /// Reads load balancers in full.
+    async fn read(
+        &self,
+        balancers: &dyn LoadBalancers,
+        all: &[(String, Name)],
+    ) -> Result<(), CloudError> {
+        let (performer, door) = (&self.0.performer, &self.0.performer.door);
+        for chunk in all.chunks(door.read(|machine, _| machine.at_once())) {
+            let started = door.now();
+            let ids = chunk.iter().map(|(id, _)| id.clone()).collect();
+            let list = self.list(balancers, Scope::Ids(ids), Depth::Members).await?;
+            for line in &list.malformed {
+                tracing::warn!("a load balancer cannot be read in full: {line}");
+            }
+            let name_of = |balancer: &LoadBalancer| {
+                let found = chunk.iter().find(|(id, _)| *id == balancer.id);
+                found.map(|(_, name)| Name::clone(name))
+            };
+            for balancer in list.load_balancers {
+                if let Some(name) = name_of(&balancer) {
+                    let balancer = Box::new(balancer);
+                    performer.apply(Event::Read { name, balancer, started });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the cloud shows the instance of one of the first nodes.
+    async fn shows_an_instance(&self) -> bool {
+        let cloud = &self.0.cloud;
+        let Ok(Some(instances)) = cloud.instances() else { return false };
+        let (nodes, schemes) = (self.0.nodes.list(), cloud.schemes());
+        let is_ours = |node: &&Arc<Node>| {
+            let id = node.provider_id.as_deref();
+            id.is_some() && !matches!(whose_node(id, &schemes), WhoseNode::Anothers(_))
+        };
+        let nodes = nodes.iter().filter(is_ours).take(INSTANCES);
+        let identity = |node: &Arc<Node>| NodeIdentity {
+            provider_id: node.provider_id.as_deref().map(str::to_owned),
+            ..NodeIdentity::named(&*node.name)
+        };
+        let nodes: Vec<NodeIdentity> = nodes.map(identity).collect();
+        let answers = instances.lookup(&nodes, Detail::Presence, self.0.call(false)).await;
+        answers.iter().any(|answer| matches!(answer, Ok(Lookup::Found(_))))
+    }
+}

@@ -1,0 +1,122 @@
+//! Writes to Services: finalizer, status, conditions, annotations.
+
+use std::sync::Arc;
+
+use ccm_base::clock;
+use ccm_controller::writer;
+use ccm_kube::write::{ConditionChange, StatusPatch};
+use ccm_objects::{Service, service_keys};
+use serde_json::{Value, json};
+
+use super::lanes::Lanes;
+use crate::{
+    machine::{
+        effect::{Effect, Write},
+        event::{Event, Written},
+        writes::kind,
+    },
+    plan::{
+        RELEASE_APPROVED, Step,
+        evidence::INSTANCE,
+        reason::{PROVISIONING, Reason, SERVING},
+        status::{DIGEST, ID, NewCondition, StatusChange},
+    },
+};
+
+impl Lanes {
+    /// Makes a write. Returns true if the Service is due again at once.
+    pub(super) async fn write(&self, write: Write) -> bool {
+        let patch = match &write.step {
+            Step::Protect => protect(&write),
+            Step::Release => release(&write),
+            Step::Write(change) => status(&write.service, change),
+            _ => return false,
+        };
+        let performer = &self.translator.performer;
+        let answer = self.writer.patch_status(&write.service, &patch).await;
+        if let Some(answer) = writer::answer(&answer) {
+            performer.metrics.written(kind(&write.step), answer);
+        }
+        if let Err(why) = &answer
+            && why.refusal().is_none()
+        {
+            tracing::debug!(service = &*write.service.key, "not written: {why}");
+        }
+        let answer = answer.map_err(|why| why.refusal().cloned());
+        let Write { lane, service, step, .. } = write;
+        let written = Written { lane, service: Arc::clone(&service), step, answer };
+        let requests = performer.apply(Event::Written(written));
+        requests.iter().any(|request| matches!(request, Effect::Look(..)))
+    }
+}
+
+/// The finalizer and the condition, in one request.
+fn protect(Write { service, signature, .. }: &Write) -> StatusPatch {
+    let creating = NewCondition {
+        reason: Reason::Creating,
+        message: "the load balancer is being created".to_owned(),
+        moves: true,
+    };
+    let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, true);
+    for (key, value) in signature {
+        // The annotation may come from a copied manifest.
+        if service.annotation(key) != value.as_deref() {
+            patch = patch.with_annotation(key, value.clone());
+        }
+    }
+    with_condition(patch, service, &creating)
+}
+
+/// Everything that this program wrote goes. Of a Service that is being deleted only the finalizer.
+fn release(write: &Write) -> StatusPatch {
+    let (service, release) = (&write.service, &write.release);
+    let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, false);
+    if service.deleting {
+        return patch;
+    }
+    let is_own = |key: &str| {
+        let is_providers = release.annotations.iter().any(|own| **own == *key);
+        [ID, DIGEST, INSTANCE, RELEASE_APPROVED].contains(&key) || is_providers
+    };
+    let annotations = service.details.iter().flat_map(|details| details.annotations.keys());
+    for key in annotations.filter(|key| is_own(key)) {
+        patch = patch.with_annotation(&**key, None);
+    }
+    let ours = [PROVISIONING, SERVING].into_iter().filter(|kind| service.condition(kind).is_some());
+    let gone: Vec<Value> = ours.map(|kind| json!({"$patch": "delete", "type": kind})).collect();
+    if !gone.is_empty() {
+        patch = patch.with("conditions", gone.into());
+    }
+    if release.clears_addresses {
+        patch = patch.with("loadBalancer", json!({"ingress": null}));
+    }
+    patch
+}
+
+fn status(service: &Service, change: &StatusChange) -> StatusPatch {
+    let mut patch = StatusPatch::default();
+    if let Some(ingress) = &change.ingress {
+        // The API server replaces this list whole.
+        let value = if ingress.is_empty() { Value::Null } else { json!(ingress) };
+        patch = patch.with("loadBalancer", json!({"ingress": value}));
+    }
+    for condition in &change.conditions {
+        patch = with_condition(patch, service, condition);
+    }
+    for (key, value) in &change.annotations {
+        patch = patch.with_annotation(key, value.clone());
+    }
+    patch
+}
+
+fn with_condition(patch: StatusPatch, service: &Service, condition: &NewCondition) -> StatusPatch {
+    let NewCondition { reason, message, moves } = condition;
+    let old = service.condition(reason.condition()).and_then(|old| old.last_transition_time);
+    patch.with_condition(&ConditionChange {
+        kind: reason.condition(),
+        status: reason.status(),
+        reason: reason.as_str().to_owned(),
+        message: message.clone(),
+        last_transition_time: old.filter(|_| !moves).unwrap_or_else(clock::wall),
+    })
+}

@@ -1,0 +1,39 @@
+//! Services that come from a queue.
+
+use ccm_objects::Shared as Name;
+
+use super::{Translator, provider::selector};
+use crate::machine::{
+    effect::Lane,
+    event::{Due, Event},
+};
+
+impl Translator {
+    /// A Service is due on this lane. `may_call`: a call to the cloud may follow.
+    pub(crate) fn due(&self, lane: Lane, name: &Name, may_call: bool) -> Event {
+        let (door, offered) = (&self.performer.door, self.load_balancers());
+        let service = self.services.get(name);
+        let mut due = Due {
+            lane,
+            name: Name::clone(name),
+            selector: Default::default(),
+            is_read: false,
+            is_same_cloud: self.same_cloud.is_proven(),
+            neighbours: Vec::new(),
+            may_call,
+            service,
+        };
+        if let (Some(service), Ok(load_balancers)) = (&due.service, &offered) {
+            due.selector = selector(service, &**load_balancers);
+            if door.read(|machine, _| machine.lacks_labels(&due.selector)) {
+                let (selector, nodes) = (due.selector.clone(), self.nodes.list());
+                self.performer.apply(Event::Labels { selector, nodes });
+            }
+            let reading = door.read(|machine, _| machine.reading());
+            due.is_read = self.services.keep(Some(reading)) == service.rule;
+            let names = door.read(|machine, _| machine.neighbours(service));
+            due.neighbours = self.named(names.iter());
+        }
+        Event::Due(due)
+    }
+}

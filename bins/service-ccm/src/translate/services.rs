@@ -1,0 +1,50 @@
+//! Changes of Services and settings.
+
+use std::sync::Arc;
+
+use ccm_kube::store::Change;
+use ccm_objects::{Service, Shared as Name};
+use tokio_util::sync::CancellationToken;
+
+use super::{Translator, changed};
+use crate::machine::event::Event;
+
+impl Translator {
+    /// A Service has changed. The informer calls it on every replica; never blocks.
+    pub(crate) fn service_changed(&self, change: &Change<Service>) {
+        self.performer.apply(Event::Service(changed(change)));
+    }
+
+    /// This replica begins to lead: all Services may need work.
+    pub(crate) fn start_leading(&self) {
+        // Before listing, so that no Service is missed between the list and the first change.
+        self.performer.apply(Event::Leads);
+        self.performer.apply(Event::Services(self.services.list()));
+    }
+
+    /// Follows the settings until the token is cancelled.
+    pub(crate) async fn follow_settings(self: Arc<Self>, token: CancellationToken) {
+        let mut settings = self.settings.clone();
+        let work = async {
+            while settings.changed().await.is_ok() {
+                settings.borrow_and_update();
+                let (settings, services) = (Box::new(self.parameters()), self.services.list());
+                self.performer.apply(Event::Settings { settings, services });
+            }
+            std::future::pending::<()>().await;
+        };
+        token.run_until_cancelled(work).await;
+    }
+
+    /// The Services that have the type or the finalizer.
+    pub(crate) fn concerned(&self) -> Vec<Arc<Service>> {
+        let mut services = self.services.list();
+        services.retain(|service| service.concerns_load_balancers());
+        services
+    }
+
+    /// The Services with these names.
+    pub(crate) fn named<'a>(&self, names: impl Iterator<Item = &'a Name>) -> Vec<Arc<Service>> {
+        names.filter_map(|name| self.services.get(name)).collect()
+    }
+}
