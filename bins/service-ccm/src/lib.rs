@@ -11,10 +11,12 @@
 //! | `machine` | everything that this program remembers, and what follows from each event: pure |
 //! | [`plan`] | the decisions: the next step for one Service, its members, its status: pure |
 //! | `translate` | turns changes of objects, settings and the provider into events |
-//! | `perform` | performs effects: lanes of calls and writes, lists, polls, deletions |
+//! | `effects` | performs the effects that need no answer |
+//! | `perform` | makes the requests of the others: lanes of calls and writes, lists, polls, deletions |
 //! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_service_*` and upstream's four metrics |
 
+mod effects;
 mod machine;
 mod metrics;
 mod perform;
@@ -47,8 +49,9 @@ use ccm_runtime::{
 pub use settings::ServiceSettings;
 
 use crate::{
+    effects::{QUEUE, SLOW_QUEUE},
     metrics::ServiceMetrics,
-    perform::{QUEUE, SLOW_QUEUE, audit::Audit, lanes::Lanes, orphans::Deletions, poll},
+    perform::{audit::Audit, lanes::Lanes, orphans::Deletions, poll},
     translate::Translator,
 };
 

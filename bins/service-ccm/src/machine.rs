@@ -17,7 +17,7 @@
 //! | `audits`, `adoptable`, `listed` | lists, what others have made, and what a list says about one |
 //! | `polls`, `polled` | polls, and what one says about a load balancer |
 //! | `orphans` | load balancers without a Service |
-//! | `note` | what is left to the next leader |
+//! | `left`, `note` | what is left to the next leader, and when |
 //! | `counts` | what metrics and `/readyz?verbose` show |
 
 mod adoptable;
@@ -31,10 +31,11 @@ mod due;
 pub(crate) mod effect;
 mod entry;
 pub(crate) mod event;
+pub(crate) mod left;
 mod listed;
 mod nodes;
-pub(crate) mod note;
-pub(crate) mod orphans;
+mod note;
+mod orphans;
 mod page;
 mod planned;
 mod polled;
@@ -53,7 +54,6 @@ use ccm_cloud::{CloudError, ClusterId, ErrorKind, LoadBalancerTraits};
 use ccm_controller::{brake::approval::SetApproval, machine};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::polled::LONGEST as LONGEST_POLL;
 use self::{
     audits::Audits,
     balancers::Balancers,
@@ -65,6 +65,7 @@ use self::{
     rooms::Rooms,
     unclaimed::Unclaimed,
 };
+pub(crate) use self::{counts::State, polled::LONGEST as LONGEST_POLL};
 use crate::plan::{hangs::Hangs, losses::Losses, orphans::Orphans, shown::InUse};
 
 /// The back-off after failures: upstream's.

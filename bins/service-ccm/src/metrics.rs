@@ -8,11 +8,10 @@ use ccm_controller::machine::Door;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, level, metrics};
 use ccm_runtime::metrics::Metrics;
-use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray, VariantNames};
 
 use crate::{
-    machine::Machine,
+    machine::{Machine, State, effect::Ended},
     plan::{CallKind, shown::Part},
 };
 
@@ -23,24 +22,6 @@ const DOUBLING: [f64; 15] = [
 ];
 /// Bounds of the time from the creation of a Service to its address, in seconds.
 const PROVISIONING: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0];
-
-/// The state of a Service of type LoadBalancer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum State {
-    /// Not compared with the cloud yet.
-    Unknown,
-    /// It is being created, or the cloud works on it.
-    Pending,
-    /// It is as the Service asks for.
-    Provisioned,
-    /// The last call failed, the load balancer has failed in the cloud, or the Service is wrong.
-    Failing,
-    /// It is being deleted.
-    Deleting,
-    /// Another controller is responsible.
-    Elsewhere,
-}
 
 /// What a call to the cloud was to do.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
@@ -59,18 +40,6 @@ impl From<CallKind> for Operation {
             CallKind::Delete | CallKind::DeleteDuplicate => Self::Delete,
         }
     }
-}
-
-/// How an operation ended for one Service.
-#[derive(Clone, Copy, Debug, Serialize, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum Ended {
-    Done,
-    InProgress,
-    Elsewhere,
-    NotSeen,
-    Lost,
-    NotSent,
 }
 
 label!(Operation, Ended);

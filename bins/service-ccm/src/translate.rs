@@ -19,11 +19,11 @@ use ccm_runtime::{
 use tokio::sync::watch;
 
 use crate::{
+    effects::Performer,
     machine::{
         Machine,
         event::{Changed, Parameters},
     },
-    perform::Performer,
     settings::ServiceSettings,
 };
 

@@ -235,7 +235,7 @@ impl Entry {
         let last = self.state.failure(call.kind).map_or(0, |failed| failed.times);
         let times = last.saturating_add(1);
         let share = spread.start + (spread.end - spread.start) * chance(&self.uid, times);
-        let backoff = |backoff: Backoff| backoff.after(times).mul_f64(share);
+        let backoff = |backoff: Backoff| in_milliseconds(backoff.after(times).mul_f64(share));
         let (wait, soonest) = match pace {
             Pace::Backoff(pace) => (backoff(pace), None),
             Pace::RetryAfter(wait) => (wait, None),
@@ -302,6 +302,11 @@ impl Entry {
     pub(crate) fn previewed(&mut self, digest: Digest, lines: Vec<String>) {
         self.state.previewed = Some((digest, lines));
     }
+}
+
+/// A moment is as exact as its text, which has milliseconds: a memory that is read from a text is the same.
+pub(super) fn in_milliseconds(wait: Duration) -> Duration {
+    Duration::new(wait.as_secs(), wait.subsec_millis() * 1_000_000)
 }
 
 /// A number between 0 and 1 that is another one for each load balancer and each failure, and the same in another

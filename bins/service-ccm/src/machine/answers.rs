@@ -12,14 +12,11 @@ use super::{
     answered::{Completed, Started},
     asks::Asked,
     due::tell,
-    effect::{Count, Effect, Lane, Level, Task, Tell, Turn},
+    effect::{Count, Effect, Ended, Lane, Level, Task, Tell, Turn},
     entry::Entry,
     event::{Answer, Answered},
 };
-use crate::{
-    metrics::Ended,
-    plan::{CallKind, Known, of_adoption, of_name, shown_id, status::ID, to_adopt},
-};
+use crate::plan::{CallKind, Known, of_adoption, of_name, shown_id, status::ID, to_adopt};
 
 /// The share of a wait after a failure that is random: what failed together does not come back together.
 const SPREAD: Range<f64> = 0.8..1.0;

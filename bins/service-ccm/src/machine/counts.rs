@@ -9,15 +9,30 @@ use ccm_base::At;
 use ccm_cloud::{Cure, Phase};
 use ccm_objects::Service;
 use ccm_runtime::health::Verdict;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::{Machine, entry::Entry};
-use crate::{
-    metrics::State,
-    plan::{
-        APPROVED, CallKind, Known, RELEASE_APPROVED, REPLACEMENT_APPROVED, first_classes,
-        shown::Part,
-    },
+use crate::plan::{
+    APPROVED, CallKind, Known, RELEASE_APPROVED, REPLACEMENT_APPROVED, first_classes, shown::Part,
 };
+
+/// The state of a Service of type LoadBalancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum State {
+    /// Not compared with the cloud yet.
+    Unknown,
+    /// It is being created, or the cloud works on it.
+    Pending,
+    /// It is as the Service asks for.
+    Provisioned,
+    /// The last call failed, the load balancer has failed in the cloud, or the Service is wrong.
+    Failing,
+    /// It is being deleted.
+    Deleting,
+    /// Another controller is responsible.
+    Elsewhere,
+}
 
 impl Machine {
     /// Sums up a number of each load balancer.

@@ -12,13 +12,11 @@ use ccm_kube::ApiError;
 use ccm_objects::{Service, Shared as Name};
 use ccm_runtime::plans;
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
 
-use super::{note::Left, orphans::OrphanDue};
-use crate::{
-    metrics::Ended,
-    plan::{
-        CallKind, Step, front_end::Problem, members::Decision, orphans::Orphan, shown::Refused,
-    },
+use super::left::Left;
+use crate::plan::{
+    CallKind, Step, front_end::Problem, members::Decision, orphans::Orphan, shown::Refused,
 };
 
 /// What follows.
@@ -152,6 +150,18 @@ pub(crate) enum Count {
     OrphanDeleted,
 }
 
+/// How a call ended for one Service.
+#[derive(Clone, Copy, Debug, Serialize, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Ended {
+    Done,
+    InProgress,
+    Elsewhere,
+    NotSeen,
+    Lost,
+    NotSent,
+}
+
 /// A report about a Service: an event and a line of the log.
 #[derive(Debug, Serialize)]
 pub(crate) enum Tell {
@@ -221,6 +231,29 @@ pub(crate) struct Ask {
     pub(crate) is_charged: bool,
     /// True if it may be given up when the cloud answers other calls of this kind.
     pub(crate) may_be_given_up: bool,
+}
+
+/// A load balancer without a Service that is due to be deleted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct OrphanDue {
+    pub(crate) orphan: Orphan,
+    /// True if its owner has another one.
+    pub(super) is_duplicate: bool,
+}
+
+impl OrphanDue {
+    /// What the cloud is asked.
+    pub(crate) fn question(&self) -> Unwanted {
+        Unwanted {
+            owner: self.orphan.owner.clone(),
+            known: Some(self.orphan.id.clone()),
+            duplicate: self.is_duplicate,
+            // The Service's annotations are not known any more, so the provider keeps the address.
+            settings: None,
+            address: None,
+            service: None,
+        }
+    }
 }
 
 /// What the cloud is asked.

@@ -12,7 +12,10 @@ use ccm_kube::{ApiError, selector::NodeSelector as NodeLabels};
 use ccm_objects::{Node, Service, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use super::{effect::Lane, note::Left, orphans::OrphanDue};
+use super::{
+    effect::{Lane, OrphanDue},
+    left::Left,
+};
 use crate::plan::{CallKind, Classes, Step, orphans, shown};
 
 /// News. A list of Services or nodes has each of them as it is now.

@@ -6,56 +6,18 @@ use std::time::Duration;
 
 use ccm_base::At;
 use ccm_cloud::Digest;
-use ccm_controller::brake::Window;
 use ccm_objects::Shared as Name;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use super::{Machine, balancers::Inherited, effect::Effect};
+use super::{Machine, balancers::Inherited, effect::Effect, left::Left};
 use crate::plan::{
     losses::{self, Losses},
-    marks::Marks,
-    members::Departures,
     orphans::{BUDGET, Orphans},
 };
 
 /// For how long after its end a node's mark is left to the next leader: members may be held, or the
 /// cloud may fail.
 const MARKED: Duration = Duration::from_hours(1);
-
-/// What a leader leaves to the next one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Left {
-    #[serde(flatten)]
-    members: Departures,
-    /// The marks of nodes that are gone, and may still be members.
-    #[serde(default, skip_serializing_if = "Marks::is_empty")]
-    marks: Marks,
-    /// The load balancers without a Service that were deleted.
-    #[serde(default)]
-    orphans: Window,
-    /// The Services whose load balancers were replaced.
-    #[serde(default)]
-    replaced: Window,
-    /// The digest of the nodes that all load balancers have; none while some have others. With the
-    /// same nodes the next leader need not read the members of all at once.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
-    settled: Option<Digest>,
-}
-
-impl Left {
-    /// Removes details. Returns true if it could.
-    pub(crate) fn shorten(&mut self) -> bool {
-        self.marks.shorten()
-            || self.members.sum_up()
-            || self.orphans.sum_up()
-            || self.replaced.sum_up()
-    }
-}
-
-/// Ignores a digest that cannot be read: only the budgets must not get lost.
-fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Digest>, D::Error> {
-    Ok(Option::<String>::deserialize(deserializer)?.and_then(|text| text.parse().ok()))
-}
 
 /// What is known of the note.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -106,17 +68,5 @@ impl Machine {
         self.note.has_changed = left != Left::default();
         self.note.settled = settled;
         vec![Effect::Leave(Box::new(Left { settled, ..left }))]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_digest_that_cannot_be_read_loses_no_budget() {
-        let text = r#"{"replaced": [["2026-01-01T00:00:00Z", "u-1"]], "settled": "nonsense"}"#;
-        let left: Left = serde_json::from_str(text).expect("a note");
-        assert_eq!((left.replaced.after(At::default()).count(), left.settled), (1, None));
     }
 }

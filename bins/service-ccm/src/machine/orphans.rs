@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, mem};
 
 use ccm_base::At;
-use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Loss, Progress, Unwanted};
+use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Loss, Progress};
 use ccm_kube::ApiError;
 use ccm_objects::Service;
 use ccm_runtime::plans;
@@ -12,35 +12,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     Machine,
     answers::ended,
-    effect::{Count, Effect, Line, Shown, TellOrphan},
+    effect::{Count, Effect, Line, OrphanDue, Shown, TellOrphan},
 };
 use crate::plan::{
     CallKind,
     orphans::{Orphan, Verdict, is_gone},
 };
-
-/// A load balancer without a Service that is due to be deleted.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct OrphanDue {
-    pub(crate) orphan: Orphan,
-    /// True if its owner has another one.
-    is_duplicate: bool,
-}
-
-impl OrphanDue {
-    /// What the cloud is asked.
-    pub(crate) fn question(&self) -> Unwanted {
-        Unwanted {
-            owner: self.orphan.owner.clone(),
-            known: Some(self.orphan.id.clone()),
-            duplicate: self.is_duplicate,
-            // The Service's annotations are not known any more, so the provider keeps the address.
-            settings: None,
-            address: None,
-            service: None,
-        }
-    }
-}
 
 /// What was decided last.
 #[derive(Default, Serialize, Deserialize)]

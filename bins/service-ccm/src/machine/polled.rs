@@ -6,7 +6,7 @@ use ccm_base::At;
 use ccm_cloud::{LoadBalancer, Phase};
 use ccm_objects::Service;
 
-use super::entry::Entry;
+use super::{answered::in_milliseconds, entry::Entry};
 use crate::plan::{CallKind, Known, Pending, eligible::NodeSet};
 
 /// The bounds of the wait before the next look at one load balancer.
@@ -115,7 +115,7 @@ impl Entry {
 /// The wait before the next look at a load balancer on which the cloud has worked for this long:
 /// what takes long is looked at less often.
 fn wait(asked: Duration, age: Duration) -> Duration {
-    asked.max(age / 8).clamp(SHORTEST, LONGEST)
+    in_milliseconds(asked.max(age / 8)).clamp(SHORTEST, LONGEST)
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! Helpers of the tests.
+//! Helpers of the tests, and random histories.
+
+mod histories;
 
 use ccm_controller::brake::{Budget, Limit};
 

@@ -13,7 +13,10 @@ use tokio::time::Instant;
 
 use super::{calls::no_answer, lanes::WRITES};
 use crate::{
-    machine::{effect::Effect, event::Event, orphans::OrphanDue},
+    machine::{
+        effect::{Effect, OrphanDue},
+        event::Event,
+    },
     translate::Translator,
 };
 

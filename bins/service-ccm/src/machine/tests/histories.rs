@@ -1,0 +1,67 @@
+//! Random histories: the machine alone in a [`World`] of plain values, with faults, other clients and several
+//! leaders. The rules are looked at after each event. At the end everything works, and each Service must have what
+//! it asks for.
+
+mod cloud;
+mod driver;
+mod outside;
+mod rules;
+mod world;
+
+use self::world::{Kind, World};
+
+/// The number of histories of each kind, and of their steps. `QUARTET_HISTORIES` says how many there are instead.
+const HISTORIES: u64 = 30;
+const STEPS: usize = 200;
+
+/// A generator of numbers (splitmix64).
+pub(super) struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, most: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(most.max(1)).unwrap_or(1)).unwrap_or_default()
+    }
+
+    /// True once in this number of times.
+    fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+}
+
+fn histories(kind: Kind) {
+    let wanted = std::env::var("QUARTET_HISTORIES").ok().and_then(|text| text.parse().ok());
+    let first = std::env::var("QUARTET_HISTORY").ok().and_then(|text| text.parse().ok());
+    let (first, count) = first.map_or((0, wanted.unwrap_or(HISTORIES)), |seed: u64| (seed, 1));
+    let mut events = 0;
+    for seed in first..first + count {
+        let mut world = World::new(kind, seed);
+        for _ in 0..STEPS {
+            world.step();
+        }
+        world.settle();
+        events += world.events;
+    }
+    println!("{kind:?}: {events} events");
+}
+
+#[test]
+fn services_get_what_they_ask_for_whatever_fails() {
+    histories(Kind::Faults);
+}
+
+#[test]
+fn members_follow_the_nodes_as_the_brake_allows() {
+    histories(Kind::Nodes);
+}
+
+#[test]
+fn load_balancers_that_others_change_or_delete_are_made_good() {
+    histories(Kind::Others);
+}

@@ -1,0 +1,222 @@
+//! A cloud with load balancers, as simple as it can be.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{
+    AbsenceProof, Depth, Digest, Ingress, IngressAddress, IpMode, LoadBalancer, LoadBalancerList,
+    Loss, Member, MemberChange, Members, MembersSet, Owner, Phase, Pool, Progress, ProofMethod,
+    Protocol, Unwanted, Waiting, Wanted,
+};
+
+/// A load balancer in the cloud.
+#[derive(Clone, Debug)]
+pub(super) struct Balancer {
+    pub(super) owner: Owner,
+    pub(super) digest: Option<Digest>,
+    pub(super) members: BTreeMap<String, Member>,
+    pub(super) ports: Vec<u16>,
+    pub(super) version: u64,
+    /// Until then the cloud works on it.
+    pub(super) works_until: At,
+    pub(super) made: At,
+    number: u8,
+}
+
+/// The load balancers by ID.
+#[derive(Default)]
+pub(super) struct Cloud {
+    pub(super) balancers: BTreeMap<String, Balancer>,
+    made: u8,
+    versions: u64,
+    /// How long the cloud works on a change.
+    pub(super) takes: Duration,
+}
+
+impl Balancer {
+    fn show(&self, id: &str, depth: Depth, now: At) -> LoadBalancer {
+        let mut shown = LoadBalancer::new(id, id, Some(self.owner.clone()));
+        shown.digest = self.digest;
+        shown.version = Some(self.version.to_string());
+        shown.age = Some(now.since(self.made));
+        shown.ingress = vec![Ingress {
+            address: IngressAddress::Ip([192, 0, 2, self.number].into()),
+            ip_mode: IpMode::Vip,
+            failed_ports: Vec::new(),
+        }];
+        if now < self.works_until {
+            shown.phase = Phase::Pending(self.waiting(id, now, false));
+        }
+        if depth == Depth::Members {
+            shown.members = Some(self.members.values().cloned().collect());
+            shown.pools = Some(self.pools());
+        }
+        shown
+    }
+
+    fn pools(&self) -> Vec<Pool> {
+        let (protocol, members) = (Protocol::Tcp, self.members.len());
+        let pool = |port: &u16| Pool { protocol, port: *port, members, why_empty: None };
+        self.ports.iter().map(pool).collect()
+    }
+
+    fn waiting(&self, id: &str, now: At, changed: bool) -> Waiting {
+        Waiting {
+            what: "it is PENDING_UPDATE".to_owned(),
+            check_after: self.works_until.since(now).max(Duration::from_secs(1)),
+            id: Some(id.to_owned()),
+            request_id: None,
+            changed,
+        }
+    }
+
+    /// Changes the members as a provider does. Returns the names of those that have left.
+    fn change(&mut self, change: &Members) -> (bool, Vec<String>) {
+        let before = self.members.clone();
+        for member in change.present.iter() {
+            self.members.insert(member.node.clone(), member.clone());
+        }
+        let mut left = Vec::new();
+        for member in change.absent.iter() {
+            // A provider never removes the last one.
+            if self.members.len() > 1 && self.members.remove(&member.node).is_some() {
+                left.push(member.node.clone());
+            }
+        }
+        (before != self.members, left)
+    }
+}
+
+impl Cloud {
+    fn version(&mut self) -> u64 {
+        self.versions += 1;
+        self.versions
+    }
+
+    /// The ID of the oldest load balancer of this owner.
+    pub(super) fn of(&self, uid: &str) -> Vec<String> {
+        let own = self.balancers.iter().filter(|(_, one)| one.owner.uid == uid);
+        own.map(|(id, _)| id.clone()).collect()
+    }
+
+    pub(super) fn list(&self, ids: Option<&[String]>, depth: Depth, now: At) -> LoadBalancerList {
+        let wanted = |id: &String| ids.is_none_or(|ids| ids.contains(id));
+        let all = self.balancers.iter().filter(|(id, _)| wanted(id));
+        let load_balancers = all.map(|(id, one)| one.show(id, depth, now)).collect();
+        LoadBalancerList { load_balancers, ..LoadBalancerList::default() }
+    }
+
+    pub(super) fn ensure(
+        &mut self,
+        wanted: &Wanted,
+        now: At,
+    ) -> (Progress<LoadBalancer>, Vec<String>) {
+        let front_end = &wanted.front_end;
+        let owner = front_end.owner.clone();
+        let Some(id) = self.of(&owner.uid).first().cloned() else {
+            if wanted.known.is_some() && !wanted.may_replace {
+                let why = "it does not exist".to_owned();
+                return (Progress::Lost(Loss { why, is_gone: true }), Vec::new());
+            }
+            return (self.create(wanted, owner, now), Vec::new());
+        };
+        let (version, takes) = (self.version(), self.takes);
+        let Some(one) = self.balancers.get_mut(&id) else { unreachable!("{id}") };
+        if now < one.works_until {
+            return (Progress::InProgress(one.waiting(&id, now, false)), Vec::new());
+        }
+        let ports: Vec<u16> = front_end.ports.iter().map(|port| port.port).collect();
+        let is_same = one.digest == Some(front_end.digest) && one.ports == ports;
+        let (has_changed, left) = one.change(&wanted.members);
+        if is_same && !has_changed {
+            return (Progress::Done(one.show(&id, Depth::Members, now)), left);
+        }
+        (one.digest, one.ports, one.version) = (Some(front_end.digest), ports, version);
+        if takes.is_zero() {
+            return (Progress::Done(one.show(&id, Depth::Members, now)), left);
+        }
+        one.works_until = now + takes;
+        (Progress::InProgress(one.waiting(&id, now, true)), left)
+    }
+
+    fn create(&mut self, wanted: &Wanted, owner: Owner, now: At) -> Progress<LoadBalancer> {
+        self.made = self.made.wrapping_add(1);
+        let (id, version) = (format!("lb-{}", self.versions), self.version());
+        let front_end = &wanted.front_end;
+        let present = wanted.members.present.iter();
+        let one = Balancer {
+            owner,
+            digest: Some(front_end.digest),
+            members: present.map(|member| (member.node.clone(), member.clone())).collect(),
+            ports: front_end.ports.iter().map(|port| port.port).collect(),
+            version,
+            works_until: now + self.takes,
+            made: now,
+            number: self.made,
+        };
+        let progress = match self.takes.is_zero() {
+            true => Progress::Done(one.show(&id, Depth::Members, now)),
+            false => Progress::InProgress(one.waiting(&id, now, true)),
+        };
+        self.balancers.insert(id, one);
+        progress
+    }
+
+    pub(super) fn set_members(
+        &mut self,
+        change: &MemberChange,
+        now: At,
+    ) -> Option<(Progress<MembersSet>, Vec<String>)> {
+        let version = self.version();
+        let one = self.balancers.get_mut(&change.id).filter(|one| one.owner.is(&change.owner))?;
+        if now < one.works_until {
+            return Some((Progress::InProgress(one.waiting(&change.id, now, false)), Vec::new()));
+        }
+        let (changed, left) = one.change(&change.members);
+        if changed {
+            one.version = version;
+        }
+        let (version, pools) = (Some(one.version.to_string()), Some(one.pools()));
+        Some((Progress::Done(MembersSet { version, changed, pools }), left))
+    }
+
+    pub(super) fn delete(&mut self, unwanted: &Unwanted, now: At) -> Progress<AbsenceProof> {
+        let own = self.of(&unwanted.owner.uid);
+        let ids = match (&unwanted.known, unwanted.duplicate) {
+            (Some(id), true) => own.into_iter().filter(|own| own == id).collect(),
+            _ => own,
+        };
+        for id in ids {
+            let works = self.balancers.get(&id).filter(|one| now < one.works_until);
+            if let Some(one) = works {
+                return Progress::InProgress(one.waiting(&id, now, false));
+            }
+            self.balancers.remove(&id);
+        }
+        Progress::Done(AbsenceProof {
+            method: ProofMethod::ById,
+            evidence: "404".to_owned(),
+            request_id: None,
+        })
+    }
+
+    /// Another client makes a second load balancer of this owner.
+    pub(super) fn duplicate(&mut self, id: &str, now: At) {
+        let Some(one) = self.balancers.get(id).cloned() else { return };
+        self.made = self.made.wrapping_add(1);
+        let (number, version) = (self.made, self.version());
+        let id = format!("lb-{version}");
+        self.balancers.insert(id, Balancer { number, version, made: now, ..one });
+    }
+
+    /// Another client changes a load balancer.
+    pub(super) fn spoil(&mut self, id: &str) {
+        let version = self.version();
+        if let Some(one) = self.balancers.get_mut(id) {
+            (one.version, one.digest) = (version, None);
+            if one.members.len() > 1 {
+                one.members.pop_first();
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Performs what the machine says, as time passes.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{CloudError, Depth, ErrorKind};
+use ccm_controller::brake::approval::{KEYS, SELECTOR, SetApproval, UNTIL};
+use ccm_kube::ApiError;
+use ccm_objects::{Service, Shared as Name};
+
+use super::world::{Kind, World};
+use crate::machine::{
+    effect::{Ask, Effect, Lane, OrphanDue, Question, Write},
+    event::{Answer, Answered, Event, Listed, NodesWhy, Polled, Written},
+};
+
+/// What waits for an answer.
+pub(super) enum Flight {
+    Ask(Box<Ask>),
+    Write(Box<Write>, bool),
+    List(At),
+    Read(Vec<(String, Name)>, At),
+    Poll(Vec<(String, Name)>, At),
+    Confirm(Vec<(String, Name)>, At),
+    Instance,
+    Orphan(OrphanDue),
+}
+
+/// How long the longest answer takes, in milliseconds.
+const SLOWEST: usize = 2000;
+
+impl World {
+    /// Lets time pass until then.
+    pub(super) fn run(&mut self, until: At) {
+        for _ in 0..10_000 {
+            let Some((at, what)) = self.next().filter(|(at, _)| *at <= until) else {
+                self.now = until;
+                return;
+            };
+            self.now = self.now.max(at);
+            self.perform(what);
+            self.rules.check(&self.cloud);
+        }
+        panic!("there is no end of work at {}", self.now);
+    }
+
+    fn next(&self) -> Option<(At, Next)> {
+        let flight = self.flights.iter().enumerate().map(|(place, (at, _))| (*at, place)).min();
+        let all = [
+            flight.map(|(at, place)| (at, Next::Flight(place))),
+            self.next_due().map(|(at, lane, name)| (at, Next::Due(lane, name))),
+            self.tasks.nodes.map(|at| (at, Next::Nodes)),
+            self.machine.nodes_due().map(|at| (at, Next::NodesDue)),
+            self.machine.next_poll().map(|at| (at.max(self.tasks.polls), Next::Poll)),
+            Some((self.tasks.audit, Next::Audit)),
+            Some((self.tasks.orphans, Next::Orphans)),
+            Some((self.tasks.note, Next::Note)),
+        ];
+        all.into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    fn fly(&mut self, flight: Flight) {
+        let wait = Duration::from_millis(u64::try_from(self.random.below(SLOWEST)).unwrap_or(0));
+        self.flights.push((self.now + wait, flight));
+    }
+
+    fn perform(&mut self, what: Next) {
+        match what {
+            Next::Flight(place) => {
+                let (_, flight) = self.flights.swap_remove(place);
+                self.answer(flight);
+            }
+            Next::Due(lane, name) => {
+                self.take(lane, &name);
+                self.look(lane, &name, true);
+            }
+            Next::Nodes => {
+                self.tasks.nodes = None;
+                self.nodes_are(NodesWhy::Changed);
+            }
+            Next::NodesDue => {
+                let services = self.store.values().cloned().collect();
+                self.nodes_are(NodesWhy::Due { selectors: Vec::new(), services });
+            }
+            Next::Poll => {
+                self.tasks.polls = self.now + Duration::from_secs(1);
+                for request in self.hear(Event::PollDue) {
+                    self.request(request);
+                }
+            }
+            Next::Audit => {
+                self.tasks.audit = self.now + Duration::from_mins(5);
+                let started = self.now;
+                self.fly(Flight::List(started));
+            }
+            Next::Orphans => {
+                self.tasks.orphans = self.now + Duration::from_mins(5);
+                for request in self.hear(Event::OrphansDue) {
+                    self.request(request);
+                }
+                let next = self.machine.next_orphan().filter(|next| self.now < *next);
+                self.tasks.orphans =
+                    next.map_or(self.tasks.orphans, |at| self.tasks.orphans.min(at));
+            }
+            Next::Note => {
+                self.tasks.note = self.now + Duration::from_secs(2);
+                // The Lease is renewed.
+                self.lease.0 = self.lease.1.clone();
+                self.leave(false);
+            }
+        }
+    }
+
+    fn leave(&mut self, must: bool) {
+        if must || self.machine.has_note() {
+            let mut gone = self.machine.marked_nodes();
+            gone.retain(|node| !self.nodes.contains_key(node));
+            self.hear(Event::NoteDue { gone, must });
+        }
+    }
+
+    /// A Service is due on this lane.
+    fn look(&mut self, lane: Lane, name: &Name, may_call: bool) {
+        let requests = self.hear(self.due(lane, name, may_call));
+        assert!(requests.len() <= 1, "{requests:?}");
+        match requests.into_iter().next() {
+            None => self.done(lane, name),
+            Some(Effect::Write(write)) => self.fly(Flight::Write(write, may_call)),
+            Some(Effect::Ask(ask)) => {
+                if ask.is_charged {
+                    self.leave(true);
+                    self.lease.0 = self.lease.1.clone();
+                }
+                self.rules.asked(&ask, &self.api, &self.cloud);
+                self.fly(Flight::Ask(ask));
+            }
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn request(&mut self, request: Effect) {
+        let now = self.now;
+        match request {
+            Effect::Poll(asked) => self.fly(Flight::Poll(asked, now)),
+            Effect::Confirm(asked) => self.fly(Flight::Confirm(asked, now)),
+            Effect::Read(asked) => self.fly(Flight::Read(asked, now)),
+            Effect::AskInstance => self.fly(Flight::Instance),
+            Effect::DeleteOrphans(all) => {
+                self.leave(true);
+                self.lease.0 = self.lease.1.clone();
+                let owners = all.iter().map(|due| due.orphan.owner.clone()).collect();
+                self.hear(Event::OrphansCalled(owners));
+                all.into_iter().for_each(|due| self.fly(Flight::Orphan(due)));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn fails(&mut self) -> bool {
+        !self.is_calm && self.kind == Kind::Faults && self.random.one_in(5)
+    }
+
+    fn error(&mut self) -> CloudError {
+        let kinds = [ErrorKind::Unavailable, ErrorKind::Throttled, ErrorKind::Timeout];
+        CloudError::new(kinds[self.random.below(3)], "no")
+    }
+
+    fn answer(&mut self, flight: Flight) {
+        match flight {
+            Flight::Ask(ask) => self.answer_ask(*ask),
+            Flight::Write(write, may_call) => self.answer_write(*write, may_call),
+            Flight::List(started) => self.answer_list(started),
+            Flight::Instance => {
+                let is_shown = !self.nodes.is_empty();
+                for request in self.hear(Event::Instance { is_shown }) {
+                    self.request(request);
+                }
+            }
+            Flight::Read(asked, started) => {
+                let ids: Vec<String> = asked.iter().map(|(id, _)| id.clone()).collect();
+                let list = self.cloud.list(Some(&ids), Depth::Members, self.now);
+                for balancer in list.load_balancers {
+                    let name = asked.iter().find(|(id, _)| *id == balancer.id);
+                    let Some((_, name)) = name else { continue };
+                    let (name, balancer) = (Name::clone(name), Box::new(balancer));
+                    self.hear(Event::Read { name, balancer, started });
+                }
+            }
+            Flight::Poll(asked, started) => {
+                if self.fails() {
+                    self.tasks.polls = self.now + Duration::from_secs(5);
+                    return;
+                }
+                let polled = self.polled(asked, started, Depth::Summary);
+                for request in self.hear(Event::Polled(polled)) {
+                    self.request(request);
+                }
+            }
+            Flight::Confirm(asked, started) => {
+                let polled = self.polled(asked, started, Depth::Members);
+                self.hear(Event::Confirmed(polled));
+            }
+            Flight::Orphan(due) => self.answer_orphan(due),
+        }
+    }
+
+    fn polled(&self, asked: Vec<(String, Name)>, started: At, depth: Depth) -> Polled {
+        let ids: Vec<String> = asked.iter().map(|(id, _)| id.clone()).collect();
+        let list = self.cloud.list(Some(&ids), depth, self.now);
+        let services = asked.iter().filter_map(|(_, name)| self.store.get(name).cloned());
+        Polled { started, services: services.collect(), asked, list }
+    }
+
+    fn answer_list(&mut self, started: At) {
+        let concerned = |service: &&Arc<Service>| service.concerns_load_balancers();
+        let services: Vec<_> = self.store.values().filter(concerned).cloned().collect();
+        if self.fails() {
+            self.tasks.audit = self.now + Duration::from_secs(5);
+            let error = self.error();
+            self.hear(Event::NotListed { error, services });
+            return;
+        }
+        let list = self.cloud.list(None, Depth::Summary, self.now);
+        let needs_all = self.machine.needs_all(&list, &services);
+        let all = needs_all.then(|| list.load_balancers.clone());
+        let count = self.store.len() + 1;
+        let listed = Listed { started, list, all, services, count };
+        for request in self.hear(Event::Listed(Box::new(listed))) {
+            self.request(request);
+        }
+    }
+
+    fn answer_ask(&mut self, ask: Ask) {
+        let Ask { lane, name, uid, question, .. } = ask;
+        // A call that fails may have been carried out.
+        let fails = self.fails();
+        let is_made = !fails || self.random.one_in(2);
+        let error = self.error().that_may_be_done();
+        let now = self.now;
+        let uid_of = uid.to_string();
+        let (answer, left) = match question {
+            Question::Ensure(wanted) if is_made => {
+                let (progress, left) = self.cloud.ensure(&wanted, now);
+                self.rules.ensured(&uid_of, &self.cloud);
+                (Answer::Ensure(Box::new(if fails { Err(error) } else { Ok(progress) })), left)
+            }
+            Question::Ensure(_) => (Answer::Ensure(Box::new(Err(error))), Vec::new()),
+            Question::Members(change) => match self.cloud.set_members(&change, now) {
+                Some((progress, left)) if is_made => {
+                    (Answer::Members(if fails { Err(error) } else { Ok(progress) }), left)
+                }
+                Some(_) => (Answer::Members(Err(error)), Vec::new()),
+                None => {
+                    let gone = CloudError::new(ErrorKind::NotFound, "it is gone");
+                    (Answer::Members(Err(gone)), Vec::new())
+                }
+            },
+            Question::Delete(unwanted) => {
+                let is_duplicate = unwanted.duplicate;
+                let answer = match is_made {
+                    true => Ok(self.cloud.delete(&unwanted, now)),
+                    false => Err(error.clone()),
+                };
+                let answer = if fails { Err(error) } else { answer };
+                let answer = match is_duplicate {
+                    true => Answer::DeleteDuplicate(answer),
+                    false => Answer::Delete(answer),
+                };
+                (answer, Vec::new())
+            }
+            Question::Preview(wanted) => {
+                (Answer::Preview(wanted.front_end.digest, Ok(Vec::new())), Vec::new())
+            }
+        };
+        self.rules.members_left(&uid_of, &left, now);
+        let answered = Answered { lane, name: Name::clone(&name), uid, answer };
+        let requests = self.hear(Event::Answered(answered));
+        match requests.is_empty() {
+            true => self.done(lane, &name),
+            false => self.look(lane, &name, false),
+        }
+    }
+
+    fn answer_write(&mut self, write: Write, may_call: bool) {
+        let answer = self.write(&write);
+        let Write { lane, service, step, .. } = write;
+        let name = Name::clone(&service.key);
+        let written = Written { lane, service, step, answer };
+        match self.hear(Event::Written(written)).is_empty() {
+            true => self.done(lane, &name),
+            false => self.look(lane, &name, may_call),
+        }
+    }
+
+    fn answer_orphan(&mut self, due: OrphanDue) {
+        let found = self.api.get(&*due.orphan.owner.to_string()).map(|one| Service::clone(one));
+        let found = match self.fails() {
+            true => Err(ApiError::Timeout),
+            false => Ok(found.map(Box::new)),
+        };
+        let requests = self.hear(Event::OrphanLookedUp { due: Box::new(due.clone()), found });
+        if let Some(Effect::DeleteOrphan(due)) = requests.into_iter().next() {
+            let answer = Ok(self.cloud.delete(&due.question(), self.now));
+            self.hear(Event::OrphanAnswered { due, answer });
+        }
+        self.hear(Event::OrphansAnswered);
+    }
+
+    /// Ends all faults, approves what is held, and checks that all is right in the end.
+    pub(super) fn settle(&mut self) {
+        (self.is_calm, self.rules.is_approved) = (true, true);
+        let until = (self.now + Duration::from_hours(1000)).to_string();
+        let annotation = |key: &str| match key {
+            SELECTOR => Some("*".to_owned()),
+            UNTIL => Some(until.clone()),
+            _ => None,
+        };
+        let approval = SetApproval::read(KEYS, annotation).expect("an approval");
+        self.hear(Event::Approved([approval.clone(), approval]));
+        self.tell_all();
+        let end = self.now + Duration::from_hours(3);
+        self.run(end);
+        self.rules.right(self.now, &self.api, &self.nodes, &self.cloud);
+        self.rules.begin_quiet();
+        let end = self.now + Duration::from_mins(20);
+        self.run(end);
+        self.rules.end_quiet();
+    }
+}
+
+/// What comes next.
+enum Next {
+    Flight(usize),
+    Due(Lane, Name),
+    Nodes,
+    NodesDue,
+    Poll,
+    Audit,
+    Orphans,
+    Note,
+}

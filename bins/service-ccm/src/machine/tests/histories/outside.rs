@@ -1,0 +1,273 @@
+//! What happens by itself, and what the API server makes of writes.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_kube::ApiError;
+use ccm_objects::{
+    Address, Node, Service, ServiceCondition, ServiceDetails, ServicePort, Shared as Name, Taint,
+};
+
+use super::world::{Kind, World};
+use crate::{
+    machine::{
+        effect::Write,
+        event::{Changed, Event},
+    },
+    plan::{
+        Step,
+        evidence::INSTANCE,
+        reason::{PROVISIONING, Reason, SERVING},
+        status::{DIGEST, ID, StatusChange},
+    },
+};
+
+/// The number of names of Services, and of nodes.
+const SERVICES: usize = 4;
+const NODES: usize = 8;
+/// The taint of an autoscaler.
+pub(super) const MARK: &str = "ToBeDeletedByClusterAutoscaler";
+
+impl World {
+    /// Something happens, and then time passes.
+    pub(super) fn step(&mut self) {
+        match self.random.below(12) {
+            0 | 1 => self.edit_service(),
+            2 => self.end_service(),
+            3 | 4 if self.kind == Kind::Nodes => self.change_nodes(),
+            3 => self.change_nodes(),
+            5 | 6 => self.tell_some(),
+            7 if self.kind == Kind::Others => self.spoil(),
+            8 if self.random.one_in(4) => {
+                self.lead();
+            }
+            _ => {}
+        }
+        let wait = match self.random.below(8) {
+            0 => Duration::from_mins(u64::try_from(self.random.below(20)).unwrap_or(0)),
+            1 | 2 => Duration::from_secs(u64::try_from(self.random.below(90)).unwrap_or(0)),
+            _ => Duration::from_millis(u64::try_from(self.random.below(3000)).unwrap_or(0)),
+        };
+        let until = self.now + wait;
+        self.run(until);
+    }
+
+    fn store_as(&mut self, service: Service) -> Arc<Service> {
+        self.versions += 1;
+        let resource_version = self.versions.to_string().into();
+        let service = Arc::new(Service { resource_version, ..service });
+        let name = Name::clone(&service.key);
+        if service.deleting && !service.has_finalizer {
+            self.api.remove(&name);
+            self.news.push_back((name, None));
+        } else {
+            self.api.insert(Name::clone(&name), Arc::clone(&service));
+            self.news.push_back((name, Some(Arc::clone(&service))));
+        }
+        service
+    }
+
+    /// A user creates or changes a Service.
+    fn edit_service(&mut self) {
+        let key: Name = format!("shop/web-{}", self.random.below(SERVICES)).into();
+        let port = u16::try_from(80 + self.random.below(3)).unwrap_or(80);
+        let port = ServicePort {
+            protocol: "TCP".into(),
+            port,
+            node_port: Some(30000 + port),
+            ..ServicePort::default()
+        };
+        let service = match self.api.get(&key) {
+            Some(known) if known.deleting => return,
+            Some(known) => {
+                let mut service = Service::clone(known);
+                if self.random.one_in(6) {
+                    service.is_load_balancer = !service.is_load_balancer;
+                }
+                if let Some(details) = &mut service.details {
+                    details.ports = vec![port];
+                }
+                service
+            }
+            None => {
+                let uid = format!("uid-{}", self.versions).into();
+                let details = ServiceDetails {
+                    ports: vec![port],
+                    allocates_node_ports: true,
+                    ip_families: vec!["IPv4".into()],
+                    ..ServiceDetails::default()
+                };
+                let details = Some(Box::new(details));
+                Service { key, uid, is_load_balancer: true, details, ..Service::default() }
+            }
+        };
+        self.store_as(service);
+    }
+
+    /// A user deletes a Service.
+    fn end_service(&mut self) {
+        let place = self.random.below(self.api.len());
+        let Some(service) = self.api.values().nth(place) else { return };
+        let service = Service { deleting: true, ..Service::clone(service) };
+        self.store_as(service);
+    }
+
+    /// The store hears of changes, in their order.
+    fn tell_some(&mut self) {
+        let count = self.random.below(self.news.len() + 1);
+        (0..count).for_each(|_| self.tell_one());
+    }
+
+    pub(super) fn tell_all(&mut self) {
+        while !self.news.is_empty() {
+            self.tell_one();
+        }
+    }
+
+    fn tell_one(&mut self) {
+        let Some((name, new)) = self.news.pop_front() else { return };
+        let version = |one: &Service| one.resource_version.parse::<u64>().unwrap_or_default();
+        let old = self.store.get(&name).cloned();
+        if let (Some(old), Some(new)) = (&old, &new)
+            && version(new) <= version(old)
+        {
+            // An answer to a write came first.
+            return;
+        }
+        match &new {
+            Some(new) => drop(self.store.insert(name, Arc::clone(new))),
+            None => drop(self.store.remove(&name)),
+        }
+        if let (Some(one), Some(other)) = (&old, &new)
+            && one.uid != other.uid
+        {
+            self.service_changed(old, None);
+            return self.service_changed(None, new);
+        }
+        if old.is_some() || new.is_some() {
+            self.service_changed(old, new);
+        }
+    }
+
+    /// What the API server makes of a write.
+    pub(super) fn write(&mut self, write: &Write) -> Result<Arc<Service>, Option<ApiError>> {
+        if !self.is_calm && self.kind == Kind::Faults && self.random.one_in(5) {
+            let errors = [None, Some(ApiError::Conflict), Some(ApiError::Timeout)];
+            return Err(errors[self.random.below(3)].clone());
+        }
+        let name = &write.service.key;
+        let held = self.api.get(name).filter(|held| held.uid == write.service.uid);
+        let Some(held) = held else { return Err(Some(ApiError::NotFound)) };
+        if held.resource_version != write.service.resource_version {
+            return Err(Some(ApiError::Conflict));
+        }
+        let mut new = Service::clone(held);
+        self.rules.written(&new, write, &self.cloud);
+        match &write.step {
+            Step::Protect => {
+                new.has_finalizer = true;
+                set_condition(&mut new, Reason::Creating, "the load balancer is being created");
+            }
+            Step::Release => release(&mut new, write),
+            Step::Write(change) => set_status(&mut new, change),
+            other => panic!("{other:?}"),
+        }
+        let new = self.store_as(new);
+        if self.api.contains_key(name) {
+            self.store.insert(Name::clone(name), Arc::clone(&new));
+        }
+        Ok(new)
+    }
+
+    /// A node with this number comes, or is as it should be. `is_marked`: an autoscaler says that it goes.
+    pub(super) fn set_node(&mut self, number: usize, is_marked: bool) {
+        let name: Name = format!("node-{number}").into();
+        let taint = Taint { key: MARK.into(), ..Taint::default() };
+        let node = Arc::new(Node {
+            name: Name::clone(&name),
+            uid: format!("uid-{number}").into(),
+            addresses: vec![Address::new("InternalIP", format!("10.0.0.{number}"))],
+            taints: if is_marked { vec![taint] } else { Vec::new() },
+            ..Node::default()
+        });
+        let old = self.nodes.insert(name, Arc::clone(&node));
+        if is_marked {
+            self.rules.marked(&node.name);
+        }
+        self.hear(Event::Node(Changed { old, new: Some(node) }));
+    }
+
+    fn change_nodes(&mut self) {
+        let number = self.random.below(NODES);
+        let name: Name = format!("node-{number}").into();
+        if !self.nodes.contains_key(&name) {
+            return self.set_node(number, false);
+        }
+        if self.random.one_in(2) {
+            return self.set_node(number, true);
+        }
+        // By mistake many may go at once.
+        let count = if self.kind == Kind::Nodes && self.random.one_in(3) { NODES } else { 1 };
+        for number in number..(number + count).min(NODES) {
+            let name: Name = format!("node-{number}").into();
+            if let Some(old) = self.nodes.remove(&name) {
+                self.hear(Event::Node(Changed { old: Some(old), new: None }));
+            }
+        }
+    }
+
+    /// Another client changes, deletes or doubles a load balancer.
+    fn spoil(&mut self) {
+        let place = self.random.below(self.cloud.balancers.len());
+        let Some(id) = self.cloud.balancers.keys().nth(place).cloned() else { return };
+        match self.random.below(3) {
+            0 => self.cloud.spoil(&id),
+            1 => drop(self.cloud.balancers.remove(&id)),
+            _ => self.cloud.duplicate(&id, self.now),
+        }
+        self.rules.spoilt();
+    }
+}
+
+fn set_condition(service: &mut Service, reason: Reason, message: &str) {
+    let Some(details) = &mut service.details else { return };
+    details.conditions.retain(|one| *one.kind != *reason.condition());
+    details.conditions.push(ServiceCondition {
+        kind: reason.condition().into(),
+        status: reason.status().into(),
+        reason: reason.as_str().into(),
+        message: message.into(),
+        ..ServiceCondition::default()
+    });
+}
+
+fn set_status(service: &mut Service, change: &StatusChange) {
+    for condition in &change.conditions {
+        set_condition(service, condition.reason, &condition.message);
+    }
+    let Some(details) = &mut service.details else { return };
+    if let Some(ingress) = &change.ingress {
+        details.ingress.clone_from(ingress);
+    }
+    for (key, value) in &change.annotations {
+        match value {
+            Some(value) => {
+                drop(details.annotations.insert(key.as_str().into(), value.as_str().into()))
+            }
+            None => drop(details.annotations.remove(key.as_str())),
+        }
+    }
+}
+
+fn release(service: &mut Service, write: &Write) {
+    service.has_finalizer = false;
+    let deleting = service.deleting;
+    let Some(details) = service.details.as_mut().filter(|_| !deleting) else { return };
+    details.annotations.retain(|key, _| {
+        let is_own = [ID, DIGEST, INSTANCE].contains(&&**key);
+        !is_own && !write.release.annotations.contains(key)
+    });
+    details.conditions.retain(|one| ![PROVISIONING, SERVING].contains(&&*one.kind));
+    if write.release.clears_addresses {
+        details.ingress.clear();
+    }
+}

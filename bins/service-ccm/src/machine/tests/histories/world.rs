@@ -1,0 +1,257 @@
+//! The world of a machine: Services of the API server, a store that lags behind, nodes, the cloud, the queues, what
+//! is in flight, and leaders that come and go.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use ccm_base::At;
+use ccm_cloud::{LoadBalancerTraits, NodeSelector};
+use ccm_controller::{
+    brake::{Budget, Limit},
+    machine::Machine as _,
+};
+use ccm_objects::{Node, Service, Shared as Name};
+
+use super::{Random, cloud::Cloud, driver::Flight, outside::MARK, rules::Rules};
+use crate::machine::{
+    Machine,
+    effect::{Effect, Lane, Shown, Task, Turn},
+    event::{Due, Event, NodesSeen, NodesWhy, Offer},
+    left::Left,
+    tests::machine,
+};
+
+/// What a history is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Cloud and API server fail.
+    Faults,
+    /// Nodes go, some of them by mistake.
+    Nodes,
+    /// Other clients change what is in the cloud.
+    Others,
+}
+
+/// A key of a queue.
+#[derive(Default)]
+struct Key {
+    due: Option<At>,
+    is_busy: bool,
+    failures: u32,
+}
+
+/// When each task is due.
+#[derive(Default)]
+pub(super) struct Tasks {
+    pub(super) audit: At,
+    pub(super) orphans: At,
+    pub(super) note: At,
+    pub(super) nodes: Option<At>,
+    /// Until then polls pause.
+    pub(super) polls: At,
+}
+
+pub(super) struct World {
+    pub(super) kind: Kind,
+    pub(super) random: Random,
+    pub(super) now: At,
+    pub(super) machine: Machine,
+    /// A machine that hears the same, if there is one.
+    twin: Option<Machine>,
+    pub(super) api: BTreeMap<Name, Arc<Service>>,
+    pub(super) versions: u64,
+    pub(super) store: BTreeMap<Name, Arc<Service>>,
+    pub(super) news: VecDeque<(Name, Option<Arc<Service>>)>,
+    pub(super) nodes: BTreeMap<Name, Arc<Node>>,
+    pub(super) cloud: Cloud,
+    queues: [BTreeMap<Name, Key>; 2],
+    pub(super) flights: Vec<(At, Flight)>,
+    pub(super) tasks: Tasks,
+    /// What is on the Lease, and what the leader has put there and is not stored yet.
+    pub(super) lease: (Left, Left),
+    pub(super) is_calm: bool,
+    pub(super) rules: Rules,
+    pub(super) events: usize,
+}
+
+/// A machine of this world.
+fn begin() -> Machine {
+    let mut machine = machine();
+    machine.parameters.scale_down_taints = vec![MARK.to_owned()];
+    machine.parameters.budget = Budget { limit: Limit::Count(3), window: Duration::from_hours(6) };
+    machine
+}
+
+impl World {
+    pub(super) fn new(kind: Kind, seed: u64) -> Self {
+        let mut world = Self {
+            kind,
+            random: Random(seed),
+            now: At(Duration::from_secs(1_000_000)),
+            twin: seed.is_multiple_of(4).then(begin),
+            machine: begin(),
+            api: BTreeMap::new(),
+            versions: 0,
+            store: BTreeMap::new(),
+            news: VecDeque::new(),
+            nodes: BTreeMap::new(),
+            cloud: Cloud::default(),
+            queues: Default::default(),
+            flights: Vec::new(),
+            tasks: Tasks::default(),
+            lease: Default::default(),
+            is_calm: false,
+            rules: Rules::default(),
+            events: 0,
+        };
+        world.cloud.takes = Duration::from_secs([0, 0, 3, 40][world.random.below(4)]);
+        for number in 0..6 {
+            world.set_node(number, false);
+        }
+        world.lead();
+        world
+    }
+
+    /// Another process begins to lead, with what is on the Lease.
+    pub(super) fn lead(&mut self) {
+        self.machine = begin();
+        self.twin = self.twin.take().map(|_| begin());
+        (self.queues, self.flights, self.tasks) = Default::default();
+        self.news.clear();
+        self.store = self.api.clone();
+        let traits =
+            LoadBalancerTraits { member_addresses: false, ..LoadBalancerTraits::default() };
+        let offer = Box::new(Ok(Offer { traits, selector: NodeSelector::default() }));
+        self.hear(Event::Offered { offer, has_changed: false });
+        for service in self.store.clone().into_values() {
+            self.service_changed(None, Some(service));
+        }
+        let left = Box::new(self.lease.0.clone());
+        self.lease.1 = self.lease.0.clone();
+        self.hear(Event::Began(left));
+        self.nodes_are(NodesWhy::Term { selectors: Vec::new() });
+        self.hear(Event::Leads);
+        let services = self.store.values().cloned().collect();
+        self.hear(Event::Services(services));
+        self.tasks.audit = self.now;
+    }
+
+    /// Applies an event, and performs its effects but the requests, which are returned.
+    pub(super) fn hear(&mut self, event: Event) -> Vec<Effect> {
+        self.events += 1;
+        let copy = self.twin.as_ref().map(|_| text(&event));
+        let effects = self.machine.apply(event, self.now);
+        if let (Some(twin), Some(copy)) = (&mut self.twin, copy) {
+            let event = serde_json::from_str(&copy).expect("an event as text");
+            let again = twin.apply(event, self.now);
+            assert_eq!(text(&again), text(&effects), "the same event has other effects: {copy}");
+        }
+        if self.twin.is_some() && self.random.one_in(100) {
+            let checkpoint = text(&self.machine);
+            self.twin = Some(serde_json::from_str(&checkpoint).expect("a memory as text"));
+        }
+        let mut requests = Vec::new();
+        for effect in effects {
+            self.rules.hear(&effect, self.now);
+            match effect {
+                Effect::Queue(name, lane, turn) => self.turn(&name, lane, turn),
+                Effect::Wake(task) => self.wake(task),
+                Effect::Leave(left) => self.lease.1 = *left,
+                Effect::Show(Shown::Orphan(..)) | Effect::Show(_) => {}
+                Effect::Tell(..)
+                | Effect::TellOrphan(_)
+                | Effect::Log(..)
+                | Effect::ForgetReports(_)
+                | Effect::Count(_)
+                | Effect::Health(..) => {}
+                request => requests.push(request),
+            }
+        }
+        requests
+    }
+
+    fn wake(&mut self, task: Task) {
+        match task {
+            Task::Audit => self.tasks.audit = self.tasks.audit.min(self.now),
+            Task::Orphans => self.tasks.orphans = self.tasks.orphans.min(self.now),
+            Task::Note => self.tasks.note = self.tasks.note.min(self.now),
+            Task::Nodes => self.tasks.nodes = Some(self.now),
+            Task::Poll | Task::SlowCalls => {}
+        }
+    }
+
+    fn turn(&mut self, name: &Name, lane: Lane, turn: Turn) {
+        let now = self.now;
+        let key = self.queues[place(lane)].entry(Name::clone(name)).or_default();
+        let mut after = |at: At| key.due = Some(key.due.map_or(at, |due| due.min(at)));
+        match turn {
+            Turn::Now(_) | Turn::Paced(_) => after(now),
+            Turn::After(wait, _) => after(now + wait),
+            Turn::Failed(_) => {
+                key.failures += 1;
+                let wait = crate::machine::RETRY.after(key.failures);
+                key.due = Some(key.due.map_or(now + wait, |due| due.min(now + wait)));
+            }
+            Turn::Well => key.failures = 0,
+            Turn::Gone => (key.due, key.failures) = (None, 0),
+        }
+    }
+
+    /// The next key of a queue that may be handed out, and when.
+    pub(super) fn next_due(&self) -> Option<(At, Lane, Name)> {
+        let due = |lane: Lane| {
+            let keys = self.queues[place(lane)].iter().filter(|(_, key)| !key.is_busy);
+            keys.filter_map(move |(name, key)| Some((key.due?, place(lane), lane, name)))
+        };
+        let first = due(Lane::Normal).chain(due(Lane::Slow)).min_by_key(|it| (it.0, it.1));
+        first.map(|(at, _, lane, name)| (at, lane, Name::clone(name)))
+    }
+
+    pub(super) fn take(&mut self, lane: Lane, name: &Name) {
+        if let Some(key) = self.queues[place(lane)].get_mut(name) {
+            (key.due, key.is_busy) = (None, true);
+        }
+    }
+
+    pub(super) fn done(&mut self, lane: Lane, name: &Name) {
+        if let Some(key) = self.queues[place(lane)].get_mut(name) {
+            key.is_busy = false;
+        }
+    }
+
+    pub(super) fn due(&self, lane: Lane, name: &Name, may_call: bool) -> Event {
+        Event::Due(Due {
+            lane,
+            name: Name::clone(name),
+            service: self.store.get(name).cloned(),
+            selector: NodeSelector::default(),
+            is_read: true,
+            is_same_cloud: true,
+            neighbours: Vec::new(),
+            may_call,
+        })
+    }
+
+    pub(super) fn service_changed(&mut self, old: Option<Arc<Service>>, new: Option<Arc<Service>>) {
+        self.hear(Event::Service(crate::machine::event::Changed { old, new }));
+    }
+
+    pub(super) fn nodes_are(&mut self, why: NodesWhy) {
+        let nodes = self.nodes.values().cloned().collect();
+        self.hear(Event::Nodes(NodesSeen { nodes, schemes: Vec::new(), why }));
+    }
+}
+
+fn text(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("text")
+}
+
+const fn place(lane: Lane) -> usize {
+    match lane {
+        Lane::Normal => 0,
+        Lane::Slow => 1,
+    }
+}
