@@ -22,16 +22,18 @@ fn tainted(name: &str, minutes: u32) -> Node {
 
 #[test]
 fn only_nodes_of_this_provider_count() {
-    let states = States::new(|_, _| {});
-    states.set(&"waits".into(), State::Pending);
-    states.set(&"foreign".into(), State::Foreign);
-    states.set(&"elsewhere".into(), State::NotOurs);
-    states.set(&"not-selected".into(), State::NotSelected);
+    let state = |name: &str| match name {
+        "waits" => Some(State::Pending),
+        "foreign" => Some(State::Foreign),
+        "elsewhere" => Some(State::NotOurs),
+        "not-selected" => Some(State::NotSelected),
+        _ => None,
+    };
     let check = |nodes: &[Node], minutes: u64| {
         let nodes: Vec<_> = nodes.iter().cloned().map(Arc::new).collect();
         let age = |node: &Node| node.age("2026-01-01T12:00:00Z".parse().unwrap());
         let expect = Duration::from_mins(minutes);
-        assert_eq!(waiting(&nodes, &states, age).longest, expect, "{nodes:?}");
+        assert_eq!(waiting(&nodes, state, age).longest, expect, "{nodes:?}");
     };
     check(&[], 0);
     check(&[tainted("waits", 3), tainted("unheard-of", 5), tainted("waits-2", 4)], 5);
@@ -44,12 +46,12 @@ fn only_nodes_of_this_provider_count() {
 
 #[test]
 fn who_waits_longest_is_said_and_is_a_fault_after_five_minutes() {
-    let states = States::new(|_, _| {});
-    states.set(&"lost".into(), State::Waiting(WaitReason::InstanceNotFound));
+    let lost = State::Waiting(WaitReason::InstanceNotFound);
+    let state = |name: &str| (name == "lost").then_some(lost);
     let said = |minutes: u32, is_observing| {
         let nodes = [tainted("lost", minutes), tainted("new", 1)].map(Arc::new);
         let age = |node: &Node| node.age("2026-01-01T12:00:00Z".parse().unwrap());
-        verdict(&waiting(&nodes, &states, age), is_observing)
+        verdict(&waiting(&nodes, state, age), is_observing)
     };
     let text = |minutes| {
         format!("2 nodes stay tainted, longest lost for {minutes} min: instance_not_found")

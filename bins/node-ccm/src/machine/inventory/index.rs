@@ -16,7 +16,7 @@ fn spelling(entry: &Known, n: usize) -> Option<&str> {
 /// The position of the entry, and the number of the text.
 type Place = (u32, u32);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     places: Vec<Place>,
 }

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use ccm_base::At;
 use ccm_cloud::{Instance, ProviderId};
-use tokio::time::Instant;
 
 use super::Known;
 
@@ -11,7 +11,7 @@ use super::Known;
 pub(super) fn update(
     old: &[Known],
     found: impl IntoIterator<Item = Instance>,
-    at: Instant,
+    at: At,
 ) -> Vec<Known> {
     // If an instance was found for two nodes, the last answer is the newest.
     let mut found: BTreeMap<ProviderId, Instance> =
@@ -30,6 +30,6 @@ pub(super) fn update(
     entries
 }
 
-fn known(instance: Instance, seen: Instant) -> Known {
+fn known(instance: Instance, seen: At) -> Known {
     Known { instance: Arc::new(instance), seen }
 }

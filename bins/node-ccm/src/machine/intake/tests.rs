@@ -87,12 +87,3 @@ fn a_tainted_node_is_urgent_only_if_identity_or_annotations_change() {
         Some(Priority::Routine)
     );
 }
-
-/// Quirk 15 of docs/parity.md: upstream waits up to 1000 s.
-#[test]
-fn failures_are_retried_after_a_second_to_a_minute() {
-    for (failures, seconds) in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (u32::MAX, 60)] {
-        let wait = queue_config().waits.after(failures);
-        assert_eq!(wait, Duration::from_secs(seconds), "{failures} failures");
-    }
-}
