@@ -106,10 +106,10 @@ impl Program for NodeCcm {
         show::collect(&context.metrics, performer.door(), &store);
         let is_observing = context.plans.is_observing();
         show::show(&context.health, performer.door(), &store, is_observing);
-        let (changes, listener) = (source.clone(), Arc::clone(&performer));
+        let (translator, listener) = (source.clone(), Arc::clone(&performer));
         let watches = Watches::new(context);
-        let changed = move |change| drop(listener.hear(changes.change(change)));
-        let freshness = watches.watch(&store, changed).await;
+        let hear = move |change| drop(listener.hear(translator.change(change)));
+        let freshness = watches.watch(&store, hear).await;
         own_node::check(context, &store);
         let left_over =
             Arc::new(left_over::Survey::new(context, ccm_controller::log_here!("node_ccm")));

@@ -118,9 +118,9 @@ impl Performer {
                 self.door.read(|machine, _| self.metrics.corrections_wait(machine.waiting()));
             }
             Effect::BrakeOpens(cause) => self.brake.opens(cause),
-            Effect::BrakeCloses => self.brake.closes(),
+            Effect::BrakeCloses => BrakeLine::closes(),
             Effect::BrakeChanges => {
-                self.door.read(|machine, now| self.brake.show(&machine.brake(now)))
+                self.door.read(|machine, now| self.brake.show(&machine.brake(now)));
             }
             Effect::Leave => {
                 self.door.read(|machine, _| handover::keep(&self.lease, machine.window()));
@@ -188,9 +188,9 @@ impl Performer {
     fn report(&self, node: &Node, report: Report) {
         let reports = &self.reports;
         match report {
-            Report::Begins => reports.begins(node),
+            Report::Begins => NodeReports::begins(node),
             Report::Notes(plan) => reports.notes(node, &plan),
-            Report::Stored(plan, step) => reports.stored(node, &step, &plan.outcome),
+            Report::Stored(plan, step) => NodeReports::stored(node, &step, &plan.outcome),
             Report::Made(change) => reports.made(node, &change),
             Report::Untainted => {
                 if let Some(age) = node.age(clock::wall()) {

@@ -169,14 +169,14 @@ impl NodeReports {
     }
 
     /// Logs that a node is about to be initialised.
-    pub(crate) fn begins(&self, node: &Node) {
+    pub(crate) fn begins(node: &Node) {
         let name = &*node.name;
         tracing::info!(node = name, "Initializing node {name} with cloud provider");
     }
 
     /// Logs a step that was stored. New nodes are reported as a whole. For an initialised node each change is
     /// reported, so that a person who sees a label or an address change can find its cause.
-    pub(crate) fn stored(&self, node: &Node, step: &Step, outcome: &Outcome) {
+    pub(crate) fn stored(node: &Node, step: &Step, outcome: &Outcome) {
         let node = &*node.name;
         let text = step.to_string();
         let line = text.lines().map(str::trim).collect::<Vec<_>>().join(", ");

@@ -1,3 +1,5 @@
+mod histories;
+
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{Claim, Instance, Lookup, ProviderId};
@@ -74,7 +76,7 @@ fn count(counts: &mut BTreeMap<&'static str, i64>, said: Vec<Effect>) -> String 
         }
     }
     let present = counts.iter().filter(|(_, count)| **count != 0);
-    present.map(|(state, count)| format!("{state} {count} ")).collect()
+    present.map(|(state, count)| format!("{state} {count}")).collect::<Vec<_>>().join(", ")
 }
 
 #[test]
@@ -82,14 +84,14 @@ fn each_node_counts_in_its_last_state_until_it_is_gone() {
     let (mut machine, mut counts) = (machine(), BTreeMap::new());
     let mut hear = |event| count(&mut counts, machine.apply(event, at(0)));
     hear(Event::Added(seen(tainted("one"))));
-    assert_eq!(hear(Event::Added(seen(tainted("two")))), "pending 2 ");
-    assert_eq!(hear(Event::Added(seen(tainted("two")))), "pending 2 ");
+    assert_eq!(hear(Event::Added(seen(tainted("two")))), "pending 2");
+    assert_eq!(hear(Event::Added(seen(tainted("two")))), "pending 2");
     let foreign = Seen { claim: Some(Claim::Foreign), ..seen(tainted("two")) };
-    assert_eq!(hear(Event::Look(foreign)), "foreign 1 pending 1 ");
+    assert_eq!(hear(Event::Look(foreign)), "foreign 1, pending 1");
     let edge = Node { labels: [("edge".into(), "".into())].into(), ..tainted("one") };
-    assert_eq!(hear(Event::Look(seen(edge))), "foreign 1 not_selected 1 ");
+    assert_eq!(hear(Event::Look(seen(edge))), "foreign 1, not_selected 1");
     hear(Event::Deleted(Arc::new(tainted("two"))));
-    assert_eq!(hear(Event::Gone("two".into())), "not_selected 1 ");
+    assert_eq!(hear(Event::Gone("two".into())), "not_selected 1");
     assert_eq!(hear(Event::Deleted(Arc::new(tainted("one")))), "");
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Writing {
     inputs: Inputs,
     /// The node as the API server has answered it.
     latest: Arc<Node>,
-    /// The number of steps that were stored.
+    /// The number of steps that were answered.
     done: usize,
     /// The fields that the answers show.
     stored: Vec<(String, String)>,
@@ -94,11 +94,11 @@ impl Machine {
         let fields = step.fields().into_iter();
         let (not_shown, shown): (Vec<_>, Vec<_>) = fields.partition(|field| rest.contains(field));
         writing.stored.extend(shown);
-        writing.lost = not_shown;
-        if writing.lost.is_empty() {
+        if not_shown.is_empty() {
             self.report(&node, Report::Stored(Arc::clone(&plan), step.clone()));
-            writing.done += 1;
         }
+        writing.lost = not_shown;
+        writing.done += 1;
         self.go_on(writing, false);
     }
 

@@ -29,8 +29,11 @@ fn gauges_follow_the_states() {
     let metrics = Metrics::new();
     let nodes = NodeMetrics::new(&metrics);
     let goes = |from: Option<State>, to: Option<State>| {
-        from.into_iter().for_each(|state| nodes.count(state, -1));
-        to.into_iter().for_each(|state| nodes.count(state, 1));
+        for (state, by) in [(from, -1), (to, 1)] {
+            if let Some(state) = state {
+                nodes.count(state, by);
+            }
+        }
     };
     let throttled = State::Waiting(WaitReason::Cloud(ErrorKind::Throttled));
     goes(None, Some(State::Pending));

@@ -60,7 +60,7 @@ impl BrakeLine {
         tracing::error!("{}", words(cause));
     }
 
-    pub(super) fn closes(&self) {
+    pub(super) fn closes() {
         tracing::warn!("the brake is released: {OBJECTS} change again");
     }
 

@@ -46,15 +46,11 @@ pub(crate) async fn run(
 
 impl Asker for Lookups {
     fn next(&self, node: &Arc<Node>) -> Next {
-        let requests = self.performer.hear(Event::Look(self.source.seen(node)));
-        for request in requests {
-            match request {
-                Request::Due(Due::Known(answer)) => return Next::Known(answer),
-                Request::Due(Due::Ask) => return Next::Ask,
-                _ => {}
-            }
+        match self.performer.hear(Event::Look(self.source.seen(node))).pop() {
+            Some(Request::Due(Due::Known(answer))) => Next::Known(answer),
+            Some(Request::Due(Due::Ask)) => Next::Ask,
+            _ => Next::Nothing,
         }
-        Next::Nothing
     }
 
     fn call(&self, nodes: &[Arc<Node>]) -> Call {

@@ -34,16 +34,12 @@ impl Pass for Refresh {
     async fn pass(&mut self) -> Next {
         let nodes = self.source.store.list();
         let seen = nodes.iter().map(|node| self.source.seen(node)).collect();
-        let requests = self.performer.hear(Event::Refresh(seen));
+        let mut requests = self.performer.hear(Event::Refresh(seen));
         // The selector leaves out the nodes of another cloud controller on purpose.
         let mut selected = nodes;
         selected.retain(|node| self.source.selects(node));
         let foreign = Oddity::of_ids(&*self.source.cloud, &selected);
-        let looks_up = requests.into_iter().find_map(|request| match request {
-            Request::LookUp(nodes) => Some(nodes),
-            _ => None,
-        });
-        let Some(nodes) = looks_up else {
+        let Some(Request::LookUp(nodes)) = requests.pop() else {
             self.line.show(foreign.as_ref(), "no initialised node, so none was looked up");
             return Next::Period;
         };
@@ -95,12 +91,11 @@ impl Refresh {
             self.performer.hear(Event::Compare { seen: self.source.seen(node), answer });
         }
         let took = started.elapsed();
-        let requests = self.performer.hear(Event::Compared { ago: took });
-        let differing = requests.into_iter().find_map(|request| match request {
-            Request::Differing(differing) => Some(differing),
-            _ => None,
-        });
-        let (differing, nodes) = (differing.unwrap_or_default(), nodes.len());
+        let differing = match self.performer.hear(Event::Compared { ago: took }).pop() {
+            Some(Request::Differing(differing)) => differing,
+            _ => 0,
+        };
+        let nodes = nodes.len();
         metrics.refreshed(took, Ok(differing));
         tracing::info!(differing, unanswered, "Update {nodes} nodes status took {took:?}.");
         let line = format!("{nodes} nodes looked up, {differing} differ");
