@@ -2,44 +2,46 @@
 //! instances.
 //!
 //! ```text
-//! informer -> intake --node changed--> queue --batch--> lookups --answer--> writers --> API server
-//!                                        ^                 |  one call       plan, then execute
-//!                                        |                 v
-//!                                     refresh -lookup-> inventory
+//! informer, queue, workers, refresh --translate--> Event --> Machine --> effects --perform--> queue, reports,
+//!                                                   ^                                          API server
+//!                                                   +------------------ answer ----------------+
 //! ```
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`plan`] | the steps for one node, and its retry interval: pure |
-//! | `observe::intake` | receives node events, queues the nodes that need work |
-//! | `observe::lookups` | first stage: which nodes of the queue are looked up, one cloud call per batch |
-//! | `observe::brake` | holds changes of too many Ready nodes |
-//! | `observe::census` | counts and reports nodes that no write can mend |
-//! | `observe::refresh` | looks up all nodes once per period, queues those that differ |
-//! | `observe::waiting` | metric: age of the oldest uninitialised node |
-//! | `execute::writers` | second stage: plans and writes, many nodes concurrently |
-//! | `execute` | sends one API request per step of a plan |
+//! | [`plan`] | the steps for one node: pure |
+//! | `machine` | everything that is remembered, and the only place that changes it: pure |
+//! | `translate` | changes of nodes and of settings as events |
+//! | `translate::lookups` | first stage: the nodes of the queue are looked up, one cloud call per batch |
+//! | `translate::workers` | second stage: planned and written, many nodes concurrently |
+//! | `translate::refresh` | looks up all nodes once per period |
+//! | `perform` | the queue, reports, metrics and pages; sends one API request per step of a plan |
+//! | `show` | what metrics and pages show of the memory |
 //! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_node_*` and upstream's histograms |
 
-mod execute;
+mod machine;
 mod metrics;
-mod observe;
+mod perform;
 pub mod plan;
 mod report;
 mod settings;
+mod show;
+mod translate;
 
 use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
-    guard, inventory, left_over, own_node,
+    approvals::{self, Approvals},
+    handover, left_over, own_node,
     passes::Passes,
     queue::QueueMetrics,
     repeat_reports,
     watch::{self, Stores, Watches},
     writer::{self, Writer},
 };
+use ccm_kube::store::Store;
 use ccm_objects::Node;
 use ccm_runtime::{
     health::{Condition, Scope},
@@ -53,15 +55,17 @@ use tokio_util::sync::CancellationToken;
 pub use settings::NodeSettings;
 
 use crate::{
-    execute::writers::Writers,
+    machine::Event,
     metrics::NodeMetrics,
-    observe::{Handles, QUEUE, intake::Intake, lookups, refresh::Refresh, waiting},
+    perform::{OBJECTS, Performer, QUEUE},
+    translate::{Source, lookups, refresh::Refresh, workers},
 };
 
 /// The program.
 pub struct NodeCcm {
-    handles: Handles,
-    intake: Arc<Intake>,
+    source: Source,
+    store: Store<Node>,
+    performer: Arc<Performer>,
     fleet: Condition,
     stores: Stores,
     /// Cancelled by the drain: pending cloud calls are dropped.
@@ -79,12 +83,11 @@ impl Program for NodeCcm {
 
     fn specimens(metrics: &Metrics) {
         NodeMetrics::new(metrics).specimens();
-        guard::specimens(metrics);
+        perform::specimens(metrics);
         repeat_reports::specimens(metrics);
-        waiting::specimen(metrics);
+        show::specimens(metrics);
         QueueMetrics::new(metrics).specimens(QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
-        inventory::specimens(metrics);
         left_over::specimens(metrics);
     }
 
@@ -97,54 +100,59 @@ impl Program for NodeCcm {
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
         let fleet = context.health.condition("fleet", Scope::Information, "not looked up yet");
         fleet.pass("not looked up here: this replica does not lead");
-        let handles = Handles::new(context);
-        let intake = Arc::new(Intake::new(&handles));
-        waiting::collect(&context.metrics, Arc::clone(&intake), handles.clone());
-        waiting::show(&context.health, Arc::clone(&intake), handles.clone());
-        let listener = Arc::clone(&intake);
+        let store = Store::new();
+        let source = Source::new(context, &store);
+        let performer = Performer::new(context, source.params());
+        show::collect(&context.metrics, performer.door(), &store);
+        let is_observing = context.plans.is_observing();
+        show::show(&context.health, performer.door(), &store, is_observing);
+        let (translator, listener) = (source.clone(), Arc::clone(&performer));
         let watches = Watches::new(context);
-        let freshness =
-            watches.watch(&handles.store, move |change| listener.changed(&change)).await;
-        own_node::check(context, &handles.store);
+        let hear = move |change| drop(listener.hear(translator.change(change)));
+        let freshness = watches.watch(&store, hear).await;
+        own_node::check(context, &store);
         let left_over =
             Arc::new(left_over::Survey::new(context, ccm_controller::log_here!("node_ccm")));
         let stores = Stores::new(context, [freshness]);
         let closing = CancellationToken::new();
-        Ok(Self { handles, intake, fleet, stores, closing, left_over })
+        Ok(Self { source, store, performer, fleet, stores, closing, left_over })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
-        let (intake, tasks) = (|| Arc::clone(&self.intake), &context.supervisor);
-        let writer = Writer::new(context, &self.handles.store);
-        let senders = Writers::new(&self.handles, intake(), writer).start(tasks);
-        let (stores, token) = (|| self.stores.clone(), || context.token.clone());
+        let (source, tasks) = (|| self.source.clone(), &context.supervisor);
+        let (performer, token) = (|| Arc::clone(&self.performer), || context.token.clone());
+        let lease = context.leadership.annotations();
+        // The settings may have changed since the program began.
+        let (followed, params) = (source(), self.source.params());
+        self.performer.hear(Event::TakesOver { left: handover::found(lease), params });
+        tasks.spawn("settings", followed.follow_settings(performer(), token()));
+        let writer = Writer::new(context, &self.store);
+        let senders = workers::start(&self.source, &self.performer, writer, tasks);
         let closing = self.closing.clone();
-        let lookups = lookups::run(self.handles.clone(), intake(), senders, closing, token());
-        tasks.spawn("lookups", lookups);
-        // An old store shows nodes as they were, and the brake too few or too many of them.
-        let selector = intake().follow_selector(token());
-        tasks.spawn("selector", stores().before(selector, token()));
-        let Handles { guard, store, queue, .. } = self.handles.clone();
-        guard.take_over();
-        tasks.spawn("approvals", guard.follow_approvals(store, queue, token()));
+        tasks.spawn("lookups", lookups::run(source(), performer(), senders, closing, token()));
+        let listener = performer();
+        let approved = move |[set]: [_; 1]| drop(listener.hear(Event::Approved(set)));
+        let approvals = [Approvals::new(lease, OBJECTS)];
+        tasks.spawn("approvals", approvals::follow(approvals, token(), approved));
         self.fleet.pass("not looked up yet");
-        let refresh = Refresh::new(&self.handles, intake(), self.fleet.clone());
+        let refresh = Refresh::new(&self.source, &self.performer, self.fleet.clone());
         let passes = Passes::default().run(refresh, context.settings.clone(), token());
-        let intake = intake();
+        let (source, performer) = (source(), performer());
         let refresh = async move {
-            intake.start_leading();
+            source.start_leading(&performer);
             passes.await;
         };
-        tasks.spawn("refresh", stores().before(refresh, token()));
-        let (handles, survey) = (self.handles.clone(), Arc::clone(&self.left_over));
-        let (store, taint) = (handles.store.clone(), move |node: &Node| handles.left_over(node));
+        // An old store shows nodes as they were, and the brake too few or too many of them.
+        tasks.spawn("refresh", self.stores.clone().before(refresh, token()));
+        let (source, survey) = (self.source.clone(), Arc::clone(&self.left_over));
+        let (store, taint) = (self.store.clone(), move |node: &Node| source.left_over(node));
         tasks.spawn("left-over", survey.run(store, taint, token()));
     }
 
     async fn drain(&self) {
-        self.handles.queue.shut_down();
+        self.performer.queue().shut_down();
         // Pending lookups are cancelled: the next leader repeats them.
         self.closing.cancel();
-        self.handles.queue.drained().await;
+        self.performer.queue().drained().await;
     }
 }

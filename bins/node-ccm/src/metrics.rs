@@ -1,6 +1,6 @@
 //! The metrics of node-ccm. Upstream's two histograms keep their names and bounds.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use ccm_cloud::{ErrorKind, LookupResult};
 use ccm_controller::instances::Answer;
@@ -8,7 +8,10 @@ use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, level, metrics};
 use strum::{IntoStaticStr, VariantArray, VariantNames};
 
-use crate::plan::{Field, Note, WaitReason};
+use crate::{
+    machine::{Problem, State},
+    plan::{Field, Note, WaitReason},
+};
 
 /// Bounds of upstream's histograms, in seconds.
 const INITIALISATION: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
@@ -16,34 +19,6 @@ const INITIALISATION: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0];
 const REFRESH: [f64; 10] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 /// Bounds of the number of nodes in one lookup, as a batch has at most 500.
 const BATCH: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
-
-/// The state of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum State {
-    /// Not synced yet, or there is no answer about it.
-    #[default]
-    Unknown,
-    /// It has the taint and is about to be initialised.
-    Pending,
-    /// It has the taint, and cannot be initialised now.
-    Waiting(WaitReason),
-    /// It has the taint, and the API server rejects its writes.
-    #[strum(serialize = "waiting")]
-    WriteFailing,
-    /// It is initialised and in sync with its instance.
-    Initialised,
-    /// It is initialised and its instance is gone.
-    InstanceGone,
-    /// It is not tainted, has no provider ID, and only its name says which instance is its.
-    Unconfirmed,
-    /// The provider reports that another controller is responsible for it.
-    NotOurs,
-    /// Its provider ID is another provider's.
-    Foreign,
-    /// `--node-selector` leaves it out.
-    NotSelected,
-}
 
 impl State {
     /// What the node waits for, in the words of `ccm_node_waiting`.
@@ -62,20 +37,6 @@ impl State {
             _ => None,
         }
     }
-}
-
-/// What is wrong with an initialised node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum Problem {
-    /// Another node has the same provider ID.
-    DuplicateProviderId,
-    /// It has no IP address.
-    NoAddress,
-    /// It has no provider ID, and only its name says which instance is its.
-    Unconfirmed,
-    /// It is Ready, and its instance is gone.
-    InstanceGone,
 }
 
 /// What a waiting node needs, unless the lookup itself failed.
@@ -237,7 +198,7 @@ impl NodeMetrics {
     }
 
     /// Records how many nodes have each problem.
-    pub(crate) fn irregular(&self, counts: &HashMap<Problem, usize>) {
+    pub(crate) fn irregular(&self, counts: &BTreeMap<Problem, usize>) {
         for &problem in <Problem as VariantArray>::VARIANTS {
             self.irregular
                 .of(problem)

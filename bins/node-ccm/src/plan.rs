@@ -19,7 +19,7 @@ use ccm_controller::identity::is_confirmed;
 pub use ccm_objects::NodeChange;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use ccm_objects::{Address, Node};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::{
     agreed::Agreed,
@@ -43,7 +43,7 @@ pub fn is_approved(node: &Node) -> bool {
 
 /// How to handle a change of the first InternalIP of a Ready node in the cloud. Pods, probes
 /// and kubelet's certificate may depend on the old one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InternalIpChange {
     /// Follow the cloud, and report it.
@@ -54,7 +54,7 @@ pub enum InternalIpChange {
 }
 
 /// Settings of the operator and traits of the provider.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// See [`InternalIpChange`].
     pub internal_ip_change: InternalIpChange,
@@ -78,7 +78,7 @@ pub struct Known<'a> {
 }
 
 /// The steps for one node, and their reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The node's state once the steps are done.
     pub outcome: Outcome,
@@ -89,7 +89,7 @@ pub struct Plan {
 }
 
 /// The node's state from node-ccm's view.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Its provider ID has another provider's scheme: never written.
     Foreign,
@@ -114,7 +114,7 @@ pub enum Outcome {
 }
 
 /// Why a node waits to be initialised.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     /// The missing condition.
     pub reason: WaitReason,
@@ -123,7 +123,7 @@ pub struct Wait {
 }
 
 /// The condition that a node waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum WaitReason {
     /// An answer of the cloud, which returned this error instead.
     Cloud(ErrorKind),
@@ -138,7 +138,7 @@ pub enum WaitReason {
 }
 
 /// One write to the API server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// Replace `status.addresses` by this list.
     SetAddresses {
@@ -154,7 +154,7 @@ pub enum Step {
 }
 
 /// A fact to report to the user that is not a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Note {
     /// The cloud returns a label that the API server would reject: it is skipped.
     InvalidLabel {

@@ -17,7 +17,7 @@ use ccm_objects::Node;
 
 use crate::{
     metrics::NodeMetrics,
-    plan::{Note, Outcome, Plan, Wait, WaitReason, text},
+    plan::{Note, Outcome, Plan, Step, Wait, WaitReason, text},
 };
 
 /// Reports about nodes. Clones share one memory.
@@ -165,6 +165,25 @@ impl NodeReports {
         let report = Report { warning, event, ..Report::line(topic, &text, &*text) };
         if self.report(node, when, report) {
             self.metrics.noted(about);
+        }
+    }
+
+    /// Logs that a node is about to be initialised.
+    pub(crate) fn begins(node: &Node) {
+        let name = &*node.name;
+        tracing::info!(node = name, "Initializing node {name} with cloud provider");
+    }
+
+    /// Logs a step that was stored. New nodes are reported as a whole. For an initialised node each change is
+    /// reported, so that a person who sees a label or an address change can find its cause.
+    pub(crate) fn stored(node: &Node, step: &Step, outcome: &Outcome) {
+        let node = &*node.name;
+        let text = step.to_string();
+        let line = text.lines().map(str::trim).collect::<Vec<_>>().join(", ");
+        if *outcome == Outcome::InSync {
+            tracing::info!(node, "written: {line}");
+        } else {
+            tracing::debug!(node, "written: {line}");
         }
     }
 

@@ -15,7 +15,6 @@
 //! | [`passes`] | runs passes by period, wake-up and back-off |
 //! | [`reports`] | deduplicated events and log lines |
 //! | [`lookups`] | lookups in calls as large as the cloud answers in time; the stage that looks up the nodes of a queue |
-//! | [`inventory`] | the last list of the fleet |
 //! | [`fleet`] | what is odd about all nodes together |
 //! | [`left_over`] | taints that an earlier controller has left |
 //! | [`instances`] | batched queries to the cloud, with checked answers |
@@ -26,10 +25,7 @@
 //! | [`retries`] | when what has failed is tried again; pure |
 //! | [`repeats`] | delays confirmed writes that are due again; pure |
 //! | [`repeat_reports`] | the metric and the event of repeated writes |
-//! | [`corrector`] | the corrections of many objects, each in its turn |
-//! | [`states`] | the state of each object, counted |
 //! | [`approvals`] | what a user approves by annotations of the Lease |
-//! | [`guard`] | a brake with its metrics, its line of `/readyz`, approvals and handover |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 
 pub mod ages;
@@ -37,13 +33,10 @@ pub mod approvals;
 pub mod batch_size;
 pub mod brake;
 pub mod cluster;
-pub mod corrector;
 pub mod fleet;
-pub mod guard;
 pub mod handover;
 pub mod identity;
 pub mod instances;
-pub mod inventory;
 mod kind;
 pub mod kubelets;
 pub mod left_over;
@@ -57,7 +50,6 @@ pub mod repeat_reports;
 pub mod repeats;
 pub mod reports;
 pub mod retries;
-pub mod states;
 pub mod turns;
 pub mod watch;
 pub mod workers;

@@ -1,7 +1,6 @@
 //! Lookups of nodes in calls that are as large as the cloud answers in time: of some nodes, of all,
 //! or of those in a queue.
 
-mod answers;
 mod stage;
 
 use std::sync::Arc;
@@ -16,10 +15,7 @@ use crate::{
     instances,
 };
 
-pub use self::{
-    answers::Answers,
-    stage::{Asker, BATCH, Next, Stage, Work, priority},
-};
+pub use self::stage::{Asker, BATCH, Next, Stage, Work, priority};
 
 /// After this number of calls in a row without any answer, the other nodes are not asked about.
 const MANY_UNANSWERED: u32 = 3;

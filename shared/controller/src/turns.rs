@@ -4,8 +4,10 @@
 //! while it waits, other work of the same key is not delayed, and there is nothing to drain.
 //! Turns also step aside for a moment while something more urgent is under way.
 
-use std::{collections::HashMap, hash::Hash, time::Duration};
+use std::{collections::BTreeMap, ops::Add, time::Duration};
 
+use ccm_base::At;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 /// How long a turn is valid. Longer than a key takes from the queue to its worker; short, so
@@ -23,14 +25,32 @@ const LONGEST: Duration = Duration::from_hours(1);
 ///
 /// Implements the generic cell rate algorithm of ATM: `full_at` is when the bucket is full
 /// again; a unit is delayed by what exceeds the burst.
-#[derive(Clone, Debug)]
-pub(crate) struct RateLimiter {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RateLimiter<T = Instant> {
     interval: Duration,
     burst: Duration,
-    full_at: Option<Instant>,
+    full_at: Option<T>,
 }
 
-impl RateLimiter {
+/// A moment of the clock that the caller of a limiter reads.
+pub(crate) trait Moment: Copy + Ord + Add<Duration, Output = Self> {
+    /// The time since `earlier`; zero if it is not earlier.
+    fn after(self, earlier: Self) -> Duration;
+}
+
+impl Moment for Instant {
+    fn after(self, earlier: Self) -> Duration {
+        self.duration_since(earlier)
+    }
+}
+
+impl Moment for At {
+    fn after(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
+
+impl<T: Moment> RateLimiter<T> {
     /// A rate that is not positive is no limit.
     pub(crate) fn new(rate: f64, burst: u32) -> Self {
         let interval = interval(rate);
@@ -44,10 +64,10 @@ impl RateLimiter {
     }
 
     /// Reserves one unit and returns its delay.
-    pub(crate) fn reserve(&mut self, now: Instant) -> Duration {
+    pub(crate) fn reserve(&mut self, now: T) -> Duration {
         let start = self.full_at.map_or(now, |at| at.max(now));
         self.full_at = Some(start + self.interval);
-        start.duration_since(now).saturating_sub(self.burst)
+        start.after(now).saturating_sub(self.burst)
     }
 }
 
@@ -61,21 +81,21 @@ fn interval(rate: f64) -> Duration {
 }
 
 /// The turns of keys that wait for one.
-#[derive(Debug)]
-pub struct Turns<K> {
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Turns<K: Ord> {
     rate: Option<f64>,
-    limiter: RateLimiter,
-    waiting: HashMap<K, Instant>,
+    limiter: RateLimiter<At>,
+    waiting: BTreeMap<K, At>,
     /// Until then turns that have come step aside.
-    aside_until: Option<Instant>,
+    aside_until: Option<At>,
 }
 
-impl<K: Clone + Eq + Hash> Turns<K> {
+impl<K: Clone + Ord> Turns<K> {
     /// At most this many units per second on average, and one second's worth at once; `None`
     /// for no limit.
     pub fn new(rate: Option<f64>) -> Self {
         let limiter = RateLimiter::per_second(rate.unwrap_or_default());
-        Self { rate, limiter, waiting: HashMap::new(), aside_until: None }
+        Self { rate, limiter, waiting: BTreeMap::new(), aside_until: None }
     }
 
     /// Uses the key's turn for this many units of work if it has come and need not step aside.
@@ -84,7 +104,7 @@ impl<K: Clone + Eq + Hash> Turns<K> {
     /// # Errors
     ///
     /// The time until the key should ask again.
-    pub fn take(&mut self, key: &K, units: usize, now: Instant) -> Result<(), Duration> {
+    pub fn take(&mut self, key: &K, units: usize, now: At) -> Result<(), Duration> {
         let known = self.waiting.get(key).copied().filter(|turn| now < *turn + VALID);
         let turn = known.unwrap_or_else(|| {
             let waits = (0..units).map(|_| self.limiter.reserve(now));
@@ -97,12 +117,12 @@ impl<K: Clone + Eq + Hash> Turns<K> {
             return Ok(());
         }
         self.waiting.insert(key.clone(), turn);
-        Err(start - now)
+        Err(start.since(now))
     }
 
     /// Something more urgent is under way until then: turns step aside, each for a second at
     /// most. Without a rate there are no turns, and nothing steps aside.
-    pub fn step_aside(&mut self, until: Instant) {
+    pub fn step_aside(&mut self, until: At) {
         self.aside_until = self.aside_until.max(Some(until));
     }
 
@@ -133,10 +153,11 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const START: At = At(Duration::from_hours(1));
 
     #[test]
     fn the_rate_limiter_grants_a_burst_and_then_a_rate() {
-        let now = Instant::now();
+        let now = START;
         let mut limiter = RateLimiter::new(10.0, 3);
         let waits: Vec<u128> = (0..6).map(|_| limiter.reserve(now).as_millis()).collect();
         assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
@@ -146,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_is_not_positive_is_no_limit() {
-        let now = Instant::now();
+        let now = START;
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let mut limiter = RateLimiter::new(rate, 1);
             assert!((0..1000).all(|_| limiter.reserve(now).is_zero()), "{rate}");
@@ -157,8 +178,8 @@ mod tests {
 
     /// The number of keys with a turn in each second, if each asks again when its turn has
     /// come.
-    fn per_second(turns: &mut Turns<u32>, keys: u32, start: Instant, seconds: u32) -> Vec<usize> {
-        let mut due: Vec<(u32, Instant)> = (0..keys).map(|key| (key, start)).collect();
+    fn per_second(turns: &mut Turns<u32>, keys: u32, start: At, seconds: u32) -> Vec<usize> {
+        let mut due: Vec<(u32, At)> = (0..keys).map(|key| (key, start)).collect();
         let in_second = |second: u32| {
             let end = start + SECOND * (second + 1);
             let (now, later) = due.drain(..).partition::<Vec<_>, _>(|(_, at)| *at < end);
@@ -182,7 +203,7 @@ mod tests {
     #[test]
     fn many_keys_get_one_second_at_once_and_then_the_rate() {
         let mut turns = Turns::new(Some(50.0));
-        let start = Instant::now();
+        let start = START;
         assert_eq!(per_second(&mut turns, 240, start, 5), [99, 50, 50, 41, 0]);
         assert_eq!(turns.waiting(), 0);
         let mut unlimited = Turns::new(None);
@@ -191,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_key_keeps_its_turn_and_asks_once_for_it() {
-        let (mut turns, now) = (Turns::new(Some(1.0)), Instant::now());
+        let (mut turns, now) = (Turns::new(Some(1.0)), START);
         assert_eq!(turns.take(&"a", 1, now), Ok(()));
         assert_eq!(turns.take(&"b", 1, now), Err(SECOND));
         assert_eq!(turns.take(&"c", 2, now), Err(3 * SECOND), "two writes take two turns");
@@ -207,7 +228,7 @@ mod tests {
 
     #[test]
     fn turns_step_aside_for_a_second_at_most() {
-        let (mut turns, now) = (Turns::new(Some(1.0)), Instant::now());
+        let (mut turns, now) = (Turns::new(Some(1.0)), START);
         let ms = Duration::from_millis;
         turns.step_aside(now + ms(200));
         turns.step_aside(now + ms(100));
@@ -229,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_steady_stream_of_urgent_work_does_not_lower_the_rate() {
-        let (mut turns, start) = (Turns::new(Some(50.0)), Instant::now());
-        let mut due: Vec<(u32, Instant)> = (0..1000).map(|key| (key, start)).collect();
+        let (mut turns, start) = (Turns::new(Some(50.0)), START);
+        let mut due: Vec<(u32, At)> = (0..1000).map(|key| (key, start)).collect();
         let mut done = [0; 8];
         for step in 0..800_u32 {
             let now = start + Duration::from_millis(10) * step;
@@ -249,7 +270,7 @@ mod tests {
     /// After a disturbance all keys come at once.
     #[test]
     fn missed_turns_are_not_all_used_at_once() {
-        let (mut turns, start) = (Turns::new(Some(50.0)), Instant::now());
+        let (mut turns, start) = (Turns::new(Some(50.0)), START);
         assert!((0..5000).filter(|key| turns.take(key, 1, start).is_ok()).count() == 50);
         let after = start + Duration::from_mins(5);
         let at_once = (0..5000).filter(|key| turns.take(key, 1, after).is_ok()).count();
@@ -258,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_new_rate_voids_the_turns() {
-        let (mut turns, now) = (Turns::new(Some(0.01)), Instant::now());
+        let (mut turns, now) = (Turns::new(Some(0.01)), START);
         assert_eq!(turns.take(&"a", 1, now), Ok(()));
         assert!(turns.take(&"b", 1, now).is_err());
         assert_eq!(turns.configure(Some(0.01)), [""; 0], "the same rate");

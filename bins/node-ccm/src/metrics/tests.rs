@@ -1,6 +1,3 @@
-use std::sync::Arc;
-
-use ccm_controller::states::States;
 use ccm_runtime::metrics::Metrics;
 
 use super::*;
@@ -31,20 +28,26 @@ fn sample(metrics: &Metrics, begin: &str) -> Option<String> {
 fn gauges_follow_the_states() {
     let metrics = Metrics::new();
     let nodes = NodeMetrics::new(&metrics);
-    let states = States::new(move |state, by| nodes.count(state, by));
-    let (name, other): (Arc<str>, Arc<str>) = ("node-1".into(), "node-2".into());
-    states.set(&name, State::Pending);
-    states.set(&other, State::Foreign);
+    let goes = |from: Option<State>, to: Option<State>| {
+        for (state, by) in [(from, -1), (to, 1)] {
+            if let Some(state) = state {
+                nodes.count(state, by);
+            }
+        }
+    };
+    let throttled = State::Waiting(WaitReason::Cloud(ErrorKind::Throttled));
+    goes(None, Some(State::Pending));
+    goes(None, Some(State::Foreign));
     assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"pending\"}").as_deref(), Some("1"));
     assert_eq!(sample(&metrics, "ccm_node_foreign_nodes").as_deref(), Some("1"));
-    states.set(&name, State::Waiting(WaitReason::Cloud(ErrorKind::Throttled)));
+    goes(Some(State::Pending), Some(throttled));
     assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"pending\"}").as_deref(), Some("0"));
     assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"waiting\"}").as_deref(), Some("1"));
     assert_eq!(sample(&metrics, "ccm_node_waiting{reason=\"throttled\"}").as_deref(), Some("1"));
-    states.set(&name, State::Initialised);
+    goes(Some(throttled), Some(State::Initialised));
     assert_eq!(sample(&metrics, "ccm_node_waiting{reason=\"throttled\"}").as_deref(), Some("0"));
-    states.forget(&name);
-    states.forget(&other);
+    goes(Some(State::Initialised), None);
+    goes(Some(State::Foreign), None);
     assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"initialised\"}").as_deref(), Some("0"));
     assert_eq!(sample(&metrics, "ccm_node_foreign_nodes").as_deref(), Some("0"));
 }

@@ -7,11 +7,12 @@ use ccm_objects::{
     Node,
     node_keys::{INSTANCE_TYPE, REGION, ZONE},
 };
+use serde::{Deserialize, Serialize};
 
 use super::addresses;
 
 /// Digests of what the cloud said when the node last agreed with it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
     addresses: Option<Content>,
     topology: Option<Content>,

@@ -1,12 +1,22 @@
 use ccm_objects::node_keys::{INSTANCE_TYPE, REGION, ZONE};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantNames};
 
 use super::Step;
 
 /// A property of a node that node-ccm keeps in sync: the value of a metric's label.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Display, IntoStaticStr, VariantNames,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    Display,
+    IntoStaticStr,
+    VariantNames,
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Field {

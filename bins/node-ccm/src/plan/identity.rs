@@ -5,10 +5,10 @@ use std::{fmt, sync::Arc};
 use ccm_cloud::Instance;
 use ccm_controller::identity::{Agreement, has_better_right};
 use ccm_objects::Node;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How node-ccm treats a new node whose provider ID nothing confirms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdentityPolicy {
     /// It keeps its taint, and nothing is written.
@@ -24,7 +24,7 @@ impl IdentityPolicy {
 }
 
 /// Why the instance may not be the node's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Doubt {
     /// Another node has the provider ID, and a better right to it.
     Anothers {

@@ -19,7 +19,7 @@ use ccm_objects::{
     node_keys::{INSTANCE_TYPE, REGION, ZONE},
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Field, Note, Policy, is_protected};
 
@@ -31,7 +31,7 @@ pub const OWNED_LABELS: &str = "quartet.dev/owned-labels";
 pub const LABEL_POLICY: &str = "quartet.dev/node-label-policy";
 
 /// When the labels of a node follow its instance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LabelPolicy {
     /// Always.

@@ -7,7 +7,7 @@ use ccm_base::RetryClass;
 use ccm_cloud::{Call, Claim, Lookup, LookupResult};
 use ccm_controller::{
     instances,
-    lookups::{Answers, Asker, Next, Stage, Work},
+    lookups::{Asker, Next, Stage, Work},
     queue::{BatchWindowConfig, Priority},
     workers,
     writer::Writer,
@@ -43,6 +43,8 @@ impl Asker for Lookups {
 
     fn asked(&self, _: usize, _: usize) {}
 
+    fn asks_again(&self, _: &Name) {}
+
     fn answered(&self, _: &[Work], _: Instant) {}
 
     fn workers(&self, _: &Node) -> &mpsc::Sender<Work> {
@@ -72,7 +74,7 @@ impl Cidrs {
         let (writers, give) = workers::channel(WRITERS, || WRITERS, token.clone(), give);
         let Self { cloud, store, queue, closing, .. } = &*self;
         let lookups = Lookups { cidrs: Arc::clone(&self), writers };
-        let stage = Stage::new(lookups, cloud, store, queue, &Answers::default(), closing);
+        let stage = Stage::new(lookups, cloud, store, queue, closing);
         tokio::join!(stage.run(BatchWindowConfig::default(), token), give);
     }
 

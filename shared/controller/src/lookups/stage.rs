@@ -1,16 +1,17 @@
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, Cloud, Detail, ErrorKind, LookupResult};
 use ccm_kube::store::Store;
 use ccm_objects::{Node, Shared as Name};
 use futures::stream;
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Answers, SizedLookups};
+use super::SizedLookups;
 use crate::{
     queue::{BatchWindow, BatchWindowConfig, Priority, WorkQueue},
     workers,
@@ -59,6 +60,9 @@ pub trait Asker: Send + Sync + 'static {
     /// A call about this many nodes has ended; the next ones have at most `most`.
     fn asked(&self, nodes: usize, most: usize);
 
+    /// The call about this node had too many nodes: the next work on it should ask the cloud again.
+    fn asks_again(&self, name: &Name);
+
     /// The cloud's answers in a call that began at `started`.
     fn answered(&self, works: &[Work], started: Instant);
 
@@ -80,7 +84,8 @@ pub struct Stage<A> {
     asker: A,
     store: Store<Node>,
     queue: WorkQueue<Name>,
-    answers: Answers,
+    /// Consecutive lookups without an answer because they had too many nodes, by node.
+    unanswered: Mutex<HashMap<Name, u32>>,
     sized: SizedLookups,
     /// Cancelled by the drain: pending cloud calls are dropped.
     closing: CancellationToken,
@@ -93,14 +98,13 @@ impl<A: Asker> Stage<A> {
         cloud: &Arc<dyn Cloud>,
         store: &Store<Node>,
         queue: &WorkQueue<Name>,
-        answers: &Answers,
         closing: &CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
             asker,
             store: store.clone(),
             queue: queue.clone(),
-            answers: answers.clone(),
+            unanswered: Mutex::default(),
             sized: SizedLookups::new(Arc::clone(cloud), BATCH),
             closing: closing.clone(),
         })
@@ -184,7 +188,7 @@ impl<A: Asker> Stage<A> {
         let pass_on = |place: usize, answer: LookupResult| {
             let Some(node) = open.get_mut(place).and_then(Option::take) else { return };
             if answer.is_ok() {
-                self.answers.answered(&node.name);
+                self.unanswered.lock().remove(&node.name);
             }
             // The receiver ends after this task.
             answered.send(Work { node, answer }).ok();
@@ -214,19 +218,27 @@ impl<A: Asker> Stage<A> {
         let name = &node.name;
         let is_late = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
         let many = if is_late { MANY_TIMEOUTS } else { MANY_UNANSWERED };
-        if self.answers.unanswered(name) > many {
+        if self.one_more_unanswered(name) > many {
             return false;
         }
-        self.answers.require(name);
+        self.asker.asks_again(name);
         self.queue.add_after(Name::clone(name), AGAIN, priority(node));
         self.done(name);
         true
     }
 
+    /// Counts a lookup without an answer. Returns the number of consecutive ones.
+    fn one_more_unanswered(&self, name: &Name) -> u32 {
+        let mut unanswered = self.unanswered.lock();
+        let times = unanswered.entry(Name::clone(name)).or_default();
+        *times = times.saturating_add(1);
+        *times
+    }
+
     /// Gives a name back.
     fn done(&self, name: &Name) {
         if self.store.get(name).is_none() {
-            self.answers.forget(name);
+            self.unanswered.lock().remove(name);
         }
         self.asker.done(name);
     }

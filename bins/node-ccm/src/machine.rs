@@ -1,0 +1,222 @@
+//! Everything that node-ccm remembers, and the only place that changes it: pure.
+//!
+//! | module | what it is about |
+//! |---|---|
+//! | `event`, `effect` | what the machine hears and says |
+//! | `intake` | nodes come, change and go; the settings change |
+//! | `lookups` | which nodes of the queue are looked up, and the cloud's answers |
+//! | `work` | a node with its answer: the plan, and what becomes of it |
+//! | `written` | the answers of the API server to the steps of a plan |
+//! | `refresh` | all nodes are compared with the cloud's answers; the census |
+//! | `brake`, `corrections` | which changes of initialised nodes wait |
+//! | `entry` | the memory of one node |
+//! | `inventory` | the instances that lookups have found |
+
+mod brake;
+mod corrections;
+mod effect;
+mod entry;
+mod event;
+mod intake;
+mod inventory;
+mod lookups;
+mod refresh;
+mod work;
+mod written;
+
+use std::{collections::BTreeMap, mem, sync::Arc};
+
+use ccm_base::At;
+use ccm_cloud::Claim;
+use ccm_controller::machine::Machine as Pure;
+use ccm_controller::queue::Priority;
+use ccm_controller::turns::Turns;
+use ccm_objects::{Node, Shared as Name};
+use serde::{Deserialize, Serialize};
+
+use self::{brake::Brake, entry::Entry, written::Writing};
+pub(crate) use self::{
+    brake::BrakeState,
+    effect::{Again, Due, Effect, Failure, Queued, Report, Request},
+    entry::State,
+    event::{Event, Params, Seen, Work},
+    inventory::{Answer, Inventory},
+    refresh::Problem,
+};
+
+/// The memory.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    params: Params,
+    /// True once this replica leads with a new store: nothing is queued before that.
+    leads: bool,
+    entries: BTreeMap<Name, Entry>,
+    inventory: Inventory,
+    turns: Turns<Name>,
+    brake: Brake,
+    /// The nodes that are being written.
+    writing: BTreeMap<Name, Writing>,
+    /// The nodes of this refresh that differ from their instances, and how soon they are synced. All nodes
+    /// are compared before the first is written.
+    differing: Vec<(Arc<Node>, Priority)>,
+    /// The time of the last event.
+    now: At,
+    /// What has followed from this event so far.
+    #[serde(skip)]
+    said: Vec<Effect>,
+}
+
+impl Pure for Machine {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn apply(&mut self, event: Event, now: At) -> Vec<Effect> {
+        self.now = now;
+        match event {
+            Event::TakesOver { left, params } => {
+                self.resume(left);
+                self.set(params);
+            }
+            Event::Set(params) => self.set(params),
+            Event::Leads => self.leads = true,
+            Event::Listed(seen) => self.listed(&seen),
+            Event::Added(seen) => self.added(&seen),
+            Event::Updated { old, new } => self.updated(&old, &new),
+            Event::Deleted(node) => self.deleted(&node),
+            Event::Gone(name) => self.forget(&name),
+            Event::Approved(approval) => self.approved(approval),
+            Event::Look(seen) => self.look(&seen),
+            Event::AskedAgain(name) => self.require(&name),
+            Event::Answered { ago, answers } => self.answered(answers, now - ago),
+            Event::Work(work) => self.work(*work),
+            Event::Written { name, answer } => self.written(&name, answer),
+            Event::Conflicts { node, what } => self.many_conflicts(&node, what),
+            Event::Refresh(nodes) => self.refresh(nodes),
+            Event::Found { ago, instances } => self.inventory.update(instances, now - ago),
+            Event::Compare { seen, answer } => self.compare(&seen, answer),
+            Event::Compared { ago } => self.compared(now - ago),
+        }
+        mem::take(&mut self.said)
+    }
+}
+
+impl Machine {
+    /// Nothing is known yet.
+    pub(crate) fn new(params: Params) -> Self {
+        Self {
+            leads: false,
+            entries: BTreeMap::new(),
+            inventory: Inventory::default(),
+            turns: Turns::new(params.per_second),
+            brake: Brake::default(),
+            writing: BTreeMap::new(),
+            differing: Vec::new(),
+            now: At::default(),
+            said: Vec::new(),
+            params,
+        }
+    }
+
+    /// Returns true if this replica leads.
+    pub(crate) fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// The state of a node, if it is known.
+    pub(crate) fn state(&self, name: &str) -> Option<State> {
+        self.entries.get(name)?.state
+    }
+
+    /// The number of initialised nodes that wait for their turn.
+    pub(crate) fn waiting(&self) -> usize {
+        self.turns.waiting()
+    }
+
+    /// The instances that lookups have found.
+    pub(crate) fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    fn say(&mut self, effect: Effect) {
+        self.said.push(effect);
+    }
+
+    fn queue(&mut self, name: &Name, queued: Queued) {
+        self.say(Effect::Queue(Name::clone(name), queued));
+    }
+
+    fn report(&mut self, node: &Arc<Node>, report: Report) {
+        self.say(Effect::Report(Arc::clone(node), report));
+    }
+
+    fn entry(&mut self, name: &Name) -> &mut Entry {
+        self.entries.entry(Name::clone(name)).or_default()
+    }
+
+    /// Takes note of a node as it is now.
+    fn saw(&mut self, node: &Arc<Node>, claim: Option<Claim>) {
+        let entry = self.entry(&node.name);
+        (entry.node, entry.claim) = (Some(Arc::clone(node)), claim);
+    }
+
+    /// The node is in this state now.
+    fn set_state(&mut self, name: &Name, state: State) {
+        let old = self.entry(name).state.replace(state);
+        if old == Some(state) {
+            return;
+        }
+        self.say(Effect::Counts(state, 1));
+        self.leaves_state(old);
+    }
+
+    fn leaves_state(&mut self, old: Option<State>) {
+        if let Some(old) = old {
+            self.say(Effect::Counts(old, -1));
+        }
+    }
+
+    /// Makes the next work on this node ask the cloud.
+    fn require(&mut self, name: &Name) {
+        self.entry(name).is_required = true;
+    }
+
+    /// Which provider owns the node; `None` while this is unknown. What is not selected is treated
+    /// like another provider's.
+    fn claim(&self, seen: &Seen) -> Option<Claim> {
+        if !self.params.selector.matches(&seen.node) {
+            return Some(Claim::Foreign);
+        }
+        seen.claim
+    }
+
+    /// Returns true if the node may be this provider's; `None` while this is unknown. Takes note if it is
+    /// another provider's.
+    fn is_ours(&mut self, seen: &Seen) -> Option<bool> {
+        let is_ours = self.claim(seen)? != Claim::Foreign;
+        if !is_ours {
+            self.left_out(&seen.node);
+        }
+        Some(is_ours)
+    }
+
+    /// The node is another provider's or is not selected. It is not written any more: it holds up no other
+    /// node, and waits for no turn.
+    fn left_out(&mut self, node: &Arc<Node>) {
+        self.leaves_brake(&node.uid);
+        self.leaves_turns(&node.name);
+        let is_selected = self.params.selector.matches(node);
+        self.say(Effect::LeftOut { node: Arc::clone(node), is_selected });
+        let state = if is_selected { State::Foreign } else { State::NotSelected };
+        self.set_state(&node.name, state);
+    }
+
+    /// The node is up to date.
+    fn settled(&mut self, name: &Name) {
+        self.entry(name).drop_answer();
+        self.leaves_turns(name);
+        self.queue(name, Queued::Forget);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Corrections of many nodes that work as they are: each waits for its turn and steps aside for
+//! what is more urgent, and one that another writer undoes again and again waits longer.
+
+use std::time::Duration;
+
+use ccm_base::At;
+use ccm_controller::queue::Priority;
+use ccm_controller::repeats::{Content, Repeated};
+use ccm_controller::turns::Turns;
+use ccm_objects::Shared as Name;
+
+use super::{Effect, Machine, Queued};
+
+/// How long corrections step aside for a new node, so that they do not compete with it for the
+/// API server: the batch window and a fast lookup, and again its writes.
+const NEW: Duration = Duration::from_millis(200);
+
+/// Why a node is not written now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Later {
+    /// The time until it may be.
+    pub(super) wait: Duration,
+    /// The field that another writer sets as well, if that is why.
+    pub(super) repeated: Option<Repeated>,
+}
+
+/// Fields with their values.
+type Fields = [(String, String)];
+
+impl Machine {
+    fn change_turns<R>(&mut self, change: impl FnOnce(&mut Turns<Name>, At) -> R) -> R {
+        let before = self.turns.waiting();
+        let result = change(&mut self.turns, self.now);
+        if self.turns.waiting() != before {
+            self.say(Effect::TurnsWait);
+        }
+        result
+    }
+
+    /// A new node has arrived or is about to be written: corrections step aside for a moment.
+    pub(super) fn step_aside(&mut self) {
+        self.change_turns(|turns, now| turns.step_aside(now + NEW));
+    }
+
+    /// Uses the turn of the node for this many writes, which set these fields to these values.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not its turn.
+    pub(super) fn check_turn(
+        &mut self,
+        name: &Name,
+        writes: usize,
+        fields: &Fields,
+    ) -> Result<(), Later> {
+        let waits = self.entries.get(name).and_then(|entry| {
+            let check = |(field, value): &(String, String)| {
+                entry.made.check(self.now, field, || Content::of(value))
+            };
+            fields.iter().filter_map(|field| check(field).err()).max_by_key(|one| one.wait)
+        });
+        if let Some(repeated) = waits {
+            return Err(Later { wait: repeated.wait, repeated: Some(repeated) });
+        }
+        if writes == 0 {
+            return Ok(());
+        }
+        let turn = self.change_turns(|turns, now| turns.take(name, writes, now));
+        turn.map_err(|wait| Later { wait, repeated: None })
+    }
+
+    /// Records that these fields of the node were set. Returns the fields that do not last.
+    pub(super) fn made(&mut self, name: &Name, fields: &Fields) -> Vec<String> {
+        let now = self.now;
+        let made = &mut self.entry(name).made;
+        let mut add = |(field, value): &(String, String)| {
+            made.made(now, field.clone(), Content::of(value)).map(|_| field.clone())
+        };
+        fields.iter().filter_map(&mut add).collect()
+    }
+
+    /// Records that these fields of the node were set and that the answer does not show them.
+    /// Returns them.
+    pub(super) fn refused(&mut self, name: &Name, fields: &Fields) -> Vec<Repeated> {
+        let now = self.now;
+        let made = &mut self.entry(name).made;
+        let mut add = |(field, value): &(String, String)| {
+            made.refused(now, field.clone(), Content::of(value))
+        };
+        fields.iter().filter_map(&mut add).collect()
+    }
+
+    /// The node needs no turn any more.
+    pub(super) fn leaves_turns(&mut self, name: &Name) {
+        self.change_turns(|turns, _| turns.forget(name));
+    }
+
+    /// Applies another rate. Nodes that wait for their turn are queued: they have to take a new one.
+    pub(super) fn configure_turns(&mut self) {
+        let rate = self.params.per_second;
+        for name in self.change_turns(|turns, _| turns.configure(rate)) {
+            self.say(Effect::Queue(name, Queued::Add(Priority::Routine)));
+        }
+    }
+}

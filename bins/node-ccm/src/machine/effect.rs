@@ -1,0 +1,166 @@
+//! What the machine says.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ccm_base::RetryClass;
+use ccm_cloud::LookupResult;
+use ccm_controller::brake::{Hold, Pause, TooMany};
+use ccm_controller::queue::Priority;
+use ccm_controller::repeats::Repeated;
+use ccm_kube::ApiError;
+use ccm_objects::{Node, Shared as Name};
+use serde::Serialize;
+
+use super::{Problem, State};
+use crate::plan::{Note, Outcome, Plan, Step, Wait};
+
+/// What follows from an event.
+#[derive(Debug, Serialize)]
+pub(crate) enum Effect {
+    /// The queue does this with the node.
+    Queue(Name, Queued),
+    /// The node is tried again, and the user learns why and when.
+    Retry(Arc<Node>, Again, Failure),
+    /// This number of nodes has entered the state, or left it if negative.
+    Counts(State, i64),
+    /// Another number of nodes waits for its turn.
+    TurnsWait,
+    /// The brake opens.
+    BrakeOpens(TooMany),
+    /// The brake closes.
+    BrakeCloses,
+    /// What is known of the brake has changed.
+    BrakeChanges,
+    /// The next leader should know of the last changes.
+    Leave,
+    /// The plan for a node, for the page, and why it is not executed now.
+    Publish(Arc<Node>, Arc<Plan>, Option<Pause>),
+    /// There is no plan for the node any more.
+    Clear(Name),
+    /// The node is gone.
+    Forget(Name),
+    /// The node is another provider's, or not selected.
+    LeftOut {
+        /// The node.
+        node: Arc<Node>,
+        /// True if the selector selects it.
+        is_selected: bool,
+    },
+    /// The user should learn this of a node.
+    Report(Arc<Node>, Report),
+    /// These fields do not last.
+    Repeats(Vec<String>),
+    /// A node is held because nothing confirms its provider ID.
+    HeldUnconfirmed,
+    /// How many nodes have which problem.
+    Irregular(BTreeMap<Problem, usize>),
+    /// This is needed from outside.
+    Request(Request),
+}
+
+/// What needs an answer.
+#[derive(Debug, Serialize)]
+pub(crate) enum Request {
+    /// What is due for the node that was looked at.
+    Due(Due),
+    /// A write to the API server.
+    Write {
+        /// The version that the write is for.
+        node: Arc<Node>,
+        /// The write.
+        step: Step,
+        /// True if the Lease has to be stored before.
+        is_charged: bool,
+    },
+    /// The node was written by another client, and is queued soon unless this happens too often.
+    Conflict {
+        /// The node that was to be written.
+        node: Arc<Node>,
+        /// The kind of the write.
+        what: &'static str,
+        /// The number of conflicts in a row that are usual.
+        most: u32,
+        /// How soon the node is queued.
+        priority: Priority,
+    },
+    /// All of these nodes are to be looked up.
+    LookUp(Vec<Arc<Node>>),
+    /// The number of initialised nodes that differ from their instances.
+    Differing(usize),
+}
+
+/// What is due for a node in the queue.
+#[derive(Debug, Serialize)]
+pub(crate) enum Due {
+    /// Nothing.
+    Nothing,
+    /// Work with this answer.
+    Known(LookupResult),
+    /// A lookup.
+    Ask,
+}
+
+/// What the queue does with a node.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) enum Queued {
+    /// It is added.
+    Add(Priority),
+    /// It is added after this time.
+    After(Duration),
+    /// It is tried again.
+    Again(Again),
+    /// Its failures are forgotten.
+    Forget,
+}
+
+/// When a node is tried again.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) enum Again {
+    /// As the class of its error demands.
+    As(RetryClass),
+    /// After this time.
+    Every(Duration),
+    /// Rarely: an operator has to do something.
+    Rarely,
+}
+
+/// Why a node is tried again, in a report that says when.
+#[derive(Debug, Serialize)]
+pub(crate) enum Failure {
+    /// It keeps its taint.
+    Waits(Wait),
+    /// The API server rejects a write of this kind.
+    Refused(String, ApiError),
+}
+
+/// What the user should learn of a node.
+#[derive(Debug, Serialize)]
+pub(crate) enum Report {
+    /// The node is about to be initialised.
+    Begins,
+    /// The facts of its plan.
+    Notes(Arc<Plan>),
+    /// A step of its plan was stored.
+    Stored(Arc<Plan>, Step),
+    /// A change of a Ready node was made.
+    Made(Note),
+    /// It lost its taint.
+    Untainted,
+    /// It is initialised.
+    Initialised,
+    /// The API server has not stored what it has answered as done.
+    NotStored(Repeated),
+    /// Another client undoes what was written.
+    Repeated(Arc<Plan>, Repeated),
+    /// The brake holds its plan.
+    Held(Arc<Plan>, Hold),
+    /// Why it is skipped.
+    Skipped(Outcome),
+    /// Other nodes have its provider ID.
+    Duplicate {
+        /// The provider ID.
+        id: String,
+        /// The names of all of them.
+        names: String,
+    },
+}

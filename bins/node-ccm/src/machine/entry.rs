@@ -1,0 +1,120 @@
+//! The memory of one node.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{Claim, LookupResult};
+use ccm_controller::repeats::Repeats;
+use ccm_objects::Node;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
+
+use crate::plan::{Agreed, WaitReason};
+
+/// How long an answer of the cloud is reused for the same node, for instance after a conflict.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// The state of a node.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum State {
+    /// Not synced yet, or there is no answer about it.
+    #[default]
+    Unknown,
+    /// It has the taint and is about to be initialised.
+    Pending,
+    /// It has the taint, and cannot be initialised now.
+    Waiting(WaitReason),
+    /// It has the taint, and the API server rejects its writes.
+    #[strum(serialize = "waiting")]
+    WriteFailing,
+    /// It is initialised and in sync with its instance.
+    Initialised,
+    /// It is initialised and its instance is gone.
+    InstanceGone,
+    /// It is not tainted, has no provider ID, and only its name says which instance is its.
+    Unconfirmed,
+    /// The provider reports that another controller is responsible for it.
+    NotOurs,
+    /// Its provider ID is another provider's.
+    Foreign,
+    /// `--node-selector` leaves it out.
+    NotSelected,
+}
+
+/// What is remembered of a node. None of it is needed for correctness: a new leader begins without.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// The node as it was last heard of, and which provider owns it.
+    pub(super) node: Option<Arc<Node>>,
+    pub(super) claim: Option<Claim>,
+    pub(super) state: Option<State>,
+    /// True if the cloud is to be asked about it whatever is known of it.
+    pub(super) is_required: bool,
+    kept: Option<Kept>,
+    /// The confirmed writes to it.
+    pub(super) made: Repeats,
+    /// The cloud's answer at the time when the node last agreed with it.
+    pub(super) agreed: Agreed,
+}
+
+/// The cloud's last answer.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    node: Arc<Node>,
+    answer: LookupResult,
+    at: At,
+}
+
+impl Entry {
+    /// Keeps the cloud's answer about this node for a while.
+    pub(super) fn remember(&mut self, node: Arc<Node>, answer: LookupResult, at: At) {
+        self.kept = Some(Kept { node, answer, at });
+    }
+
+    /// The cloud's last answer, if it is fresh and the node is still the same object.
+    pub(super) fn recall(&mut self, node: &Node, now: At) -> Option<&LookupResult> {
+        let is_old =
+            |kept: &mut Kept| !kept.node.has_identity_of(node) || now.since(kept.at) > FRESH;
+        self.kept.take_if(is_old);
+        self.kept.as_ref().map(|kept| &kept.answer)
+    }
+
+    /// Drops the answer: the node is up to date.
+    pub(super) fn drop_answer(&mut self) {
+        self.kept = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::{CloudError, ErrorKind};
+
+    use super::*;
+
+    fn node(uid: &str) -> Arc<Node> {
+        Arc::new(Node { name: "node-1".into(), uid: uid.into(), ..Node::default() })
+    }
+
+    #[test]
+    fn an_answer_is_reused_for_30_s_and_for_the_same_node_only() {
+        let at = |milliseconds| At(Duration::from_millis(milliseconds));
+        let answer: LookupResult = Err(CloudError::new(ErrorKind::Invalid, "no"));
+        let mut entry = Entry::default();
+        let keep = |entry: &mut Entry| entry.remember(node("a"), answer.clone(), at(0));
+        keep(&mut entry);
+        assert_eq!(entry.recall(&node("a"), at(0)), Some(&answer));
+        assert_eq!(entry.recall(&node("a"), at(30_000)), Some(&answer));
+        assert_eq!(entry.recall(&node("a"), at(30_001)), None);
+        keep(&mut entry);
+        let named = Node { provider_id: Some("sim://i-1".into()), ..Node::clone(&node("a")) };
+        assert_eq!(entry.recall(&named, at(0)), None, "its identity has changed");
+        keep(&mut entry);
+        assert_eq!(entry.recall(&node("b"), at(0)), None, "another node of the same name");
+        keep(&mut entry);
+        entry.drop_answer();
+        assert_eq!(entry.recall(&node("a"), at(0)), None, "the node is up to date");
+    }
+}

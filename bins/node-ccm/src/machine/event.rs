@@ -1,0 +1,139 @@
+//! What the machine hears.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{Claim, Instance, LookupResult};
+use ccm_controller::brake::{Budget, Window, approval::SetApproval};
+use ccm_kube::ApiError;
+use ccm_kube::selector::NodeSelector;
+use ccm_objects::{Node, Shared as Name};
+use serde::{Deserialize, Serialize};
+
+use super::inventory::Answer;
+use crate::plan::Policy;
+
+/// What the machine reads of the settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Params {
+    /// See [`Policy`]. The traits of the cloud come with each node.
+    pub(crate) policy: Policy,
+    /// The nodes that are written.
+    pub(crate) selector: NodeSelector,
+    /// How many Ready nodes may change within which time.
+    pub(crate) budget: Budget,
+    /// Writes to initialised nodes per second.
+    pub(crate) per_second: Option<f64>,
+    /// The time between two refreshes.
+    pub(crate) period: Duration,
+    /// True if plans are only published.
+    pub(crate) is_observing: bool,
+}
+
+/// A node, and what the traits of the cloud say of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    /// The node.
+    pub(crate) node: Arc<Node>,
+    /// Which provider owns it; `None` while this is unknown.
+    pub(crate) claim: Option<Claim>,
+    /// Its provider ID in the form that the cloud returns.
+    pub(crate) id: Option<String>,
+    /// True if the cloud's labels are only added.
+    pub(crate) labels_only_add: bool,
+}
+
+/// A node that a worker has, with the cloud's answer about it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    /// The node as it was when the cloud was asked.
+    pub(crate) asked: Arc<Node>,
+    /// The node now.
+    pub(crate) seen: Seen,
+    /// The cloud's answer.
+    pub(crate) answer: LookupResult,
+    /// The other nodes with the provider ID of the instance.
+    pub(crate) rivals: Vec<Arc<Node>>,
+    /// How often the work on the node has failed in a row.
+    pub(crate) failures: u32,
+}
+
+/// What has happened.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// This replica leads. Its store may still be old.
+    TakesOver {
+        /// The changes of Ready nodes that the last leader has made.
+        left: Window,
+        /// The settings now.
+        params: Params,
+    },
+    /// The settings have changed.
+    Set(Params),
+    /// The store is new: from now on nodes are queued.
+    Leads,
+    /// A node that was there before this replica led.
+    Listed(Seen),
+    /// A node is new.
+    Added(Seen),
+    /// A node has changed.
+    Updated {
+        /// The node as it was.
+        old: Arc<Node>,
+        /// The node now.
+        new: Seen,
+    },
+    /// A node is gone.
+    Deleted(Arc<Node>),
+    /// The work on a node has ended, and the node is gone.
+    Gone(Name),
+    /// What a user approves on the Lease.
+    Approved(Option<SetApproval>),
+    /// It is the node's turn in the queue: is the cloud to be asked?
+    Look(Seen),
+    /// A call had too many nodes; this one is queued again.
+    AskedAgain(Name),
+    /// The cloud's answers in a call.
+    Answered {
+        /// The time since the call began.
+        ago: Duration,
+        /// The nodes with their answers.
+        answers: Vec<(Arc<Node>, LookupResult)>,
+    },
+    /// A worker has a node and the cloud's answer about it.
+    Work(Box<Work>),
+    /// The API server has answered the last write to this node. `None`: nothing was sent.
+    Written {
+        /// The node.
+        name: Name,
+        /// The node after the write, or the error.
+        answer: Result<Arc<Node>, Option<ApiError>>,
+    },
+    /// A write met one of many conflicts in a row.
+    Conflicts {
+        /// The node that was to be written.
+        node: Arc<Node>,
+        /// The kind of the write.
+        what: String,
+    },
+    /// A refresh begins: these are all nodes.
+    Refresh(Vec<Seen>),
+    /// A lookup of many nodes has found these instances.
+    Found {
+        /// The time since it began.
+        ago: Duration,
+        /// The instances.
+        instances: Vec<Instance>,
+    },
+    /// The answer about one of the nodes of a refresh.
+    Compare {
+        /// The node as it was when the refresh began.
+        seen: Seen,
+        /// The answer.
+        answer: Answer,
+    },
+    /// All nodes of the refresh were compared.
+    Compared {
+        /// The time since the refresh began.
+        ago: Duration,
+    },
+}

@@ -1,0 +1,154 @@
+//! What the last lookups have found, so that routine work costs no further ones.
+//!
+//! It never proves absence: an instance can be missing because the cloud failed briefly, an entry
+//! was malformed, or the instance is younger. Only a lookup can prove that an instance is gone.
+
+mod entries;
+mod index;
+
+use std::{collections::HashSet, mem, sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{CloudError, Instance, LookupResult, ProviderId};
+use serde::{Deserialize, Serialize};
+
+use self::index::Index;
+use super::event::Seen;
+
+/// One instance, and when it was last seen in this state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Known {
+    /// The instance.
+    pub(super) instance: Arc<Instance>,
+    /// The start of the request that returned this state.
+    pub(super) seen: At,
+}
+
+impl Known {
+    fn id(&self) -> &ProviderId {
+        &self.instance.provider_id
+    }
+}
+
+/// The cloud's answer about a node, without the instance, which the inventory has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// The instance of this ID.
+    Found(ProviderId),
+    /// Any other.
+    Other(LookupResult),
+}
+
+impl Answer {
+    /// Why there is no answer.
+    pub(crate) const fn error(&self) -> Option<&CloudError> {
+        match self {
+            Self::Other(Err(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Instances, sorted by provider ID.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<Known>", into = "Vec<Known>")]
+struct Snapshot {
+    entries: Vec<Known>,
+    ids: Index,
+}
+
+impl From<Snapshot> for Vec<Known> {
+    fn from(snapshot: Snapshot) -> Self {
+        snapshot.entries
+    }
+}
+
+impl From<Vec<Known>> for Snapshot {
+    fn from(entries: Vec<Known>) -> Self {
+        Self::new(entries)
+    }
+}
+
+impl Snapshot {
+    fn new(mut entries: Vec<Known>) -> Self {
+        entries.sort_by(|a, b| a.id().cmp(b.id()));
+        let ids = Index::new(&entries);
+        Self { entries, ids }
+    }
+
+    /// The instance with this provider ID, in any of its spellings; `None` also if several claim
+    /// it: the right one cannot be determined.
+    fn get(&self, id: &str) -> Option<&Known> {
+        let mut found = self.ids.find(&self.entries, id);
+        found.next().filter(|_| found.next().is_none())
+    }
+}
+
+/// The instances that lookups have found.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Inventory {
+    snapshot: Snapshot,
+    /// The start of the last refresh.
+    refreshed: Option<At>,
+}
+
+impl Inventory {
+    /// Applies the instances from a lookup that began at `at`.
+    ///
+    /// Each call costs a pass over the whole inventory: apply a batch at once. Unchanged
+    /// instances keep their allocation.
+    pub(super) fn update(&mut self, found: impl IntoIterator<Item = Instance>, at: At) {
+        self.snapshot = Snapshot::new(entries::update(&self.snapshot.entries, found, at));
+    }
+
+    /// Removes instances that these nodes do not have: otherwise every instance that a lookup found would
+    /// stay.
+    pub(super) fn keep_those_of(&mut self, nodes: &[Seen]) {
+        let ids: HashSet<&str> = nodes.iter().filter_map(|seen| seen.id.as_deref()).collect();
+        let names: HashSet<&str> = nodes.iter().map(|seen| &*seen.node.name).collect();
+        self.prune(|instance| {
+            let mut known = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
+            names.contains(&*instance.name) || known.any(|id| ids.contains(id.as_str()))
+        });
+    }
+
+    fn prune(&mut self, is_needed: impl Fn(&Instance) -> bool) {
+        let is_kept = |entry: &Known| is_needed(&entry.instance);
+        if !self.snapshot.entries.iter().all(is_kept) {
+            let mut entries = mem::take(&mut self.snapshot).entries;
+            entries.retain(is_kept);
+            self.snapshot = Snapshot::new(entries);
+        }
+    }
+
+    /// Notes that a lookup of all nodes, which began at `at`, was answered.
+    pub(super) fn refreshed(&mut self, at: At) {
+        self.refreshed = Some(at);
+    }
+
+    /// The instance with this provider ID, in any of its spellings; `None` also if two instances
+    /// claim it.
+    pub(super) fn get(&self, id: &str) -> Option<&Known> {
+        self.snapshot.get(id)
+    }
+
+    /// The instance of this main ID, whatever other instances claim it.
+    pub(super) fn found(&self, id: &ProviderId) -> Option<&Arc<Instance>> {
+        let entries = &self.snapshot.entries;
+        let place = entries.binary_search_by(|entry| entry.id().cmp(id)).ok()?;
+        entries.get(place).map(|entry| &entry.instance)
+    }
+
+    /// The number of known instances.
+    pub(crate) fn len(&self) -> usize {
+        self.snapshot.entries.len()
+    }
+
+    /// The age of the last refresh; `None` before the first.
+    pub(crate) fn age(&self, now: At) -> Option<Duration> {
+        self.refreshed.map(|at| now.since(at))
+    }
+}
+
+#[cfg(test)]
+mod tests;

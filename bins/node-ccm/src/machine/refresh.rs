@@ -1,0 +1,166 @@
+//! Keeps initialised nodes in sync with their instances: all nodes are looked up once per period, and those
+//! that differ are queued. Before that the nodes are counted with which something is wrong that no write can
+//! mend.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ccm_base::{At, RetryClass};
+use ccm_cloud::{Claim, CloudError, Instance, Lookup};
+use ccm_controller::queue::Priority;
+use ccm_objects::Node;
+use serde::Serialize;
+use strum::{IntoStaticStr, VariantArray, VariantNames};
+
+use super::{Answer, Effect, Machine, Queued, Report, Request, Seen, State};
+use crate::plan::{Known, Outcome, addresses, follow};
+
+/// What is wrong with an initialised node.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Problem {
+    /// Another node has the same provider ID.
+    DuplicateProviderId,
+    /// It has no IP address.
+    NoAddress,
+    /// It has no provider ID, and only its name says which instance is its.
+    Unconfirmed,
+    /// It is Ready, and its instance is gone.
+    InstanceGone,
+}
+
+impl Machine {
+    /// A refresh of these nodes begins.
+    pub(super) fn refresh(&mut self, nodes: Vec<Seen>) {
+        self.census(&nodes);
+        self.inventory.keep_those_of(&nodes);
+        self.differing.clear();
+        // All nodes that may be this provider's, initialised or not. The others may have been its own before.
+        let own: Vec<_> =
+            nodes.into_iter().filter(|seen| self.is_ours(seen) == Some(true)).collect();
+        if own.iter().any(|seen| !seen.node.is_uninitialised()) {
+            let own = own.into_iter().map(|seen| seen.node).collect();
+            self.say(Effect::Request(Request::LookUp(own)));
+        }
+    }
+
+    /// Counts the nodes with which something is wrong, and reports them.
+    fn census(&mut self, nodes: &[Seen]) {
+        let mut counts: BTreeMap<Problem, usize> = BTreeMap::new();
+        let mut count = |problem: Problem| *counts.entry(problem).or_default() += 1;
+        let mut by_id: BTreeMap<&str, Vec<&Arc<Node>>> = BTreeMap::new();
+        for seen in nodes {
+            let node = &seen.node;
+            if let Some(entry) = self.entries.get_mut(&node.name) {
+                entry.claim = seen.claim;
+            }
+            match self.state(&node.name) {
+                Some(State::Unconfirmed) => count(Problem::Unconfirmed),
+                Some(State::InstanceGone) if node.is_ready() => count(Problem::InstanceGone),
+                Some(State::Foreign | State::NotOurs | State::NotSelected) => {}
+                _ if !node.is_uninitialised() && !addresses::have_ip(&node.addresses) => {
+                    count(Problem::NoAddress);
+                }
+                _ => {}
+            }
+            let is_ours = self.claim(seen).is_some_and(|claim| claim != Claim::Foreign);
+            if let Some(id) = seen.id.as_deref().filter(|_| is_ours) {
+                by_id.entry(id).or_default().push(node);
+            }
+        }
+        // Of several nodes with one ID at most one is its instance.
+        for (id, nodes) in by_id.into_iter().filter(|(_, nodes)| nodes.len() > 1) {
+            let names = nodes.iter().map(|node| &*node.name).collect::<Vec<_>>().join(", ");
+            for node in nodes {
+                count(Problem::DuplicateProviderId);
+                let (id, names) = (id.to_owned(), names.clone());
+                self.report(node, Report::Duplicate { id, names });
+            }
+        }
+        self.say(Effect::Irregular(counts));
+    }
+
+    /// Compares a node with the cloud's answer, unless it is gone since the refresh began.
+    pub(super) fn compare(&mut self, seen: &Seen, answer: Answer) {
+        let node = &seen.node;
+        let entry = self.entries.get(&node.name);
+        let is_there =
+            entry.and_then(|entry| entry.node.as_ref()).is_some_and(|own| own.uid == node.uid);
+        if !is_there {
+            return;
+        }
+        if let Some(priority) = self.differs(seen, answer) {
+            self.differing.push((Arc::clone(node), priority));
+        }
+    }
+
+    /// All nodes of the refresh, which began at `started`, were compared: those that differ are queued.
+    pub(super) fn compared(&mut self, started: At) {
+        self.inventory.refreshed(started);
+        let differing = std::mem::take(&mut self.differing);
+        for (node, priority) in &differing {
+            self.queue(&node.name, Queued::Add(*priority));
+        }
+        let initialised = differing.iter().filter(|(node, _)| !node.is_uninitialised()).count();
+        self.say(Effect::Request(Request::Differing(initialised)));
+    }
+
+    /// Returns how soon the node is synced if it differs from the cloud's answer.
+    fn differs(&mut self, seen: &Seen, answer: Answer) -> Option<Priority> {
+        let (node, now) = (&seen.node, self.now);
+        let is_new = node.is_uninitialised();
+        let instance = match answer {
+            Answer::Found(id) => Arc::clone(self.inventory.found(&id)?),
+            // A node that waits to be initialised is retried by itself.
+            Answer::Other(_) if is_new => return None,
+            Answer::Other(Err(error)) => {
+                self.unanswered(node, &error);
+                return None;
+            }
+            Answer::Other(answer) => {
+                self.entry(&node.name).remember(Arc::clone(node), answer, now);
+                return Some(Priority::Routine);
+            }
+        };
+        let policy = self.policy(seen.labels_only_add);
+        let agreed = &mut self.entry(&node.name).agreed;
+        // The other nodes of its ID are compared when it is synced.
+        let known = Known { agreed: *agreed, ..Known::default() };
+        let plan = follow(node, &instance, policy, known);
+        agreed.note(node, &instance);
+        if !is_new {
+            self.note_change(node, &plan);
+        }
+        if plan.steps.is_empty() && !matches!(plan.outcome, Outcome::Unconfirmed(_)) {
+            if !is_new {
+                self.set_state(&node.name, State::Initialised);
+                self.report(node, Report::Notes(Arc::new(plan)));
+                self.say(Effect::Clear(Arc::clone(&node.name)));
+            }
+            return None;
+        }
+        let answer = Lookup::Found(Box::new(Instance::clone(&instance)));
+        self.entry(&node.name).remember(Arc::clone(node), Ok(answer), now);
+        Some(if is_new { Priority::Urgent } else { Priority::Routine })
+    }
+
+    /// An initialised node without an answer: it is looked up again, unless that cannot help.
+    fn unanswered(&mut self, node: &Node, error: &CloudError) {
+        self.set_state(&node.name, State::Unknown);
+        if error.class() != RetryClass::Permanent {
+            self.ask_again(&node.name, error.class());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A node with the cloud's answer about it: the plan, and what becomes of it.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::RetryClass;
+use ccm_cloud::{Claim, Lookup, LookupResult};
+use ccm_controller::brake::Pause;
+use ccm_controller::queue::Priority;
+use ccm_controller::repeats::Repeated;
+use ccm_objects::{Node, Shared as Name};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Again, Effect, Failure, Machine, Queued, Report, State, Work, corrections::Later,
+    written::Writing,
+};
+use crate::plan::{Agreed, Known, Outcome, Plan, Policy, Wait, WaitReason, plan};
+
+/// Retry interval for a provided-node-ip annotation that does not match: the cloud may attach
+/// the address later. A change of the node triggers a sync at once.
+const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
+/// How often an initialised node without an answer is looked up again, within half a minute.
+/// Then it waits for the next refresh.
+const LOOKUPS_BEFORE_REFRESH: u32 = 5;
+
+/// What a plan depends on besides the node.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Inputs {
+    claim: Claim,
+    answer: LookupResult,
+    policy: Policy,
+    rivals: Vec<Arc<Node>>,
+    agreed: Agreed,
+}
+
+impl Inputs {
+    /// The plan for this version of the node.
+    pub(super) fn plan(&self, node: &Node) -> Plan {
+        let known = Known { rivals: &self.rivals, agreed: self.agreed };
+        plan(node, self.claim, &self.answer, self.policy, known)
+    }
+}
+
+impl Machine {
+    /// The settings of a plan, with the traits of the cloud.
+    pub(super) fn policy(&self, labels_only_add: bool) -> Policy {
+        Policy { labels_only_add, ..self.params.policy }
+    }
+
+    /// Plans from the current state of the node, and begins to execute the plan.
+    pub(super) fn work(&mut self, Work { asked, seen, answer, rivals, failures }: Work) {
+        let node = &seen.node;
+        if !asked.has_identity_of(node) {
+            // The node was replaced or changed its identity since the lookup.
+            return self.queue(&node.name, Queued::Add(Priority::Urgent));
+        }
+        let claim = self.claim(&seen).unwrap_or(Claim::Unclaimed);
+        let (policy, agreed) = (self.policy(seen.labels_only_add), self.entry(&node.name).agreed);
+        let inputs = Inputs { claim, answer, policy, rivals, agreed };
+        let plan = Arc::new(inputs.plan(node));
+        let is_settled = plan.outcome == Outcome::InSync;
+        let pause = if is_settled { self.check_brake(node, &plan).err() } else { None };
+        self.say(Effect::Publish(Arc::clone(node), Arc::clone(&plan), pause));
+        if let Some(pause) = pause {
+            return self.pause(node, &plan, pause);
+        }
+        let may_write = match &plan.outcome {
+            Outcome::Initialised | Outcome::InSync if self.params.is_observing => {
+                self.observed(node, &plan);
+                false
+            }
+            Outcome::Initialised => self.may_initialise(node, &plan),
+            Outcome::InSync => self.may_correct(node, &plan),
+            Outcome::Waits(wait) => {
+                self.wait(node, wait, &inputs.answer, failures);
+                false
+            }
+            outcome => {
+                self.skip(node, outcome, &inputs.answer, failures);
+                false
+            }
+        };
+        if may_write {
+            self.begin(Writing::new(node, plan, inputs));
+        } else {
+            self.note_agreement(node, &inputs);
+        }
+    }
+
+    /// Takes note of a node as it is now, and of the cloud's answer about it.
+    pub(super) fn note_agreement(&mut self, node: &Node, inputs: &Inputs) {
+        if let Ok(Lookup::Found(instance)) = &inputs.answer {
+            self.entry(&node.name).agreed.note(node, instance);
+        }
+    }
+
+    /// In observe mode the plan is only published. Without an initialised node there is no
+    /// refresh, so uninitialised ones are retried.
+    fn observed(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) {
+        self.report(node, Report::Notes(Arc::clone(plan)));
+        let name = &node.name;
+        self.settled(name);
+        if plan.outcome == Outcome::Initialised {
+            self.set_state(name, State::Pending);
+            self.queue(name, Queued::Again(Again::Rarely));
+        } else {
+            self.set_state(name, State::Initialised);
+        }
+    }
+
+    /// Returns true if a new node is written now: not if the API server or another client takes the same change
+    /// back.
+    fn may_initialise(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
+        self.step_aside();
+        let Err(Later { wait, repeated }) = self.check_turn(&node.name, 0, &plan.fields()) else {
+            return true;
+        };
+        self.set_state(&node.name, State::WriteFailing);
+        self.taken_back(node, plan, repeated);
+        self.queue(&node.name, Queued::Again(Again::Every(wait)));
+        false
+    }
+
+    /// Returns true if it is the turn of an initialised node and no other writer undoes what the plan
+    /// corrects. If not, it is queued for later.
+    fn may_correct(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
+        let allowed = self.check_turn(&node.name, plan.steps.len(), &plan.fields());
+        let Err(Later { wait, repeated }) = allowed else { return true };
+        self.taken_back(node, plan, repeated);
+        self.later(node, wait);
+        false
+    }
+
+    /// Reports that another client undoes the writes of this plan. A write that the answer
+    /// does not show was reported when the answer came.
+    fn taken_back(&mut self, node: &Arc<Node>, plan: &Arc<Plan>, repeated: Option<Repeated>) {
+        if let Some(repeated) = repeated.filter(|repeated| !repeated.is_refused) {
+            self.report(node, Report::Repeated(Arc::clone(plan), repeated));
+        }
+    }
+
+    /// Plans this initialised node again after this time.
+    fn later(&mut self, node: &Node, wait: Duration) {
+        if node.provider_id.is_none() {
+            // The inventory finds instances by ID only.
+            self.require(&node.name);
+        }
+        self.queue(&node.name, Queued::After(wait));
+    }
+
+    /// The brake does not let the plan pass now.
+    fn pause(&mut self, node: &Arc<Node>, plan: &Arc<Plan>, pause: Pause) {
+        match pause {
+            Pause::Gathers(until) => self.later(node, until.since(self.now)),
+            Pause::Held(hold) => {
+                self.set_state(&node.name, State::Initialised);
+                self.report(node, Report::Held(Arc::clone(plan), hold));
+                self.queue(&node.name, Queued::Forget);
+            }
+        }
+    }
+
+    /// The node keeps its taint.
+    fn wait(&mut self, node: &Arc<Node>, wait: &Wait, answer: &LookupResult, failures: u32) {
+        let (name, state) = (&node.name, State::Waiting(wait.reason));
+        if wait.reason == WaitReason::Identity && self.state(name) != Some(state) {
+            self.say(Effect::HeldUnconfirmed);
+        }
+        self.set_state(name, state);
+        let again = match answer {
+            Err(error) => Again::As(error.class()),
+            _ if wait.reason == WaitReason::NodeIp => Again::Every(NODE_IP_RECHECK),
+            // A change of the node, or the end of the other one, triggers a sync at once.
+            _ if wait.reason == WaitReason::Identity => Again::Rarely,
+            _ => Again::As(RetryClass::Retry),
+        };
+        // A new node can register before the cloud's own list shows its instance, and another
+        // provider's node is tainted for a moment, too: the first time is not reported.
+        if wait.reason == WaitReason::InstanceNotFound && failures == 0 {
+            return self.queue(name, Queued::Again(again));
+        }
+        self.say(Effect::Retry(Arc::clone(node), again, Failure::Waits(wait.clone())));
+    }
+
+    fn skip(&mut self, node: &Arc<Node>, outcome: &Outcome, answer: &LookupResult, failures: u32) {
+        let name = &node.name;
+        let state = match outcome {
+            Outcome::Foreign => {
+                self.queue(name, Queued::Forget);
+                return self.left_out(node);
+            }
+            Outcome::NotOurs(_) => State::NotOurs,
+            Outcome::InstanceGone => State::InstanceGone,
+            Outcome::Unconfirmed(_) | Outcome::Doubted(_) => State::Unconfirmed,
+            _ => State::Unknown,
+        };
+        if !matches!(outcome, Outcome::Unanswered(_)) {
+            self.leaves_brake(&node.uid);
+            self.leaves_turns(name);
+        }
+        self.report(node, Report::Skipped(outcome.clone()));
+        self.set_state(name, state);
+        if let Err(error) = answer
+            && error.class() != RetryClass::Permanent
+            && failures < LOOKUPS_BEFORE_REFRESH
+        {
+            return self.ask_again(name, error.class());
+        }
+        self.queue(name, Queued::Forget);
+        if node.is_uninitialised() && state == State::NotOurs {
+            self.queue(name, Queued::Again(Again::Rarely));
+        }
+    }
+
+    /// The cloud has not answered about an initialised node: it is asked again.
+    pub(super) fn ask_again(&mut self, name: &Name, class: RetryClass) {
+        self.require(name);
+        self.queue(name, Queued::Again(Again::As(class)));
+    }
+}

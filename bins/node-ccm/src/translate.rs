@@ -1,0 +1,125 @@
+//! Turns what comes from outside into events: changes of nodes, the queue, lists, settings.
+
+pub(crate) mod lookups;
+pub(crate) mod refresh;
+pub(crate) mod workers;
+
+use std::sync::Arc;
+
+use ccm_cloud::{Claim, Cloud, Lookup, LookupResult};
+use ccm_controller::{instances, left_over::LeftOver};
+use ccm_kube::store::{Change, Store};
+use ccm_objects::{Node, Taint, node_keys};
+use ccm_runtime::program::{Context, Program};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    machine::{Event, Params, Seen},
+    perform::Performer,
+    settings::NodeSettings,
+};
+
+/// What events are made of.
+#[derive(Clone)]
+pub(crate) struct Source {
+    cloud: Arc<dyn Cloud>,
+    store: Store<Node>,
+    settings: watch::Receiver<Arc<NodeSettings>>,
+    is_observing: bool,
+}
+
+impl Source {
+    pub(crate) fn new<P: Program<Settings = NodeSettings>>(
+        context: &Context<P>,
+        store: &Store<Node>,
+    ) -> Self {
+        Self {
+            cloud: Arc::clone(&context.cloud),
+            store: store.clone(),
+            settings: context.settings.clone(),
+            is_observing: context.plans.is_observing(),
+        }
+    }
+
+    /// The settings of the machine.
+    pub(crate) fn params(&self) -> Params {
+        let settings = self.settings.borrow();
+        Params {
+            policy: settings.policy(),
+            selector: settings.node_selector.clone(),
+            budget: settings.budget(),
+            per_second: settings.node_correction_qps,
+            period: settings.node_status_update_frequency,
+            is_observing: self.is_observing,
+        }
+    }
+
+    fn seen(&self, node: &Arc<Node>) -> Seen {
+        let cloud = &*self.cloud;
+        Seen {
+            node: Arc::clone(node),
+            claim: instances::claim(cloud, node),
+            id: instances::canonical_id(cloud, node).map(std::borrow::Cow::into_owned),
+            labels_only_add: instances::traits(cloud).labels_only_add,
+        }
+    }
+
+    /// The other nodes with the provider ID of the instance that the cloud has found for this one.
+    fn rivals(&self, node: &Node, answer: &LookupResult) -> Vec<Arc<Node>> {
+        let Ok(Lookup::Found(instance)) = answer else { return Vec::new() };
+        let has_its_id = |other: &Node| instances::has_id_of(&*self.cloud, other, instance);
+        self.store.matching(|other| other.name != node.name && has_its_id(other))
+    }
+
+    /// Returns true if `--node-selector` selects this node.
+    fn selects(&self, node: &Node) -> bool {
+        self.settings.borrow().node_selector.matches(node)
+    }
+
+    /// The taint of this node that lifecycle-ccm should remove. lifecycle-ccm reports it on nodes that are left out.
+    pub(crate) fn left_over(&self, node: &Node) -> Option<LeftOver> {
+        let is_off = |taint: &Taint| taint.is(node_keys::SHUTDOWN, "NoSchedule");
+        let is_left = node.is_ready() && node.taints.iter().any(is_off);
+        (is_left && self.is_ours(node)?).then_some(LeftOver::Shutdown)
+    }
+
+    /// Returns true if the node may be this provider's; `None` while this is unknown.
+    fn is_ours(&self, node: &Node) -> Option<bool> {
+        if !self.selects(node) {
+            return Some(false);
+        }
+        instances::claim(&*self.cloud, node).map(|claim| claim != Claim::Foreign)
+    }
+
+    /// The event of a change of a node.
+    pub(crate) fn change(&self, change: Change<Node>) -> Event {
+        match change {
+            Change::Added(node) => Event::Added(self.seen(&node)),
+            Change::Updated { old, new } => Event::Updated { old, new: self.seen(&new) },
+            Change::Deleted(node) => Event::Deleted(node),
+        }
+    }
+
+    /// Starts leading, when the store is new.
+    pub(crate) fn start_leading(&self, performer: &Performer) {
+        // Before the list, so that no node is missed between the list and the first change.
+        performer.hear(Event::Leads);
+        for node in self.store.list() {
+            performer.hear(Event::Listed(self.seen(&node)));
+        }
+    }
+
+    /// Tells the machine of other settings until the token is cancelled.
+    pub(crate) async fn follow_settings(
+        mut self,
+        performer: Arc<Performer>,
+        token: CancellationToken,
+    ) {
+        while let Some(Ok(())) = token.run_until_cancelled(self.settings.changed()).await {
+            self.settings.borrow_and_update();
+            performer.hear(Event::Set(self.params()));
+        }
+        token.cancelled().await;
+    }
+}
