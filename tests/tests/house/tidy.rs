@@ -131,6 +131,10 @@ fn arrows_point_down_only() {
                 let code = code.replace("ccm_controller::identity", "identity");
                 // A pace is a value: how long a failed call waits.
                 let code = code.replace("ccm_controller::queue::Pace", "Pace");
+                // The form of a machine; what the API server answers and how nodes are selected are values.
+                let code = code.replace("ccm_controller::machine", "machine");
+                let code = code.replace("ccm_kube::ApiError", "ApiError");
+                let code = code.replace("ccm_kube::selector", "selector");
                 let is_import = code.starts_with("use ")
                     || code.starts_with("pub use ")
                     || code.starts_with("async ");
