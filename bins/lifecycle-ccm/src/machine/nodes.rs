@@ -61,20 +61,22 @@ impl Nodes {
             self.seen.insert(name, Seen { node, claim, appeared, arrival });
             return !is_well;
         };
-        let is_urgent = wakes(&known, &node);
-        self.put(node, Some(claim));
-        is_urgent
+        self.put(Arc::clone(&node));
+        if let Some(seen) = self.seen.get_mut(&node.name) {
+            seen.claim = claim;
+        }
+        wakes(&known, &node)
     }
 
     /// Takes over the answer to a write, unless a later version was shown meanwhile.
     pub(super) fn answered(&mut self, node: &Arc<Node>) {
         let known = self.seen.get(&node.name);
         if known.is_some_and(|known| is_later(node, &known.node)) {
-            self.put(Arc::clone(node), None);
+            self.put(Arc::clone(node));
         }
     }
 
-    fn put(&mut self, node: Arc<Node>, claim: Option<Option<Claim>>) {
+    fn put(&mut self, node: Arc<Node>) {
         let Some(seen) = self.seen.get_mut(&node.name) else { return };
         if is_replaced(&seen.node, &node) {
             self.replaced.insert(node.uid.clone());
@@ -83,7 +85,6 @@ impl Nodes {
             self.arrivals += 1;
             seen.arrival = self.arrivals;
         }
-        seen.claim = claim.unwrap_or(seen.claim);
         seen.node = node;
     }
 

@@ -14,10 +14,10 @@ use super::{
 };
 
 /// The annotation with which an operator protects a node from deletion.
-pub(crate) const PROTECTED: &str = "quartet.dev/deletion-protected";
+pub const PROTECTED: &str = "quartet.dev/deletion-protected";
 /// The annotation or label with which an operator approves the deletion of a node, so that breaker and
 /// budget do not hold it, until the node is Ready again.
-pub(crate) const APPROVED: &str = "quartet.dev/deletion-approved";
+pub const APPROVED: &str = "quartet.dev/deletion-approved";
 
 /// Why a node is deleted.
 pub(crate) const GONE: &str = "the cloud reports that its instance is gone";

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
 /// The key of the taint; its effect is [`EFFECT`], and it has no value.
-pub(crate) const KEY: &str = node_keys::SHUTDOWN;
+pub const KEY: &str = node_keys::SHUTDOWN;
 /// The effect of the taint.
-pub(crate) const EFFECT: &str = "NoSchedule";
+pub const EFFECT: &str = "NoSchedule";
 
 /// When the taint is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
