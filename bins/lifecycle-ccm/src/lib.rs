@@ -2,43 +2,50 @@
 //! nodes whose machines are shut down.
 //!
 //! ```text
-//! informer --Ready changed--> pass: which are due? --one lookup--> policy --decisions--> API server
-//!                               ^                  [one list]   pure     delete, taint, event
-//!                               +---------------- timer -------------------+
+//! informer, lookups, list, Leases --translate--> Event --> machine --> effects --perform--> API server, cloud
+//!                                                  ^        pure           |
+//!                                                  +------- answer --------+
 //! ```
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`machine`] | all that is remembered, and the events that change it: pure |
 //! | [`policy`] | which nodes are looked up, what counts as evidence, which are deleted: pure |
-//! | [`policy::shutdown`], `policy::action` | the steps for the shutdown taint; the decided writes |
+//! | [`policy::shutdown`], [`policy::action`] | the steps for the shutdown taint; the decided writes |
 //! | `policy::backlog`, `policy::text` | how long nodes wait for a verdict; decisions as text |
-//! | `observe` | converts nodes and cloud answers to the policy's plain values |
-//! | `observe::reports` | log lines about cloud errors and the breaker |
-//! | `controller` | the loop: observe, decide, execute |
-//! | `execute` | `/plan`, writes to the API server, and their results |
-//! | `report` | events and log lines about decisions |
+//! | `translate` | turns changes of nodes, settings and lists into events |
+//! | `perform` | does what the machine wants: `/plan`, metrics, log lines |
+//! | `perform::cloud`, `perform::writes` | requests to the cloud, and writes to the API server; their answers are events |
+//! | `perform::reports` | log lines about cloud errors and the breaker |
+//! | `pass` | the order of the events of a pass |
+//! | `report` | events and log lines about decisions and writes |
+//! | `leftovers` | which taints of an earlier controller are named |
 //! | `settings`, `metrics` | flags; `ccm_lifecycle_*` and upstream's metrics |
 
-mod controller;
-mod execute;
+mod leftovers;
+pub mod machine;
 mod metrics;
-mod observe;
+mod pass;
+mod perform;
 pub mod policy;
 mod report;
 mod settings;
+mod translate;
 
 use std::sync::Arc;
 
 use ccm_cloud::Capability;
 use ccm_controller::{
-    kubelets, left_over, own_node,
+    approvals::{self, Approvals},
+    handover, kubelets, left_over,
+    machine::Door,
+    own_node,
     passes::Passes,
-    repeat_reports::{self, RepeatMetrics, Written},
-    reports::Reports,
+    repeat_reports,
     watch::{self, Stores, Watches},
     writer,
 };
-use ccm_kube::store::Change;
+use ccm_kube::store::{Change, Store};
 use ccm_objects::Node;
 use ccm_runtime::{
     metrics::Metrics,
@@ -50,15 +57,19 @@ use ccm_runtime::{
 pub use settings::LifecycleSettings;
 
 use crate::{
-    controller::Controller, execute::Executor, metrics::LifecycleMetrics, observe::Observer,
+    machine::{Event, Machine},
+    metrics::LifecycleMetrics,
+    pass::LifecyclePass,
+    perform::{Asker, Performer, Writes},
+    translate::Translator,
 };
 
 /// The program.
 pub struct LifecycleCcm {
-    observer: Arc<Observer>,
-    reports: Arc<Reports>,
-    metrics: LifecycleMetrics,
-    written: Written,
+    door: Door<Machine>,
+    store: Store<Node>,
+    translator: Translator,
+    performer: Arc<Performer>,
     passes: Passes,
     left_over: Arc<left_over::Survey>,
     stores: Stores,
@@ -85,48 +96,53 @@ impl Program for LifecycleCcm {
     }
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
-        let metrics = LifecycleMetrics::new(&context.metrics);
-        let observer = Arc::new(Observer::new(context, metrics.clone()));
-        let reports = report::reports(context.events.clone());
-        let passes = Passes::default();
-        let (watcher, reporter, waker) = (observer.clone(), reports.clone(), passes.clone());
-        let plans = context.plans.clone();
-        let written = Written::new(&RepeatMetrics::beginning(&context.metrics, "Node", "marks"));
-        let forgets = written.clone();
+        let (store, passes) = (Store::new(), Passes::default());
+        let parameters = translate::parameters(&context.settings.borrow());
+        let door = Door::new(Machine::new(parameters, context.plans.is_observing()));
+        let translator = Translator::new(&door, &store, &context.cloud);
+        let performer = Arc::new(Performer::new(context, &store, &passes));
+        let (told, translates, performs) = (door.clone(), translator.clone(), performer.clone());
         let on_change = move |change: Change<Node>| {
-            if let Change::Deleted(node) = &change {
-                reporter.memory().forget(&node.name);
-                forgets.forget(&node.name);
-                plans.clear("Node", &node.name);
-            }
-            if watcher.changed(&change) {
-                waker.wake();
-            }
+            performs.perform(told.apply(translates.changed(change)));
         };
-        let freshness = Watches::new(context).watch(&observer.store, on_change).await;
-        own_node::check(context, &observer.store);
+        let freshness = Watches::new(context).watch(&store, on_change).await;
+        own_node::check(context, &store);
         let left_over =
             Arc::new(left_over::Survey::new(context, ccm_controller::log_here!("lifecycle_ccm")));
         let stores = Stores::new(context, [freshness]);
-        Ok(Self { observer, reports, metrics, written, passes, left_over, stores })
+        Ok(Self { door, store, translator, performer, passes, left_over, stores })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
-        self.observer.reports.start_leading();
-        let (reports, metrics) = (Arc::clone(&self.reports), self.metrics.clone());
-        let reporting = (reports.clone(), metrics.clone(), self.written.clone());
+        let (door, performer, settings) = (&self.door, &self.performer, &context.settings);
+        let (lease, token) = (context.leadership.annotations(), &context.token);
+        performer.cloud_reports.start_leading();
+        performer.perform(door.apply(Event::Began(handover::found(lease))));
+        let (told, performs) = (door.clone(), Arc::clone(performer));
+        let approved = move |[approval]: [_; 1]| {
+            performs.perform(told.apply(Event::Approved(approval)));
+        };
+        let approvals = [Approvals::new(lease, "that nodes are deleted")];
+        let approvals = approvals::follow(approvals, token.clone(), approved);
+        context.supervisor.spawn("approvals", approvals);
         let closing = self.passes.closing();
-        let executor = Executor::new(context, &self.observer, reporting, closing.clone());
-        let controller = Controller::new(self.observer.clone(), executor, reports, metrics);
-        let passes =
-            self.passes.clone().run(controller, context.settings.clone(), context.token.clone());
+        let pass = LifecyclePass {
+            door: door.clone(),
+            translator: self.translator.clone(),
+            performer: Arc::clone(performer),
+            asker: Asker::new(context, door, performer),
+            writes: Writes::new(context, &self.store, (door, performer), closing),
+            settings: settings.clone(),
+            closing: closing.clone(),
+        };
+        let passes = self.passes.clone().run(pass, settings.clone(), token.clone());
         // An old store shows nodes that are Ready again, or gone, as they were.
-        let passes = self.stores.clone().before(passes, context.token.clone());
+        let passes = self.stores.clone().before(passes, token.clone());
         context.supervisor.spawn("passes", passes);
-        let (observer, settings) = (Arc::clone(&self.observer), context.settings.clone());
-        let taint = move |node: &Node| observer.left_over(node, &settings.borrow());
-        let (survey, store) = (Arc::clone(&self.left_over), self.observer.store.clone());
-        context.supervisor.spawn("left-over", survey.run(store, taint, context.token.clone()));
+        let (cloud, settings) = (Arc::clone(&context.cloud), settings.clone());
+        let taint = move |node: &Node| leftovers::taint(&*cloud, node, &settings.borrow());
+        let (survey, store) = (Arc::clone(&self.left_over), self.store.clone());
+        context.supervisor.spawn("left-over", survey.run(store, taint, token.clone()));
     }
 
     async fn drain(&self) {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ccm_cloud::{ErrorKind, Lookup, LookupResult};
-use ccm_controller::brake::Usage;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{
     Counter, Every, Family, FloatGauge, Gauge, Histogram, LabelSet, Text, exponential_buckets,
@@ -12,8 +11,9 @@ use ccm_metrics::{
 
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::policy::{
-    At, Cause, Counts, Doubt, Reason, Verdict, backlog::BacklogSize, shutdown::Step,
+use crate::{
+    machine::Gauges,
+    policy::{At, Cause, Doubt, Reason, Verdict, shutdown::Step},
 };
 
 /// Bounds of the time from the first answer "gone" to the deletion, in seconds.
@@ -41,7 +41,7 @@ enum Answer {
 /// The state of a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum State {
+enum State {
     Ready,
     Foreign,
     NotSelected,
@@ -159,31 +159,25 @@ impl LifecycleMetrics {
         self.openings.of(*cause).inc();
     }
 
-    /// Sets how long the oldest open case has been open; `None` if there is none.
-    pub(crate) fn set_oldest_case(&self, oldest_case: Option<Duration>) {
-        self.oldest_case.set(oldest_case.unwrap_or_default().as_secs_f64());
-    }
-
-    /// Sets the gauges after a pass. `states` are those that the policy does not count.
-    pub(crate) fn set_gauges(
-        &self,
-        open: bool,
-        budget: Usage,
-        counts: Counts,
-        undecided: BacklogSize,
-        states: [(State, usize); 5],
-    ) {
-        self.breaker.set(open.into());
+    /// Sets the gauges after a pass.
+    pub(crate) fn set_gauges(&self, gauges: &Gauges) {
+        let Gauges { budget, counts, undecided, .. } = gauges;
+        self.oldest_case.set(gauges.oldest_case.unwrap_or_default().as_secs_f64());
+        self.breaker.set(gauges.is_open.into());
         self.budget_limit.set(level(budget.limit));
         self.budget_used.set(level(budget.used));
         self.longest_wait.set(undecided.longest.as_secs_f64());
-        let counts = [
+        for (state, count) in [
+            (State::Ready, gauges.ready),
+            (State::Foreign, gauges.foreign),
+            (State::NotSelected, gauges.not_selected),
+            (State::Marked, gauges.marked),
+            (State::Shutdown, gauges.shutdown),
             (State::Watched, counts.watched),
             (State::Suspected, counts.suspected),
             (State::Replaced, counts.replaced),
             (State::Undecided, undecided.nodes),
-        ];
-        for (state, count) in states.into_iter().chain(counts) {
+        ] {
             self.nodes.of(state).set(level(count));
         }
     }

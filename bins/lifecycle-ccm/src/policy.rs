@@ -17,7 +17,7 @@
 //! not contain it; the breaker is closed; there is budget. A cloud without a list needs three
 //! answers, and witnesses. `docs/deletion-court.md` explains this to operators.
 
-pub(crate) mod action;
+pub mod action;
 mod agenda;
 pub(crate) mod backlog;
 mod breaker;
@@ -38,7 +38,7 @@ use std::{
 };
 
 use ccm_controller::brake::{Brake, Usage, Window};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::record::Record;
 
@@ -83,7 +83,7 @@ pub struct Counts {
 
 /// The memory of one leader: cases, breaker and budget. A new leader starts without cases, so
 /// that every node needs a fresh confirmation, and with the budget that the last one left.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Decider {
     records: HashMap<Arc<str>, Record>,
     brake: Brake<Cause>,

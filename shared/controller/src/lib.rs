@@ -7,7 +7,6 @@
 //! | [`writer`] | writes objects of any kind, fenced by leadership and by resource version |
 //! | [`reader`] | asks the API server itself for one object |
 //! | [`kubelets`] | the Leases of kubelets |
-//! | [`ages`] | how old objects are at least |
 //! | [`queue`] | the work queue by key |
 //! | [`batch_size`] | how many keys one call to a cloud is about; pure |
 //! | [`turns`] | spaces out the work of many keys; pure |
@@ -28,7 +27,6 @@
 //! | [`approvals`] | what a user approves by annotations of the Lease |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |
 
-pub mod ages;
 pub mod approvals;
 pub mod batch_size;
 pub mod brake;

@@ -6,6 +6,7 @@ use ccm_cloud::PowerState;
 use ccm_controller::brake::approval::is_marked;
 use ccm_controller::repeats::Content;
 use ccm_objects::{Node, instance_gone};
+use serde::{Deserialize, Serialize};
 
 use super::{
     At, Decision, NodeView, Verdict,
@@ -13,39 +14,43 @@ use super::{
 };
 
 /// The annotation with which an operator protects a node from deletion.
-pub(crate) const PROTECTED: &str = "quartet.dev/deletion-protected";
+pub const PROTECTED: &str = "quartet.dev/deletion-protected";
 /// The annotation or label with which an operator approves the deletion of a node, so that breaker and
 /// budget do not hold it, until the node is Ready again.
-pub(crate) const APPROVED: &str = "quartet.dev/deletion-approved";
+pub const APPROVED: &str = "quartet.dev/deletion-approved";
 
 /// Why a node is deleted.
 pub(crate) const GONE: &str = "the cloud reports that its instance is gone";
 
 /// One write to a node, as the node was when the write was decided.
-#[derive(Clone, Debug)]
-pub(crate) struct Action {
-    pub(crate) node: Arc<Node>,
-    pub(crate) write: Write,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Action {
+    /// The node.
+    pub node: Arc<Node>,
+    /// The write.
+    pub write: Write,
 }
 
 /// The write.
-#[derive(Clone, Debug)]
-pub(crate) enum Write {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Write {
     /// Delete the node.
     Delete(Box<Decision>),
+    /// Leave the proof on the node, right before its deletion.
+    Proof(Box<Decision>, String),
     /// Update its marks to match its state.
     Marks(Marks),
 }
 
 /// The changes of a node's marks; at least one is set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks {
     /// The shutdown taint, and the state of the machine, if the cloud was asked.
-    pub(crate) taint: Option<(shutdown::Step, Option<PowerState>)>,
+    pub taint: Option<(shutdown::Step, Option<PowerState>)>,
     /// The approval of the deletion is removed, since the node is Ready.
-    pub(crate) end_approval: bool,
+    pub end_approval: bool,
     /// The proof that its instance is gone is removed, since the node is Ready.
-    pub(crate) end_proof: bool,
+    pub end_proof: bool,
 }
 
 impl Marks {
@@ -69,7 +74,7 @@ pub(crate) struct Words {
 impl Write {
     pub(crate) const fn words(&self) -> Words {
         let (kind, reason, what) = match self {
-            Self::Delete(_) => ("delete", GONE, "deletion"),
+            Self::Delete(_) | Self::Proof(..) => ("delete", GONE, "deletion"),
             Self::Marks(Marks { taint: None, end_approval: true, .. }) => {
                 ("end-approval", "the node is Ready", "removal of the approval")
             }

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{At, Decider, Decision, NodeView, Policy, Replaced, record::Record};
 
 /// The maximum number of lookups in one pass: two batches of 500.
@@ -15,7 +17,7 @@ pub const LOOKUPS_PER_PASS: usize = 1000;
 pub const WITNESSES: usize = 60;
 
 /// What the policy knows of the cloud besides its answers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Abilities {
     /// The number of nodes that it answers in one lookup.
     pub most_lookups: usize,

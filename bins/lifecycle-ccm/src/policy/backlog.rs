@@ -2,10 +2,12 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use super::{At, Decision, NodeView, Reason, Verdict};
 
 /// The waiting nodes, and since when they wait. A new leader begins with an empty backlog.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Backlog {
     /// By UID; `None` for a node with a decision.
     waiting: HashMap<Box<str>, Option<At>>,

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::Claim;
 use ccm_controller::brake::{self, is_mass};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
 use super::{At, Decider, ListCoverage, NodeView, Policy, Source};
@@ -20,7 +20,9 @@ const READY_SHARE: usize = 10;
 pub const PROVEN: Duration = Duration::from_mins(15);
 
 /// Why deletions are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr, VariantNames)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Cause {

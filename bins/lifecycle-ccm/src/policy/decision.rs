@@ -3,13 +3,15 @@
 use std::{fmt, sync::Arc};
 
 use ccm_cloud::ProofMethod;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
 use super::At;
 
 /// Why a node is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
@@ -51,7 +53,9 @@ impl Reason {
 }
 
 /// Why a suspected node is not deleted yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Doubt {
@@ -80,7 +84,7 @@ impl Doubt {
 }
 
 /// The action for a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Verdict {
@@ -121,7 +125,7 @@ impl Verdict {
 }
 
 /// One accepted answer "gone".
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// When the cloud was asked.
     pub asked: At,
@@ -143,7 +147,7 @@ impl Proof {
 }
 
 /// How the cloud shows the fleet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// By its list.
@@ -154,7 +158,7 @@ pub enum Source {
 }
 
 /// The result of the last usable list, or of the lookups of witnesses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListCoverage {
     /// The kind of answer: a list, or lookups.
     pub by: Source,
@@ -167,7 +171,7 @@ pub struct ListCoverage {
 }
 
 /// The evidence against a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The answer that opened the case.
     pub first: Option<Proof>,
@@ -210,7 +214,7 @@ impl fmt::Display for Evidence {
 }
 
 /// The policy's decision about one node.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The node.
     pub name: Arc<str>,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use ccm_cloud::{Claim, CloudError, LookupResult};
+use serde::{Deserialize, Serialize};
 
 use super::{At, Ghosts, Policy};
 
@@ -71,7 +72,7 @@ impl NodeView {
 }
 
 /// The cloud's answer about one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LookedUp {
     /// The node's name in the lookup.
     pub name: Arc<str>,
@@ -87,11 +88,11 @@ pub struct LookedUp {
 
 /// What the Lease of a kubelet shows; empty if there is none. It is only compared with an
 /// earlier one, so no clock of a node matters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat(pub String);
 
 /// The list of the fleet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Listing {
     /// It was read completely.
     Read {
@@ -114,7 +115,7 @@ pub enum Listing {
 }
 
 /// The answers of one pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
     /// When the first lookup was sent.
     pub asked: At,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ccm_controller::brake::{Budget, Limit};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The policy for nodes without a provider ID whose name the cloud does not know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ghosts {
     /// Apply the policy to them while they are uninitialised.
@@ -18,7 +18,7 @@ pub enum Ghosts {
 
 /// What is done about a Ready node on a replaced machine: its provider ID is that of an instance
 /// that is gone, and its system UUID has changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Replaced {
     /// Report it.
@@ -29,7 +29,7 @@ pub enum Replaced {
 }
 
 /// The operator's parameters. They may change between two calls.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// The minimum time between the first answer "gone" and the last lookup.
     pub confirmation_period: Duration,

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{At, Evidence, Heartbeat, ListCoverage, NodeView, Proof};
 
 /// A watched node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The object that this record is about.
     pub uid: Box<str>,
@@ -30,7 +32,7 @@ pub struct Record {
 }
 
 /// The evidence against a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Case {
     first: Proof,
     latest: Proof,

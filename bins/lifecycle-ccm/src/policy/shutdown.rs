@@ -6,16 +6,16 @@
 
 use ccm_cloud::PowerState;
 use ccm_objects::{Taint, node_keys};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
 /// The key of the taint; its effect is [`EFFECT`], and it has no value.
-pub(crate) const KEY: &str = node_keys::SHUTDOWN;
+pub const KEY: &str = node_keys::SHUTDOWN;
 /// The effect of the taint.
-pub(crate) const EFFECT: &str = "NoSchedule";
+pub const EFFECT: &str = "NoSchedule";
 
 /// When the taint is removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Removal {
     /// When the cloud says that the machine runs.
@@ -26,10 +26,14 @@ pub enum Removal {
 }
 
 /// The change of the taint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames,
+)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Step {
+pub enum Step {
+    /// The node gets it.
     Add,
+    /// The node loses it.
     Remove,
 }
 

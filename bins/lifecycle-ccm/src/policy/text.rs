@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use ccm_objects::Node;
+use serde::Serialize;
 
 use super::{
     At, Cause, Decision, Doubt, Policy, Reason, Source, Verdict,
@@ -11,11 +12,14 @@ use super::{
 };
 
 /// The message about a verdict.
-pub(crate) struct Message {
-    pub(crate) text: String,
+#[derive(Clone, Debug, Serialize)]
+pub struct Message {
+    /// The text.
+    pub text: String,
     /// The reason of its event, if it has one.
-    pub(crate) event: Option<&'static str>,
-    pub(crate) warning: bool,
+    pub event: Option<&'static str>,
+    /// True if it is a warning.
+    pub warning: bool,
 }
 
 impl Decision {

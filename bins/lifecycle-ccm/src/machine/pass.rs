@@ -1,0 +1,320 @@
+//! A pass: which nodes are looked up, and what is done about the answers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use ccm_base::At;
+use ccm_cloud::{CloudError, Lookup, LookupResult};
+use ccm_objects::{Node, Shared as Name};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Machine, Shown,
+    effect::{Ask, Decided, Effect, Page, Planned},
+    event::{Left, Listed, Sight, Unlisted},
+};
+use crate::policy::{
+    Abilities, Agenda, Answers, Decision, Deletion, Heartbeat, Listing, LookedUp, NodeView, Source,
+    action::{self, Action, Write},
+};
+
+/// The wait when no node is due; any change wakes the loop.
+const IDLE: Duration = Duration::from_mins(1);
+
+type ByName = HashMap<Name, Arc<Node>>;
+
+/// The look at the cloud that is under way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Asked {
+    answers: Answers,
+    /// The nodes whose kubelet's Lease is read after an answer "gone".
+    heartbeats: BTreeSet<Name>,
+}
+
+impl Machine {
+    /// Removes the marks of nodes with which nothing is wrong: no answer of the cloud is needed for that.
+    pub(super) fn begin_pass(&mut self, sight: Sight, now: At) -> Vec<Effect> {
+        (self.has_failed, self.asked) = (false, None);
+        self.nodes.sight(sight);
+        let views = self.views(now);
+        let removal = self.parameters.shutdown_taint_removal;
+        let (mut effects, mut actions) = (Vec::new(), Vec::new());
+        for view in views.iter().filter(|view| view.is_well()) {
+            let Some(node) = self.nodes.get(&view.name).cloned() else { continue };
+            let action = action::marks(view, &node, None, removal);
+            let steps = action.iter().map(Planned::marks).collect();
+            effects.extend(self.page(&node, Page::Steps(steps)));
+            actions.extend(action);
+        }
+        self.write(now, actions, &mut effects);
+        effects
+    }
+
+    /// Selects the nodes that are due, and asks the cloud about them.
+    pub(super) fn due(
+        &mut self,
+        now: At,
+        (most_lookups, lists, seed): (usize, bool, u64),
+    ) -> Vec<Effect> {
+        let lists_once = self.observes;
+        self.decider.adapt_to(Abilities { most_lookups, lists, lists_once, seed });
+        let (agenda, mut effects) = self.agenda(now, &self.views(now));
+        if agenda.is_empty() {
+            return effects;
+        }
+        let objects = |names: &[Name]| -> Vec<Arc<Node>> {
+            names.iter().filter_map(|name| self.nodes.get(name).cloned()).collect()
+        };
+        let (look_up, witnesses) = (objects(&agenda.look_up), objects(&agenda.witnesses));
+        effects.push(Effect::Ask(Ask { look_up, witnesses, list: agenda.list && lists }));
+        let list = (agenda.list && !lists).then_some(Listing::Witnesses);
+        let answers = Answers { asked: now, lookups: Vec::new(), witnesses: Vec::new(), list };
+        self.asked = Some(Asked { answers, heartbeats: agenda.heartbeats });
+        effects
+    }
+
+    /// Each answer has its own time: one slow node must not void the answers of the others.
+    pub(super) fn looked_up(
+        &mut self,
+        answered: At,
+        (name, uid): (Name, Box<str>),
+        is_witness: bool,
+        result: LookupResult,
+    ) {
+        let Some(Asked { answers, .. }) = &mut self.asked else { return };
+        let looked_up = LookedUp { name, uid, answered, result, heartbeat: None };
+        let known = if is_witness { &mut answers.witnesses } else { &mut answers.lookups };
+        known.push(looked_up);
+    }
+
+    /// Keeps the list until it is compared with the nodes.
+    pub(super) fn listed(&mut self, answered: At, list: Result<Listed, CloudError>) {
+        let Some(Asked { answers, .. }) = &mut self.asked else { return };
+        let (asked, missing) = (answers.asked, BTreeSet::new());
+        answers.list = Some(match list {
+            Err(error) => Listing::Failed(error),
+            Ok(Listed { instances, malformed }) => {
+                Listing::Read { asked, answered, instances, malformed, missing }
+            }
+        });
+    }
+
+    /// Has the Leases of the kubelets read whose instances the cloud reports as gone.
+    pub(super) fn heartbeats(&self) -> Vec<Effect> {
+        let Some(Asked { answers, heartbeats }) = &self.asked else { return Vec::new() };
+        let gone = answers.lookups.iter().filter(|lookup| {
+            matches!(lookup.result, Ok(Lookup::Gone(_))) && heartbeats.contains(&lookup.name)
+        });
+        let names: Vec<_> = gone.map(|lookup| Arc::clone(&lookup.name)).collect();
+        if names.is_empty() { Vec::new() } else { vec![Effect::ReadLeases(names)] }
+    }
+
+    /// A Lease that was not read in time keeps its node.
+    pub(super) fn beat(&mut self, name: &str, shown: Option<Heartbeat>) {
+        let Some(Asked { answers, .. }) = &mut self.asked else { return };
+        let lookup = answers.lookups.iter_mut().find(|lookup| *lookup.name == *name);
+        if let Some(lookup) = lookup {
+            lookup.heartbeat = shown;
+        }
+    }
+
+    /// Decides from the answers and the current nodes.
+    pub(super) fn decide(&mut self, now: At, sight: Sight, unlisted: &Unlisted) -> Vec<Effect> {
+        self.nodes.sight(sight);
+        let Some(Asked { answers, .. }) = self.asked.take() else { return Vec::new() };
+        let views = self.views(now);
+        let answers = self.compared_with(answers, unlisted, &views);
+        let mut effects = failures(&answers);
+        let marks = self.marks_of_watched(&answers, &views);
+        let errors = answers.errors();
+        let (before, policy) = (*self.decider.breaker(), &self.parameters.policy);
+        let decisions = self.decider.decide(now, &views, answers, policy);
+        let (after, deleted) = (*self.decider.breaker(), self.decider.window(now, policy));
+        effects.push(Effect::Breaker { before, after });
+        // No node is deleted before this is stored.
+        effects.push(Effect::Leave(Left { deleted, replaced: self.nodes.replaced().clone() }));
+        let known = views.iter().filter_map(|view| self.nodes.get(&view.name));
+        let known: ByName = known.map(|node| (Arc::clone(&node.name), Arc::clone(node))).collect();
+        self.plan(&known, (&marks, &decisions), &errors, &mut effects);
+        let mut actions = marks;
+        for decision in decisions {
+            let node = known.get(&decision.name);
+            effects.push(self.decided(now, node.cloned(), decision.clone()));
+            actions.extend(action::deletion(node, decision));
+        }
+        self.write(now, actions, &mut effects);
+        effects
+    }
+
+    /// Says when the next pass is due, and why nothing is done about nodes that are left out.
+    pub(super) fn end_pass(&mut self, now: At) -> Vec<Effect> {
+        let views = self.views(now);
+        let (next, mut effects) = self.agenda(now, &views);
+        let left_out = views.iter().filter(|view| !view.is_well() && !view.in_reach());
+        for view in left_out {
+            let Some(node) = self.nodes.get(&view.name).cloned() else { continue };
+            let is_left = !view.selected || view.claim == ccm_cloud::Claim::Foreign;
+            let page = match is_left {
+                true => Page::LeftOut { is_selected: view.selected },
+                false => Page::Blocked("it is already being deleted".to_owned()),
+            };
+            effects.extend(self.page(&node, page));
+        }
+        let due = if self.has_failed || !next.is_empty() {
+            // Nodes that failed or did not fit into this pass wait for a period.
+            now + self.parameters.policy.monitor_period
+        } else {
+            next.next.unwrap_or(now + IDLE)
+        };
+        effects.push(Effect::Next(due));
+        effects
+    }
+
+    fn agenda(&mut self, now: At, views: &[NodeView]) -> (Agenda, Vec<Effect>) {
+        self.backlog.track(now, views);
+        let mut agenda = self.decider.agenda(now, views, &self.parameters.policy);
+        let mut effects = Vec::new();
+        for decision in std::mem::take(&mut agenda.ended) {
+            let name = Arc::clone(&decision.name);
+            let node = self.nodes.get(&name).cloned();
+            // Each pass shows the plans of nodes with which nothing is wrong.
+            let is_over = node.as_ref().is_none_or(|node| !node.is_ready());
+            effects.push(self.decided(now, node, decision));
+            if is_over && self.planned.remove(&name) {
+                effects.push(Effect::Clear(name));
+            }
+        }
+        (agenda, effects)
+    }
+
+    /// The answers with the list compared with these nodes. Remembers what they show.
+    fn compared_with(
+        &mut self,
+        mut answers: Answers,
+        unlisted: &Unlisted,
+        views: &[NodeView],
+    ) -> Answers {
+        if let Some(Listing::Read { missing, .. }) = &mut answers.list {
+            let in_reach = views.iter().filter(|view| view.in_reach()).map(|view| &view.name);
+            let lacking = in_reach.filter(|name| self.nodes.is_unlisted(name, unlisted));
+            *missing = lacking.map(Arc::clone).collect();
+        }
+        self.shown = shown(&answers, views).or(self.shown);
+        let found = answers.lookups.iter().filter(|one| matches!(one.result, Ok(Lookup::Found(_))));
+        found.for_each(|lookup| self.nodes.is_found(&lookup.uid));
+        answers
+    }
+
+    /// The new marks of nodes that are not Ready, from the cloud's answers.
+    fn marks_of_watched(&self, answers: &Answers, views: &[NodeView]) -> Vec<Action> {
+        let views: HashMap<&str, &NodeView> =
+            views.iter().map(|view| (&*view.name, view)).collect();
+        let removal = self.parameters.shutdown_taint_removal;
+        let marks = answers.lookups.iter().filter_map(|lookup| {
+            let Ok(Lookup::Found(instance)) = &lookup.result else { return None };
+            let (view, node) = (views.get(&*lookup.name)?, self.nodes.get(&lookup.name)?);
+            let is_meant = view.uid == lookup.uid && view.is_watched();
+            is_meant.then(|| action::marks(view, node, Some(instance.power), removal))?
+        });
+        marks.collect()
+    }
+
+    /// Shows what is done for the nodes that were decided on, or why nothing is. `errors` has the kinds of the errors
+    /// that the cloud has answered.
+    fn plan(
+        &mut self,
+        nodes: &ByName,
+        (marks, decisions): (&[Action], &[Decision]),
+        errors: &HashMap<Name, &'static str>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut steps: HashMap<&str, Vec<Planned>> = HashMap::new();
+        for action in marks {
+            steps.entry(&action.node.name).or_default().push(Planned::marks(action));
+        }
+        for decision in decisions {
+            let name = &*decision.name;
+            let Some(node) = nodes.get(name) else { continue };
+            let mut steps = steps.remove(name).unwrap_or_default();
+            steps.extend(Planned::deletion(decision));
+            let page = match decision.blocked() {
+                Some(why) if steps.is_empty() => {
+                    let error = errors.get(name).map(|error| format!(" ({error})"));
+                    Page::Blocked(why + &error.unwrap_or_default())
+                }
+                _ => Page::Steps(steps),
+            };
+            effects.extend(self.page(node, page));
+        }
+    }
+
+    fn page(&mut self, node: &Arc<Node>, page: Page) -> Option<Effect> {
+        if matches!(&page, Page::Steps(steps) if steps.is_empty()) {
+            let is_shown = self.planned.remove(&node.name);
+            return is_shown.then(|| Effect::Clear(Arc::clone(&node.name)));
+        }
+        self.planned.insert(Arc::clone(&node.name));
+        Some(Effect::Page(Arc::clone(node), page))
+    }
+
+    fn decided(&mut self, now: At, node: Option<Arc<Node>>, decision: Decision) -> Effect {
+        let settled = self.backlog.decided(now, &decision);
+        let message = decision.message(now, &self.parameters.policy);
+        Effect::Decided(Box::new(Decided { node, decision, message, settled }))
+    }
+
+    /// Has the actions written, unless this process only observes.
+    fn write(&mut self, now: At, actions: Vec<Action>, effects: &mut Vec<Effect>) {
+        for Action { node, write } in actions {
+            match write {
+                Write::Delete(decision) if self.observes => {
+                    let policy = &self.parameters.policy;
+                    self.decider.deleted(now, &decision, Deletion::Observed, policy);
+                }
+                _ if self.observes => {}
+                write if self.may(now, &node, &write) => {
+                    let write = self.with_proof(now, &node, write);
+                    effects.push(Effect::Write(Action { node, write }));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The failed lookups, by the kind of their error.
+fn failures(answers: &Answers) -> Vec<Effect> {
+    let mut kinds: BTreeMap<&'static str, (usize, &Name, &CloudError)> = BTreeMap::new();
+    for lookup in answers.lookups.iter().chain(&answers.witnesses) {
+        if let Err(error) = &lookup.result {
+            kinds.entry(error.kind.reason()).or_insert((0, &lookup.name, error)).0 += 1;
+        }
+    }
+    let failures = kinds.into_values().map(|(nodes, first, error)| Effect::LookupsFailed {
+        nodes,
+        first: Arc::clone(first),
+        error: error.clone(),
+    });
+    failures.collect()
+}
+
+/// What a list has shown of the initialised nodes, or the lookups of witnesses.
+fn shown(answers: &Answers, views: &[NodeView]) -> Option<Shown> {
+    match answers.list.as_ref()? {
+        Listing::Read { missing, .. } => {
+            let initialised = views.iter().filter(|view| view.in_reach() && !view.uninitialised);
+            let found = initialised.clone().filter(|view| !missing.contains(&view.name));
+            Some(Shown { by: Source::List, found: found.count(), of: initialised.count() })
+        }
+        Listing::Witnesses => {
+            let is_gone = |one: &&LookedUp| matches!(one.result, Ok(Lookup::Gone(_)));
+            let (of, gone) =
+                (answers.witnesses.len(), answers.witnesses.iter().filter(is_gone).count());
+            Some(Shown { by: Source::Lookups, found: of - gone, of })
+        }
+        Listing::Failed(_) => None,
+    }
+}

@@ -1,0 +1,196 @@
+//! The answers to writes.
+
+use std::sync::Arc;
+
+use ccm_base::At;
+use ccm_controller::repeats::Content;
+use ccm_kube::ApiError;
+use ccm_objects::{Node, instance_gone};
+
+use super::{
+    Machine,
+    effect::{Effect, Told},
+    event::Answer,
+};
+use crate::policy::{
+    Decision, Deletion,
+    action::{self, Action, Marks, Write},
+    shutdown,
+};
+
+/// The name of writes of marks in the metric and the event of repeated writes.
+const MARKS: &str = "marks";
+/// The same of the write that precedes a deletion.
+const PROOF: &str = "proof";
+
+/// The result of a deletion: a rejected request had no effect; without a response, the effect is
+/// unknown.
+fn outcome(answer: &Answer) -> Deletion {
+    match answer {
+        Ok(_) => Deletion::Done,
+        Err(None | Some(ApiError::Conflict)) => Deletion::NotDone,
+        Err(Some(error)) if error.is_uncertain() => Deletion::Uncertain,
+        Err(Some(_)) => Deletion::Refused,
+    }
+}
+
+/// Returns true if the node, as the API server has answered, has these marks.
+fn shows(node: &Node, marks: Marks) -> bool {
+    let has_taint = node.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
+    let is_tainted = marks.taint.is_none_or(|(step, _)| has_taint == (step == shutdown::Step::Add));
+    is_tainted
+        && !(marks.end_approval && action::has_approval(node))
+        && !(marks.end_proof && action::has_proof(node))
+}
+
+impl Machine {
+    /// Returns true if this may be written now. The program writes a mark that another client removes
+    /// less and less often. The policy decides what follows a deletion.
+    pub(super) fn may(&self, now: At, node: &Node, write: &Write) -> bool {
+        let (kind, content) = match write {
+            Write::Delete(_) => return true,
+            Write::Marks(marks) => (MARKS, marks.content()),
+            Write::Proof(..) => (PROOF, Content::of(instance_gone::KEY)),
+        };
+        let repeats = self.written.get(&node.name);
+        repeats.is_none_or(|repeats| repeats.check(now, kind, || content).is_ok())
+    }
+
+    /// The proof that is left on a node right before its deletion, in place of the deletion: other controllers learn from
+    /// it that the node was meant to go.
+    pub(super) fn with_proof(&self, now: At, node: &Node, write: Write) -> Write {
+        let Write::Delete(decision) = write else { return write };
+        let proof = action::proof(node, &decision, now);
+        match proof.map(|proof| Write::Proof(decision.clone(), proof)) {
+            Some(proof) if self.may(now, node, &proof) => proof,
+            _ => Write::Delete(decision),
+        }
+    }
+
+    /// The API server has answered a write, or nothing was sent.
+    pub(super) fn written(&mut self, now: At, action: Action, answer: Answer) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if let Ok(Some(node)) = &answer {
+            self.nodes.answered(node);
+        }
+        match &action.write {
+            Write::Marks(marks) => {
+                self.marked(now, &action, *marks, answer, &mut effects);
+            }
+            Write::Proof(decision, _) => {
+                let decision = decision.clone();
+                self.proven(now, action, &decision, answer, &mut effects);
+            }
+            Write::Delete(decision) => {
+                let decision = decision.clone();
+                self.deleted(now, action, &decision, answer, &mut effects);
+            }
+        }
+        effects
+    }
+
+    fn marked(
+        &mut self,
+        now: At,
+        action: &Action,
+        marks: Marks,
+        answer: Answer,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.has_failed |= answer.is_err();
+        let is_shown =
+            answer.as_ref().is_ok_and(|node| node.as_ref().is_some_and(|node| shows(node, marks)));
+        if answer.is_ok() {
+            self.record(now, &action.node, (MARKS, marks.content()), is_shown, effects);
+        }
+        self.tell(now, action.clone(), answer.map(|_| is_shown), effects);
+    }
+
+    /// If the API server refuses the mark, the deletion goes on without it; if the node has changed, it does not.
+    fn proven(
+        &mut self,
+        now: At,
+        action: Action,
+        decision: &Decision,
+        answer: Answer,
+        effects: &mut Vec<Effect>,
+    ) {
+        let node = match answer {
+            Ok(node) => {
+                let marked = node.unwrap_or_else(|| Arc::clone(&action.node));
+                let (write, is_shown) =
+                    ((PROOF, Content::of(instance_gone::KEY)), action::has_proof(&marked));
+                self.record(now, &action.node, write, is_shown, effects);
+                marked
+            }
+            Err(None | Some(ApiError::Conflict)) => {
+                return self.deleted(now, action, decision, answer, effects);
+            }
+            Err(Some(error)) => {
+                effects.push(Effect::Unmarked(Arc::clone(&action.node.name), error));
+                action.node
+            }
+        };
+        let write = Write::Delete(Box::new(decision.clone()));
+        effects.push(Effect::Write(Action { node, write }));
+    }
+
+    fn deleted(
+        &mut self,
+        now: At,
+        action: Action,
+        decision: &Decision,
+        answer: Answer,
+        effects: &mut Vec<Effect>,
+    ) {
+        let policy = &self.parameters.policy;
+        self.decider.deleted(now, decision, outcome(&answer), policy);
+        self.tell(now, action, answer.map(|_| true), effects);
+    }
+
+    /// Remembers a confirmed write.
+    fn record(
+        &mut self,
+        now: At,
+        node: &Arc<Node>,
+        (kind, content): (&'static str, Content),
+        is_shown: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.nodes.get(&node.name).is_none() {
+            return;
+        }
+        let repeats = self.written.entry(Arc::clone(&node.name)).or_default();
+        let repeated = match is_shown {
+            true => repeats.made(now, kind, content),
+            false => repeats.refused(now, kind, content),
+        };
+        effects.extend(repeated.map(|repeated| Effect::Repeated(Arc::clone(node), repeated)));
+    }
+
+    /// Has the result told, if a request was sent. A write that the answer shows is due no more.
+    fn tell(
+        &mut self,
+        now: At,
+        action: Action,
+        result: Result<bool, Option<ApiError>>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let result = match result {
+            Ok(is_shown) => Ok(is_shown),
+            Err(Some(error)) => Err(error),
+            Err(None) => return,
+        };
+        let since = match &action.write {
+            Write::Delete(decision) | Write::Proof(decision, _) => decision.since,
+            Write::Marks(_) => None,
+        };
+        let open_for = now.since(since.unwrap_or(now));
+        let name = Arc::clone(&action.node.name);
+        let is_done = matches!(result, Ok(true));
+        effects.push(Effect::Told(Box::new(Told { action, result, open_for })));
+        if is_done && self.planned.remove(&name) {
+            effects.push(Effect::Clear(name));
+        }
+    }
+}

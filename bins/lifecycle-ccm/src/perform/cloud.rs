@@ -1,0 +1,94 @@
+//! Asks the cloud, and reads the Leases of kubelets.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_cloud::{Call, Cloud, Detail, Fleet};
+use ccm_controller::{instances, kubelets::Kubelets, lookups::SizedLookups, machine::Door};
+use ccm_objects::Shared as Name;
+use ccm_runtime::program::{Context, Program};
+
+use super::{Performer, reports::unusable_list};
+use crate::{
+    machine::{Event, Machine, effect::Ask, event::Listed},
+    policy::{Heartbeat, LOOKUPS_PER_PASS},
+};
+
+/// Asks, and tells the machine each answer.
+pub(crate) struct Asker {
+    door: Door<Machine>,
+    performer: Arc<Performer>,
+    cloud: Arc<dyn Cloud>,
+    sized: SizedLookups,
+    kubelets: Kubelets,
+}
+
+impl Asker {
+    pub(crate) fn new<P: Program>(
+        context: &Context<P>,
+        door: &Door<Machine>,
+        performer: &Arc<Performer>,
+    ) -> Self {
+        Self {
+            door: door.clone(),
+            performer: Arc::clone(performer),
+            cloud: Arc::clone(&context.cloud),
+            sized: SizedLookups::new(Arc::clone(&context.cloud), LOOKUPS_PER_PASS),
+            kubelets: Kubelets::new(context),
+        }
+    }
+
+    /// What the cloud can answer next.
+    pub(crate) fn due(&self) -> Event {
+        let lists = instances::traits(&*self.cloud).lists;
+        Event::Due { most_lookups: self.sized.size(), lists, seed: rand::random() }
+    }
+
+    /// Asks. Returns the list, to be compared with the nodes as they are when all answers are there.
+    pub(crate) async fn ask(&self, ask: Ask, within: Duration) -> Option<Fleet> {
+        let Ask { look_up, witnesses, list } = ask;
+        let asked = [&*look_up, &*witnesses].concat();
+        let call = Call::waiting(within);
+        let mut collect = |place: usize, result| {
+            if let Some(node) = asked.get(place) {
+                self.performer.metrics.answered(&result);
+                let (name, uid) = (Arc::clone(&node.name), node.uid.clone());
+                let is_witness = place >= look_up.len();
+                self.tell(Event::LookedUp { name, uid, is_witness, result });
+            }
+        };
+        let lookup = async {
+            let late = self.sized.ask(&asked, Detail::Presence, call, &mut collect).await;
+            for (place, result) in late {
+                collect(place, result);
+            }
+        };
+        let list = async {
+            if !list {
+                return None;
+            }
+            let fleet = instances::list(&*self.cloud, call).await;
+            let listed = fleet.as_ref().map_err(Clone::clone).map(|fleet| Listed {
+                instances: fleet.instances.len(),
+                malformed: fleet.malformed.len(),
+            });
+            unusable_list(&listed);
+            self.tell(Event::Listed(listed));
+            fleet.ok()
+        };
+        tokio::join!(lookup, list).1
+    }
+
+    /// Reads the Leases of the kubelets of these nodes.
+    pub(crate) async fn read_leases(&self, names: Vec<Name>, within: Duration) {
+        let shown = self.kubelets.heartbeats(names.clone(), within).await;
+        for (name, shown) in names.into_iter().zip(shown) {
+            let shown = shown.map_err(|error| self.performer.cloud_reports.unread(&name, &error));
+            let shown = shown.ok().map(Heartbeat);
+            self.tell(Event::Beat { name, shown });
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        self.performer.perform(self.door.apply(event));
+    }
+}

@@ -1,0 +1,118 @@
+//! The answers of the cloud.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ccm_cloud::{AbsenceProof, ErrorKind, Lookup, LookupResult, PowerState, ProofMethod};
+use ccm_objects::{Node, Shared as Name};
+use lifecycle_ccm::{
+    machine::{
+        Event,
+        event::{Listed, Unlisted},
+    },
+    policy::NodeView,
+};
+
+use crate::{
+    Sabotage,
+    faults::{self, AnswerMode},
+    history::Run,
+    world::{self, Kind},
+};
+
+impl Run {
+    /// The answer about a node, asked at this time.
+    pub fn answer(
+        &mut self,
+        node: &Node,
+        is_witness: bool,
+        asked: u64,
+        mode: AnswerMode,
+    ) -> LookupResult {
+        let index = self.index(&node.uid);
+        let sees = |index: usize| faults::sees(&self.world, &self.schedule, index, asked, mode);
+        let is_seen = index.is_some_and(sees);
+        let method =
+            if node.provider_id.is_some() { ProofMethod::ById } else { ProofMethod::ByName };
+        // A witness that is not asked says that it was found.
+        let is_bribed = is_witness && self.sabotage == Some(Sabotage::Witnesses);
+        match mode {
+            _ if is_bribed => {}
+            AnswerMode::Error(kind) => return Err(faults::error(kind)),
+            _ if self.is_stranger(&node.uid) => {
+                return Ok(Lookup::NotOurs("another region".to_owned()));
+            }
+            _ if is_seen => {}
+            _ => {
+                let (evidence, request_id) = (format!("{mode:?}"), None);
+                return Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id }));
+            }
+        }
+        // Each machine is off now and then.
+        let turn = asked / 60_000 + index.unwrap_or_default() as u64;
+        let is_off = turn.is_multiple_of(4);
+        self.instance.power = if is_off { PowerState::Stopped } else { PowerState::Running };
+        Ok(Lookup::Found(Box::new(self.instance.clone())))
+    }
+
+    /// A list requested at `asked` and read by `now`, after lookups in that mode.
+    pub fn list(
+        &mut self,
+        asked: u64,
+        now: u64,
+        lookups: AnswerMode,
+    ) -> (Option<Unlisted>, AnswerMode) {
+        let mut mode = self.schedule.answer_mode(&mut self.dice, asked);
+        let zone = world::within((self.schedule.zone.0, self.schedule.zone.1 + 120_000), asked);
+        // Only one of lookups and list lies at a time: see `faults`.
+        if mode == AnswerMode::Shrunken && (lookups == AnswerMode::Wrong || zone) {
+            mode = AnswerMode::True;
+        }
+        let views = self.views(now);
+        let shown = faults::list(&self.world, &self.schedule, &mut self.dice, asked, mode);
+        let is_missing =
+            |view: &&NodeView| self.index(&view.uid).is_none_or(|index| !shown.contains(&index));
+        let missing: BTreeSet<Name> =
+            views.iter().filter(is_missing).map(|view| Arc::clone(&view.name)).collect();
+        let is_hidden = world::within(self.schedule.zone, asked) && !self.is_mass(&views, &missing);
+        let lies = matches!(mode, AnswerMode::Wrong | AnswerMode::Empty);
+        let error = match mode {
+            AnswerMode::Error(kind) => Some(kind),
+            _ if is_hidden || (lies && !self.lacks_a_witness(&views, &missing)) => {
+                Some(ErrorKind::Unavailable)
+            }
+            _ => None,
+        };
+        let (_, as_of) = self.leader.machine.compared();
+        let listed = Listed { instances: shown.len(), malformed: 0 };
+        let list = error.map_or(Ok(listed), |kind| Err(faults::error(kind)));
+        self.leader.tell(now, Event::Listed(list));
+        (error.is_none().then_some(Unlisted { missing, as_of }), mode)
+    }
+
+    /// True if the list lacks too many nodes to be credible: an invisible zone of only one or
+    /// two nodes looks the same as deleted machines.
+    fn is_mass(&self, views: &[NodeView], missing: &BTreeSet<Name>) -> bool {
+        let known = views.iter().filter(|node| self.is_counted(node));
+        let lacking = known.clone().filter(|node| missing.contains(&node.name)).count();
+        lacking >= 3 && lacking * 2 > known.count()
+    }
+
+    /// True if a list of another project is noticed, because it lacks a node that should be in it.
+    fn lacks_a_witness(&self, views: &[NodeView], missing: &BTreeSet<Name>) -> bool {
+        views.iter().filter(|node| missing.contains(&node.name)).any(|node| {
+            let runs = node.in_reach() && node.has_id && node.is_well() && !node.marked;
+            self.is_counted(node) || (runs && !self.is_stranger(&node.uid))
+        })
+    }
+
+    /// Counted as the breaker counts.
+    fn is_counted(&self, node: &NodeView) -> bool {
+        let is_judged = node.in_reach() && !node.approved && !node.protected && !node.marked;
+        is_judged && node.age >= self.policy.grace_period && !self.is_stranger(&node.uid)
+    }
+
+    fn is_stranger(&self, uid: &str) -> bool {
+        let node = self.index(uid).and_then(|index| self.world.nodes.get(index));
+        node.is_some_and(|node| node.kind == Kind::Stranger)
+    }
+}

@@ -1,0 +1,191 @@
+//! The nodes of the world as the API server has them, and the processes that watch them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ccm_cloud::Claim;
+use ccm_controller::machine::Machine as _;
+use ccm_objects::{Condition, Node, Shared as Name, Taint, instance_gone, node_keys};
+use jiff::Timestamp;
+use lifecycle_ccm::{
+    machine::{Effect, Event, Machine, Parameters},
+    policy::{
+        action::{APPROVED, PROTECTED},
+        shutdown,
+    },
+};
+
+use crate::{
+    at,
+    world::{self, Kind, World},
+};
+
+/// The taint of an autoscaler.
+pub const LEAVES: &str = "example.com/leaves";
+/// The label of nodes that are left out.
+pub const LEFT_OUT: &str = "left-out";
+
+/// The API server.
+#[derive(Default)]
+pub struct Objects {
+    /// The last version of each node, by its UID.
+    nodes: BTreeMap<Box<str>, Arc<Node>>,
+    /// What writes have left on the nodes.
+    pub marks: BTreeMap<Box<str>, Marks>,
+    version: u64,
+}
+
+/// What writes have left on a node.
+#[derive(Clone, Default)]
+pub struct Marks {
+    /// The proof that its instance is gone.
+    pub proof: Option<String>,
+    /// True if its approval was removed.
+    pub is_unapproved: bool,
+    /// True if it has the shutdown taint.
+    pub is_shut_down: bool,
+}
+
+/// The time of the wall clock.
+pub fn wall(now: u64) -> Timestamp {
+    Timestamp::from_millisecond(now.try_into().unwrap_or_default()).unwrap_or_default()
+}
+
+fn taint(key: &str, effect: &str) -> Taint {
+    Taint { key: key.into(), effect: effect.into(), ..Taint::default() }
+}
+
+/// The claim of the provider.
+pub fn claim(node: &Node) -> Claim {
+    match node.provider_id.as_deref() {
+        None => Claim::Unclaimed,
+        Some(id) if id.starts_with("sim:") => Claim::Ours,
+        Some(_) => Claim::Foreign,
+    }
+}
+
+impl Objects {
+    /// This node at this time.
+    pub fn get(&mut self, node: &world::Node, now: u64) -> Arc<Node> {
+        let mut object = self.read(node, now);
+        let known = self.nodes.get(&node.uid);
+        if let Some(known) = known.filter(|known| ***known == object) {
+            return Arc::clone(known);
+        }
+        self.version += 1;
+        object.resource_version = self.version.to_string().into();
+        let object = Arc::new(object);
+        self.nodes.insert(node.uid.clone(), Arc::clone(&object));
+        object
+    }
+
+    fn read(&self, node: &world::Node, now: u64) -> Node {
+        let marks = self.marks.get(&node.uid).cloned().unwrap_or_default();
+        let scheme = if node.kind == Kind::Foreign { "other" } else { "sim" };
+        let id = (node.kind != Kind::Ghost).then(|| format!("{scheme}://{}", node.uid).into());
+        let status = if node.ready(now) { "True" } else { "Unknown" };
+        let ready =
+            Condition { kind: "Ready".into(), status: status.into(), ..Condition::default() };
+        let is_approved = node.approved(now) && !marks.is_unapproved;
+        let annotations = [
+            node.protected(now).then(|| (PROTECTED.into(), "true".into())),
+            is_approved.then(|| (APPROVED.into(), "yes".into())),
+            marks.proof.map(|proof| (instance_gone::KEY.into(), proof.into())),
+        ];
+        let taints = [
+            (node.kind == Kind::Ghost).then(|| taint(node_keys::UNINITIALIZED, "NoSchedule")),
+            node.marked(now).then(|| taint(LEAVES, "NoSchedule")),
+            marks.is_shut_down.then(|| taint(shutdown::KEY, shutdown::EFFECT)),
+        ];
+        let machine = if node.is_replaced(now) { "another" } else { &*node.uid };
+        let is_left_out = node.kind == Kind::Unselected;
+        Node {
+            name: Arc::clone(&node.name),
+            uid: node.uid.clone(),
+            created: Some(wall(node.created)),
+            labels: is_left_out.then(|| (LEFT_OUT.into(), "".into())).into_iter().collect(),
+            annotations: annotations.into_iter().flatten().collect(),
+            provider_id: id,
+            taints: taints.into_iter().flatten().collect(),
+            conditions: vec![ready],
+            system_uuid: Some(machine.into()),
+            ..Node::default()
+        }
+    }
+
+    /// What an informer shows: one node of each name, and the end of a deleted one late.
+    pub fn shown(&mut self, world: &World, now: u64) -> BTreeMap<Name, Arc<Node>> {
+        let mut shown = BTreeMap::new();
+        for node in &world.nodes {
+            let is_late = now < node.shown_until && !shown.contains_key(&node.name);
+            if node.registered(now) || is_late {
+                shown.insert(Arc::clone(&node.name), self.get(node, now));
+            }
+        }
+        shown
+    }
+}
+
+/// A replica, which leads or stands by.
+pub struct Process {
+    /// Its machine.
+    pub machine: Machine,
+    /// Its store.
+    pub store: BTreeMap<Name, Arc<Node>>,
+    /// True after the first list.
+    is_synced: bool,
+    /// True if the machine wants a pass.
+    pub is_woken: bool,
+    /// The number of events.
+    pub events: u64,
+}
+
+impl Process {
+    /// A replica that has seen nothing.
+    pub fn new(parameters: &Parameters) -> Self {
+        let machine = Machine::new(parameters.clone(), false);
+        let store = BTreeMap::new();
+        Self { machine, store, is_synced: false, is_woken: false, events: 0 }
+    }
+
+    /// Applies an event.
+    pub fn tell(&mut self, now: u64, event: Event) -> Vec<Effect> {
+        self.events += 1;
+        let effects = self.machine.apply(event, at(now));
+        self.is_woken |= effects.iter().any(|effect| matches!(effect, Effect::Wake));
+        effects
+    }
+
+    /// Tells what an informer shows that the store does not have.
+    pub fn watch(&mut self, now: u64, shown: &BTreeMap<Name, Arc<Node>>) {
+        let gone = self
+            .store
+            .values()
+            .filter(|known| shown.get(&known.name).is_none_or(|node| node.uid != known.uid));
+        for node in gone.cloned().collect::<Vec<_>>() {
+            self.store.remove(&node.name);
+            let (name, uid) = (Arc::clone(&node.name), node.uid.clone());
+            self.tell(now, Event::Gone { name, uid });
+        }
+        for (name, node) in shown {
+            let known = self.store.insert(Arc::clone(name), Arc::clone(node));
+            if known.as_ref() != Some(node) {
+                let is_new = known.is_none() && self.is_synced;
+                let claim = Some(claim(node));
+                self.tell(now, Event::Seen { node: Arc::clone(node), claim, is_new });
+            }
+        }
+        self.is_synced = true;
+    }
+
+    /// The memory is a plain value: it is the same after it was text.
+    pub fn remember(&mut self) {
+        let text = serde_json::to_string(&self.machine).unwrap();
+        self.machine = serde_json::from_str(&text).unwrap();
+    }
+
+    /// Returns true if the machine has the nodes of the store.
+    pub fn is_current(&self) -> bool {
+        let (nodes, _) = self.machine.compared();
+        nodes.iter().eq(self.store.values())
+    }
+}
