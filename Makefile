@@ -35,7 +35,7 @@ KUBERNETES = tests/kube-apiserver/build.sh
 
 .DEFAULT_GOAL := help
 .PHONY: help tools demo demo-check test test-cluster test-rights test-manifests test-kubelets \
-  test-openstack test-alerts test-dashboards lint deny fuzz fmt build docs docs-url dashboards manifests bench mutants model-check lines clean
+  test-openstack test-alerts test-dashboards replay lint deny fuzz fmt build docs docs-url dashboards manifests bench mutants model-check lines clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ test-dashboards: tools test-alerts ## test-alerts, and every query of the dashbo
 	$(DASHBOARDS) -check
 	$(PROGRAMS)
 	QUARTET_PROMETHEUS="$$(tests/prometheus/install.sh)" $(TEST) --test world -- dashboards::
+
+replay: tools ## feed a record of the page /record to this version and show what it decides otherwise (FILE=path)
+	@$(CARGO) run --locked --quiet -p ccm-tests --bin replay -- "$(FILE)"
 
 lint: tools ## formatting, clippy without warnings, documentation without broken links
 	$(CARGO) fmt --all --check

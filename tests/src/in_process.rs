@@ -16,6 +16,7 @@ use ccm_runtime::{
     metrics::Metrics,
     plans::{Mode, Plans},
     program::{Context, Loaded, Program, load},
+    records::Records,
     same_cloud::{SameCloud, Where},
     supervisor::Supervisor,
 };
@@ -153,6 +154,7 @@ impl<P: Program> InProcess<P> {
             eligibility: Eligibility::default(),
             events,
             plans: Plans::new(mode, &metrics),
+            records: Records::new(&metrics),
             settings: own.subscribe(),
             common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
             metrics,

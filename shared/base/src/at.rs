@@ -94,13 +94,29 @@ impl<'de> Deserialize<'de> for At {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
+
     use super::*;
+    use crate::clock::while_set_by;
 
     #[test]
     fn a_moment_as_text_is_read_back_to_the_millisecond() {
         let at = At(Duration::from_millis(1_763_836_412_345));
         assert_eq!(at.to_string(), "2025-11-22T18:33:32.345Z");
         assert_eq!(at.to_string().parse::<At>().ok(), Some(at));
+    }
+
+    #[test]
+    fn moments_can_be_read_as_another_process_wrote_them() {
+        let at = At(Duration::from_millis(1_763_836_412_345));
+        let text = |at: At| serde_json::to_string(&at).unwrap();
+        let set = SignedDuration::from_millis(-5_000);
+        let written = while_set_by(set, || text(at));
+        assert_eq!(written, "\"2025-11-22T18:33:27.345Z\"");
+        assert_eq!(text(at), "\"2025-11-22T18:33:32.345Z\"");
+        let read = |text: &str| serde_json::from_str::<At>(text).unwrap();
+        assert_eq!(while_set_by(set, || read(&written)), at);
+        assert_eq!(read(&written), at - Duration::from_secs(5));
     }
 
     #[test]

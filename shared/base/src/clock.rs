@@ -36,6 +36,19 @@ pub fn set_wall(by: SignedDuration) {
     TEST.fetch_add(by, Ordering::Relaxed);
 }
 
+/// By how much the wall clock has been set since the process began: the difference between moments and
+/// their texts.
+pub fn set_since_start() -> SignedDuration {
+    steps::since_start()
+}
+
+/// Runs this on the present thread as if the wall clock had been set by so much since the process began. So
+/// moments and texts that another process has written, or this one before its clock was set, are the same
+/// to each other as they were there.
+pub fn while_set_by<R>(set: SignedDuration, run: impl FnOnce() -> R) -> R {
+    steps::pinned(set, run)
+}
+
 /// The clock of the timers, which tests cannot pause here.
 fn monotonic() -> SignedDuration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

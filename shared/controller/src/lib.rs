@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`machine`] | the form of a controller: a pure machine with one door |
+//! | [`record`] | the last events and effects of a machine: kept, shown, replayed |
 //! | [`watch`] | watches objects of any kind on every replica |
 //! | [`writer`] | writes objects of any kind, fenced by leadership and by resource version |
 //! | [`reader`] | asks the API server itself for one object |
@@ -44,6 +45,7 @@ pub mod own_node;
 pub mod passes;
 pub mod queue;
 pub mod reader;
+pub mod record;
 pub mod repeat_reports;
 pub mod repeats;
 pub mod reports;

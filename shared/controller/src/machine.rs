@@ -41,8 +41,19 @@ pub struct Door<M> {
 }
 
 struct Shared<M> {
-    machine: Mutex<M>,
+    kept: Mutex<Kept<M>>,
     timeline: Timeline,
+}
+
+struct Kept<M> {
+    machine: M,
+    tape: Option<Box<dyn Tape<M>>>,
+}
+
+/// Records what goes through a door (see [`crate::record`]).
+pub trait Tape<M: Machine>: Send {
+    /// Applies the event to the machine. Returns the effects.
+    fn apply(&mut self, machine: &mut M, event: M::Event, now: At) -> Vec<M::Effect>;
 }
 
 impl<M> Clone for Door<M> {
@@ -60,8 +71,17 @@ impl<M> Debug for Door<M> {
 impl<M: Machine> Door<M> {
     /// The door to this machine.
     pub fn new(machine: M) -> Self {
-        let (machine, timeline) = (Mutex::new(machine), Timeline::begin());
-        Self { shared: Arc::new(Shared { machine, timeline }) }
+        Self::with(machine, None)
+    }
+
+    /// The door to this machine, which keeps a record on this tape.
+    pub fn recorded(machine: M, tape: impl Tape<M> + 'static) -> Self {
+        Self::with(machine, Some(Box::new(tape)))
+    }
+
+    fn with(machine: M, tape: Option<Box<dyn Tape<M>>>) -> Self {
+        let (kept, timeline) = (Mutex::new(Kept { machine, tape }), Timeline::begin());
+        Self { shared: Arc::new(Shared { kept, timeline }) }
     }
 
     /// The times of the events.
@@ -71,15 +91,19 @@ impl<M: Machine> Door<M> {
 
     /// Applies an event that happens now. The caller performs the effects.
     pub fn apply(&self, event: M::Event) -> Vec<M::Effect> {
-        let mut machine = self.shared.machine.lock();
+        let mut kept = self.shared.kept.lock();
         // Under the lock, so that time does not go back from one event to the next.
-        machine.apply(event, self.now())
+        let (Kept { machine, tape }, now) = (&mut *kept, self.now());
+        match tape {
+            Some(tape) => tape.apply(machine, event, now),
+            None => machine.apply(event, now),
+        }
     }
 
     /// Reads the memory: for pages, metrics and checks.
     pub fn read<R>(&self, read: impl FnOnce(&M, At) -> R) -> R {
-        let machine = self.shared.machine.lock();
-        read(&machine, self.now())
+        let kept = self.shared.kept.lock();
+        read(&kept.machine, self.now())
     }
 
     /// This moment in whole milliseconds, as exact as a moment is as text.

@@ -1,4 +1,5 @@
-//! The admin pages over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`, `/configz`, `/plan`.
+//! The admin pages over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`, `/configz`, `/plan`,
+//! `/record`.
 //!
 //! Plain HTTP/1.1 by default, so that a scraper needs neither a token nor a CA; TLS with
 //! files that are reloaded when they change. The pages are read-only and show no secrets;

@@ -10,6 +10,7 @@
 //! | [`cloud_gate`] | the `CallGate` of a process: limits, metrics, and the term for writes to the cloud |
 //! | [`same_cloud`] | whether the cloud is still the one of before: no call is made to another one |
 //! | [`plans`] | the decided steps of the program, for `/plan` |
+//! | [`records`] | the records of the program's machines, for `/record` |
 //! | [`health`], [`http`] | health checks; the admin pages, their server and its TLS |
 //! | [`rights`] | the API server permissions of a program, and their review at startup |
 //! | `own_policy` | the admission policy of the program's account: if it is in force, and what it has refused |
@@ -30,6 +31,7 @@ pub mod plans;
 pub mod process;
 pub mod program;
 pub mod programs;
+pub mod records;
 pub mod rights;
 mod rivals;
 pub mod same_cloud;

@@ -27,7 +27,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use crate::identity::{Controller, Identity, Need, VERSION};
+pub use crate::identity::{COMMIT, Controller, Identity, Need, VERSION};
 pub use life::run;
 pub(crate) use reload::ConfigMetrics;
 pub use specimens::specimens;
@@ -38,6 +38,7 @@ use crate::{
     leadership::{Eligibility, Leadership},
     metrics::Metrics,
     plans::Plans,
+    records::Records,
     rights::Right,
     same_cloud::SameCloud,
     settings::{self, CommonSettings},
@@ -120,6 +121,8 @@ pub struct Context<P: Program> {
     pub events: EventRecorder,
     /// The published plans: decided steps that are not done yet. An observer only publishes.
     pub plans: Plans,
+    /// The records of the machines, for the page `/record`.
+    pub records: Records,
     /// The program's own settings; a new value appears when the file changes.
     pub settings: watch::Receiver<Arc<P::Settings>>,
     /// The common settings; likewise.

@@ -1,6 +1,6 @@
 //! The response for each path.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -9,15 +9,19 @@ use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Either, Full, combinators::UnsyncBoxBody};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
-use super::{host::Host, scrapes::Scrapes, settings::LOCAL_PAGES};
+use super::{host::Host, scrapes::Scrapes, settings::OPENED_BY};
 use crate::{
     health::{Finding, Health, Scope},
     plans::Plans,
+    records::{Asked, Records, Unread},
 };
+
+/// The content of a page: whole, or written while the client reads.
+pub(super) type Content = Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
 
 /// The data behind the pages. Clones share it.
 #[derive(Clone)]
@@ -30,7 +34,9 @@ pub struct Pages {
     pub configz: Arc<ArcSwap<String>>,
     /// The plans for `/plan`.
     pub plans: Plans,
-    /// The [`LOCAL_PAGES`] that are open to any peer.
+    /// The records for `/record`.
+    pub records: Records,
+    /// The pages that are open to any peer: `configz`, `plan`.
     pub open: Vec<String>,
 }
 
@@ -43,6 +49,8 @@ const INDEX: &str = "\
 /configz            the settings in force, JSON; on loopback
 /plan               steps that are not executed yet; /plan?format=json; on loopback
 /plan?name=NAME     the same of one object; of a Service NAMESPACE/NAME
+/record             the last events and what was decided on each; on loopback
+/record?name=NAME   the same of one object; with anonymous=true without names
 ";
 
 /// Younger states are not worth their place in a line.
@@ -50,6 +58,8 @@ const OLD: Duration = Duration::from_mins(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
+/// Lines of JSON.
+const LINES: &str = "application/jsonl";
 
 /// One of the three health pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +72,13 @@ struct HealthPage {
 
 impl Pages {
     /// The response to a request; `is_local` for a peer on loopback.
-    pub fn answer(&self, request: &Request<()>, is_local: bool) -> Response<Full<Bytes>> {
+    pub fn answer(&self, request: &Request<()>, is_local: bool) -> Response<Content> {
         let (method, path) = (request.method(), request.uri().path());
         let host = match Host::of(request) {
             Ok(host) => host,
             Err(why) => return reply(StatusCode::BAD_REQUEST, TEXT, format!("{why}\n")),
         };
-        if let Some(name) = self.local_page(path) {
+        if let Some((name, opened_by)) = self.local_page(path) {
             let why = if !is_local {
                 "use kubectl port-forward"
             } else if !host.may_read_details() {
@@ -77,8 +87,9 @@ impl Pages {
                 ""
             };
             if !why.is_empty() {
-                let text =
-                    format!("/{name} is served on loopback only: {why}, or --open-pages={name}\n");
+                let text = format!(
+                    "/{name} is served on loopback only: {why}, or --open-pages={opened_by}\n"
+                );
                 return reply(StatusCode::FORBIDDEN, TEXT, text);
             }
         }
@@ -96,13 +107,13 @@ impl Pages {
         page
     }
 
-    /// The page's name, if it is for loopback only.
-    fn local_page(&self, path: &str) -> Option<&'static str> {
-        let page = LOCAL_PAGES.into_iter().find(|page| path.strip_prefix('/') == Some(page))?;
-        (!self.open.iter().any(|open| open == page)).then_some(page)
+    /// The page's name, if it is for loopback only, and the name that opens it.
+    fn local_page(&self, path: &str) -> Option<(&'static str, &'static str)> {
+        let page = OPENED_BY.into_iter().find(|(page, _)| path.strip_prefix('/') == Some(page))?;
+        (!self.open.iter().any(|open| open == page.1)).then_some(page)
     }
 
-    fn page(&self, path: &str, query: Query<'_>, accept: &str) -> Option<Response<Full<Bytes>>> {
+    fn page(&self, path: &str, query: Query<'_>, accept: &str) -> Option<Response<Content>> {
         let path = path.strip_prefix('/')?;
         let (first, check) = match path.split_once('/') {
             Some((first, check)) => (first, Some(check)),
@@ -126,13 +137,13 @@ impl Pages {
                 return Some(reply(StatusCode::OK, JSON, String::clone(&self.configz.load())));
             }
             ("plan", None) => {
-                let name = query.all("name").last();
-                let name = name.map(|name| percent_decode_str(name).decode_utf8_lossy());
+                let name = query.name();
                 return Some(match query.is_for_json() || accept.contains(JSON) {
                     true => reply(StatusCode::OK, JSON, self.plans.json(name.as_deref())),
                     false => reply(StatusCode::OK, TEXT, self.plans.text(name.as_deref())),
                 });
             }
+            ("record", None) => return Some(self.record(query)),
             _ => return None,
         };
         match check {
@@ -141,7 +152,24 @@ impl Pages {
         }
     }
 
-    fn all_checks(&self, name: &str, page: HealthPage, query: Query<'_>) -> Response<Full<Bytes>> {
+    fn record(&self, query: Query<'_>) -> Response<Content> {
+        // Whoever misspells the value wants no names either.
+        let anonymous = query.all("anonymous").last().is_some_and(|text| text != "false");
+        let asked = Asked { name: query.name(), anonymous };
+        match self.records.body(asked) {
+            Ok(body) => answer(StatusCode::OK, LINES, Either::Right(body.boxed_unsync())),
+            Err(Unread::None) => {
+                let text = "no record is kept: see --record-bytes\n";
+                reply(StatusCode::NOT_FOUND, TEXT, text.to_owned())
+            }
+            Err(Unread::Busy) => {
+                let text = "others read the record: try again\n";
+                reply(StatusCode::TOO_MANY_REQUESTS, TEXT, text.to_owned())
+            }
+        }
+    }
+
+    fn all_checks(&self, name: &str, page: HealthPage, query: Query<'_>) -> Response<Content> {
         let findings: Vec<Finding> =
             self.health.findings().into_iter().filter(|finding| page.shows(finding)).collect();
         let excluded: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
@@ -177,7 +205,7 @@ impl Pages {
         reply(status, TEXT, lines.join("\n"))
     }
 
-    fn one_check(&self, page: HealthPage, name: &str) -> Option<Response<Full<Bytes>>> {
+    fn one_check(&self, page: HealthPage, name: &str) -> Option<Response<Content>> {
         let finding = self
             .health
             .findings()
@@ -268,6 +296,12 @@ impl<'a> Query<'a> {
         self.all("format").any(|format| format == "json")
     }
 
+    /// The object that is asked for.
+    fn name(self) -> Option<String> {
+        let name = self.all("name").last()?;
+        Some(percent_decode_str(name).decode_utf8_lossy().into_owned())
+    }
+
     /// All values of a parameter; the empty text for one without a value.
     fn all(self, name: &str) -> impl Iterator<Item = &'a str> {
         let value = move |part: &'a str| {
@@ -282,8 +316,12 @@ fn reply(
     status: StatusCode,
     content_type: &'static str,
     text: impl Into<Bytes>,
-) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::new(text.into()));
+) -> Response<Content> {
+    answer(status, content_type, Either::Left(Full::new(text.into())))
+}
+
+fn answer(status: StatusCode, content_type: &'static str, content: Content) -> Response<Content> {
+    let mut answer = Response::new(content);
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

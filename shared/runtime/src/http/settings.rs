@@ -15,12 +15,16 @@ pub struct PageSettings {
     pub address: SocketAddr,
     /// The certificate; `None` for plain HTTP.
     pub tls: Option<TlsSettings>,
-    /// The [`LOCAL_PAGES`] that are open to any peer.
+    /// The pages that are open to any peer: `configz`, `plan`.
     pub open: Vec<String>,
 }
 
 /// The pages for loopback peers only, unless `--open-pages` names them.
-pub(super) const LOCAL_PAGES: [&str; 2] = ["configz", "plan"];
+const LOCAL_PAGES: [&str; 2] = ["configz", "plan"];
+/// The pages for loopback peers only, each with the name that opens it: who may see what is decided may
+/// see why.
+pub(super) const OPENED_BY: [(&str, &str); 3] =
+    [("configz", "configz"), ("plan", "plan"), ("record", "plan")];
 
 /// The certificate of the admin pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -47,12 +51,13 @@ ccm_settings::settings! {
     impl Served {
         /// IP address on which the HTTP pages are served.
         address: IpAddr = fixed(Text, "bind-address", "0.0.0.0");
-        /// Port of /healthz, /livez, /readyz, /metrics, /configz and /plan. 0 disables the pages. The pages use plain
-        /// HTTP unless a certificate is configured, and require no token: they contain no secrets and are read-only.
-        /// /configz and /plan are served on loopback only (kubectl port-forward), see --open-pages.
+        /// Port of /healthz, /livez, /readyz, /metrics, /configz, /plan and /record. 0 disables the pages. The pages use
+        /// plain HTTP unless a certificate is configured, and require no token: they contain no secrets and are
+        /// read-only. /configz, /plan and /record are served on loopback only (kubectl port-forward), see --open-pages.
         port: u16 = fixed(Count, "secure-port", "");
         /// Pages that are served to any client and not on loopback only: configz, plan. Any client of the port can
-        /// then read the settings, or the names of nodes and the planned changes.
+        /// then read the settings, or the names of nodes and the planned changes. plan opens /record as well, with
+        /// all that the program knows of nodes, Services and the cloud.
         open: Vec<String> = fixed(List, "open-pages", ""), local_pages;
         /// Certificate chain (PEM) for the pages. The file is read again when it changes. Needs --tls-private-key-file.
         certificate: Option<PathBuf> = fixed(Path, "tls-cert-file", "");

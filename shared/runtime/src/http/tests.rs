@@ -2,7 +2,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::{Method, Request, Response, StatusCode, header, request};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -11,15 +11,17 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{PageSettings, Pages, Scrapes, Server, TlsSettings};
+use super::{PageSettings, Pages, Scrapes, Server, TlsSettings, pages::Content};
 use crate::{
     health::{Health, Scope, Verdict},
     metrics::Metrics,
     plans::{Mode, Plans},
+    records::Records,
 };
 
 mod checks;
 mod crowd;
+mod record;
 
 fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -> Pages {
     let health = Health::new();
@@ -35,6 +37,7 @@ fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -
         health,
         configz: Arc::new(ArcSwap::from_pointee("{}\n".to_owned())),
         plans: Plans::new(Mode::Control, &metrics),
+        records: Records::new(&metrics),
         scrapes: Scrapes::new(metrics),
         open: Vec::new(),
     }
@@ -46,7 +49,7 @@ fn to(method: &Method, target: &str) -> request::Builder {
 }
 
 /// The response to a peer on loopback.
-fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Full<bytes::Bytes>> {
+fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Content> {
     // Hyper only passes on requests with such a target.
     let target = if target.starts_with('/') { target } else { "*" };
     let request = to(method, target).body(()).unwrap();
@@ -191,8 +194,9 @@ async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
         assert_eq!(answer.status().as_u16(), status, "{method} {path}");
         let text = answer.into_body().collect().await.unwrap().to_bytes();
         let name = path.trim_start_matches('/').split('?').next().unwrap();
+        let opened_by = if name == "record" { "plan" } else { name };
         let expect = format!(
-            "/{name} is served on loopback only: use kubectl port-forward, or --open-pages={name}\n"
+            "/{name} is served on loopback only: use kubectl port-forward, or --open-pages={opened_by}\n"
         );
         assert_eq!(text == expect, status == 403, "{method} {path}: {text:?}");
     };
@@ -201,6 +205,7 @@ async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
         check(&pages, Method::HEAD, page, 403).await;
         assert_eq!(get(&pages, page).await.0, 200, "{page} on loopback");
     }
+    check(&pages, Method::GET, "/record?name=x", 403).await;
     for page in ["/healthz", "/livez", "/readyz", "/metrics"] {
         check(&pages, Method::GET, page, 200).await;
     }
@@ -209,6 +214,7 @@ async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
     }
     pages.open = vec!["plan".to_owned()];
     check(&pages, Method::GET, "/plan", 200).await;
+    check(&pages, Method::GET, "/record", 404).await;
     check(&pages, Method::GET, "/configz", 403).await;
 }
 

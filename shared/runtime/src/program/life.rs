@@ -229,6 +229,7 @@ impl<P: Program> Parts<P> {
             eligibility: self.eligibility.clone(),
             events: self.events.clone(),
             plans: self.plans.clone(),
+            records: self.records.clone(),
             settings: self.own.clone(),
             common: self.common.clone(),
             metrics: self.metrics.clone(),

@@ -22,6 +22,7 @@ use crate::{
     logging::LogControl,
     metrics::Metrics,
     plans::{Mode, Plans},
+    records::Records,
     settings::CommonSettings,
     supervisor::Supervisor,
 };
@@ -42,6 +43,7 @@ pub(super) struct Parts<P: Program> {
     pub(super) events_task: Supervisor,
     pub(super) events: EventRecorder,
     pub(super) plans: Plans,
+    pub(super) records: Records,
     pub(super) health: Health,
     pub(super) metrics: Metrics,
     pub(super) clients: Clients,
@@ -85,18 +87,16 @@ impl<P: Program> Parts<P> {
         };
         let gate = gate(&limits, &leadership, &health, &metrics);
         let plans = Plans::new(settings.mode, &metrics);
-        show(&health, &plans, &clients.clock);
+        let records = Records::new(&metrics);
+        show(&health, &plans, &clients.clock, &tasks);
 
-        let (seen, token) = (health.clone(), tasks.token().clone());
-        tasks.spawn("health", async move {
-            token.run_until_cancelled(seen.follow()).await;
-        });
         if let Some(pages) = &settings.pages {
             let content = Pages {
                 health: health.clone(),
                 scrapes: Scrapes::new(metrics.clone()),
                 configz: reload.page(),
                 plans: plans.clone(),
+                records: records.clone(),
                 open: pages.open.clone(),
             };
             let server = Server::bind(pages, content).map_err(|e| Failure::Broken(chain(&e)))?;
@@ -111,6 +111,7 @@ impl<P: Program> Parts<P> {
             events_task,
             events,
             plans,
+            records,
             health,
             metrics,
             clients,
@@ -126,7 +127,11 @@ impl<P: Program> Parts<P> {
 }
 
 /// The lines of health that need no program.
-fn show(health: &Health, plans: &Plans, clock: &ServerClock) {
+fn show(health: &Health, plans: &Plans, clock: &ServerClock, tasks: &Supervisor) {
+    let (seen, token) = (health.clone(), tasks.token().clone());
+    tasks.spawn("health", async move {
+        token.run_until_cancelled(seen.follow()).await;
+    });
     let (shown, clock) = (plans.clone(), clock.clone());
     health.add("waiting", Scope::Information, move || shown.waiting());
     health.add("clock", Scope::Information, move || match clock.verdict() {

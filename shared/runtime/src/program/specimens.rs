@@ -10,6 +10,7 @@ use crate::{
     metrics::Metrics,
     own_policy::OwnPolicyMetrics,
     plans::PlanMetrics,
+    records::Records,
     rights::RightsMetrics,
     rivals::RivalMetrics,
     same_cloud::SameCloudMetrics,
@@ -28,6 +29,7 @@ pub fn specimens<P: Program>() -> Metrics {
     RightsMetrics::new(&metrics).specimens();
     OwnPolicyMetrics::new(&metrics);
     PlanMetrics::new(&metrics).specimens();
+    Records::new(&metrics);
 
     let limits = Limits::new(Rates::each(Rate::UNLIMITED), &metrics);
     CloudGate::new(limits, &metrics, None).specimens();

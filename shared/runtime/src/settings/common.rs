@@ -45,6 +45,8 @@ pub struct CommonSettings {
     /// Accepted and shown by `/configz`, without effect: see its text.
     #[serde(serialize_with = "duration::serialize")]
     pub min_resync: Duration,
+    /// The memory for the records of the last events; 0 for none.
+    pub record_bytes: usize,
     /// `--node-name`.
     pub node_name: Option<String>,
     /// The connection to the API server.
@@ -82,6 +84,7 @@ impl CommonSettings {
             mode: process.mode,
             drain_timeout: process.drain_timeout,
             min_resync: process.min_resync,
+            record_bytes: process.record_bytes,
             node_name: process.node_name,
             kube: kube?,
             cloud: cloud?,
@@ -126,10 +129,21 @@ ccm_settings::settings! {
         /// watch that cannot continue lists all objects again, and each controller compares its objects with the cloud
         /// periodically.
         min_resync: Duration = fixed(Duration, "min-resync-period", "12h0m0s"), positive;
+        /// Memory for the record of the last events and of what was decided on each, in bytes. The page /record shows it,
+        /// for reports of problems. It is compressed; 2 MB hold minutes of a busy cluster, and hours or days of a quiet
+        /// one. 0 keeps no record and costs nothing. Otherwise at least 1000000.
+        record_bytes: usize = fixed(Count, "record-bytes", "2000000"), record_bytes;
         /// Name of the node that runs this program; the manifests set it by the downward API. The line own-node of
         /// /readyz?verbose shows what holds up this node, for instance a missing address or serving certificate.
         node_name: Option<String> = fixed(Text, "node-name", "");
     }
+}
+
+/// A smaller record would hold little beside what writing it takes.
+fn record_bytes(text: &str, _: &str) -> Result<usize, String> {
+    const BOUNDS: std::ops::RangeInclusive<usize> = 1_000_000..=1_000_000_000;
+    let bytes = text.parse().ok().filter(|bytes| *bytes == 0 || BOUNDS.contains(bytes));
+    bytes.ok_or_else(|| "must be 0, or a whole number from 1000000 to 1000000000".to_owned())
 }
 
 fn enabled(raw: &RawSettings, identity: &Identity, problems: &mut Problems) -> Option<bool> {

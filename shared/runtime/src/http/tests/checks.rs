@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::*;
+use super::{record::spoken, *};
 
 #[tokio::test(start_paused = true)]
 async fn a_line_says_for_how_long_it_has_been_so() {
@@ -64,6 +64,7 @@ async fn the_checks_are_text_or_json() {
 #[tokio::test]
 async fn the_first_page_lists_the_others() {
     let pages = pages(&[]);
+    pages.records.add(spoken("a record", 1).0);
     let (status, text) = get(&pages, "/").await;
     assert_eq!(status, 200);
     let words = text.split([' ', ';', '\n']).map(|word| word.trim_matches(','));

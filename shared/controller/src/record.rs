@@ -1,0 +1,142 @@
+//! The flight recorder: the last events and effects of a machine, kept in memory, and their replay.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `tape` | writes down what goes through a door |
+//! | `ring`, `blocks` | the last segments within `--record-bytes`; their compression |
+//! | `lists` | lists in events as differences |
+//! | `format` | the lines of a record |
+//! | `page` | the page `/record` |
+//! | `cut` | the record of one object |
+//! | `anonymous` | names and addresses that are not those of the cluster |
+//! | [`replay`] | feeds a record to the machine of this version and compares the effects |
+//!
+//! A record is a ring of segments. Each begins with the machine's memory, so the rest can be replayed when
+//! the oldest one goes.
+//!
+//! # How a program uses it
+//!
+//! It implements [`Recorded`], and opens the door to its machine by [`door`] (or by [`part`], with several machines)
+//! instead of by [`Door::new`]. A line in `tests/src/bin/replay.rs` makes its records known to `make replay`, and a test
+//! of the program calls [`replay::folder`] for the records in its folder `tests/records`:
+//!
+//! ```text
+//! let door = record::door(context, NodeMachine::default());
+//! const MACHINES: &[(&str, Replay)] = &[("node-ccm", replay::<node_ccm::machine::NodeMachine>)];
+//! assert_eq!(replay::folder(MACHINES, Path::new("tests/records")), Ok(1));
+//! ```
+//!
+//! # What a machine has to respect
+//!
+//! A replay has the same effects if the events, the memory and the machine follow these rules. [`replay::survives`]
+//! finds most of what breaks them.
+//!
+//! * No iteration over a `HashMap` or `HashSet` may decide about effects or their order, for it is another one in each
+//!   process: use `BTreeMap` and `BTreeSet`, or sort. The same for the addresses of memory, such as `Arc::ptr_eq`.
+//! * All of the memory is written. A field with `#[serde(skip)]` must not matter for effects.
+//! * Keys of maps are texts, whole numbers, or enums without data. JSON has no others.
+//! * Moments ([`ccm_base::At`]) are whole milliseconds: those of the door are. No `f64` that is not a whole number, no infinite one.
+//! * Enums in the form that serde gives them by default, and no `Option<Option<_>>`: JSON cannot tell `Some(None)` from `None`.
+//! * Lists are arrays (`Vec`), because only those are kept as differences.
+//!
+//! Credentials are not in a record because no machine gets any: events are made of the types of `ccm-cloud` and
+//! `ccm-objects`, which have none, and the types that hold credentials cannot be serialised.
+
+mod anonymous;
+mod blocks;
+mod cut;
+mod format;
+mod lists;
+mod page;
+pub mod replay;
+mod ring;
+mod tape;
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Cow, marker::PhantomData, sync::Arc};
+
+use ccm_runtime::{
+    program::{Context, Program},
+    records::Record,
+};
+use parking_lot::Mutex;
+use serde::{Serialize, de::DeserializeOwned};
+
+pub use format::{FORMAT, Header};
+
+use crate::machine::{Door, Machine};
+use ring::Ring;
+use tape::RingTape;
+
+/// A machine that can be recorded and replayed.
+pub trait Recorded: Machine + Serialize + DeserializeOwned {
+    /// The object that an event is about: a name, of a Service `NAMESPACE/NAME`. Nothing for the fleet.
+    fn about(event: &Self::Event) -> Option<Cow<'_, str>>;
+
+    /// The object that an effect is about.
+    fn effect_about(effect: &Self::Effect) -> Option<Cow<'_, str>>;
+
+    /// The memory without the other objects: this one, and what is about all of them.
+    #[must_use]
+    fn only(&self, name: &str) -> Self;
+
+    /// The event without what it says of other objects, if anything is left. To be overridden where events are about
+    /// many objects, such as lists.
+    fn only_event(event: Self::Event, name: &str) -> Option<Self::Event> {
+        let is_kept = Self::about(&event).is_none_or(|object| object == name);
+        is_kept.then_some(event)
+    }
+
+    /// Words besides [`anonymous`]'s own that an anonymous record keeps: those which the machine compares with, such as
+    /// keys of annotations, and which can be no name.
+    fn words() -> &'static [&'static str] {
+        &[]
+    }
+}
+
+/// The record of a machine. Clones are the same one.
+pub struct Recorder<M> {
+    ring: Arc<Mutex<Ring>>,
+    machine: PhantomData<fn(M)>,
+}
+
+impl<M> Clone for Recorder<M> {
+    fn clone(&self) -> Self {
+        Self { ring: Arc::clone(&self.ring), machine: PhantomData }
+    }
+}
+
+impl<M: Recorded> Recorder<M> {
+    /// A record of at most so many bytes. The name is the program's, or with several machines `PROGRAM/MACHINE`.
+    pub fn new(name: impl Into<String>, bytes: usize) -> Self {
+        let ring = Arc::new(Mutex::new(Ring::new(name.into(), bytes)));
+        Self { ring, machine: PhantomData }
+    }
+
+    /// The door to this machine, which is recorded here.
+    pub fn door(&self, machine: M) -> Door<M> {
+        Door::recorded(machine, RingTape::<M>::new(Arc::clone(&self.ring)))
+    }
+}
+
+/// The door to the machine of a program, with its record on the page `/record`; by `--record-bytes=0` without one.
+pub fn door<M: Recorded, P: Program>(context: &Context<P>, machine: M) -> Door<M> {
+    part(context, P::IDENTITY.binary, 1, machine)
+}
+
+/// The same for one of several machines of a program, which share `--record-bytes`. The name is `PROGRAM/MACHINE`.
+pub fn part<M: Recorded, P: Program>(
+    context: &Context<P>,
+    name: &str,
+    machines: usize,
+    machine: M,
+) -> Door<M> {
+    let bytes = context.common.borrow().record_bytes / machines;
+    if bytes == 0 {
+        return Door::new(machine);
+    }
+    let recorder = Recorder::<M>::new(name, bytes);
+    context.records.add(Arc::new(recorder.clone()) as Arc<dyn Record>);
+    recorder.door(machine)
+}

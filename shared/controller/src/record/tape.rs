@@ -1,0 +1,49 @@
+//! Writes down what goes through a door.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use ccm_base::{At, clock};
+use parking_lot::Mutex;
+
+use super::{Recorded, lists::Shortened, ring::Ring};
+use crate::machine::Tape;
+
+/// The tape of a machine.
+pub(super) struct RingTape<M> {
+    ring: Arc<Mutex<Ring>>,
+    machine: PhantomData<fn(M)>,
+}
+
+impl<M> RingTape<M> {
+    pub(super) fn new(ring: Arc<Mutex<Ring>>) -> Self {
+        Self { ring, machine: PhantomData }
+    }
+}
+
+impl<M: Recorded> Tape<M> for RingTape<M> {
+    /// Nothing that is in the record or in the machine may follow the wall clock in the midst of it, or a
+    /// replay would compute with other moments.
+    fn apply(&mut self, machine: &mut M, event: M::Event, now: At) -> Vec<M::Effect> {
+        let (set, mut ring) = (clock::set_since_start(), self.ring.lock());
+        clock::while_set_by(set, || {
+            let is_ready = ring.is_ready(now, set, |to| Ok(serde_json::to_writer(to, &*machine)?))
+                && ring.write(now, |to, known| {
+                    to.write_all(b"{\"at\":")?;
+                    serde_json::to_writer(&mut *to, &now)?;
+                    to.write_all(b",\"event\":")?;
+                    Ok(serde_json::to_writer(Shortened::new(to, known), &event)?)
+                });
+            let effects = machine.apply(event, now);
+            let is_written = is_ready
+                && ring.write(now, |to, _| {
+                    to.write_all(b",\"effects\":")?;
+                    serde_json::to_writer(&mut *to, &effects)?;
+                    to.write_all(b"}\n")
+                });
+            if is_written {
+                ring.end_event();
+            }
+            effects
+        })
+    }
+}

@@ -1,0 +1,167 @@
+//! The records of the program's machines, for the page `/record` and its metrics.
+
+use std::{
+    convert::Infallible,
+    io::{self, Write},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use ccm_base::{At, clock};
+use ccm_metrics::computed;
+use futures::{StreamExt as _, stream};
+use http_body_util::StreamBody;
+use hyper::body::{Body, Frame};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::spawn_blocking,
+};
+
+use crate::metrics::Metrics;
+
+/// Records are written for at most so many clients at the same time: each may take a processor and the memory
+/// of a machine.
+const AT_ONCE: usize = 2;
+/// The bytes that are sent at once.
+const PIECE: usize = 32 * 1024;
+/// The pieces that wait for a client. It is slow, or the record is written slowly.
+const WAITING: usize = 2;
+
+/// What a client asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The object that the record should be about. Otherwise it is about all.
+    pub name: Option<String>,
+    /// True if names and addresses should not be those of the cluster.
+    pub anonymous: bool,
+}
+
+/// What a record holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Its memory.
+    pub bytes: usize,
+    /// How many events there are.
+    pub events: u64,
+    /// Since when none is missing.
+    pub since: Option<At>,
+}
+
+/// The last events of a machine.
+pub trait Record: Send + Sync {
+    /// Writes the record, as lines of JSON. May take seconds.
+    fn write(&self, asked: &Asked, to: &mut dyn Write) -> io::Result<()>;
+
+    /// What it holds.
+    fn kept(&self) -> Kept;
+}
+
+computed! {
+    static RECORDS: Kept = {
+        /// Memory of the records of the last events, in bytes; at most --record-bytes
+        [ALPHA] Gauge ccm_record_bytes = |kept| kept.bytes as f64;
+        /// Events in the records
+        [ALPHA] Gauge ccm_record_events = |kept| kept.events as f64;
+        /// How far back the records go, in seconds; 0 if there is none
+        [ALPHA] Gauge ccm_record_reach_seconds = |kept| {
+            kept.since.map_or(0.0, |since| At::from(clock::wall()).since(since).as_secs_f64())
+        };
+    }
+}
+
+/// The records of a process. Clones share them.
+#[derive(Clone)]
+pub struct Records {
+    all: Arc<Mutex<Vec<Arc<dyn Record>>>>,
+    at_once: Arc<Semaphore>,
+}
+
+/// Why there is no record for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// None is kept.
+    None,
+    /// Too many clients read it.
+    Busy,
+}
+
+impl Records {
+    /// None yet, with their metrics.
+    pub fn new(metrics: &Metrics) -> Self {
+        let records = Self { all: Arc::default(), at_once: Arc::new(Semaphore::new(AT_ONCE)) };
+        let shown = Arc::clone(&records.all);
+        metrics.collect(RECORDS.collector(move || {
+            let mut together = Kept::default();
+            for Kept { bytes, events, since } in shown.lock().iter().map(|record| record.kept()) {
+                together.bytes += bytes;
+                together.events += events;
+                together.since = [together.since, since].into_iter().flatten().min();
+            }
+            vec![(Vec::new(), together)]
+        }));
+        records
+    }
+
+    /// Adds the record of a machine.
+    pub fn add(&self, record: Arc<dyn Record>) {
+        self.all.lock().push(record);
+    }
+
+    /// The records one after the other, written while the client reads.
+    pub(crate) fn body(
+        &self,
+        asked: Asked,
+    ) -> Result<impl Body<Data = Bytes, Error = Infallible> + Send + use<>, Unread> {
+        let all = self.all.lock().clone();
+        if all.is_empty() {
+            return Err(Unread::None);
+        }
+        let permit = Arc::clone(&self.at_once).try_acquire_owned().map_err(|_| Unread::Busy)?;
+        let begin = move || {
+            let (pieces, received) = mpsc::channel(WAITING);
+            drop(spawn_blocking(move || {
+                let mut to = Pieces { pieces, piece: Vec::new() };
+                // A client that goes away misses the rest; one that stays sees by the last line if it has all.
+                let written = all.iter().try_for_each(|record| record.write(&asked, &mut to));
+                if let Err(error) = written.and_then(|()| to.flush()) {
+                    tracing::debug!(%error, "a client did not get the whole record");
+                }
+                drop(permit);
+            }));
+            received
+        };
+        // Nothing is written before the client reads.
+        let pieces = stream::once(async move { begin() }).flat_map(|received| {
+            stream::unfold(received, async |mut received| {
+                let piece = received.recv().await?;
+                Some((Ok(Frame::data(piece)), received))
+            })
+        });
+        Ok(StreamBody::new(pieces))
+    }
+}
+
+/// Sends what is written in pieces.
+struct Pieces {
+    pieces: mpsc::Sender<Bytes>,
+    piece: Vec<u8>,
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.piece.extend_from_slice(bytes);
+        if self.piece.len() >= PIECE {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let piece = Bytes::from(std::mem::take(&mut self.piece));
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.pieces.blocking_send(piece).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}

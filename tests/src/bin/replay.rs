@@ -1,0 +1,24 @@
+//! `make replay FILE=...`: feeds a record of the page `/record` to the machines of this version, and prints each
+//! effect that differs and each line that it cannot read.
+//!
+//! Exit codes: 0 no difference, 1 differences, 2 a record that cannot be read.
+
+#![expect(clippy::print_stdout, reason = "it is a program for the terminal")]
+
+use std::{env, io, path::PathBuf, process::ExitCode};
+
+use ccm_controller::record::replay::{Replay, UNREADABLE, run};
+
+/// The machines by the names in the headers of their records.
+const MACHINES: &[(&str, Replay)] = &[];
+
+fn main() -> ExitCode {
+    let Some(path) = env::args_os().nth(1).map(PathBuf::from) else {
+        println!("make replay FILE=...");
+        return ExitCode::from(UNREADABLE);
+    };
+    ExitCode::from(run(MACHINES, &path, &mut io::stdout()).unwrap_or_else(|error| {
+        println!("{}: {error}", path.display());
+        UNREADABLE
+    }))
+}
