@@ -56,10 +56,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::{metrics::CidrMetrics, waiting::Waiting};
 use crate::{
-    ipam::{
+    lease::Handover,
+    node_ipam::ipam::{
         Allocator, AllocatorType, BlockSizes, Config, HeldBlocks, HoldUntil, Refusal, Reservation,
     },
-    lease::Handover,
     observe::Observer,
     report::RouteReports,
     settings::RouteSettings,
@@ -308,7 +308,7 @@ impl Cidrs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ipam::ClusterRange;
+    use crate::node_ipam::ipam::ClusterRange;
 
     #[test]
     fn a_block_that_becomes_free_right_after_the_refusal_brings_the_node_back() {

@@ -17,8 +17,8 @@ use crate::{
     execute::page::Published,
     lease::Handover,
     observe::state::{Basis, Job, State},
-    plan::{Held, Plan, View, wanted::NodeView},
     report,
+    routes::plan::{Held, Plan, View, wanted::NodeView},
     settings::RouteSettings,
 };
 

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Handles,
     observe::state::{Basis, Job},
-    plan::{Planned, again::Again, claims::Claim, failures::is_conflict, wanted::Terms},
     report,
+    routes::plan::{Planned, again::Again, claims::Claim, failures::is_conflict, wanted::Terms},
 };
 
 /// How many calls may be under way at once: one that hangs holds up no other.

@@ -8,7 +8,7 @@ use ccm_runtime::health::{Condition, Health, Scope};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Handles, plan::condition};
+use crate::{Handles, routes::plan::condition};
 
 /// The time between two looks.
 const PERIOD: Duration = Duration::from_mins(1);

@@ -26,13 +26,14 @@
 mod cidrs;
 mod controller;
 mod execute;
-pub mod ipam;
 mod lease;
 mod left_over;
 mod metrics;
+mod networks;
+mod node_ipam;
 mod observe;
-pub mod plan;
 mod report;
+mod routes;
 mod settings;
 
 use std::sync::Arc;
@@ -67,7 +68,7 @@ use tokio::{
     time::{Duration, sleep},
 };
 
-pub use settings::RouteSettings;
+pub use self::{node_ipam::ipam, routes::plan, settings::RouteSettings};
 
 use crate::{
     cidrs::{Cidrs, Common, Term},
@@ -75,8 +76,8 @@ use crate::{
     lease::Handover,
     metrics::{Look, RouteMetrics},
     observe::{Observer, state::State},
-    plan::Planner,
     report::RouteReports,
+    routes::plan::Planner,
 };
 
 /// How many calls may wait for a lane.

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    plan::{
+    routes::plan::{
         condition::NETWORK_UNAVAILABLE,
         targets::Former,
         wanted::{LeftOut, NodeView},

@@ -15,8 +15,8 @@ use ccm_objects::{Node, ObjectRef};
 use ccm_runtime::program::{Context, Program};
 
 use crate::{
-    ipam::{self, Foreign, Rival},
-    plan::{Cause, Planned, condition::NETWORK_UNAVAILABLE, wanted::Problem},
+    node_ipam::ipam::{self, Foreign, Rival},
+    routes::plan::{Cause, Planned, condition::NETWORK_UNAVAILABLE, wanted::Problem},
 };
 
 /// Upstream's reasons.

@@ -15,7 +15,10 @@ use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 
 use super::{Cidrs, Core, WRITERS, metrics::Write, needs_cidrs};
-use crate::ipam::{AllocatorType, Refusal, Reservation, Written, join, network};
+use crate::{
+    networks::{AllocatorType, join, network},
+    node_ipam::ipam::{Refusal, Reservation, Written},
+};
 
 /// The kind of step on `/plan`.
 const STEP: &str = "pod-cidrs";

@@ -8,8 +8,8 @@ use ccm_objects::{Node, Shared as Name};
 
 use super::{Cidrs, Core, Waiting, needs_cidrs};
 use crate::{
-    ipam::{Allocator, AllocatorType, BlockSizes, HeldBlocks, Problem, Seen},
-    plan::condition::{self, NETWORK_UNAVAILABLE},
+    node_ipam::ipam::{Allocator, AllocatorType, BlockSizes, HeldBlocks, Problem, Seen},
+    routes::plan::condition::{self, NETWORK_UNAVAILABLE},
 };
 
 impl Cidrs {

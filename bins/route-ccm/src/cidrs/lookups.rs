@@ -17,7 +17,7 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Cidrs, Core, WRITERS};
-use crate::ipam;
+use crate::node_ipam::ipam;
 
 /// The stage's questions.
 struct Lookups {

@@ -10,7 +10,7 @@ use ccm_metrics::{Counter, Family, Gauge, Histogram, LabelValue, Text, computed,
 use ccm_runtime::{metrics::Metrics, programs::NODE_IPAM};
 
 use super::Cidrs;
-use crate::ipam::{Config, Usage};
+use crate::node_ipam::ipam::{Config, Usage};
 
 /// Bounds of the places that are looked at for a block: upstream's.
 const TRIES: [f64; 5] = [1.0, 5.0, 25.0, 125.0, 625.0];

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Handles,
-    plan::condition::{self, NETWORK_UNAVAILABLE, NewCondition},
+    routes::plan::condition::{self, NETWORK_UNAVAILABLE, NewCondition},
 };
 
 /// The queue's name in its metrics.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ccm_objects::{ObjectRef, Shared as Name};
 use ccm_runtime::plans::{Plans, Step};
 
-use crate::plan::{
+use crate::routes::plan::{
     Planned,
     condition::{NETWORK_UNAVAILABLE, NewCondition},
 };

@@ -18,9 +18,9 @@ use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 
 use crate::{
-    ipam::Config,
     metrics::Look,
-    plan::{
+    node_ipam::ipam::Config,
+    routes::plan::{
         Counts, Lack, NodeRoutes, Plan, Planned, Planner,
         claims::Claim,
         condition::{GRACE, NETWORK_UNAVAILABLE},

@@ -4,7 +4,7 @@ use ccm_base::At;
 use ccm_cloud::LookupResult;
 
 use super::{Job, State};
-use crate::plan::{Plan, claims::Claim};
+use crate::routes::plan::{Plan, claims::Claim};
 
 /// How many nodes are looked up at once.
 const LOOKED_UP: usize = 500;

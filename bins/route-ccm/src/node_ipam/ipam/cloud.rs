@@ -3,10 +3,7 @@
 use ccm_cloud::Instance;
 use ipnet::IpNet;
 
-use super::{
-    config::Config,
-    networks::{family, join},
-};
+use crate::networks::{Config, family, join};
 
 /// The pod CIDRs for the node of an instance: one per cluster CIDR, in their order. Without cluster
 /// CIDRs those of the instance, in its order.
@@ -62,7 +59,7 @@ mod tests {
     use ccm_cloud::ProviderId;
 
     use super::*;
-    use crate::ipam::{AllocatorType, Flags};
+    use crate::networks::{AllocatorType, Flags};
 
     fn config(clusters: &[&str]) -> Config {
         let cluster_cidrs = clusters.iter().map(|one| (*one).to_owned()).collect();

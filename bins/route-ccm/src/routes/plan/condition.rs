@@ -126,7 +126,7 @@ pub fn with_cidrs(node: &Node) -> Option<NewCondition> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Lack;
+    use crate::routes::plan::Lack;
 
     fn lacking(lack: Lack) -> NodeRoutes {
         let mut routes = NodeRoutes::default();

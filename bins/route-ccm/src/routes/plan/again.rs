@@ -52,7 +52,7 @@ mod tests {
     use ipnet::IpNet;
 
     use super::*;
-    use crate::plan::{targets::Former, widths::Widths};
+    use crate::routes::plan::{targets::Former, widths::Widths};
 
     fn net(text: &str) -> IpNet {
         text.parse().expect("a network")

@@ -7,7 +7,7 @@ mod wide;
 use std::time::Duration;
 
 use super::*;
-use crate::ipam::{BlockSizes, ClusterRange, Flags};
+use crate::networks::{BlockSizes, ClusterRange, Flags};
 
 pub(super) const GRACE: Duration = Duration::from_secs(60);
 pub(super) const NOW: At = At(Duration::from_secs(1_000));

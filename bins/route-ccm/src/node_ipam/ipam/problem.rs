@@ -4,12 +4,14 @@ use std::{fmt, sync::Arc};
 
 use ccm_cloud::IpFamily;
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
-use super::{networks::join, rival::Rival};
+use super::rival::Rival;
+use crate::networks::join;
 
 /// Something wrong with the pod CIDRs of a node. All but [those that are too wide](Self::Wide) are respected; the
 /// other nodes are not affected.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Problem {
     /// It is no network.
     Unreadable {
@@ -90,7 +92,7 @@ impl fmt::Display for Problem {
 }
 
 /// A cluster CIDR without a free block.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exhausted {
     /// The family that is exhausted.
     pub family: IpFamily,
@@ -122,7 +124,7 @@ impl fmt::Display for Exhausted {
 }
 
 /// Why a node gets no blocks now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// Another allocator is at work.
     Stopped(Rival),

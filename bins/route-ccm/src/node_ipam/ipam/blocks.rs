@@ -3,12 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
-use super::{
-    config::ClusterRange,
-    intervals::Intervals,
-    networks::{family, overlap},
-};
+use super::intervals::Intervals;
+use crate::networks::{ClusterRange, family, overlap};
 
 /// A free block, and how many places were looked at to find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +16,7 @@ pub(super) struct Found {
 }
 
 /// The blocks of a cluster CIDR, by their number.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pool {
     pub(super) range: ClusterRange,
     taken: Intervals,

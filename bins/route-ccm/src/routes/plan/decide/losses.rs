@@ -7,7 +7,7 @@ use ccm_controller::brake::{Budget, Hold};
 use ccm_objects::Shared;
 
 use super::{Decider, Orphan};
-use crate::plan::{
+use crate::routes::plan::{
     Cause, Held, Lack, Plan, Planned, Planner,
     cases::{Finding, witnesses},
     target_of,
@@ -40,7 +40,7 @@ impl Decider<'_> {
 
     /// Asks the brake about what is lost, and completes the plan. Returns the targets that are
     /// none of our nodes.
-    pub(in crate::plan) fn finish(mut self, plan: &mut Plan) -> BTreeSet<RouteTarget> {
+    pub(in crate::routes::plan) fn finish(mut self, plan: &mut Plan) -> BTreeSet<RouteTarget> {
         let cause = (self.view.nodes.is_empty() && self.counts.ours > 0).then_some(Cause::NoNodes);
         plan.breaker = Some(self.planner.brake.observe(self.now, cause));
         for loss in std::mem::take(&mut self.losses) {

@@ -8,7 +8,7 @@ use ccm_objects::Node;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::networks::{family, network, overlap};
+use super::{family, network, overlap};
 
 const CLUSTER: &str = "cluster-cidr";
 const SERVICES: &str = "service-cluster-ip-range";
@@ -16,7 +16,7 @@ const MASKS: [&str; 3] =
     ["node-cidr-mask-size", "node-cidr-mask-size-ipv4", "node-cidr-mask-size-ipv6"];
 
 /// `--cidr-allocator-type`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AllocatorType {
     /// Blocks of the cluster CIDRs.
     #[default]
@@ -49,7 +49,7 @@ pub struct Flags {
 }
 
 /// A cluster CIDR, and the size of the block that each node gets of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterRange {
     /// The cluster CIDR, without host bits.
     pub network: IpNet,
@@ -66,7 +66,7 @@ pub struct BlockSizes {
 }
 
 /// The flags, checked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
     /// Who decides on the blocks.
     pub allocator: AllocatorType,

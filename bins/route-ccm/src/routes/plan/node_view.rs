@@ -7,7 +7,7 @@ use ccm_objects::{Address, Node};
 use ipnet::IpNet;
 
 use super::problem::Problem;
-use crate::ipam::network;
+use crate::networks::network;
 
 /// A node, with its provider ID in the cloud's spelling.
 #[derive(Clone, Debug)]

@@ -4,7 +4,6 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `config` | flags to networks and block sizes |
 //! | `allocator` | who holds which blocks: reservations, what nodes show, what is held after their end |
 //! | `blocks`, `intervals` | the blocks of one cluster CIDR |
 //! | `networks` | networks that overlap |
@@ -15,18 +14,13 @@
 mod allocator;
 mod blocks;
 mod cloud;
-mod config;
 mod intervals;
 mod networks;
 mod problem;
 mod rival;
 
+pub use crate::networks::{AllocatorType, BlockSizes, ClusterRange, Config, Flags};
 pub use allocator::{Allocator, HeldBlocks, HoldUntil, Reservation, Seen, Usage, Written};
 pub use cloud::given;
-pub use config::{
-    AllocatorType, BlockSizes, ClusterRange, Config, Flags, Listed, Remark, cluster_networks,
-};
-pub(crate) use networks::join;
-pub use networks::{family, is_inside, network};
 pub use problem::{Exhausted, Problem, Refusal};
 pub use rival::{Foreign, Rival};

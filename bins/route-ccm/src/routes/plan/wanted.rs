@@ -19,8 +19,8 @@ use super::{
     targets::{Former, is_target},
     widths::{Usual, Widths},
 };
-pub use crate::ipam::is_inside;
-use crate::ipam::network;
+pub use crate::networks::is_inside;
+use crate::networks::network;
 
 /// The routes to be, by destination, with the places of their nodes; and what is wrong with other
 /// pod CIDRs, by the place of their node.

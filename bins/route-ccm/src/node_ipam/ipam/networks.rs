@@ -4,42 +4,15 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ccm_cloud::IpFamily;
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::networks::family;
 
 /// The UID of a node.
 pub(super) type Uid = Arc<str>;
 
-/// A network as Kubernetes reads it: one of IPv4 that is written as IPv6 (`::ffff:10.244.1.0/120`) is IPv4. `None` for
-/// any other text.
-pub fn network(text: &str) -> Option<IpNet> {
-    let network = text.parse().ok()?;
-    let IpNet::V6(v6) = network else { return Some(network) };
-    let length = v6.prefix_len().checked_sub(96);
-    let v4 = v6.addr().to_ipv4_mapped().zip(length);
-    v4.map_or(Some(network), |(address, length)| IpNet::new(address.into(), length).ok())
-}
-
-/// The family of a network.
-pub fn family(network: IpNet) -> IpFamily {
-    IpFamily::of(network.addr())
-}
-
-/// Whether two networks have a common address.
-pub(super) fn overlap(one: IpNet, other: IpNet) -> bool {
-    one.contains(&other) || other.contains(&one)
-}
-
-/// Returns true if the network lies inside one of the cluster CIDRs, or is one.
-pub fn is_inside(cidr: IpNet, cluster_cidrs: &[IpNet]) -> bool {
-    cluster_cidrs.iter().any(|cluster| cluster.contains(&cidr))
-}
-
-/// Networks as one text.
-pub(crate) fn join(networks: &[IpNet]) -> String {
-    networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-}
-
 /// The networks of all holders. One network may have several holders, and networks may overlap.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Networks {
     held: BTreeSet<(IpNet, Uid)>,
     /// The lengths of prefixes that have occurred, to find what contains a network.
@@ -95,27 +68,6 @@ mod tests {
                 false => v6(bits, length),
             }
         })
-    }
-
-    #[test]
-    fn networks_are_read_as_kubernetes_reads_them() {
-        for (text, expect) in [
-            ("10.244.1.7/24", Some("10.244.1.7/24")),
-            ("::ffff:10.244.1.7/120", Some("10.244.1.7/24")),
-            ("::ffff:0.0.0.0/96", Some("0.0.0.0/0")),
-            // Wider than all of IPv4.
-            ("::ffff:0:0/95", Some("::ffff:0.0.0.0/95")),
-            ("fd00::/64", Some("fd00::/64")),
-            ("10.244.1.0", None),
-            (" 10.244.1.0/24", None),
-            ("10.244.1.0/24 ", None),
-            ("10.244.1.0/+24", None),
-            ("10.244.1.0/33", None),
-            ("", None),
-        ] {
-            let read = network(text).map(|network| network.to_string());
-            assert_eq!(read.as_deref(), expect, "{text:?}");
-        }
     }
 
     proptest! {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// Disjoint intervals with both ends in them, by their first number. Neighbours are merged.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Intervals(BTreeMap<u128, u128>);
 
 impl Intervals {

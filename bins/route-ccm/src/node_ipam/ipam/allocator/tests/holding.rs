@@ -1,7 +1,7 @@
 //! What is kept: reservations, blocks of nodes that are gone; and other allocators.
 
 use super::*;
-use crate::ipam::rival::LEFT_ALONE;
+use crate::node_ipam::ipam::rival::LEFT_ALONE;
 
 fn with_routes(nodes: &[Node]) -> Allocator {
     let hold = HoldUntil { grace: GRACE, routes: true };

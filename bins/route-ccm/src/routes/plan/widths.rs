@@ -1,77 +1,17 @@
 //! How wide the pod CIDR of a node may be. A kubelet names the pod CIDR of its own Node when it registers, and a wide one
 //! would draw the traffic of many nodes to its machine.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::collections::BTreeMap;
 
 use ccm_cloud::IpFamily;
 use ccm_objects::Node;
 use ipnet::IpNet;
-use serde::{Serialize, Serializer};
 
 use super::{node_view::NodeView, problem::Problem};
-use crate::ipam::{Config, is_inside};
+use crate::networks::{Config, MaxPodCidr, is_inside};
 
 /// Fewer pod CIDRs show no usual size.
 const FEW: usize = 4;
-
-/// `--max-pod-cidr`: the shortest prefixes that pod CIDRs may have. 0 allows each size. `None` allows the usual size, which
-/// most nodes have, and smaller ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MaxPodCidr {
-    v4: Option<u8>,
-    v6: Option<u8>,
-}
-
-/// Describes the form of a [`MaxPodCidr`].
-const RULE: &str = "must be a prefix length of IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64, or one of IPv6 if --cluster-cidr has no IPv4 network; 0 allows each size";
-
-impl MaxPodCidr {
-    /// The lengths in a cluster without IPv4 networks: a single one is of IPv6.
-    #[must_use]
-    pub fn of_ipv6(self) -> Self {
-        Self { v4: None, v6: self.v6.or(self.v4) }
-    }
-
-    /// Returns true if this is a single length that only IPv6 has.
-    pub const fn is_only_of_ipv6(self) -> bool {
-        self.v4.is_none() && self.v6.is_some()
-    }
-}
-
-impl FromStr for MaxPodCidr {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.trim().is_empty() {
-            return Ok(Self::default());
-        }
-        let length = |text: &str, most: u8| {
-            let text = text.trim();
-            let length = text.strip_prefix('/').unwrap_or(text).parse().ok();
-            length.filter(|length| *length <= most).ok_or(RULE)
-        };
-        match text.split_once(',') {
-            Some((v4, v6)) => Ok(Self { v4: Some(length(v4, 32)?), v6: Some(length(v6, 128)?) }),
-            None => match length(text, 128)? {
-                v4 @ ..=32 => Ok(Self { v4: Some(v4), v6: None }),
-                v6 => Ok(Self { v4: None, v6: Some(v6) }),
-            },
-        }
-    }
-}
-
-impl fmt::Display for MaxPodCidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lengths: Vec<_> = self.v4.iter().chain(&self.v6).map(ToString::to_string).collect();
-        f.write_str(&lengths.join(","))
-    }
-}
-
-impl Serialize for MaxPodCidr {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
 
 /// How wide the pod CIDRs of nodes may be.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,10 +67,7 @@ impl Widths {
         }
         let is_block =
             |blocks: &Config| blocks.gives(cidr) && blocks.wider_than_block(cidr).is_none();
-        let most = match family {
-            IpFamily::V4 => self.most.v4,
-            IpFamily::V6 => self.most.v6,
-        };
+        let most = self.most.of(family);
         match most {
             _ if blocks.is_some_and(is_block) => None,
             Some(most) => {

@@ -4,7 +4,7 @@ use ccm_base::At;
 use ccm_objects::{Taint, node_keys::UNINITIALIZED};
 
 use super::*;
-use crate::plan::tests::{World, approves, at, net, node, route, why};
+use crate::routes::plan::tests::{World, approves, at, net, node, route, why};
 
 /// Nodes 1 to 5 with these pod CIDRs.
 fn nodes(cidrs: [&str; 5]) -> Vec<NodeView> {
@@ -14,33 +14,6 @@ fn nodes(cidrs: [&str; 5]) -> Vec<NodeView> {
 /// The last of five nodes has a wide pod CIDR.
 fn one_of_five() -> Vec<NodeView> {
     nodes(["10.120.1.0/24", "10.120.2.0/24", "10.120.3.0/24", "10.120.4.0/24", "10.120.128.0/17"])
-}
-
-#[test]
-fn lengths_are_read() {
-    let lengths = |v4, v6| Ok(MaxPodCidr { v4, v6 });
-    for (text, expect) in [
-        ("", lengths(None, None)),
-        ("22", lengths(Some(22), None)),
-        ("/22, /64", lengths(Some(22), Some(64))),
-        ("0,64", lengths(Some(0), Some(64))),
-        ("32", lengths(Some(32), None)),
-        ("/64", lengths(None, Some(64))),
-        ("129", Err(RULE)),
-        ("64,64", Err(RULE)),
-        ("22,129", Err(RULE)),
-        ("22,", Err(RULE)),
-        ("10.0.0.0/22", Err(RULE)),
-        ("22,64,64", Err(RULE)),
-        ("-1", Err(RULE)),
-    ] {
-        assert_eq!(text.parse(), expect, "{text:?}");
-    }
-    let shown = |text: &str| text.parse::<MaxPodCidr>().unwrap().to_string();
-    assert_eq!(
-        (shown(""), shown("/22"), shown("22, 64"), shown("64")),
-        (String::new(), "22".into(), "22,64".into(), "64".into())
-    );
 }
 
 #[test]
@@ -93,7 +66,7 @@ fn one_that_is_wider_than_those_of_most_waits_for_a_person() {
 
 #[test]
 fn a_route_that_stands_is_kept_and_moved() {
-    let routes = vec![route("10.120.128.0/17", crate::plan::tests::instance(5))];
+    let routes = vec![route("10.120.128.0/17", crate::routes::plan::tests::instance(5))];
     for most in ["", "24"] {
         let mut world = World::new(one_of_five(), routes.clone());
         world.widths.most = most.parse().unwrap();
@@ -140,7 +113,7 @@ fn the_flag_decides_in_place_of_the_other_nodes() {
 fn with_blocks_of_ours_a_wider_one_is_refused() {
     let config = |since: Option<At>| {
         let cluster_cidrs = vec!["10.120.0.0/16".to_owned()];
-        let flags = crate::ipam::Flags { cluster_cidrs, ..crate::ipam::Flags::default() };
+        let flags = crate::networks::Flags { cluster_cidrs, ..crate::networks::Flags::default() };
         Config { since, ..flags.check().expect("flags").0 }
     };
     let created = |number| node(number, &[]).node.created.map(At::from);
@@ -203,12 +176,12 @@ fn a_node_with_the_provider_id_of_an_older_one_gets_no_route() {
         "{done:?}"
     );
     // A route that stands stays.
-    let routes = vec![route("10.120.2.0/24", crate::plan::tests::instance(1))];
+    let routes = vec![route("10.120.2.0/24", crate::routes::plan::tests::instance(1))];
     let mut world = World::new(pair(), routes);
     assert_eq!(world.settle(at(0)), ["create 10.120.1.0/24 to n1"]);
     assert_eq!(world.plan(at(1)).counts.nodes_complete, 2);
     // An older one that is left out has it all the same.
     let mut world = World::new(pair(), Vec::new());
-    world.nodes[1].left_out = Some(crate::plan::wanted::LeftOut::NotSelected);
+    world.nodes[1].left_out = Some(crate::routes::plan::wanted::LeftOut::NotSelected);
     assert_eq!(world.settle(at(0)), [""; 0]);
 }

@@ -15,7 +15,7 @@ mod held;
 mod records;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -28,14 +28,14 @@ use serde::{Deserialize, Serialize};
 use self::records::{Gone, Record};
 use super::{
     blocks::Pool,
-    config::{AllocatorType, Config},
-    networks::{Networks, Uid, family, overlap},
+    networks::{Networks, Uid},
     problem::{Exhausted, Problem, Refusal},
     rival::{Foreign, Rival, Signs, Writes, is_foreign},
 };
+use crate::networks::{AllocatorType, Config, family, overlap};
 
 /// When the blocks of a node that is gone become free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldUntil {
     /// The shortest time.
     pub grace: Duration,
@@ -44,7 +44,7 @@ pub struct HoldUntil {
 }
 
 /// The blocks for one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// One network per cluster CIDR, in their order; the first is `spec.podCIDR`.
     pub cidrs: Vec<IpNet>,
@@ -64,7 +64,7 @@ pub enum Written {
 }
 
 /// What the look at a node has shown.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// Whether the node shows for the first time the blocks that we gave it.
     pub confirmed: bool,
@@ -111,15 +111,15 @@ pub struct HeldBlocks {
 }
 
 /// The blocks of a cluster, and who holds them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Allocator {
     config: Config,
     hold: HoldUntil,
     /// One per cluster CIDR, in their order. None if the cloud decides.
     pools: Vec<Pool>,
-    nodes: HashMap<Uid, Record>,
+    nodes: BTreeMap<Uid, Record>,
     /// Nodes that are gone, and hold their networks.
-    gone: HashMap<Uid, Gone>,
+    gone: BTreeMap<Uid, Gone>,
     /// Those of them whose routes are gone, by the end of the grace time.
     due: BTreeSet<(At, Uid)>,
     /// The networks of `nodes` and `gone`.
@@ -155,8 +155,8 @@ impl Allocator {
             config,
             hold,
             pools,
-            nodes: HashMap::new(),
-            gone: HashMap::new(),
+            nodes: BTreeMap::new(),
+            gone: BTreeMap::new(),
             due: BTreeSet::new(),
             holders: Networks::default(),
             routes: None,

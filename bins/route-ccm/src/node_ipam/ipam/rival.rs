@@ -19,8 +19,10 @@ use std::{
 
 use ccm_base::At;
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
-use super::networks::{Uid, join};
+use super::networks::Uid;
+use crate::networks::join;
 
 /// How many nodes must show a sign.
 const NODES: usize = 2;
@@ -30,7 +32,7 @@ const WINDOW: Duration = Duration::from_mins(10);
 pub(super) const LEFT_ALONE: Duration = Duration::from_mins(5);
 
 /// Pod CIDRs that appeared on a node while we led, and that we did not write. They are respected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foreign {
     /// The node.
     pub node: Arc<str>,
@@ -52,7 +54,7 @@ impl fmt::Display for Foreign {
 }
 
 /// Another allocator is at work. Ours stops.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rival {
     /// What it has written.
     pub signs: Vec<Foreign>,
@@ -71,7 +73,7 @@ impl fmt::Display for Rival {
 }
 
 /// The signs of another allocator.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Signs {
     /// By the name of the node: a node that is registered again and again is one.
     seen: BTreeMap<Arc<str>, (At, Foreign)>,
@@ -120,7 +122,7 @@ impl Signs {
 }
 
 /// What is known of our writes to one node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Writes {
     /// A write has begun, and there is no answer yet.
     pub(super) pending: bool,

@@ -9,16 +9,16 @@ use std::{
 use ccm_base::At;
 use ccm_objects::Node;
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use super::{Allocator, AllocatorType, Config, Pool};
-use crate::ipam::{
-    networks::{Uid, network, overlap},
-    problem::Problem,
-    rival::Writes,
+use crate::{
+    networks::{network, overlap},
+    node_ipam::ipam::{networks::Uid, problem::Problem, rival::Writes},
 };
 
 /// What a node holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) name: Arc<str>,
     /// Without host bits, in their order.
@@ -32,7 +32,7 @@ pub(super) struct Record {
 }
 
 /// A node that is gone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Gone {
     pub(super) record: Record,
     pub(super) since: At,

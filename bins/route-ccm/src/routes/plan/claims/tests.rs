@@ -4,7 +4,7 @@ use ccm_cloud::{
 use ccm_objects::Address;
 
 use super::*;
-use crate::plan::{
+use crate::routes::plan::{
     tests::{World, at, gone, instance, node, owner, route, why},
     wanted::NodeView,
 };
@@ -173,7 +173,7 @@ fn what_this_process_has_made_is_ours_wherever_it_leads() {
     assert_eq!(world.due(at(1)), ["replace 10.120.3.0/24 of n3: 10.0.0.77 -> 10.0.0.3"]);
     // Only this route: another one to that target is not.
     let other = ccm_cloud::RouteChange::Create(Arc::new(ccm_cloud::WantedRoute {
-        destination: crate::plan::tests::net("10.120.201.0/24"),
+        destination: crate::routes::plan::tests::net("10.120.201.0/24"),
         ..planned_route(planned)
     }));
     let theirs = route("10.120.201.0/24", hop(77));
@@ -182,7 +182,7 @@ fn what_this_process_has_made_is_ours_wherever_it_leads() {
     assert_eq!(world.due(at(2)), ["replace 10.120.3.0/24 of n3: 10.0.0.77 -> 10.0.0.3"]);
 }
 
-fn planned_route(planned: &crate::plan::Planned) -> ccm_cloud::WantedRoute {
+fn planned_route(planned: &crate::routes::plan::Planned) -> ccm_cloud::WantedRoute {
     match &planned.change {
         ccm_cloud::RouteChange::Create(new) => ccm_cloud::WantedRoute::clone(new),
         other => panic!("{other:?}"),
@@ -258,7 +258,7 @@ fn a_target_by_id_is_the_nodes_if_something_else_agrees() {
 fn what_no_route_has_is_forgotten() {
     let mut world = world();
     answer(&mut world, at(0));
-    let empty = crate::plan::Table::default();
+    let empty = crate::routes::plan::Table::default();
     world.planner.listed(at(0), &empty);
     world.planner.listed(at(0) + KEPT, &empty);
     assert_eq!(answer(&mut world, at(0) + KEPT), 2);

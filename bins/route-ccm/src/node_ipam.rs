@@ -1,0 +1,3 @@
+//! Node IPAM: gives nodes their pod CIDRs.
+
+pub mod ipam;

@@ -1,0 +1,3 @@
+//! The routes of nodes.
+
+pub mod plan;
