@@ -60,7 +60,10 @@ impl Pass for Controller {
         }
         let state = self.handles.state.lock();
         if let Some(cidrs) = &self.handles.cidrs {
-            cidrs.without_routes(|network| state.has_no_route(network));
+            let awaited = cidrs.awaited();
+            for network in awaited.into_iter().filter(|network| state.has_no_route(*network)) {
+                cidrs.route_gone(network);
+            }
         }
         let due = [
             next,

@@ -23,7 +23,6 @@
 //! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_route_*` and upstream's metric |
 
-mod cidrs;
 mod controller;
 mod execute;
 mod lease;
@@ -46,7 +45,7 @@ use ccm_cloud::{Cloud, CloudError, ClusterId, ErrorKind, Routes};
 use ccm_controller::{
     cluster, own_node,
     passes::Passes,
-    queue::{QueueMetrics, WorkQueue},
+    queue::{Priority, QueueMetrics, WorkQueue},
     repeat_reports::{self, RepeatMetrics, Written},
     watch::{self, Stores, Watches},
     writer::{self, Writer},
@@ -71,13 +70,13 @@ use tokio::{
 pub use self::{node_ipam::ipam, routes::plan, settings::RouteSettings};
 
 use crate::{
-    cidrs::{Cidrs, Common, Term},
     controller::Controller,
     lease::Handover,
     metrics::{Look, RouteMetrics},
+    node_ipam::{Common, NodeIpam, Term},
     observe::{Observer, state::State},
     report::RouteReports,
-    routes::plan::Planner,
+    routes::plan::{Planner, condition::NETWORK_UNAVAILABLE},
 };
 
 /// How many calls may wait for a lane.
@@ -93,7 +92,7 @@ pub(crate) struct Handles {
     /// Whether nodes get routes.
     pub(crate) has_routes: bool,
     /// Gives nodes their pod CIDRs, if this program does.
-    pub(crate) cidrs: Option<Arc<Cidrs>>,
+    pub(crate) cidrs: Option<Arc<NodeIpam>>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) state: Arc<Mutex<State>>,
     /// Wakes the loop.
@@ -141,15 +140,18 @@ impl Handles {
         let written =
             Written::new(&RepeatMetrics::beginning(&context.metrics, "Node", "NetworkUnavailable"));
         let cidrs = settings.ipam().map(|config| {
+            let (told, woken) = (Arc::clone(&observer), passes.clone());
+            let assigned = move |node: &Arc<Node>| {
+                told.assigned(node);
+                woken.wake();
+            };
             let common = Common {
                 store: observer.store.clone(),
-                routes: has_routes.then(|| (Arc::clone(&observer), passes.clone())),
                 conditions: conditions.clone(),
-                reports: Arc::clone(&reports),
-                timeline,
                 queues,
+                assigned: has_routes.then(|| Box::new(assigned) as _),
             };
-            Cidrs::new(context, config, common)
+            NodeIpam::new(context, config, common)
         });
         Ok(Self {
             cloud: Arc::clone(&context.cloud),
@@ -191,6 +193,14 @@ impl Handles {
         }
         if let Some(cidrs) = &self.cidrs {
             cidrs.changed(change);
+            // Another writer may have set the condition of a node that waits, or that has got its pod CIDRs: no list of
+            // routes shows that.
+            if let Change::Updated { old, new } = change
+                && old.condition(NETWORK_UNAVAILABLE) != new.condition(NETWORK_UNAVAILABLE)
+                && !self.plans.is_observing()
+            {
+                self.conditions.add(Name::clone(&new.name), Priority::Routine);
+            }
         }
     }
 
@@ -228,10 +238,10 @@ impl Program for RouteCcm {
         RouteMetrics::new(metrics).specimens();
         repeat_reports::specimens(metrics);
         metrics::collect(metrics, || Look { room: Some(0), ..Look::default() });
-        cidrs::metrics::specimens(metrics);
+        node_ipam::metrics::specimens(metrics);
         let queues = QueueMetrics::new(metrics);
         queues.specimens(execute::conditions::QUEUE);
-        queues.specimens(cidrs::QUEUE);
+        queues.specimens(node_ipam::QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
     }
 
@@ -279,7 +289,10 @@ impl Program for RouteCcm {
                 stores: self.stores.clone(),
                 held: left.held,
                 sizes: *sizes,
-                handover: Arc::clone(&handover),
+                leave: {
+                    let handover = Arc::clone(&handover);
+                    Box::new(move |held| handover.change(|left| left.held = held))
+                },
                 writer: (!handles.plans.is_observing()).then(writer),
             };
             cidrs.start(term, tasks);

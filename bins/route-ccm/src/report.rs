@@ -5,7 +5,6 @@ use std::time::Duration;
 use ccm_cloud::CloudError;
 use ccm_controller::{
     brake::Transition,
-    queue::Pace,
     repeat_reports::Written,
     repeats::{Content, Repeated},
     reports::{Report, Reports, When},
@@ -14,22 +13,11 @@ use ccm_kube::ApiError;
 use ccm_objects::{Node, ObjectRef};
 use ccm_runtime::program::{Context, Program};
 
-use crate::{
-    node_ipam::ipam::{self, Foreign, Rival},
-    routes::plan::{Cause, Planned, condition::NETWORK_UNAVAILABLE, wanted::Problem},
-};
-
-/// Upstream's reasons.
-const NO_CIDRS: &str = "CIDRNotAvailable";
-const NOT_WRITTEN: &str = "CIDRAssignmentFailed";
-
-/// Upstream's component of events about pod CIDRs.
-const IPAM: &str = "cidrAllocator";
+use crate::routes::plan::{Cause, Planned, condition::NETWORK_UNAVAILABLE, wanted::Problem};
 
 /// Reports about routes and nodes.
 pub(crate) struct RouteReports {
     routes: Reports,
-    cidrs: Reports,
     /// For events that are about no node.
     lease: ObjectRef,
 }
@@ -41,19 +29,13 @@ impl RouteReports {
             let election = &context.common.borrow().election;
             ObjectRef::lease(&election.namespace, &election.lease)
         };
-        let cidrs = Reports::new(
-            events.of(IPAM),
-            Duration::ZERO,
-            ccm_controller::log_here!("route_ccm::ipam"),
-        );
         let routes = Reports::new(events, Duration::ZERO, ccm_controller::log_here!());
-        Self { routes, cidrs, lease }
+        Self { routes, lease }
     }
 
     /// Forgets the reports about a deleted node.
     pub(crate) fn forget(&self, name: &str) {
         self.routes.memory().forget(name);
-        self.cidrs.memory().forget(name);
     }
 
     /// Reports that a change has failed. The text does not depend on the attempt, so that events
@@ -110,34 +92,6 @@ impl RouteReports {
         self.routes.report(&node.reference(), When::Once, report);
     }
 
-    /// Reports that a node gets no pod CIDRs now. `state` does not change while the reason is the same.
-    pub(crate) fn no_cidrs(&self, node: &Node, state: &str, why: &str) {
-        let line = format!("node {} gets no pod CIDRs: {why}", node.name);
-        let text = format!("Node {} status is now: {NO_CIDRS}: {why}", node.name);
-        let report = Report::warning(NO_CIDRS, state, line).with_event(NO_CIDRS, text);
-        self.cidrs.report(&node.reference(), When::Changed, report);
-    }
-
-    /// A node has its pod CIDRs: the end of that.
-    pub(crate) fn has_cidrs(&self, node: &Node) {
-        let key = node.reference().key();
-        for topic in [NO_CIDRS, NOT_WRITTEN] {
-            if self.cidrs.memory().state(&key, topic).is_some() {
-                self.cidrs.memory().changed(&key, topic, "");
-            }
-        }
-    }
-
-    /// Reports that a node's pod CIDRs are not written. `state` does not change while the reason is
-    /// the same.
-    pub(crate) fn cidrs_not_written(&self, node: &Node, state: &str, why: &str, pace: Pace) {
-        let name = &node.name;
-        let why = format!("cannot write podCIDRs, retrying {pace}: {why}");
-        let text = format!("Node {name} status is now: {NOT_WRITTEN}: {why}");
-        let report = Report::warning(NOT_WRITTEN, state, format!("node {name}: {why}"));
-        self.cidrs.report(&node.reference(), When::Changed, report.with_event(NOT_WRITTEN, text));
-    }
-
     /// Records a confirmed write of a node's condition. `is_shown`: the node in the answer has it.
     /// Reports the write if it is repeated.
     pub(crate) fn condition_repeated(
@@ -163,30 +117,6 @@ impl RouteReports {
         let about = node.map_or_else(|| self.lease.clone(), Node::reference);
         let write = (planned.kind(), Content::of(&planned.words()));
         written.answered_beside(&self.routes, ("Route", &name), &about, write)
-    }
-
-    /// Reports what is wrong with the pod CIDRs of a node, once.
-    pub(crate) fn strange_cidrs(&self, node: &Node, problem: &ipam::Problem) {
-        let text = problem.to_string();
-        let report = Report::of_node(node, "InvalidPodCIDR", &text, &text);
-        self.cidrs.report(&node.reference(), When::Once, report);
-    }
-
-    /// Reports that another client has given the node its pod CIDRs, once.
-    pub(crate) fn foreign_cidrs(&self, node: &Node, foreign: &Foreign) {
-        let text = format!(
-            "{foreign}: they are kept, and given to no other node; set --allocate-node-cidrs in one program only, and write spec.podCIDRs by nothing else"
-        );
-        let report = Report::of_node(node, "ForeignPodCIDR", &text, &text);
-        self.cidrs.report(&node.reference(), When::Once, report);
-    }
-
-    /// Reports that another program gives nodes their pod CIDRs.
-    pub(crate) fn rival(&self, node: &Node, rival: &Rival) {
-        let text = rival.to_string();
-        let topic = "AnotherCIDRAllocator";
-        let report = Report::warning(topic, &text, &*text).with_event(topic, &*text);
-        self.cidrs.report(&node.reference(), When::Always, report);
     }
 
     /// Reports that the API server refuses the condition of a node.

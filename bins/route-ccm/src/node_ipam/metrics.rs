@@ -1,16 +1,17 @@
 //! The metrics of node IPAM. Those of upstream keep their names.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::time::Duration;
 
-use ccm_kube::ApiReason;
+use ccm_controller::machine::Door;
+use ccm_kube::{ApiReason, store::Store};
 use ccm_metrics::{Counter, Family, Gauge, Histogram, LabelValue, Text, computed, metrics};
+use ccm_objects::Node;
 use ccm_runtime::{metrics::Metrics, programs::NODE_IPAM};
 
-use super::Cidrs;
-use crate::node_ipam::ipam::{Config, Usage};
+use super::{
+    ipam::{Config, Usage},
+    machine::{Machine, WriteEnd},
+};
 
 /// Bounds of the places that are looked at for a block: upstream's.
 const TRIES: [f64; 5] = [1.0, 5.0, 25.0, 125.0, 625.0];
@@ -19,7 +20,7 @@ const TO_CIDRS: [f64; 11] = [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 3
 
 /// The end of a write of pod CIDRs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Write {
+enum Write {
     /// As the API server answers.
     Answer(Result<(), ApiReason>),
     /// The API server answers that it is done, and the node in the answer has other pod CIDRs or none.
@@ -81,7 +82,12 @@ impl CidrMetrics {
     }
 
     /// Records the end of a write.
-    pub(super) fn written(&self, result: Write) {
+    pub(super) fn written(&self, end: &WriteEnd) {
+        let result = match end {
+            WriteEnd::Stored => Write::Answer(Ok(())),
+            WriteEnd::NotStored => Write::NotStored,
+            WriteEnd::Refused(error) => Write::Answer(Err(error.into())),
+        };
         self.writes.of(result).inc();
     }
 }
@@ -119,16 +125,16 @@ computed! {
 }
 
 /// Computes what is not counted.
-pub(super) fn collect(metrics: &Metrics, cidrs: &Arc<Cidrs>) {
-    let this: Weak<Cidrs> = Arc::downgrade(cidrs);
-    let sets = Weak::clone(&this);
+pub(super) fn collect(metrics: &Metrics, door: &Door<Machine>, store: Store<Node>) {
+    let (sets, nodes) = (door.clone(), door.clone());
     metrics.collect(SETS.collector(move || {
-        let usage = sets.upgrade().map(|cidrs| cidrs.usage()).unwrap_or_default();
-        usage.into_iter().map(|usage| (vec![usage.cluster.to_string().into()], usage)).collect()
+        let usage = sets.read(|machine, _| machine.usage()).into_iter();
+        usage.map(|usage| (vec![usage.cluster.to_string().into()], usage)).collect()
     }));
     metrics.collect(NODES.collector(move || {
-        let nodes = this.upgrade().map(|cidrs| cidrs.nodes()).unwrap_or_default();
-        vec![(Vec::new(), nodes)]
+        let bare = store.list().iter().filter(|node| node.pod_cidrs.is_empty()).count();
+        let (waiting, held) = nodes.read(|machine, _| machine.counts());
+        vec![(Vec::new(), Nodes { bare, waiting, held })]
     }));
 }
 
@@ -148,17 +154,4 @@ pub(crate) fn specimens(metrics: &Metrics) {
         });
         usage.into_iter().map(|usage| (vec![usage.cluster.to_string().into()], usage)).collect()
     }));
-}
-
-impl Cidrs {
-    fn usage(&self) -> Vec<Usage> {
-        self.core.lock().as_ref().map(|core| core.allocator.usage().collect()).unwrap_or_default()
-    }
-
-    fn nodes(&self) -> Nodes {
-        let bare = self.store.list().iter().filter(|node| node.pod_cidrs.is_empty()).count();
-        let core = self.core.lock();
-        let waiting = core.as_ref().map_or(0, |core| core.waiting.len());
-        Nodes { bare, waiting, held: core.as_ref().map_or(0, |core| core.allocator.held_nodes()) }
-    }
 }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ccm_objects::Shared as Name;
+use serde::{Deserialize, Serialize};
 
 /// The nodes, and why.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Waiting {
     last: u64,
     order: BTreeMap<u64, Name>,
@@ -51,9 +52,9 @@ impl Waiting {
         self.nodes.len()
     }
 
-    /// The first one with a reason.
-    pub(super) fn example(&self) -> Option<(&Name, &str)> {
-        self.order.values().find_map(|name| Some((name, self.nodes.get(name)?.1.as_deref()?)))
+    /// Those with a reason, and their reasons.
+    pub(super) fn reasons(&self) -> impl Iterator<Item = (&Name, &str)> {
+        self.order.values().filter_map(|name| Some((name, self.nodes.get(name)?.1.as_deref()?)))
     }
 }
 
@@ -73,7 +74,7 @@ mod tests {
             names.join("")
         };
         assert_eq!(names(&waiting, 2), "ca");
-        assert_eq!(waiting.example().map(|(name, why)| (&**name, why)), Some(("c", "full")));
+        assert_eq!(waiting.reasons().map(|(name, why)| (&**name, why)).next(), Some(("c", "full")));
         assert!(waiting.contains("c") && waiting.remove("c"));
         assert!(!waiting.contains("c") && !waiting.remove("c"));
         assert_eq!(
