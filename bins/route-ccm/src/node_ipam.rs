@@ -43,6 +43,7 @@ use ipnet::IpNet;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::perform::Assigned;
 use self::{
     ipam::{AllocatorType, BlockSizes, Config, HeldBlocks, HoldUntil},
     machine::{Event, Fixed, Machine},
@@ -91,7 +92,7 @@ pub(crate) struct Common {
     pub(crate) conditions: WorkQueue<Name>,
     pub(crate) queues: QueueMetrics,
     /// Tells the routes that a node has got its pod CIDRs; `None` if nodes get no routes.
-    pub(crate) assigned: Option<perform::Assigned>,
+    pub(crate) assigned: Option<Assigned>,
 }
 
 impl NodeIpam {

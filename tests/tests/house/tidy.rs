@@ -138,8 +138,16 @@ fn arrows_point_down_only() {
                 let code = line.trim_start().replace("ccm_controller::brake", "brake");
                 let code = code.replace("ccm_controller::repeats", "repeats");
                 let code = code.replace("ccm_controller::identity", "identity");
-                // A pace is a value: how long a failed call waits.
-                let code = code.replace("ccm_controller::queue::Pace", "Pace");
+                // The form of a machine, the memory of retries, and what answers and settings are made of are plain values.
+                let values = [
+                    "ccm_controller::queue::Pace",
+                    "ccm_controller::queue::Priority",
+                    "ccm_controller::machine",
+                    "ccm_controller::retries",
+                    "ccm_kube::ApiError",
+                    "ccm_kube::selector",
+                ];
+                let code = values.iter().fold(code, |code, value| code.replace(value, "value"));
                 let is_import = code.starts_with("use ")
                     || code.starts_with("pub use ")
                     || code.starts_with("async ");

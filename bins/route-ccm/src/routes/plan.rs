@@ -23,6 +23,7 @@ pub mod failures;
 mod held;
 pub mod in_flight;
 mod node_view;
+mod pairs;
 mod planned;
 mod problem;
 pub mod table;
@@ -30,7 +31,7 @@ pub mod targets;
 pub mod wanted;
 pub mod widths;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_base::At;
 use ccm_cloud::{
@@ -40,6 +41,7 @@ use ccm_cloud::{
 use ccm_controller::brake::{Brake, Budget, Transition, Window, approval::SetApproval};
 use ccm_objects::{Node, Shared};
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use self::{
     cases::Cases,
@@ -98,7 +100,7 @@ impl<'a> View<'a> {
 }
 
 /// What a node's routes lack. Nothing, if they are all there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRoutes {
     /// The UID of the node.
     pub uid: Box<str>,
@@ -109,7 +111,7 @@ pub struct NodeRoutes {
 }
 
 /// Why a route is missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lack {
     /// The reason.
     pub why: String,
@@ -163,7 +165,7 @@ impl NodeRoutes {
 }
 
 /// How many routes of each kind there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Ours.
     pub ours: usize,
@@ -218,7 +220,7 @@ impl Counts {
 }
 
 /// The cause of an open breaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// The API server lists no node, while there are routes of ours.
     NoNodes,
@@ -231,7 +233,7 @@ pub struct Plan {
     /// route come first.
     pub changes: Vec<Planned>,
     /// The state of each node that has pod CIDRs.
-    pub nodes: HashMap<Shared, NodeRoutes>,
+    pub nodes: BTreeMap<Shared, NodeRoutes>,
     /// The problems of nodes, sorted by node.
     pub problems: Vec<(Shared, Problem)>,
     /// Targets to ask the cloud about.
@@ -267,7 +269,7 @@ impl Plan {
 }
 
 /// The memory of the plans of one leader.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Planner {
     brake: Brake<Cause>,
     cases: Cases,

@@ -1,7 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::{At, RetryClass};
-use ccm_controller::queue::{Pace, Priority};
+use ccm_controller::queue::Pace;
+use ccm_controller::queue::Priority;
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;

@@ -1,7 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_controller::{machine::Machine as _, queue::Priority};
+use ccm_controller::machine::Machine as _;
+use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 
 use super::*;

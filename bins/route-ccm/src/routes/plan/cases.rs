@@ -8,6 +8,9 @@ use std::{
 
 use ccm_base::{At, Backoff};
 use ccm_cloud::{CloudError, Route, RouteTarget, TargetState};
+use serde::{Deserialize, Serialize};
+
+use super::pairs;
 
 /// The time between the two answers that prove that a target is gone.
 pub const CONFIRM: Duration = Duration::from_mins(1);
@@ -20,7 +23,7 @@ const AGAIN: Backoff = Backoff { first: CONFIRM, longest: Duration::from_mins(10
 const WITNESSES: usize = 5;
 
 /// What is known about a target that is none of our nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Case {
     /// Not answered yet, or the last answer was an error.
     Open,
@@ -33,8 +36,9 @@ enum Case {
 }
 
 /// The open cases by target.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Cases {
+    #[serde(with = "pairs")]
     cases: BTreeMap<RouteTarget, (Case, At)>,
 }
 

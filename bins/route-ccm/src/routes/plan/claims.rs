@@ -12,14 +12,15 @@ use ccm_cloud::{ErrorKind, Instance, Lookup, LookupResult, RouteTarget};
 use ccm_controller::identity::Agreement;
 use ccm_objects::{Node, parse_ip};
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
-use super::targets::KEPT;
+use super::{pairs, targets::KEPT};
 
 /// The wait before the cloud is asked again about a target that it has not confirmed, or after an error.
 const AGAIN: Backoff = Backoff { first: Duration::from_secs(15), longest: Duration::from_mins(10) };
 
 /// A node, and the targets of it that the cloud has not confirmed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
     /// The node.
     pub node: Arc<Node>,
@@ -28,7 +29,7 @@ pub struct Claim {
 }
 
 /// The state of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Word {
     /// The cloud has confirmed it, or cannot be asked.
     Counts,
@@ -39,7 +40,7 @@ pub(super) enum Word {
 }
 
 /// The last answer about a target that is not confirmed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Case {
     /// The UID of the node.
     uid: Box<str>,
@@ -51,12 +52,15 @@ struct Case {
 }
 
 /// The targets that the cloud has confirmed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Claims {
     /// With the time since when no route has had the target.
+    #[serde(with = "pairs")]
     confirmed: HashMap<RouteTarget, Option<At>>,
     /// The routes that this process has made, likewise: they are this cluster's, wherever they lead.
+    #[serde(with = "pairs")]
     made: HashMap<(IpNet, RouteTarget), Option<At>>,
+    #[serde(with = "pairs")]
     open: HashMap<RouteTarget, Case>,
 }
 

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use ccm_objects::{Condition, Node};
+use serde::{Deserialize, Serialize};
 
 use super::NodeRoutes;
 
@@ -21,11 +22,30 @@ const NO_CIDRS: &str = "the node has no pod CIDRs";
 /// earlier.
 pub const GRACE: Duration = Duration::from_secs(5);
 
+/// The status of the condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Status {
+    /// The node has no network.
+    True,
+    /// It has one.
+    False,
+}
+
+impl Status {
+    /// As the API server has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+        }
+    }
+}
+
 /// The condition to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NewCondition {
-    /// `True` or `False`.
-    pub status: &'static str,
+    /// The status.
+    pub status: Status,
     /// Upstream's reason.
     pub reason: &'static str,
     /// The message.
@@ -37,7 +57,7 @@ pub struct NewCondition {
 impl NewCondition {
     /// The condition, if route-ccm should write it to the node.
     fn differs(mut self, node: &Node) -> Option<Self> {
-        self.moves = node.condition(NETWORK_UNAVAILABLE) != Some(self.status);
+        self.moves = node.condition(NETWORK_UNAVAILABLE) != Some(self.status.as_str());
         (self.moves || self.says_else(node)).then_some(self)
     }
 
@@ -72,14 +92,14 @@ fn topic(message: &str) -> impl Iterator<Item = &str> {
 pub fn of_routes(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<NewCondition> {
     let change = match routes.why() {
         None => NewCondition {
-            status: "False",
+            status: Status::False,
             reason: "RouteCreated",
             message: "RouteController created a route".to_owned(),
             moves: true,
         },
         Some((_, false)) if waited < GRACE => return None,
         Some((why, _)) => NewCondition {
-            status: "True",
+            status: Status::True,
             reason: NOT_CREATED,
             message: format!("{FAILED}: {why}"),
             moves: true,
@@ -98,7 +118,7 @@ pub fn without_cidrs(node: &Node, why: &str, has_routes: bool) -> Option<NewCond
         true => (NOT_CREATED, format!("{FAILED}: {NO_CIDRS}: {why}")),
         false => (NOT_AVAILABLE, format!("{NO_CIDRS}: {why}")),
     };
-    NewCondition { status: "True", reason, message, moves: true }.differs(node)
+    NewCondition { status: Status::True, reason, message, moves: true }.differs(node)
 }
 
 /// Whether the condition says that the node has no pod CIDRs, in a program that makes no routes.
@@ -116,7 +136,7 @@ pub fn is_not_created(node: &Node) -> bool {
 /// What to write for a node that has got them, if this program makes no routes.
 pub fn with_cidrs(node: &Node) -> Option<NewCondition> {
     is_without_cidrs(node).then(|| NewCondition {
-        status: "False",
+        status: Status::False,
         reason: "CIDRAssigned",
         message: "the node has pod CIDRs; no routes are made (--configure-cloud-routes)".to_owned(),
         moves: true,
@@ -148,7 +168,8 @@ mod tests {
         condition: Option<(&str, &str)>,
         routes: &NodeRoutes,
     ) -> Option<(&'static str, &'static str)> {
-        of_routes(&node(condition), routes, GRACE).map(|change| (change.status, change.reason))
+        of_routes(&node(condition), routes, GRACE)
+            .map(|change| (change.status.as_str(), change.reason))
     }
 
     /// Upstream's scenarios 34 to 42. Those in which another component's reason stays differ.
@@ -174,8 +195,9 @@ mod tests {
 
     #[test]
     fn a_node_without_pod_cidrs_is_unavailable_until_it_has_some() {
-        let reason =
-            |change: Option<NewCondition>| change.map(|change| (change.status, change.reason));
+        let reason = |change: Option<NewCondition>| {
+            change.map(|change| (change.status.as_str(), change.reason))
+        };
         let marked = node(Some(("True", "CIDRNotAvailable")));
         let new = node(None);
         assert_eq!(reason(without_cidrs(&new, "x", true)), Some(("True", "NoRouteCreated")));

@@ -325,8 +325,8 @@ impl<'a> Decider<'a> {
         let takes_room = matches!(change, RouteChange::Create(_))
             && self.view.table.to(destination).iter().all(|route| route.defect.is_none());
         let (held, state) = match self.planner.failures.get(destination) {
-            Some(failure) if failure.until > self.now => {
-                let (error, until) = (failure.error.clone(), failure.until);
+            Some(failure) if !failure.retry.is_due(self.now) => {
+                let (error, until) = (failure.error.clone(), failure.retry.at);
                 self.next = Some(self.next.map_or(until, |next| next.min(until)));
                 (Some(Held::Retry { error, until }), Some(failure.lack()))
             }

@@ -2,22 +2,23 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use ccm_base::{At, Backoff, RetryClass};
+use ccm_base::{At, Backoff, RetryClass, Waits};
 use ccm_cloud::{CloudError, ErrorKind};
+use ccm_controller::retries::Retry;
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use super::Lack;
 
-/// The back-off of one route.
-pub const WAITS: Backoff =
-    Backoff { first: Duration::from_secs(2), longest: Duration::from_mins(5) };
+/// The waits of one route.
+pub const WAITS: Waits =
+    Waits::within(Backoff { first: Duration::from_secs(2), longest: Duration::from_mins(5) });
 
 /// The last failure of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    count: u32,
     /// When it is tried again.
-    pub until: At,
+    pub retry: Retry,
     /// The error.
     pub error: String,
     /// `None` for a defect.
@@ -37,7 +38,7 @@ pub fn is_conflict(error: &CloudError) -> bool {
 }
 
 /// The failed changes by destination.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Failures {
     failures: HashMap<IpNet, Failure>,
 }
@@ -63,9 +64,9 @@ impl Failures {
 
     /// Delays the next attempt of a change that the cloud has confirmed and not kept.
     pub fn postpone(&mut self, destination: IpNet, until: At, why: &str) {
-        let new = || Failure { count: 0, until, error: why.to_owned(), kind: None };
+        let new = || Failure { retry: Retry::default(), error: why.to_owned(), kind: None };
         let failure = self.failures.entry(destination).or_insert_with(new);
-        failure.until = failure.until.max(until);
+        failure.retry.at = failure.retry.at.max(until);
     }
 
     fn record(
@@ -76,13 +77,9 @@ impl Failures {
         error: String,
         kind: Option<ErrorKind>,
     ) {
-        let count = self.failures.get(&destination).map_or(0, |failure| failure.count) + 1;
-        let wait = match class {
-            RetryClass::Retry => WAITS.after(count),
-            RetryClass::RetryAfter(after) => after.clamp(WAITS.first, WAITS.longest),
-            RetryClass::Permanent => WAITS.longest,
-        };
-        let failure = Failure { count, until: now + wait, error, kind };
+        let mut retry = self.failures.get(&destination).map(|last| last.retry).unwrap_or_default();
+        retry.failed(now, &WAITS, class);
+        let failure = Failure { retry, error, kind };
         self.failures.insert(destination, failure);
     }
 
@@ -103,6 +100,7 @@ impl Failures {
 
     /// Keeps the failures of these destinations, and the ones that still wait: a deleted route may come back.
     pub fn retain(&mut self, now: At, keep: impl Fn(IpNet) -> bool) {
-        self.failures.retain(|destination, failure| now < failure.until || keep(*destination));
+        self.failures
+            .retain(|destination, failure| !failure.retry.is_due(now) || keep(*destination));
     }
 }

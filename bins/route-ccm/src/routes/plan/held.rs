@@ -5,11 +5,12 @@ use std::fmt;
 use ccm_base::At;
 use ccm_controller::brake::Hold;
 use ccm_objects::Shared;
+use serde::{Deserialize, Serialize};
 
 use super::wanted::LeftOut;
 
 /// Why a change is held.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Held {
     /// By the brake.
     Brake(Hold),

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use ccm_base::At;
 use ccm_cloud::RouteTraits;
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 /// How many changes are under way at once: a few calls of the largest size. More would not be
 /// faster, and each is in memory in several forms.
@@ -15,7 +16,7 @@ const SLOW: Duration = Duration::from_secs(3);
 const MOST: usize = 4 * AT_ONCE;
 
 /// The destinations of these changes, with the times at which they were sent.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InFlight {
     sent: BTreeMap<IpNet, At>,
 }

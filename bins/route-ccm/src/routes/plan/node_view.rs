@@ -5,12 +5,13 @@ use std::{net::IpAddr, sync::Arc};
 use ccm_cloud::{AddressKind, IpFamily, NodeAddress, ProviderId, RouteTraits};
 use ccm_objects::{Address, Node};
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use super::problem::Problem;
 use crate::networks::network;
 
 /// A node, with its provider ID in the cloud's spelling.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeView {
     /// The node.
     pub node: Arc<Node>,
@@ -21,7 +22,7 @@ pub struct NodeView {
 }
 
 /// Why a node is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeftOut {
     /// Its provider ID has another provider's scheme.
     AnotherProvider,

@@ -6,11 +6,12 @@ use ccm_cloud::{
     AddressKind, IpFamily, NodeAddress, ProviderId, Route, RouteChange, RouteTarget, WantedRoute,
 };
 use ccm_objects::Shared;
+use serde::{Deserialize, Serialize};
 
 use super::{Held, wanted::NodeView};
 
 /// One change of the table, with its reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
     /// The change.
     pub change: RouteChange,

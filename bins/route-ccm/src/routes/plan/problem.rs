@@ -5,9 +5,10 @@ use std::fmt;
 use ccm_cloud::{ClusterId, IpFamily, ProviderId};
 use ccm_objects::Shared;
 use ipnet::IpNet;
+use serde::Serialize;
 
 /// Why a node does not get the route of a pod CIDR.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Problem {
     /// It is no CIDR.
     Unreadable(Box<str>),

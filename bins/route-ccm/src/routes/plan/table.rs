@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use ccm_cloud::{AppliedChange, Route, RouteChange, RouteTable, RouteTarget};
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 /// The routes by destination.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     routes: BTreeMap<IpNet, Vec<Route>>,
     /// Its version, if the cloud has one.

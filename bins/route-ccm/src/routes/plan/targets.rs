@@ -10,8 +10,9 @@ use std::{
 use ccm_base::At;
 use ccm_cloud::{ProviderId, RouteTarget};
 use ccm_objects::{Node, Shared};
+use serde::{Deserialize, Serialize};
 
-use super::node_view::NodeView;
+use super::{node_view::NodeView, pairs};
 
 /// How long a target is remembered that no route has: a call to create one may be under way, or
 /// be carried out late.
@@ -73,7 +74,7 @@ pub fn is_target(target: &RouteTarget, view: &NodeView) -> bool {
 }
 
 /// A node that is gone, or that had a target before.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FormerNode {
     /// Its name, IDs, addresses and labels.
     pub node: Arc<Node>,
@@ -83,9 +84,10 @@ pub struct FormerNode {
 }
 
 /// Targets that were those of nodes while this process watched.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Former {
     /// With the time since when no route has had the target, and the number of its node.
+    #[serde(with = "pairs")]
     targets: HashMap<RouteTarget, (FormerNode, Option<At>, usize)>,
     /// How many nodes there were.
     nodes: usize,

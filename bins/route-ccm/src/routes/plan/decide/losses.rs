@@ -103,7 +103,7 @@ impl Decider<'_> {
     fn brake(&mut self, change: &RouteChange, orphan: &Orphan) -> Result<(), Hold> {
         let destination = change.destination();
         let retries = |planner: &Planner| {
-            planner.failures.get(destination).is_some_and(|failure| failure.until > self.now)
+            planner.failures.get(destination).is_some_and(|last| !last.retry.is_due(self.now))
         };
         let is_proven = orphan.target.as_ref().is_some_and(|target| self.is_gone(target));
         if is_proven {

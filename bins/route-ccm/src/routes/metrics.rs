@@ -8,7 +8,7 @@ use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, lev
 use ccm_runtime::metrics::Metrics;
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::routes::plan::Counts;
+use super::plan::Counts;
 
 /// Bounds of the time from the creation of a node to its routes, in seconds.
 const TO_ROUTES: [f64; 12] =

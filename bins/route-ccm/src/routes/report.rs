@@ -1,23 +1,27 @@
-//! User-visible reports: events on nodes, and log lines.
+//! User-visible reports about routes: events on nodes, and log lines.
 
 use std::time::Duration;
 
-use ccm_cloud::CloudError;
+use ccm_cloud::{CloudError, RouteChange};
 use ccm_controller::{
     brake::Transition,
-    repeat_reports::Written,
-    repeats::{Content, Repeated},
+    repeat_reports::{REASON, RepeatMetrics},
+    repeats::Repeated,
     reports::{Report, Reports, When},
 };
 use ccm_kube::ApiError;
 use ccm_objects::{Node, ObjectRef};
 use ccm_runtime::program::{Context, Program};
 
-use crate::routes::plan::{Cause, Planned, condition::NETWORK_UNAVAILABLE, wanted::Problem};
+use super::plan::{Cause, Planned, wanted::Problem};
+
+/// The target of log lines.
+const TARGET: &str = "route_ccm::report";
 
 /// Reports about routes and nodes.
 pub(crate) struct RouteReports {
     routes: Reports,
+    repeats: RepeatMetrics,
     /// For events that are about no node.
     lease: ObjectRef,
 }
@@ -29,8 +33,10 @@ impl RouteReports {
             let election = &context.common.borrow().election;
             ObjectRef::lease(&election.namespace, &election.lease)
         };
-        let routes = Reports::new(events, Duration::ZERO, ccm_controller::log_here!());
-        Self { routes, lease }
+        let routes =
+            Reports::new(events, Duration::ZERO, ccm_controller::log_here!("route_ccm::report"));
+        let repeats = RepeatMetrics::beginning(&context.metrics, "Node", "NetworkUnavailable");
+        Self { routes, repeats, lease }
     }
 
     /// Forgets the reports about a deleted node.
@@ -43,7 +49,7 @@ impl RouteReports {
     pub(crate) fn failed(&self, planned: &Planned, node: Option<&Node>, error: &CloudError) {
         let words = planned.words();
         let Some(node) = node else {
-            tracing::warn!("{words} failed, retrying with back-off: {error}");
+            tracing::warn!(target: TARGET, "{words} failed, retrying with back-off: {error}");
             return;
         };
         let (destination, name) = (planned.change.destination(), &node.name);
@@ -57,8 +63,8 @@ impl RouteReports {
     }
 
     /// Reports the pod CIDRs of a node that get no route.
-    pub(crate) fn problems<'a>(&self, node: &Node, problems: impl Iterator<Item = &'a Problem>) {
-        let mut texts: Vec<String> = problems.map(ToString::to_string).collect();
+    pub(crate) fn problems(&self, node: &Node, problems: &[Problem]) {
+        let mut texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
         // The same may be so of each family.
         texts.dedup();
         let text = texts.join("; ");
@@ -92,31 +98,27 @@ impl RouteReports {
         self.routes.report(&node.reference(), When::Once, report);
     }
 
-    /// Records a confirmed write of a node's condition. `is_shown`: the node in the answer has it.
-    /// Reports the write if it is repeated.
-    pub(crate) fn condition_repeated(
-        &self,
-        written: &Written,
-        node: &Node,
-        status: &str,
-        is_shown: bool,
-    ) {
-        let write = (NETWORK_UNAVAILABLE, Content::of(status));
-        written.answered(&self.routes, &node.reference(), write, is_shown);
+    /// Reports that something takes the condition of a node back.
+    pub(crate) fn condition_repeated(&self, node: &Node, repeated: &Repeated) {
+        self.repeats.report(&self.routes, &node.reference(), repeated);
     }
 
     /// The same for a change of a route that the cloud has confirmed. The event is about the node that gets the route,
-    /// or about the Lease: the API server has no object of a route. Returns the change if it is repeated.
+    /// or about the Lease: the API server has no object of a route.
     pub(crate) fn route_repeated(
         &self,
-        written: &Written,
         planned: &Planned,
         node: Option<&Node>,
-    ) -> Option<Repeated> {
+        repeated: &Repeated,
+    ) {
         let name = planned.change.destination().to_string();
         let about = node.map_or_else(|| self.lease.clone(), Node::reference);
-        let write = (planned.kind(), Content::of(&planned.words()));
-        written.answered_beside(&self.routes, ("Route", &name), &about, write)
+        self.repeats.count("Route", repeated.kind.clone());
+        if repeated.is_news {
+            let text = format!("Route {name}: {repeated}");
+            let report = Report::warning(REASON, &repeated.kind, &*text).with_event(REASON, &*text);
+            self.routes.report(&about, When::Always, report);
+        }
     }
 
     /// Reports that the API server refuses the condition of a node.
@@ -144,13 +146,17 @@ impl RouteReports {
     }
 }
 
-/// Reports that a change is done. `defect`: why the route carries no traffic yet.
-pub(crate) fn changed(planned: &Planned, has_gap: bool, defect: Option<&str>) {
+/// Reports that a change is done. `replaces`: the provider replaces routes in one step. `defect`: why the route carries
+/// no traffic yet.
+pub(crate) fn changed(planned: &Planned, replaces: bool, defect: Option<&str>) {
     let (words, why) = (planned.words(), &planned.why);
+    let has_gap = matches!(planned.change, RouteChange::Replace { .. }) && !replaces;
     let gap = if has_gap { ", with a moment without a route" } else { "" };
     match defect {
-        None => tracing::info!("{words}: done{gap} ({why})"),
-        Some(defect) => tracing::info!("{words}: done{gap}, carries no traffic yet: {defect}"),
+        None => tracing::info!(target: TARGET, "{words}: done{gap} ({why})"),
+        Some(defect) => {
+            tracing::info!(target: TARGET, "{words}: done{gap}, carries no traffic yet: {defect}")
+        }
     }
 }
 
@@ -159,10 +165,11 @@ pub(crate) fn breaker(transition: Transition<Cause>) {
     match transition {
         Transition::Opened(Cause::NoNodes) => {
             tracing::warn!(
+                target: TARGET,
                 "the API server lists no node, but there are routes: no route is deleted"
             );
         }
-        Transition::Closed => tracing::info!("there are nodes again"),
+        Transition::Closed => tracing::info!(target: TARGET, "there are nodes again"),
         Transition::StaysOpen(..) | Transition::StaysClosed => {}
     }
 }
