@@ -96,7 +96,9 @@ impl Program for RouteCcm {
         let watcher = Arc::clone(&routes);
         let on_change = move |change| {
             watcher.changed(&change);
-            watcher.ipam().iter().for_each(|ipam| ipam.changed(&change));
+            if let Some(ipam) = watcher.ipam() {
+                ipam.changed(&change);
+            }
         };
         let freshness = Watches::new(context).watch(&store, on_change).await;
         own_node::check(context, &store);

@@ -122,7 +122,7 @@ impl Controller {
         let entrance = Arc::new(Entrance::new(fixed, context.settings.clone()));
         let shown = Arc::clone(&entrance);
         metrics::collect(&context.metrics, move || {
-            let (longest_wait, room) = shown.read(|machine, now| machine.look(now));
+            let (longest_wait, room) = shown.read(machine::Machine::look);
             Look { longest_wait, room }
         });
         let (cloud, settings) = (Arc::clone(&context.cloud), context.settings.clone());
@@ -180,8 +180,8 @@ impl Controller {
         if !context.plans.is_observing() {
             let (entrance, nodes, perform) = parts();
             let writer = Writer::new(context, &nodes.store);
-            let writes = Conditions { entrance, nodes, perform, writer };
-            tasks.spawn("conditions", translate::conditions(writes, token.clone()));
+            let conditions = Conditions { entrance, nodes, perform, writer };
+            tasks.spawn("conditions", translate::conditions(conditions, token.clone()));
         }
         let (entrance, nodes, perform) = parts();
         let look = translate::left_over(entrance, nodes, perform, stores.clone(), token.clone());

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use ccm_base::{LogThrottle, clock};
 use ccm_cloud::Cloud;
 use ccm_controller::{passes::Passes, queue::WorkQueue};
-use ccm_objects::Shared as Name;
+use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{health::Condition, plans::Plans};
 use parking_lot::Mutex;
 
@@ -76,10 +76,14 @@ impl Perform {
                 }
             }
             Effect::RoutesAre { destinations, read } => {
-                self.ipam.iter().for_each(|ipam| ipam.routes_are(destinations.clone(), read));
+                if let Some(ipam) = &self.ipam {
+                    ipam.routes_are(destinations, read);
+                }
             }
             Effect::RouteGone(destination) => {
-                self.ipam.iter().for_each(|ipam| ipam.route_gone(destination));
+                if let Some(ipam) = &self.ipam {
+                    ipam.route_gone(destination);
+                }
             }
             Effect::Forget(name) => {
                 self.reports.forget(&name);
@@ -108,14 +112,10 @@ impl Perform {
             Effect::Lies(witness) => tracing::warn!(
                 "the cloud says that most targets of nodes' routes do not exist, such as {witness}: its answers prove nothing"
             ),
-            Effect::LookUpFailed(error) => {
-                if self.throttle.lock().is_due() {
-                    tracing::warn!(
-                        %error,
-                        "cannot look up instances of nodes, which says whose routes are that bear no owner"
-                    );
-                }
-            }
+            Effect::LookUpFailed(error) if self.throttle.lock().is_due() => tracing::warn!(
+                %error,
+                "cannot look up instances of nodes, which says whose routes are that bear no owner"
+            ),
             Effect::Withdrawn(planned) => tracing::info!("{}: not due any more", planned.words()),
             Effect::Answered { .. } => self.answered(effect),
             Effect::RouteRepeated { planned, node, repeated } => {
@@ -137,19 +137,24 @@ impl Perform {
             Effect::Brake(Ok(())) => self.lines.brake.pass("no change of a route is held"),
             Effect::Brake(Err(why)) => self.lines.brake.fail(why),
             Effect::Breaker(transition) => report::breaker(transition),
-            Effect::LeftOver(nodes) => {
-                nodes.iter().for_each(|node| self.reports.left_over(node));
-                self.metrics.left_over(nodes.len());
-                match nodes.first() {
-                    None => self.lines.left_over.pass("none"),
-                    Some(first) => self.lines.left_over.fail(format!(
-                        "{} nodes have NetworkUnavailable=True of a controller that made their routes, and this one makes none for them, first: {}",
-                        nodes.len(),
-                        first.name
-                    )),
-                }
-            }
+            Effect::LeftOver(nodes) => self.left_over(&nodes),
             _ => {}
+        }
+    }
+
+    /// These nodes have conditions that an earlier controller has left.
+    fn left_over(&self, nodes: &[Arc<Node>]) {
+        for node in nodes {
+            self.reports.left_over(node);
+        }
+        self.metrics.left_over(nodes.len());
+        match nodes.first() {
+            None => self.lines.left_over.pass("none"),
+            Some(first) => self.lines.left_over.fail(format!(
+                "{} nodes have NetworkUnavailable=True of a controller that made their routes, and this one makes none for them, first: {}",
+                nodes.len(),
+                first.name
+            )),
         }
     }
 

@@ -80,8 +80,7 @@ pub struct View<'a> {
     pub budget: Budget,
     /// What a user has approved.
     pub approval: Option<&'a SetApproval>,
-    /// How many nodes may get a route by the calls that follow. The others wait, so that a burst of
-    /// nodes is not in memory as a whole.
+    /// How many nodes may get a route by the calls that follow. The others wait: a burst is not in memory as a whole.
     pub sendable: usize,
 }
 
@@ -229,8 +228,7 @@ pub enum Cause {
 /// What is to be done.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The changes of the table: at most one per destination. The due ones that give a node its
-    /// route come first.
+    /// The changes of the table: at most one per destination. Due ones that give a node its route come first.
     pub changes: Vec<Planned>,
     /// The state of each node that has pod CIDRs.
     pub nodes: BTreeMap<Shared, NodeRoutes>,
@@ -240,8 +238,7 @@ pub struct Plan {
     pub questions: Vec<RouteTarget>,
     /// Nodes to ask the cloud about, since routes rest on their word alone.
     pub claims: Vec<Claim>,
-    /// Some targets of routes that are as wanted: most of them exist, so they are asked with the
-    /// others.
+    /// Some targets of routes that are as wanted: most of them exist, so they are asked with the others.
     pub witnesses: Vec<RouteTarget>,
     /// The counts.
     pub counts: Counts,

@@ -155,7 +155,7 @@ pub(crate) fn changed(planned: &Planned, replaces: bool, defect: Option<&str>) {
     match defect {
         None => tracing::info!(target: TARGET, "{words}: done{gap} ({why})"),
         Some(defect) => {
-            tracing::info!(target: TARGET, "{words}: done{gap}, carries no traffic yet: {defect}")
+            tracing::info!(target: TARGET, "{words}: done{gap}, carries no traffic yet: {defect}");
         }
     }
 }

@@ -21,9 +21,9 @@ impl Machine {
         nodes.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
         // The clock of the last leader may have been ahead.
         let held = held.into_iter().map(|held| HeldBlocks { since: held.since.min(now), ..held });
-        let (config, hold) = (self.fixed.config.clone().with_sizes(sizes), self.fixed.hold);
+        let (config, until) = (self.fixed.config.clone().with_sizes(sizes), self.fixed.hold);
         let all = nodes.iter().map(AsRef::as_ref);
-        let allocator = Allocator::rebuild(config, hold, all, held.collect());
+        let allocator = Allocator::rebuild(config, until, all, held.collect());
         let here = nodes.iter().map(|node| (Name::clone(&node.name), node.uid.clone())).collect();
         let core = self.core.insert(Core { allocator, waiting: Waiting::default(), here });
         let problems = core.problems();

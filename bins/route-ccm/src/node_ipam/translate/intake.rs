@@ -49,7 +49,7 @@ pub(crate) fn begin(
         before.is_none_or(|before| !Arc::ptr_eq(before, node))
     };
     let changed: Vec<&Arc<Node>> = now.iter().filter(is_other).collect();
-    for node in now.iter() {
+    for node in &now {
         if listed.get(&node.name).is_some_and(|before| before.uid == node.uid) {
             listed.remove(&node.name);
         }
@@ -57,7 +57,11 @@ pub(crate) fn begin(
     for gone in listed.into_values() {
         let name = Name::clone(&gone.name);
         tell(Event::Gone(gone));
-        perform.store.get(&name).iter().for_each(|node| tell(new(node)));
+        if let Some(node) = perform.store.get(&name) {
+            tell(new(&node));
+        }
     }
-    changed.into_iter().for_each(|node| tell(new(node)));
+    for node in changed {
+        tell(new(node));
+    }
 }

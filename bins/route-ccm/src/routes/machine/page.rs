@@ -65,8 +65,8 @@ fn publish(
     shown: impl Iterator<Item = (String, Effect)>,
     effects: &mut Vec<Effect>,
 ) {
-    let (names, shows): (BTreeSet<_>, Vec<_>) = shown.unzip();
-    effects.extend(shows);
+    let (names, entries): (BTreeSet<_>, Vec<_>) = shown.unzip();
+    effects.extend(entries);
     effects.extend(before.difference(&names).map(|done| Effect::Hide(page, done.clone())));
     *before = names;
 }

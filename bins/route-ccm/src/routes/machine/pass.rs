@@ -51,14 +51,10 @@ impl Machine {
         let bare = bare.filter(|view| !pass.lacks.contains_key(&view.node.name));
         effects.extend(bare.map(|view| Effect::Bare(Arc::clone(&view.node))));
         let changed = self.take_changed();
-        let mut plan = match self.make_plan(pass, now, changed) {
-            Some(plan) => plan,
-            None => {
-                let error = self.listing.error.as_deref();
-                let counts = self.progress.unlisted(now, &pass.nodes, error);
-                effects.push(Effect::Counted(counts));
-                return None;
-            }
+        let Some(mut plan) = self.make_plan(pass, now, changed) else {
+            let error = self.listing.error.as_deref();
+            effects.push(Effect::Counted(self.progress.unlisted(now, &pass.nodes, error)));
+            return None;
         };
         let blocked = pass.nodes.iter().filter_map(|view| {
             Some((Name::clone(&view.node.name), self.why_without_route(view, &plan)?))

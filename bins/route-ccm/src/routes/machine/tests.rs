@@ -10,9 +10,9 @@ use self::world::{Variant, World};
 /// The histories of one run.
 const HISTORIES: u64 = 40;
 /// The histories of one search.
-const SEARCHED: u64 = 100;
+const SEARCHED: u64 = 60;
 /// The steps of one history.
-const STEPS: usize = 400;
+const STEPS: usize = 300;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

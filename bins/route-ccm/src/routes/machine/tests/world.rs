@@ -256,12 +256,19 @@ impl World {
         if !view.node.taints.is_empty() {
             self.marked.extend(view.ips().map(RouteTarget::Address));
         }
-        if self.dice.random_bool(0.7) {
+        if self.dice.random_bool(0.4) {
             for ip in view.ips() {
                 self.machines.remove(&ip);
             }
         }
         self.tell(Event::Gone(view));
+    }
+
+    fn remove_many(&mut self, count: usize) {
+        let names: Vec<Name> = self.nodes.keys().take(count).cloned().collect();
+        for name in &names {
+            self.remove(name);
+        }
     }
 
     /// Lets one random thing happen.
@@ -279,15 +286,12 @@ impl World {
             19..22 => self.change(&name, |node| {
                 node.taints = vec![Taint { key: TAINT.into(), ..Taint::default() }];
             }),
-            22 => {
-                for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
-                    self.remove(&name);
-                }
-            }
-            23..25 => (0..NODES).for_each(|number| self.add(number)),
-            25 => self.lead(),
-            26 => self.store(),
-            27..60 => self.pass(),
+            22 => self.remove_many(usize::from(NODES)),
+            23..26 => self.remove_many(4),
+            26..30 => (0..NODES).for_each(|number| self.add(number)),
+            30 => self.lead(),
+            31 => self.store(),
+            32..60 => self.pass(),
             60..85 => self.call(),
             _ => self.turn(),
         }
@@ -466,7 +470,7 @@ impl World {
             }
         };
         let version = self.traits.compares_version.then(|| self.version.to_string());
-        AppliedChange { route, version, ..AppliedChange::default() }
+        AppliedChange { route, version }
     }
 
     /// A route goes.
