@@ -30,11 +30,11 @@ APART = {
     "tests": "tests crate",
 }
 TESTS = "tests in the crates"
-# The parts of a controller that are particular to it, by the first name below src.
+# The parts of a controller that are particular to it, by the first of these names below src.
 PARTS = {
-    "plan": ("plan", "machine", "policy", "ipam"),
-    "observe": ("observe",),
-    "execute": ("execute",),
+    "plan": ("plan", "machine", "policy", "ipam", "networks"),
+    "observe": ("observe", "translate"),
+    "execute": ("execute", "perform"),
     "settings": ("settings",),
     "metrics": ("metrics",),
 }
@@ -168,13 +168,14 @@ def count(sources):
         if crate in APART:
             crates[APART[crate]] += lines(text)
             continue
-        is_test = names[2] != "src" or is_of(tests, path)
+        is_test = len(names) < 3 or names[2] != "src" or is_of(tests, path)
         product = 0 if is_test else lines(without_tests(text))
         crates[crate] += product
         crates[TESTS] += lines(text) - product
         if names[0] == "bins" and product:
-            first = names[3].removesuffix(".rs")
-            part = next((part for part, own in PARTS.items() if first in own), "rest")
+            below = [name.removesuffix(".rs") for name in names[3:]]
+            of = [part for name in below for part, own in PARTS.items() if name in own]
+            part = next(iter(of), "rest")
             parts[f"{crate} {part}"] += product
             if part == "rest":
                 rest[f"{crate}/src/{'/'.join(names[3:])}"] += product

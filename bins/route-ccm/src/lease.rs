@@ -6,7 +6,7 @@ use ccm_controller::{brake::Window, handover};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::ipam::{BlockSizes, HeldBlocks};
+use crate::{networks::BlockSizes, node_ipam::ipam::HeldBlocks};
 
 /// What a leader leaves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ mod tests {
         handover.change(|left| left.held.clone_from(&held));
         let networks: Vec<IpNet> = vec!["10.0.0.0/16".parse().expect("a network")];
         handover.change(|left| left.networks.clone_from(&networks));
-        let config = crate::ipam::Config::default();
+        let config = crate::networks::Config::default();
         let sizes = Some(config.sizes(None, at));
         handover.change(|left| left.sizes = sizes);
         let next = Leadership::for_a_term(Duration::from_secs(1)).after(&first);

@@ -1,213 +1,63 @@
-//! route-ccm: the controller that gives each node the routes of its pod CIDRs.
+//! route-ccm: the controllers that give each node its pod CIDRs, and the routes of them.
 //!
 //! ```text
-//! informer --node changed--> pass: plan --calls--> lanes --> cloud
-//!     |                       ^  ^                   |
-//!     |                       |  +---- answers ------+--> conditions --> API server
-//!     +--> cidrs: reserve, PATCH --> API server
+//! informer --node changed--> routes -----calls------> cloud
+//!     |                       |  ^ \--conditions----> API server
+//!     |             routes, gone |
+//!     |                       v assigned
+//!     +--node changed--> node_ipam --pod CIDRs------> API server
 //! ```
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | `routes` | the routes of nodes, and their conditions |
 //! | [`plan`] | what to change in the route table, and the condition of each node: pure |
-//! | `cidrs` | node IPAM: gives nodes what the allocator says |
+//! | `node_ipam` | gives nodes their pod CIDRs |
 //! | [`ipam`] | which blocks of the cluster CIDRs nodes get: pure |
-//! | `observe` | the nodes, and which targets were theirs |
-//! | `observe::state` | what the leader knows of the route table, and which calls follow |
-//! | `controller` | the loop: plans and sends calls; waits for none |
-//! | `execute` | the calls to the cloud and their answers |
-//! | `execute::conditions` | writes the condition `NetworkUnavailable` |
-//! | `execute::page` | the page `/plan` |
-//! | `left_over` | names conditions that an earlier controller has left |
+//! | `networks` | the networks of the cluster, from the flags: pure |
 //! | `lease` | what a leader leaves to the next one |
-//! | `report` | events and log lines |
-//! | `settings`, `metrics` | flags; `ccm_route_*` and upstream's metric |
+//! | `settings` | flags |
 
-mod cidrs;
-mod controller;
-mod execute;
-pub mod ipam;
 mod lease;
-mod left_over;
-mod metrics;
-mod observe;
-pub mod plan;
-mod report;
+mod networks;
+mod node_ipam;
+mod routes;
 mod settings;
 
 use std::sync::Arc;
 
-use ccm_base::{
-    LogThrottle,
-    clock::{self, Timeline},
-};
-use ccm_cloud::{Cloud, CloudError, ClusterId, ErrorKind, Routes};
+use ccm_base::clock;
 use ccm_controller::{
     cluster, own_node,
-    passes::Passes,
-    queue::{QueueMetrics, WorkQueue},
-    repeat_reports::{self, RepeatMetrics, Written},
+    queue::QueueMetrics,
+    repeat_reports,
     watch::{self, Stores, Watches},
     writer::{self, Writer},
 };
-use ccm_kube::store::Change;
-use ccm_objects::{Node, Shared as Name};
+use ccm_kube::store::Store;
+use ccm_objects::Node;
 use ccm_runtime::{
-    health::{Condition, Scope},
-    leadership::LeaseAnnotations,
     metrics::Metrics,
-    plans::Plans,
     program::{Context, Failure, Identity, Need, Program},
     programs,
     rights::Right,
 };
-use parking_lot::Mutex;
-use tokio::{
-    sync::mpsc,
-    time::{Duration, sleep},
-};
 
-pub use settings::RouteSettings;
+pub use self::{node_ipam::ipam, routes::plan, settings::RouteSettings};
 
 use crate::{
-    cidrs::{Cidrs, Common, Term},
-    controller::Controller,
-    lease::Handover,
-    metrics::{Look, RouteMetrics},
-    observe::{Observer, state::State},
-    plan::Planner,
-    report::RouteReports,
+    lease::{Handover, Left},
+    node_ipam::Term,
+    routes::{
+        Controller,
+        metrics::{Look, RouteMetrics},
+    },
 };
-
-/// How many calls may wait for a lane.
-const JOBS: usize = 1024;
-/// How often the drain looks whether all calls have ended.
-const DRAIN: Duration = Duration::from_millis(50);
-
-/// The shared inputs of the controller's parts; each part takes the ones that it needs.
-#[derive(Clone)]
-pub(crate) struct Handles {
-    pub(crate) cloud: Arc<dyn Cloud>,
-    pub(crate) cluster: ClusterId,
-    /// Whether nodes get routes.
-    pub(crate) has_routes: bool,
-    /// Gives nodes their pod CIDRs, if this program does.
-    pub(crate) cidrs: Option<Arc<Cidrs>>,
-    pub(crate) observer: Arc<Observer>,
-    pub(crate) state: Arc<Mutex<State>>,
-    /// Wakes the loop.
-    pub(crate) passes: Passes,
-    /// The nodes whose condition may have to be written.
-    pub(crate) conditions: WorkQueue<Name>,
-    pub(crate) reports: Arc<RouteReports>,
-    pub(crate) plans: Plans,
-    pub(crate) settings: tokio::sync::watch::Receiver<Arc<RouteSettings>>,
-    pub(crate) metrics: RouteMetrics,
-    pub(crate) written: Written,
-    /// What this leader leaves to the next one.
-    pub(crate) lease: LeaseAnnotations,
-    /// Whether the table could be listed.
-    pub(crate) health: Condition,
-    /// The line of `/readyz` about changes of routes that route-ccm holds.
-    pub(crate) brake: Condition,
-    /// The one about conditions that an earlier controller has left.
-    pub(crate) left_over: Condition,
-    pub(crate) throttle: Arc<Mutex<LogThrottle>>,
-    pub(crate) timeline: Timeline,
-}
-
-impl Handles {
-    async fn new(context: &Context<RouteCcm>, settings: &RouteSettings) -> Result<Self, Failure> {
-        let health = context.health.condition("routes", Scope::Information, "not listed yet");
-        let brake = context.health.condition("brake", Scope::Information, "not needed yet");
-        brake.pass("not needed yet");
-        let is_offered = !matches!(context.cloud.routes(), Ok(None));
-        let has_routes = settings.configure_cloud_routes && is_offered;
-        let cluster = match has_routes {
-            true => cluster::identify(context, &settings.cluster_uid).await?,
-            false => ClusterId { name: String::new(), uid: String::new() },
-        };
-        health.pass(match (has_routes, settings.configure_cloud_routes) {
-            (true, _) => "not listed here: this replica does not lead".to_owned(),
-            (false, true) => format!("none: the provider {} offers none", context.cloud.name()),
-            (false, false) => "none: --configure-cloud-routes=false".to_owned(),
-        });
-        let (observer, passes) = (Arc::new(Observer::new(context)), Passes::default());
-        let queues = QueueMetrics::new(&context.metrics);
-        let conditions = execute::conditions::queue(&queues);
-        let reports = Arc::new(RouteReports::new(context));
-        let timeline = Timeline::begin();
-        let written =
-            Written::new(&RepeatMetrics::beginning(&context.metrics, "Node", "NetworkUnavailable"));
-        let cidrs = settings.ipam().map(|config| {
-            let common = Common {
-                store: observer.store.clone(),
-                routes: has_routes.then(|| (Arc::clone(&observer), passes.clone())),
-                conditions: conditions.clone(),
-                reports: Arc::clone(&reports),
-                timeline,
-                queues,
-            };
-            Cidrs::new(context, config, common)
-        });
-        Ok(Self {
-            cloud: Arc::clone(&context.cloud),
-            cluster,
-            has_routes,
-            cidrs,
-            observer,
-            state: Arc::new(Mutex::new(State::new(
-                timeline.now(),
-                clock::wall().into(),
-                Planner::default(),
-                None,
-            ))),
-            passes,
-            conditions,
-            reports,
-            plans: context.plans.clone(),
-            settings: context.settings.clone(),
-            metrics: RouteMetrics::new(&context.metrics),
-            written,
-            lease: context.leadership.annotations().clone(),
-            health,
-            brake,
-            left_over: left_over::line(&context.health),
-            throttle: Arc::default(),
-            timeline,
-        })
-    }
-
-    /// Handles a change of a node. The informer calls it on every replica; never blocks.
-    fn changed(&self, change: &Change<Node>) {
-        if let Change::Deleted(node) = change {
-            self.reports.forget(&node.name);
-            self.conditions.remove(&node.name);
-            self.written.forget(&node.name);
-        }
-        if self.has_routes && self.observer.changed(change) {
-            self.passes.wake();
-        }
-        if let Some(cidrs) = &self.cidrs {
-            cidrs.changed(change);
-        }
-    }
-
-    /// The provider's routes.
-    ///
-    /// # Errors
-    ///
-    /// It is not known yet whether the cloud offers them, or it has stopped to offer them.
-    pub(crate) fn routes(&self) -> Result<Arc<dyn Routes>, CloudError> {
-        self.cloud.routes()?.ok_or_else(|| {
-            CloudError::new(ErrorKind::Unsupported, "the cloud does not offer routes")
-        })
-    }
-}
 
 /// The program.
 pub struct RouteCcm {
-    handles: Handles,
+    routes: Arc<Controller>,
+    store: Store<Node>,
     stores: Stores,
 }
 
@@ -226,11 +76,11 @@ impl Program for RouteCcm {
     fn specimens(metrics: &Metrics) {
         RouteMetrics::new(metrics).specimens();
         repeat_reports::specimens(metrics);
-        metrics::collect(metrics, || Look { room: Some(0), ..Look::default() });
-        cidrs::metrics::specimens(metrics);
+        routes::metrics::collect(metrics, || Look { room: Some(0), ..Look::default() });
+        node_ipam::metrics::specimens(metrics);
         let queues = QueueMetrics::new(metrics);
-        queues.specimens(execute::conditions::QUEUE);
-        queues.specimens(cidrs::QUEUE);
+        queues.specimens(routes::QUEUE);
+        queues.specimens(node_ipam::QUEUE);
         watch::metrics(metrics).specimens_of::<Node>();
     }
 
@@ -241,77 +91,52 @@ impl Program for RouteCcm {
     }
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
-        let settings = context.settings.borrow().clone();
-        let handles = Handles::new(context, &settings).await?;
-        let (shown, clock) = (Arc::clone(&handles.state), handles.timeline);
-        metrics::collect(&context.metrics, move || shown.lock().look(clock.now()));
-        let watcher = handles.clone();
-        let on_change = move |change| watcher.changed(&change);
-        let freshness = Watches::new(context).watch(&handles.observer.store, on_change).await;
-        own_node::check(context, &handles.observer.store);
+        let store = Store::new();
+        let routes = Arc::new(Controller::new(context, store.clone()).await?);
+        let watcher = Arc::clone(&routes);
+        let on_change = move |change| {
+            watcher.changed(&change);
+            if let Some(ipam) = watcher.ipam() {
+                ipam.changed(&change);
+            }
+        };
+        let freshness = Watches::new(context).watch(&store, on_change).await;
+        own_node::check(context, &store);
         let stores = Stores::new(context, [freshness]);
-        Ok(Self { handles, stores })
+        Ok(Self { routes, store, stores })
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
-        let (handles, tasks, token) = (&self.handles, &context.supervisor, &context.token);
-        let lease = context.leadership.annotations().clone();
-        let (handover, left) = Handover::take_over(&lease);
-        let handover = Arc::new(handover);
-        let writer = || Writer::new(context, &handles.observer.store);
-        if !handles.plans.is_observing() {
-            let conditions = execute::conditions::run(handles.clone(), writer(), token.clone());
-            tasks.spawn("conditions", conditions);
-        }
-        let look = left_over::run(handles.clone(), self.stores.clone(), token.clone());
-        tasks.spawn("left-over-conditions", look);
-        let now = handles.timeline.now();
+        let is_observing = context.plans.is_observing();
+        let (handover, left) = Handover::take_over(context.leadership.annotations());
+        let (handover, Left { deleted, held, networks, sizes }) = (Arc::new(handover), left);
         let blocks = context.settings.borrow().ipam().map(|config| {
-            let sizes = config.sizes(left.sizes, clock::wall().into());
+            let sizes = config.sizes(sizes, clock::wall().into());
             (config.with_sizes(sizes), sizes)
         });
-        if let (Some(cidrs), Some((_, sizes))) = (&handles.cidrs, &blocks) {
-            if !handles.plans.is_observing() {
+        if let (Some(ipam), Some((_, sizes))) = (self.routes.ipam(), &blocks) {
+            if !is_observing {
                 handover.change(|left| left.sizes = Some(*sizes));
             }
+            let leaves = Arc::clone(&handover);
             let term = Term {
                 stores: self.stores.clone(),
-                held: left.held,
+                held,
                 sizes: *sizes,
-                handover: Arc::clone(&handover),
-                writer: (!handles.plans.is_observing()).then(writer),
+                leave: Box::new(move |held| leaves.change(|left| left.held = held)),
+                writer: (!is_observing).then(|| Writer::new(context, &self.store)),
             };
-            cidrs.start(term, tasks);
+            ipam.start(term, &context.supervisor);
         }
-        if !handles.has_routes {
-            return;
-        }
-        handles.health.pass("not listed yet");
-        *handles.state.lock() = State::new(
-            now,
-            clock::wall().into(),
-            Planner::resume(now, left.deleted, left.networks),
-            blocks.map(|(config, _)| config),
-        );
-        let (jobs, received) = mpsc::channel(JOBS);
-        tasks.spawn("calls", execute::run(handles.clone(), received, token.clone()));
-        let controller = Controller::new(handles, jobs, &lease, handover);
-        let passes = handles.passes.clone();
-        let passes = passes.run(controller, context.settings.clone(), token.clone());
-        // An old store does not have the newest nodes: route-ccm would delete their routes.
-        tasks.spawn("passes", self.stores.clone().before(passes, token.clone()));
+        let left = routes::Left { deleted, networks };
+        let blocks = blocks.map(|(config, _)| config);
+        self.routes.lead(context, &self.stores, left, handover, blocks);
     }
 
     async fn drain(&self) {
-        let Handles { passes, conditions, state, cidrs, .. } = &self.handles;
-        if let Some(cidrs) = cidrs {
-            cidrs.drain().await;
+        if let Some(ipam) = self.routes.ipam() {
+            ipam.drain().await;
         }
-        passes.drain().await;
-        while !state.lock().planner.in_flight().is_empty() {
-            sleep(DRAIN).await;
-        }
-        conditions.shut_down();
-        conditions.drained().await;
+        self.routes.drain().await;
     }
 }

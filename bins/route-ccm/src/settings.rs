@@ -18,10 +18,7 @@ use ccm_settings::{Origin, Problems, RawSettings, at_least, checked, one_of, par
 use ipnet::IpNet;
 use serde::Serialize;
 
-use crate::{
-    ipam::{self, AllocatorType, Remark},
-    plan::widths::MaxPodCidr,
-};
+use crate::networks::{self, AllocatorType, MaxPodCidr, Remark};
 
 /// A shorter period is upstream's, for which there is no need here.
 const POLLING: Duration = Duration::from_mins(1);
@@ -136,7 +133,7 @@ impl RouteSettings {
             (false, true) => self.flags().check().map(|(_, warnings)| warnings),
             (false, false) if !needs => return,
             (false, false) => {
-                ipam::cluster_networks(&self.cluster_cidr).map(|listed| listed.warnings)
+                networks::cluster_networks(&self.cluster_cidr).map(|listed| listed.warnings)
             }
         };
         match checked {
@@ -154,8 +151,8 @@ impl RouteSettings {
         }
     }
 
-    fn flags(&self) -> ipam::Flags {
-        ipam::Flags {
+    fn flags(&self) -> networks::Flags {
+        networks::Flags {
             allocator: self.cidr_allocator_type,
             cluster_cidrs: self.cluster_cidr.clone(),
             service_ranges: self.service_cluster_ip_range.clone(),
@@ -167,7 +164,9 @@ impl RouteSettings {
 
     /// `--cluster-cidr`, which was checked.
     pub fn cluster_cidrs(&self) -> Vec<IpNet> {
-        ipam::cluster_networks(&self.cluster_cidr).map(|listed| listed.networks).unwrap_or_default()
+        networks::cluster_networks(&self.cluster_cidr)
+            .map(|listed| listed.networks)
+            .unwrap_or_default()
     }
 
     fn has_ipv4(&self) -> bool {
@@ -180,7 +179,7 @@ impl RouteSettings {
     }
 
     /// How nodes get their pod CIDRs; `None` if they do not get them from this program.
-    pub fn ipam(&self) -> Option<ipam::Config> {
+    pub fn ipam(&self) -> Option<networks::Config> {
         let checked = self.allocate_node_cidrs.then(|| self.flags().check())?;
         checked.ok().map(|(config, _)| config)
     }

@@ -49,7 +49,16 @@ fn source_files_stay_short() {
 }
 
 /// The folders of the decisions and of the memory: pure, in whichever program they are.
-const PURE: [&str; 4] = ["plan", "policy", "ipam", "machine"];
+const PURE: [&str; 8] = [
+    "plan",
+    "policy",
+    "machine",
+    "networks",
+    "routes/plan",
+    "routes/machine",
+    "node_ipam/ipam",
+    "node_ipam/machine",
+];
 
 /// The folders of `bins/` that hold a controller.
 fn programs() -> Vec<String> {

@@ -1,0 +1,220 @@
+//! Node IPAM: gives nodes their pod CIDRs.
+//!
+//! ```text
+//! informer, queue, lookups, timer, routes --translate--> Event --> machine --> effects --perform--> PATCH, routes
+//!                                                          ^                                |
+//!                                                          +-------------- answer ----------+
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`ipam`] | which blocks of the cluster CIDRs nodes get: pure |
+//! | `machine` | the memory, and the events that change it: pure |
+//! | `translate` | makes events of changes of nodes, turns of the queue, answers of the cloud, and time |
+//! | `perform` | performs what follows, and writes pod CIDRs |
+//! | `report`, `metrics` | events and log lines; upstream's `node_ipam_controller_*`, and `ccm_ipam_*` |
+//! | this file | what the rest of the program asks and tells |
+
+pub mod ipam;
+mod machine;
+pub(crate) mod metrics;
+mod perform;
+mod report;
+mod translate;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ccm_base::{At, Backoff};
+use ccm_cloud::Cloud;
+use ccm_controller::{
+    machine::Door,
+    queue::{QueueConfig, QueueMetrics, WorkQueue},
+    watch::Stores,
+    writer::Writer,
+};
+use ccm_kube::store::{Change, Store};
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::{
+    health::{Scope, Verdict},
+    program::{Context, Program},
+    supervisor::Supervisor,
+};
+use ipnet::IpNet;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::perform::Assigned;
+use self::{
+    ipam::{AllocatorType, BlockSizes, Config, HeldBlocks, HoldUntil},
+    machine::{Event, Fixed, Machine},
+    metrics::CidrMetrics,
+    perform::{Perform, writes::Writes},
+    report::CidrReports,
+    translate::{intake, lookups::Lookups, time, turns},
+};
+use crate::settings::RouteSettings;
+
+/// The queue's name in its metrics: upstream's.
+pub(crate) const QUEUE: &str = "cidrallocator_node";
+/// How long the blocks of a node that is gone are not given out again: connections to its pods end,
+/// and caches forget them.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Gives nodes their pod CIDRs.
+pub(crate) struct NodeIpam {
+    door: Door<Machine>,
+    perform: Arc<Perform>,
+    config: Config,
+    cloud: Arc<dyn Cloud>,
+    settings: watch::Receiver<Arc<RouteSettings>>,
+    /// Cancelled by the drain: pending lookups are dropped.
+    closing: CancellationToken,
+}
+
+/// What a term begins with.
+pub(crate) struct Term {
+    /// Proves that the store is of this term.
+    pub(crate) stores: Stores,
+    /// What the last leader has left.
+    pub(crate) held: Vec<HeldBlocks>,
+    /// Since when blocks have had their sizes.
+    pub(crate) sizes: BlockSizes,
+    /// Leaves the blocks of nodes that are gone to the next leader.
+    pub(crate) leave: Box<dyn Fn(Vec<HeldBlocks>) + Send + Sync>,
+    /// `None` for an observer.
+    pub(crate) writer: Option<Writer<Node>>,
+}
+
+/// What it shares with the routes.
+pub(crate) struct Common {
+    pub(crate) store: Store<Node>,
+    /// The nodes whose condition may have to be written.
+    pub(crate) conditions: WorkQueue<Name>,
+    pub(crate) queues: QueueMetrics,
+    /// Tells the routes that a node has got its pod CIDRs; `None` if nodes get no routes.
+    pub(crate) assigned: Option<Assigned>,
+}
+
+impl NodeIpam {
+    pub(crate) fn new<P: Program<Settings = RouteSettings>>(
+        context: &Context<P>,
+        config: Config,
+        common: Common,
+    ) -> Arc<Self> {
+        let Common { store, conditions, queues, assigned } = common;
+        let waits = QueueConfig::default().waits;
+        let first = match config.allocator {
+            AllocatorType::RangeAllocator => waits.first,
+            // The cloud may need a moment to assign them.
+            AllocatorType::CloudAllocator => Duration::from_millis(250),
+        };
+        let queue = QueueConfig { waits: Backoff { first, ..waits }, ..QueueConfig::default() };
+        let fixed = Fixed {
+            config: config.clone(),
+            hold: HoldUntil { grace: GRACE, routes: assigned.is_some() },
+            is_observing: context.plans.is_observing(),
+        };
+        let door = Door::new(Machine::new(fixed));
+        let perform = Perform {
+            config: config.clone(),
+            store: store.clone(),
+            queue: WorkQueue::new(QUEUE, queue, &queues),
+            conditions,
+            reports: CidrReports::new(context),
+            plans: context.plans.clone(),
+            metrics: CidrMetrics::new(&context.metrics),
+            process: context.metrics.clone(),
+            wake: Notify::new(),
+            assigned,
+        };
+        metrics::collect(&context.metrics, &door, store);
+        let shown = door.clone();
+        let verdict = move || match shown.read(|machine, _| machine.verdict()) {
+            Ok(what) => Verdict::Passed(what.to_owned()),
+            Err(what) => Verdict::Failed(what),
+        };
+        context.health.add("pod-cidrs", Scope::Information, verdict);
+        Arc::new(Self {
+            door,
+            perform: Arc::new(perform),
+            config,
+            cloud: Arc::clone(&context.cloud),
+            settings: context.settings.clone(),
+            closing: CancellationToken::new(),
+        })
+    }
+
+    /// Applies an event that no request follows from.
+    fn tell(&self, event: Event) {
+        drop(self.perform.perform(self.door.apply(event)));
+    }
+
+    /// Starts the work of a term.
+    pub(crate) fn start(self: &Arc<Self>, term: Term, tasks: &Supervisor) {
+        let (this, token) = (Arc::clone(self), tasks.token().clone());
+        tasks.spawn("pod-cidrs", async move {
+            let work = this.lead(term, token.clone());
+            token.run_until_cancelled(work).await;
+        });
+    }
+
+    async fn lead(&self, term: Term, token: CancellationToken) {
+        let Term { stores, held, sizes, leave, writer } = term;
+        let (door, perform) = (self.door.clone(), Arc::clone(&self.perform));
+        self.tell(Event::Leads);
+        stores.current().await;
+        intake::begin(&door, &perform, held, sizes);
+        let writes = Arc::new(Writes { door: door.clone(), perform, writer });
+        let time = time::run(&door, &self.perform, &leave);
+        match self.config.allocator {
+            AllocatorType::RangeAllocator => {
+                tokio::join!(turns::run(writes, token), time);
+            }
+            AllocatorType::CloudAllocator => {
+                let (cloud, settings) = (Arc::clone(&self.cloud), self.settings.clone());
+                let lookups = Lookups { door: door.clone(), writes, cloud, settings };
+                tokio::join!(lookups.run(&self.closing, token), time);
+            }
+        }
+    }
+
+    /// Gives out no more, and waits for the writes under way.
+    pub(crate) async fn drain(&self) {
+        let queue = &self.perform.queue;
+        queue.shut_down();
+        self.closing.cancel();
+        queue.drained().await;
+        self.tell(Event::Ends);
+    }
+
+    /// Handles a change of a node. The informer calls it on every replica; never blocks.
+    pub(crate) fn changed(&self, change: &Change<Node>) {
+        self.tell(intake::event(change));
+    }
+
+    /// The table of the routes, as the cloud was asked for at `read`, with the routes that are being
+    /// made.
+    pub(crate) fn routes_are(&self, destinations: Vec<IpNet>, read: At) {
+        self.tell(Event::RoutesAre { destinations, read });
+    }
+
+    /// There is no route with this destination, and none is being made.
+    pub(crate) fn route_gone(&self, destination: IpNet) {
+        self.tell(Event::RouteGone(destination));
+    }
+
+    /// Why the node has no pod CIDRs, if it gets none now.
+    pub(crate) fn lack(&self, name: &str) -> Option<String> {
+        self.door.read(|machine, _| machine.lack(name))
+    }
+
+    /// The same for all nodes.
+    pub(crate) fn lacks(&self) -> BTreeMap<Name, String> {
+        self.door.read(|machine, _| machine.lacks())
+    }
+
+    /// The networks whose routes must end before nodes get them.
+    pub(crate) fn awaited(&self) -> Vec<IpNet> {
+        self.door.read(|machine, _| machine.awaited())
+    }
+}

@@ -1,0 +1,389 @@
+//! Gives nodes their blocks. Pure: the caller passes the time, and what was written and read, as values.
+//!
+//! ```text
+//! rebuild(all nodes) -> reserve(node) -> PATCH -> answered(uid) -> observe(node)
+//!                         ^    |                                        |
+//!                         +----+ the same blocks, until the node shows its pod CIDRs
+//!
+//! release(uid) -> held: route_gone(cidr), or a table without it; and the grace time -> free
+//! ```
+//!
+//! A block is held by the UID of a node, so that only this node's end frees it. What a node shows is
+//! held wherever it lies, by as many nodes as show it. A block is free when no node holds a part of it.
+
+mod held;
+mod records;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use ccm_base::At;
+use ccm_objects::Node;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use self::records::{Gone, Record};
+use super::{
+    blocks::Pool,
+    networks::{Networks, Uid},
+    problem::{Exhausted, Problem, Refusal},
+    rival::{Foreign, Rival, Signs, Writes, is_foreign},
+};
+use crate::networks::{AllocatorType, Config, family, overlap};
+
+/// When the blocks of a node that is gone become free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldUntil {
+    /// The shortest time.
+    pub grace: Duration,
+    /// Whether the routes to them must be gone as well.
+    pub routes: bool,
+}
+
+/// The blocks for one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// One network per cluster CIDR, in their order; the first is `spec.podCIDR`.
+    pub cidrs: Vec<IpNet>,
+    /// How many places were looked at for each. Empty if the blocks were reserved before.
+    pub tries: Vec<u32>,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The API server has carried it out.
+    Yes,
+    /// It was not sent, or the API server has refused it, each time that it was sent.
+    No,
+    /// The outcome is not known. It may also be carried out later.
+    Unknown,
+}
+
+/// What the look at a node has shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Whether the node shows for the first time the blocks that we gave it.
+    pub confirmed: bool,
+    /// What is newly wrong, with the name of the node: of this one and of those that share a network
+    /// with it.
+    pub problems: Vec<(Arc<str>, Problem)>,
+    /// The pod CIDRs of the node, if another client has written them.
+    pub foreign: Option<Foreign>,
+    /// Why no node gets blocks any more, if that begins now.
+    pub rival: Option<Rival>,
+}
+
+/// How full a cluster CIDR is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Usage {
+    /// The cluster CIDR.
+    pub cluster: IpNet,
+    /// The number of its blocks.
+    pub capacity: u128,
+    /// Those that are taken: by nodes, routes and Services.
+    pub used: u128,
+    /// Blocks that became taken since the process began.
+    pub allocations: u64,
+    /// Blocks that became free since the process began.
+    pub releases: u64,
+}
+
+impl Usage {
+    /// The part that is taken, from 0 to 1.
+    pub fn fraction(&self) -> f64 {
+        self.used as f64 / self.capacity as f64
+    }
+}
+
+/// Blocks of a node that is gone, for the next leader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldBlocks {
+    /// The UID of the node.
+    pub uid: Box<str>,
+    /// Its pod CIDRs.
+    pub cidrs: Vec<IpNet>,
+    /// When the node was gone.
+    pub since: At,
+}
+
+/// The blocks of a cluster, and who holds them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Allocator {
+    config: Config,
+    hold: HoldUntil,
+    /// One per cluster CIDR, in their order. None if the cloud decides.
+    pools: Vec<Pool>,
+    nodes: BTreeMap<Uid, Record>,
+    /// Nodes that are gone, and hold their networks.
+    gone: BTreeMap<Uid, Gone>,
+    /// Those of them whose routes are gone, by the end of the grace time.
+    due: BTreeSet<(At, Uid)>,
+    /// The networks of `nodes` and `gone`.
+    holders: Networks,
+    /// The destinations of routes that lie in a block; `None` until a table was read.
+    routes: Option<BTreeSet<IpNet>>,
+    /// Nodes that were here with these networks: if a list without them was wrong, they come back.
+    former: HashSet<u64>,
+    /// Nodes that are here without pod CIDRs.
+    bare: HashSet<Uid>,
+    problems: BTreeMap<Uid, Vec<Problem>>,
+    signs: Signs,
+}
+
+impl Allocator {
+    /// The state of a new leader. The nodes must have been read after the leadership began, so that
+    /// the writes of the last leader are among them. `left` is what it [held](Self::held), if known.
+    pub fn rebuild<'a>(
+        config: Config,
+        hold: HoldUntil,
+        nodes: impl IntoIterator<Item = &'a Node>,
+        left: Vec<HeldBlocks>,
+    ) -> Self {
+        let ranges: &[_] = match config.allocator {
+            AllocatorType::RangeAllocator => &config.ranges,
+            AllocatorType::CloudAllocator => &[],
+        };
+        let mut pools: Vec<_> = ranges.iter().map(|range| Pool::new(*range)).collect();
+        for pool in &mut pools {
+            config.services.iter().for_each(|services| pool.mark(*services));
+        }
+        let mut new = Self {
+            config,
+            hold,
+            pools,
+            nodes: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            due: BTreeSet::new(),
+            holders: Networks::default(),
+            routes: None,
+            former: HashSet::new(),
+            bare: HashSet::new(),
+            problems: BTreeMap::new(),
+            signs: Signs::default(),
+        };
+        for node in nodes {
+            match node.pod_cidrs.is_empty() {
+                true => drop(new.bare.insert(Uid::from(&*node.uid))),
+                false => new.insert(node),
+            }
+        }
+        for held in left {
+            new.take_over(held);
+        }
+        let uids: Vec<Uid> = new.nodes.keys().cloned().collect();
+        for uid in uids {
+            let networks = new.nodes.get(&uid).map(|node| node.networks.clone());
+            networks.iter().flatten().for_each(|network| new.end_waiting(*network));
+            drop(new.examine(&uid));
+        }
+        new
+    }
+
+    /// Looks at a node as it is now.
+    pub fn observe(&mut self, node: &Node, now: At) -> Seen {
+        self.revive(&node.uid);
+        let known = self.nodes.get(&*node.uid);
+        if node.pod_cidrs.is_empty() {
+            self.bare.insert(Uid::from(&*node.uid));
+            return Seen::default();
+        }
+        if known.is_some_and(|known| known.writes.is_none() && known.shows(node)) {
+            return Seen::default();
+        }
+        let shown = Record::shown(node);
+        let is_foreign = match known {
+            Some(known) if known.unreadable == shown.unreadable => {
+                is_foreign(&shown.networks, Some((&known.networks, known.writes)))
+            }
+            _ => !self.former.contains(&shown.fingerprint(&node.uid)),
+        };
+        let reserved = known.filter(|known| known.writes.is_some());
+        let foreign = is_foreign.then(|| Foreign {
+            node: Arc::clone(&node.name),
+            shown: node.pod_cidrs.clone(),
+            reserved: reserved.map(|known| known.networks.to_vec()).unwrap_or_default(),
+        });
+        let confirmed = !is_foreign && reserved.is_some();
+        let takes_ours = shown.networks.iter().any(|network| self.is_ours(&node.uid, *network));
+        let was_bare = self.bare.remove(&*node.uid);
+        self.insert(node);
+        shown.networks.iter().for_each(|network| self.end_waiting(*network));
+        let signs = foreign.as_ref().filter(|_| was_bare);
+        let rival = signs.and_then(|sign| self.signs.add(sign, takes_ours, now)).cloned();
+        Seen { confirmed, problems: self.examine(&node.uid), foreign, rival }
+    }
+
+    /// Returns true if our allocator has given a part of the network to a node, or would give it next.
+    fn is_ours(&self, uid: &str, network: IpNet) -> bool {
+        let kept = self.nodes.get(uid).into_iter().flat_map(|known| known.networks.iter().copied());
+        let next = self.pools.iter().filter_map(|pool| Some(pool.find()?.block));
+        let mut near = kept.chain(next);
+        near.any(|one| overlap(one, network)) || self.shared(uid, network).is_some()
+    }
+
+    /// Respects what a node shows, no matter who assigned it: for a process that only observes, where
+    /// other writers are no rivals. Returns what is newly wrong, as [`Seen::problems`].
+    pub fn accept(&mut self, node: &Node) -> Vec<(Arc<str>, Problem)> {
+        self.revive(&node.uid);
+        let is_known = |known: &Record| known.writes.is_none() && known.shows(node);
+        if node.pod_cidrs.is_empty() || self.nodes.get(&*node.uid).is_some_and(is_known) {
+            return Vec::new();
+        }
+        self.insert(node);
+        self.examine(&node.uid)
+    }
+
+    /// Reserves one block of each cluster CIDR for the node, or none at all. A node keeps what is
+    /// reserved for it until it shows its pod CIDRs, or is gone: an earlier write may be carried out
+    /// later. The caller writes the blocks and tells the [answer](Self::answered).
+    ///
+    /// # Errors
+    ///
+    /// Why it gets none now.
+    pub fn reserve(&mut self, node: &Node, now: At) -> Result<Reservation, Refusal> {
+        self.expire(now);
+        self.may_give(node, now)?;
+        if let Some(kept) = self.kept(node)? {
+            return Ok(kept);
+        }
+        let mut found = Vec::with_capacity(self.pools.len());
+        for pool in &self.pools {
+            found.push(pool.find().ok_or_else(|| Refusal::Exhausted(self.exhausted(pool)))?);
+        }
+        for (pool, found) in self.pools.iter_mut().zip(&found) {
+            pool.take(found.block);
+        }
+        let cidrs: Vec<_> = found.iter().map(|found| found.block).collect();
+        self.keep(node, &cidrs);
+        Ok(Reservation { cidrs, tries: found.iter().map(|found| found.tries).collect() })
+    }
+
+    /// Reserves what the cloud has assigned to the node's instance, unless another node has a part of
+    /// it. Blocks that only a node that is gone holds are the cloud's to give.
+    ///
+    /// # Errors
+    ///
+    /// Why it gets none now.
+    pub fn reserve_given(
+        &mut self,
+        node: &Node,
+        cidrs: &[IpNet],
+        now: At,
+    ) -> Result<Reservation, Refusal> {
+        self.expire(now);
+        self.may_give(node, now)?;
+        let known = self.nodes.get(&*node.uid);
+        if known.is_some_and(|known| *known.networks != *cidrs && known.is_unwritten()) {
+            // The cloud has changed its mind in time.
+            self.remove(&node.uid);
+        }
+        if let Some(kept) = self.kept(node)? {
+            return Ok(kept);
+        }
+        if let Some(problem) = cidrs.iter().find_map(|cidr| self.taken(&node.uid, *cidr)) {
+            return Err(Refusal::Taken(problem));
+        }
+        self.keep(node, cidrs);
+        Ok(Reservation { cidrs: cidrs.to_vec(), tries: Vec::new() })
+    }
+
+    /// What became of the write of a reservation. Without an answer it counts as unknown.
+    pub fn answered(&mut self, uid: &str, written: Written) {
+        let record = self.nodes.get_mut(uid).or_else(|| Some(&mut self.gone.get_mut(uid)?.record));
+        if let Some(writes) = record.and_then(|record| record.writes.as_mut()) {
+            writes.pending = false;
+            writes.possible |= written != Written::No;
+        }
+    }
+
+    fn may_give(&mut self, node: &Node, now: At) -> Result<(), Refusal> {
+        self.revive(&node.uid);
+        let has_some = self.nodes.get(&*node.uid).is_some_and(|known| known.writes.is_none());
+        if !node.pod_cidrs.is_empty() || has_some {
+            return Err(Refusal::Assigned);
+        }
+        if node.deleting {
+            return Err(Refusal::Deleting);
+        }
+        match self.signs.stops(&node.uid, now) {
+            Some(rival) => Err(Refusal::Stopped(rival.clone())),
+            None if self.hold.routes && self.routes.is_none() => Err(Refusal::RoutesUnknown),
+            None => Ok(()),
+        }
+    }
+
+    /// What is reserved for the node already.
+    fn kept(&mut self, node: &Node) -> Result<Option<Reservation>, Refusal> {
+        let Some(record) = self.nodes.get(&*node.uid) else { return Ok(None) };
+        let cidrs = record.networks.to_vec();
+        let is_unwritten = record.is_unwritten();
+        match cidrs.iter().find_map(|cidr| self.taken(&node.uid, *cidr)) {
+            Some(_) if is_unwritten => {
+                self.remove(&node.uid);
+                Ok(None)
+            }
+            Some(problem) => Err(Refusal::Taken(problem)),
+            None => {
+                if let Some(writes) = self.writes(&node.uid) {
+                    writes.pending = true;
+                }
+                Ok(Some(Reservation { cidrs, tries: Vec::new() }))
+            }
+        }
+    }
+
+    fn writes(&mut self, uid: &str) -> Option<&mut Writes> {
+        self.nodes.get_mut(uid)?.writes.as_mut()
+    }
+
+    fn exhausted(&self, pool: &Pool) -> Exhausted {
+        let network = pool.range.network;
+        let all = self.nodes.values().flat_map(|known| {
+            let networks = known.counted(&self.config).filter(|one| !pool.is_all(*one));
+            networks.map(|one| (Arc::clone(&known.name), one, pool.blocks_of(one)))
+        });
+        let widest = all.filter(|(.., blocks)| *blocks > 1).max_by_key(|(.., blocks)| *blocks);
+        Exhausted {
+            family: family(network),
+            cluster: network,
+            mask: pool.range.mask,
+            capacity: pool.capacity(),
+            held: self.gone.len(),
+            widest,
+        }
+    }
+
+    /// Why no node gets blocks any more, if that is so.
+    pub const fn rival(&self) -> Option<&Rival> {
+        self.signs.stop()
+    }
+
+    /// How many blocks have become free since the process began: when the number grows, a node that
+    /// got none may get one.
+    pub fn releases(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.releases).sum()
+    }
+
+    /// What is wrong, by the UID of the node. Nodes that are not here have no problem.
+    pub fn problems(&self) -> impl Iterator<Item = (&str, &[Problem])> {
+        self.problems.iter().map(|(uid, problems)| (&**uid, &**problems))
+    }
+
+    /// How full each cluster CIDR is.
+    pub fn usage(&self) -> impl Iterator<Item = Usage> {
+        self.pools.iter().map(|pool| Usage {
+            cluster: pool.range.network,
+            capacity: pool.capacity(),
+            used: pool.used(),
+            allocations: pool.allocations,
+            releases: pool.releases,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

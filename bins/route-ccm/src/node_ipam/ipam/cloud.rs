@@ -1,0 +1,121 @@
+//! `--cidr-allocator-type=CloudAllocator`: the cloud has decided.
+
+use ccm_cloud::Instance;
+use ipnet::IpNet;
+
+use crate::networks::{Config, family, join};
+
+/// The pod CIDRs for the node of an instance: one per cluster CIDR, in their order. Without cluster
+/// CIDRs those of the instance, in its order.
+///
+/// # Errors
+///
+/// What is wrong with those of the instance, in one line.
+pub fn given(instance: &Instance, config: &Config) -> Result<Vec<IpNet>, String> {
+    let name = &instance.name;
+    let shown: Vec<IpNet> = instance.pod_cidrs.iter().map(IpNet::trunc).collect();
+    if shown.is_empty() {
+        return Err(format!(
+            "the cloud names no pod CIDR of instance {name}: assign it one, or set --cidr-allocator-type=RangeAllocator"
+        ));
+    }
+    let clusters: Vec<IpNet> = config.ranges.iter().map(|range| range.network).collect();
+    let is_ours = |one: &&IpNet| {
+        clusters.is_empty() || clusters.iter().any(|cluster| family(*cluster) == family(**one))
+    };
+    let mut given: Vec<IpNet> = shown.iter().filter(is_ours).copied().collect();
+    for (at, one) in given.iter().enumerate() {
+        if let Some(other) = given.iter().skip(at + 1).find(|other| family(**other) == family(*one))
+        {
+            return Err(format!(
+                "the cloud names two {} pod CIDRs of instance {name}, {one} and {other}: a node can have one of each family",
+                family(*one)
+            ));
+        }
+    }
+    for cluster in &clusters {
+        match given.iter().find(|one| family(**one) == family(*cluster)) {
+            None => {
+                return Err(format!(
+                    "the cloud names no {} pod CIDR of instance {name}, only {}: assign it one, or remove {cluster} from --cluster-cidr",
+                    family(*cluster),
+                    join(&shown)
+                ));
+            }
+            Some(one) if !cluster.contains(one) => {
+                return Err(format!(
+                    "the cloud's pod CIDR {one} of instance {name} is not in --cluster-cidr {cluster}: correct the flag or the instance"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    given.sort_by_key(|one| clusters.iter().position(|cluster| cluster.contains(one)));
+    Ok(given)
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::ProviderId;
+
+    use super::*;
+    use crate::networks::{AllocatorType, Flags};
+
+    fn config(clusters: &[&str]) -> Config {
+        let cluster_cidrs = clusters.iter().map(|one| (*one).to_owned()).collect();
+        let allocator = AllocatorType::CloudAllocator;
+        Flags { allocator, cluster_cidrs, ..Flags::default() }.check().unwrap().0
+    }
+
+    fn instance(cidrs: &[&str]) -> Instance {
+        let mut instance = Instance::new(ProviderId::parse("sim://1").unwrap(), "one");
+        instance.pod_cidrs = cidrs.iter().map(|one| one.parse().unwrap()).collect();
+        instance
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_cluster_cidrs() {
+        for (clusters, cidrs, expect) in [
+            (
+                &["10.0.0.0/8", "fd00::/8"][..],
+                &["fd00:1::/64", "10.0.7.1/24"][..],
+                "10.0.7.0/24,fd00:1::/64",
+            ),
+            (
+                &["fd00::/8", "10.0.0.0/8"],
+                &["10.0.7.0/24", "fd00:1::/64"],
+                "fd00:1::/64,10.0.7.0/24",
+            ),
+            // Another family than those of the cluster is not for pods.
+            (&["10.0.0.0/8"], &["fd00:1::/64", "10.0.7.0/24"], "10.0.7.0/24"),
+            (&[], &["fd00:1::/64", "10.0.7.0/24"], "fd00:1::/64,10.0.7.0/24"),
+            // The size is the cloud's decision.
+            (&["10.0.0.0/28"], &["10.0.0.0/30"], "10.0.0.0/30"),
+        ] {
+            assert_eq!(join(&given(&instance(cidrs), &config(clusters)).unwrap()), expect);
+        }
+    }
+
+    #[test]
+    fn what_the_cloud_names_is_checked() {
+        for (clusters, cidrs, expect) in [
+            (&["10.0.0.0/8"][..], &[][..], "names no pod CIDR of instance one: assign"),
+            (
+                &["10.0.0.0/8"],
+                &["11.0.0.0/24"],
+                "11.0.0.0/24 of instance one is not in --cluster-cidr 10.0.0.0/8",
+            ),
+            (&["10.0.0.0/8"], &["0.0.0.0/0"], "is not in --cluster-cidr"),
+            (
+                &["10.0.0.0/8", "fd00::/8"],
+                &["10.0.0.0/24"],
+                "names no IPv6 pod CIDR of instance one, only 10.0.0.0/24",
+            ),
+            (&["10.0.0.0/8"], &["10.0.0.0/24", "10.0.1.0/24"], "names two IPv4 pod CIDRs"),
+            (&[], &["10.0.0.0/24", "10.0.1.0/24"], "names two IPv4 pod CIDRs"),
+        ] {
+            let error = given(&instance(cidrs), &config(clusters)).unwrap_err();
+            assert!(error.contains(expect), "{error}");
+        }
+    }
+}

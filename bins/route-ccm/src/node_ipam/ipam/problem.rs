@@ -1,0 +1,154 @@
+//! What is wrong with a node's pod CIDRs, and why a node gets none.
+
+use std::{fmt, sync::Arc};
+
+use ccm_cloud::IpFamily;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::rival::Rival;
+use crate::networks::join;
+
+/// Something wrong with the pod CIDRs of a node. All but [those that are too wide](Self::Wide) are respected; the
+/// other nodes are not affected.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Problem {
+    /// It is no network.
+    Unreadable {
+        /// The text.
+        text: Box<str>,
+    },
+    /// It lies outside the cluster CIDRs, or contains one.
+    Outside {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// The cluster CIDRs.
+        clusters: Vec<IpNet>,
+    },
+    /// It has another size than the blocks that we give.
+    Size {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// The prefix length of our blocks.
+        mask: u8,
+    },
+    /// It is wider than the blocks that we give, and the node is younger than they are. It is not respected.
+    Wide {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// The prefix length of our blocks.
+        mask: u8,
+    },
+    /// It overlaps a network of Services.
+    Services {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// The network of Services.
+        services: IpNet,
+    },
+    /// It overlaps a pod CIDR of another node.
+    Shared {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// The other node.
+        other: Arc<str>,
+        /// Its pod CIDR.
+        others: IpNet,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { text } => {
+                write!(
+                    f,
+                    "pod CIDR {text:?} is no network: delete the node, so that it registers again"
+                )
+            }
+            Self::Outside { cidr, clusters } => write!(
+                f,
+                "pod CIDR {cidr} is not in --cluster-cidr {}: add its network, or delete the node, so that it registers again",
+                join(clusters)
+            ),
+            Self::Size { cidr, mask } => write!(
+                f,
+                "pod CIDR {cidr} is no block of /{mask} as --node-cidr-mask-size says: it is kept, and its addresses are given to no other node"
+            ),
+            Self::Wide { cidr, mask } => write!(
+                f,
+                "pod CIDR {cidr} is wider than a block of /{mask}, and this program has not assigned it: it gets no route, and its addresses are given to other nodes; delete this Node, so that it registers again and gets another pod CIDR"
+            ),
+            Self::Services { cidr, services } => write!(
+                f,
+                "pod CIDR {cidr} overlaps --service-cluster-ip-range {services}: correct the flag, or delete the node, so that it registers again"
+            ),
+            Self::Shared { cidr, other, others } => write!(
+                f,
+                "pod CIDR {cidr} overlaps {others} of node {other}: delete one of the nodes, so that it registers again"
+            ),
+        }
+    }
+}
+
+/// A cluster CIDR without a free block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exhausted {
+    /// The family that is exhausted.
+    pub family: IpFamily,
+    /// The cluster CIDR.
+    pub cluster: IpNet,
+    /// The prefix length of its blocks.
+    pub mask: u8,
+    /// The number of its blocks.
+    pub capacity: u128,
+    /// How many nodes are gone and still hold their blocks.
+    pub held: usize,
+    /// The node with the widest pod CIDR that covers more than one block, and how many those are.
+    pub widest: Option<(Arc<str>, IpNet, u128)>,
+}
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { family, cluster, mask, capacity, held, widest } = self;
+        write!(f, "{cluster} has no free {family} block of /{mask}: all {capacity} are taken")?;
+        if *held > 0 {
+            let of = if *held == 1 { "1 node that is" } else { &*format!("{held} nodes that are") };
+            write!(f, ", also by {of} gone and whose blocks become free later")?;
+        }
+        if let Some((node, cidr, blocks)) = widest {
+            write!(f, "; pod CIDR {cidr} of node {node} covers {blocks} of them")?;
+        }
+        f.write_str("; remove nodes, or set --cluster-cidr to a larger network that contains it")
+    }
+}
+
+/// Why a node gets no blocks now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// Another allocator is at work.
+    Stopped(Rival),
+    /// The routes in the cloud are not known yet.
+    RoutesUnknown,
+    /// A family has no free block. Nothing was taken of the other one.
+    Exhausted(Exhausted),
+    /// The node has pod CIDRs.
+    Assigned,
+    /// The node is being deleted.
+    Deleting,
+    /// Another node has the network that was to be given.
+    Taken(Problem),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped(rival) => rival.fmt(f),
+            Self::RoutesUnknown => f.write_str("the cloud's routes are not known yet"),
+            Self::Exhausted(exhausted) => exhausted.fmt(f),
+            Self::Assigned => f.write_str("the node has pod CIDRs"),
+            Self::Deleting => f.write_str("the node is being deleted"),
+            Self::Taken(problem) => problem.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The memory of node IPAM, and the events that change it: pure.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `event`, `effect` | what it hears, and what follows |
+//! | `seen` | the beginning of a term; nodes that are new, have changed or are gone |
+//! | `turn` | a node has its turn, or the cloud has answered about its instance |
+//! | `written` | the API server has answered a write |
+//! | `core` | what a leader knows: the allocator, and the nodes that wait |
+//! | `waiting` | the nodes that get none now |
+//! | this file | what the routes say; when blocks become free; what pages and metrics show |
+
+mod core;
+mod effect;
+mod event;
+mod seen;
+mod turn;
+mod waiting;
+mod written;
+
+use std::collections::BTreeMap;
+
+use ccm_base::At;
+use ccm_controller::machine;
+use ccm_objects::Shared as Name;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use self::core::Core;
+pub(crate) use self::{
+    core::needs_cidrs,
+    effect::{Effect, WriteEnd},
+    event::{Begin, Event, Found, Written},
+};
+use super::ipam::{Config, HoldUntil, Usage};
+
+/// How many nodes that are gone the next leader learns of: a text with the Lease is short.
+const LEFT: usize = 200;
+
+/// The parts of the settings that do not change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Fixed {
+    /// Who decides on the blocks, and which there are.
+    pub(crate) config: Config,
+    /// When the blocks of a node that is gone become free.
+    pub(crate) hold: HoldUntil,
+    /// True for an observer, which writes nothing.
+    pub(crate) is_observing: bool,
+}
+
+/// The memory of node IPAM.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    fixed: Fixed,
+    /// True from the beginning of the term on.
+    leads: bool,
+    /// `None` before the nodes were read in the term.
+    core: Option<Core>,
+    /// The first table of the routes, if it was read before the nodes.
+    table: Option<(Vec<IpNet>, At)>,
+}
+
+impl machine::Machine for Machine {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn apply(&mut self, event: Event, now: At) -> Vec<Effect> {
+        let before = self.core.as_ref().map(Core::turning);
+        let mut effects = Vec::new();
+        self.take(event, now, &mut effects);
+        // Nodes that wait are tried again if a block became free, and all of them when a stop begins or ends.
+        let mut turned = Vec::new();
+        if let (Some(core), Some((releases, was_stopped))) = (&self.core, before) {
+            let turns = core.is_stopped() != was_stopped;
+            if turns {
+                turned.push(Effect::Stops(core.is_stopped()));
+                self.runs(!core.is_stopped(), &mut turned);
+            }
+            let freed = if turns { u64::MAX } else { core.turning().0 - releases };
+            core.wake(freed, &mut turned);
+        }
+        turned.append(&mut effects);
+        turned
+    }
+}
+
+impl Machine {
+    /// Nothing is known yet.
+    pub(crate) const fn new(fixed: Fixed) -> Self {
+        Self { fixed, leads: false, core: None, table: None }
+    }
+
+    fn take(&mut self, event: Event, now: At, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Leads => {
+                self.leads = true;
+                self.runs(true, effects);
+            }
+            Event::Begin(begin) => self.begin(begin, now, effects),
+            Event::Changed { before, after } => {
+                self.changed(before.as_deref(), &after, now, effects);
+            }
+            Event::Gone(node) => self.gone(&node, now, effects),
+            Event::Turn { name, node } => self.turn(name, node, now, effects),
+            Event::Found(found) => self.found(*found, now, effects),
+            Event::NotOurs(node) => self.is_not_ours(&node, effects),
+            Event::Written(written) => self.written(*written, now, effects),
+            Event::RoutesAre { destinations, read } => self.routes_are(destinations, read, effects),
+            Event::RouteGone(destination) => {
+                if let Some(core) = &mut self.core {
+                    core.allocator.route_gone(destination);
+                }
+                effects.push(Effect::WakeRelease);
+            }
+            Event::Time => self.release(now, effects),
+            Event::Ends => self.runs(false, effects),
+        }
+    }
+
+    /// Shows if the controller runs. An observer's does not.
+    fn runs(&self, does: bool, effects: &mut Vec<Effect>) {
+        if self.leads && !self.fixed.is_observing {
+            effects.push(Effect::Runs(does));
+        }
+    }
+
+    /// Learns the table of the routes.
+    fn routes_are(&mut self, destinations: Vec<IpNet>, read: At, effects: &mut Vec<Effect>) {
+        match &mut self.core {
+            Some(core) => {
+                let is_first = !core.allocator.knows_routes();
+                core.allocator.routes_are(destinations, read);
+                if is_first {
+                    core.wake(u64::MAX, effects);
+                }
+            }
+            None => self.table = Some((destinations, read)),
+        }
+        effects.push(Effect::WakeRelease);
+    }
+
+    /// Frees what is due.
+    fn release(&mut self, now: At, effects: &mut Vec<Effect>) {
+        let Some(core) = &mut self.core else { return };
+        core.allocator.expire(now);
+        if !self.fixed.is_observing {
+            effects.push(Effect::Leave(core.allocator.held(LEFT)));
+        }
+        effects.extend(core.allocator.next_release().map(Effect::Due));
+    }
+
+    /// Why the node has no pod CIDRs, if it gets none now.
+    pub(crate) fn lack(&self, name: &str) -> Option<String> {
+        self.core.as_ref()?.waiting.why(name)
+    }
+
+    /// The same for all nodes.
+    pub(crate) fn lacks(&self) -> BTreeMap<Name, String> {
+        let reasons = self.core.iter().flat_map(|core| core.waiting.reasons());
+        reasons.map(|(name, why)| (Name::clone(name), why.to_owned())).collect()
+    }
+
+    /// The networks whose routes must end before nodes get them.
+    pub(crate) fn awaited(&self) -> Vec<IpNet> {
+        let waiting = self.core.iter().flat_map(|core| core.allocator.waiting_for_routes());
+        waiting.map(|(network, _)| network).collect()
+    }
+
+    /// How far the nodes are, in words; an error if some wait.
+    pub(crate) fn verdict(&self) -> Result<&'static str, String> {
+        let Some(core) = &self.core else {
+            return Ok(match self.leads {
+                true => "the nodes are being read",
+                false => "not assigned here: this replica does not lead",
+            });
+        };
+        if let Some(rival) = core.allocator.rival() {
+            return Err(rival.to_string());
+        }
+        let count = core.waiting.len();
+        match core.waiting.reasons().next() {
+            Some((name, why)) => {
+                Err(format!("{count} nodes wait for pod CIDRs, first {name}: {why}"))
+            }
+            None if count > 0 => {
+                Err(format!("{count} nodes wait for pod CIDRs until the cloud's routes are known"))
+            }
+            None => Ok("every node gets its pod CIDRs"),
+        }
+    }
+
+    /// How full each cluster CIDR is.
+    pub(crate) fn usage(&self) -> Vec<Usage> {
+        self.core.iter().flat_map(|core| core.allocator.usage()).collect()
+    }
+
+    /// How many nodes wait, and how many are gone and hold their blocks.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let counts = |core: &Core| (core.waiting.len(), core.allocator.held_nodes());
+        self.core.as_ref().map(counts).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

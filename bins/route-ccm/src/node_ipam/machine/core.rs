@@ -1,0 +1,113 @@
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use ccm_base::At;
+use ccm_controller::queue::Priority;
+use ccm_objects::{Node, Shared as Name};
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, Fixed, waiting::Waiting};
+use crate::node_ipam::ipam::{Allocator, Problem, Seen};
+
+/// Returns true if the node has no pod CIDRs, and needs some.
+pub(crate) fn needs_cidrs(node: &Node) -> bool {
+    node.pod_cidrs.is_empty() && !node.deleting
+}
+
+/// What a leader knows.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Core {
+    pub(super) allocator: Allocator,
+    pub(super) waiting: Waiting,
+    /// The UIDs of the nodes that are there. An answer meets only the node that it was asked for.
+    pub(super) here: BTreeMap<Name, Box<str>>,
+}
+
+impl Core {
+    pub(super) fn is_stopped(&self) -> bool {
+        self.allocator.rival().is_some()
+    }
+
+    /// How many blocks have become free, and if no node gets any.
+    pub(super) fn turning(&self) -> (u64, bool) {
+        (self.allocator.releases(), self.is_stopped())
+    }
+
+    /// Queues the nodes that have waited longest, at most this many.
+    pub(super) fn wake(&self, count: u64, effects: &mut Vec<Effect>) {
+        let first = self.waiting.first(count).into_iter();
+        effects.extend(first.map(|name| Effect::Queue(name, Priority::Urgent)));
+    }
+
+    /// Returns true if the node is still there: this one, and no other of its name.
+    pub(super) fn is_here(&self, node: &Node) -> bool {
+        self.here.get(&node.name).is_some_and(|uid| *uid == node.uid)
+    }
+
+    /// Returns true if the node is still there, and needs pod CIDRs as it is now.
+    pub(super) fn is_bare(&self, node: &Node, now: Option<&Node>) -> bool {
+        self.is_here(node) && now.is_some_and(|now| now.uid == node.uid && needs_cidrs(now))
+    }
+
+    /// Records that the node gets none for now, which is worth to be shown.
+    pub(super) fn has_none(
+        &mut self,
+        fixed: &Fixed,
+        node: &Arc<Node>,
+        state: &str,
+        why: &str,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.waiting.insert(&node.name, Some(why.to_owned()));
+        let (node, state, why) = (Arc::clone(node), state.to_owned(), why.to_owned());
+        let name = Name::clone(&node.name);
+        effects.extend([
+            Effect::Show { node: Arc::clone(&node), cidrs: Vec::new(), held: Some(why.clone()) },
+            Effect::HasNone { node, state, why },
+        ]);
+        if !fixed.is_observing {
+            effects.push(Effect::Condition(name, Priority::Urgent));
+        }
+    }
+
+    /// Records what the node shows, and reports it.
+    pub(super) fn look(
+        &mut self,
+        fixed: &Fixed,
+        node: &Arc<Node>,
+        now: At,
+        effects: &mut Vec<Effect>,
+    ) {
+        if !needs_cidrs(node) {
+            self.waiting.remove(&node.name);
+            effects.push(Effect::Clear(Name::clone(&node.name)));
+        }
+        let seen = match fixed.is_observing {
+            true => Seen { problems: self.allocator.accept(node), ..Seen::default() },
+            false => self.allocator.observe(node, now),
+        };
+        effects.extend(seen.problems.into_iter().map(|(name, what)| Effect::Strange(name, what)));
+        effects.extend(seen.foreign.map(|foreign| Effect::Foreign(Arc::clone(node), foreign)));
+        effects.extend(seen.rival.map(|rival| Effect::Rival(Arc::clone(node), rival)));
+        if !node.pod_cidrs.is_empty() {
+            settled(fixed, node, effects);
+        }
+    }
+
+    /// The problems of all nodes.
+    pub(super) fn problems(&self) -> HashMap<&str, &[Problem]> {
+        self.allocator.problems().collect()
+    }
+}
+
+/// The node has its pod CIDRs.
+pub(super) fn settled(fixed: &Fixed, node: &Arc<Node>, effects: &mut Vec<Effect>) {
+    let name = || Name::clone(&node.name);
+    effects.extend([Effect::Forget(name()), Effect::HasCidrs(Arc::clone(node))]);
+    // Without routes, its condition may say that it has none.
+    if !fixed.hold.routes && !fixed.is_observing {
+        effects.push(Effect::Condition(name(), Priority::Urgent));
+    }
+}

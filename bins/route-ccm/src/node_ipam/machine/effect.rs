@@ -1,0 +1,79 @@
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::{At, RetryClass};
+use ccm_controller::queue::Pace;
+use ccm_controller::queue::Priority;
+use ccm_kube::ApiError;
+use ccm_objects::{Node, Shared as Name};
+use ipnet::IpNet;
+use serde::Serialize;
+
+use crate::node_ipam::ipam::{Foreign, HeldBlocks, Problem, Rival};
+
+/// What follows.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) enum Effect {
+    /// Write these pod CIDRs to the node.
+    Write { node: Arc<Node>, cidrs: Vec<IpNet> },
+    /// Queue the node.
+    Queue(Name, Priority),
+    /// Its turn is over: the next failure is the first one.
+    Forget(Name),
+    /// It is gone.
+    Remove(Name),
+    /// Queue it again after this time.
+    RetryEvery(Name, Duration),
+    /// Queue it again after a failure.
+    RetryAs(Name, RetryClass),
+    /// The same after a write that was refused. With the node that the user learns it of.
+    RetryRefused { name: Name, error: ApiError, told: Option<Arc<Node>> },
+    /// Look at the condition of the node.
+    Condition(Name, Priority),
+    /// Show on the page `/plan` what the node gets, and why not now.
+    Show { node: Arc<Node>, cidrs: Vec<IpNet>, held: Option<String> },
+    /// Remove it from the page.
+    Clear(Name),
+    /// Leave the blocks of nodes that are gone to the next leader.
+    Leave(Vec<HeldBlocks>),
+    /// Look again at this time.
+    Due(At),
+    /// Look again now.
+    WakeRelease,
+    /// Tell the routes that the node has got its pod CIDRs, which the informer does not report.
+    Assigned(Arc<Node>),
+    /// The controller runs, or does not.
+    Runs(bool),
+    /// The allocator stops because another one is at work, or goes on.
+    Stops(bool),
+    /// All nodes are known: so many have pod CIDRs, so many have none.
+    Known { assigned: usize, bare: usize },
+    /// So many places were looked at for the blocks of each cluster CIDR.
+    Tried(Vec<u32>),
+    /// A write has ended.
+    Ended(WriteEnd),
+    /// The node has got its pod CIDRs from us.
+    Given(Arc<Node>),
+    /// Report that the node gets none now.
+    HasNone { node: Arc<Node>, state: String, why: String },
+    /// Report the end of that.
+    HasCidrs(Arc<Node>),
+    /// Report that the API server has not stored them.
+    NotStored { node: Arc<Node>, why: String, pace: Pace },
+    /// Report what is wrong with the pod CIDRs of the node of this name.
+    Strange(Name, Problem),
+    /// Report that another client has given the node its pod CIDRs.
+    Foreign(Arc<Node>, Foreign),
+    /// Report that another allocator is at work.
+    Rival(Arc<Node>, Rival),
+}
+
+/// The end of a write.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) enum WriteEnd {
+    /// The answer shows the pod CIDRs.
+    Stored,
+    /// The answer is that it is done, and does not show them.
+    NotStored,
+    /// The API server has refused it, or its outcome is not known.
+    Refused(ApiError),
+}

@@ -1,0 +1,91 @@
+use std::sync::Arc;
+
+use ccm_base::At;
+use ccm_cloud::LookupResult;
+use ccm_kube::ApiError;
+use ccm_objects::{Node, Shared as Name};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::{networks::BlockSizes, node_ipam::ipam::HeldBlocks};
+
+/// What node IPAM hears.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// The term begins. The nodes are not read in it yet.
+    Leads,
+    /// They are read.
+    Begin(Begin),
+    /// A node is new, or has changed.
+    Changed {
+        /// The node before.
+        before: Option<Arc<Node>>,
+        /// The node now.
+        after: Arc<Node>,
+    },
+    /// A node is gone.
+    Gone(Arc<Node>),
+    /// It is the turn of a node, which gets blocks of the cluster CIDRs.
+    Turn {
+        /// Its name.
+        name: Name,
+        /// The node, if there is one.
+        node: Option<Arc<Node>>,
+    },
+    /// The cloud has answered about the instance of a node.
+    Found(Box<Found>),
+    /// The provider ID of the node is another provider's.
+    NotOurs(Arc<Node>),
+    /// The API server has answered a write.
+    Written(Box<Written>),
+    /// The table of the routes, with the routes that are being made.
+    RoutesAre {
+        /// The destinations.
+        destinations: Vec<IpNet>,
+        /// When the cloud was asked for the table.
+        read: At,
+    },
+    /// There is no route with this destination, and none is being made.
+    RouteGone(IpNet),
+    /// Time has passed.
+    Time,
+    /// The program gives out no more.
+    Ends,
+}
+
+/// What a term begins with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Begin {
+    /// All nodes.
+    pub(crate) nodes: Vec<Arc<Node>>,
+    /// What the last leader has held.
+    pub(crate) held: Vec<HeldBlocks>,
+    /// Since when blocks have had their sizes.
+    pub(crate) sizes: BlockSizes,
+}
+
+/// An answer of the cloud.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// The node as it was when the cloud was asked.
+    pub(crate) asked: Arc<Node>,
+    /// The node of this name now.
+    pub(crate) node: Option<Arc<Node>>,
+    /// The answer.
+    pub(crate) answer: LookupResult,
+    /// How often the node has failed in a row before.
+    pub(crate) failures: u32,
+}
+
+/// An answer to a write.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Written {
+    /// The node as it was when it was written.
+    pub(crate) asked: Arc<Node>,
+    /// The pod CIDRs.
+    pub(crate) cidrs: Vec<IpNet>,
+    /// The node of this name now.
+    pub(crate) node: Option<Arc<Node>>,
+    /// The answer. An error of `None`: nothing was sent.
+    pub(crate) answer: Result<Arc<Node>, Option<ApiError>>,
+}

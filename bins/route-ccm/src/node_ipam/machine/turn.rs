@@ -1,0 +1,152 @@
+//! A node has its turn, or the cloud has answered about its instance.
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::{At, RetryClass};
+use ccm_cloud::{Instance, Lookup};
+use ccm_controller::queue::Priority;
+use ccm_objects::{Node, Shared as Name};
+
+use super::{Effect, Found, Machine, core::needs_cidrs};
+use crate::node_ipam::ipam::{self, Refusal, Reservation, Written};
+
+/// The pause before route-ccm tries a node again that waits for another node or for a route.
+const AGAIN: Duration = Duration::from_mins(1);
+
+impl Machine {
+    /// Gives the node blocks of the cluster CIDRs, if it needs some.
+    pub(super) fn turn(
+        &mut self,
+        name: Name,
+        node: Option<Arc<Node>>,
+        now: At,
+        effects: &mut Vec<Effect>,
+    ) {
+        let node = node.filter(|node| needs_cidrs(node));
+        let here = self.core.as_mut().zip(node).filter(|(core, node)| core.is_here(node));
+        let Some((core, node)) = here else { return effects.push(Effect::Forget(name)) };
+        let reserved = core.allocator.reserve(&node, now);
+        self.reserved(&node, reserved, effects);
+    }
+
+    /// The cloud has answered about the instance of a node.
+    pub(super) fn found(&mut self, found: Found, now: At, effects: &mut Vec<Effect>) {
+        let Found { asked, node, answer, failures } = found;
+        let name = || Name::clone(&asked.name);
+        // The answer is about this instance. The informer reports the end of a node.
+        let Some(node) = node else { return effects.push(Effect::Forget(name())) };
+        if !asked.has_identity_of(&node) {
+            return effects.push(Effect::Queue(name(), Priority::Urgent));
+        }
+        match answer {
+            Ok(Lookup::Found(instance)) => self.has_instance(&node, &instance, now, effects),
+            Ok(Lookup::Gone(_)) => {
+                // A new node can register before the cloud shows its instance.
+                if failures > 1 {
+                    let why = "the cloud has no instance for it";
+                    self.has_none(&node, why, why, effects);
+                }
+                effects.push(Effect::RetryAs(name(), RetryClass::Retry));
+            }
+            Ok(Lookup::NotOurs(_)) => self.is_not_ours(&node, effects),
+            Err(error) => {
+                let why = format!("cannot look up its instance: {error}");
+                self.has_none(&node, error.kind.reason(), &why, effects);
+                effects.push(Effect::RetryAs(name(), error.class()));
+            }
+        }
+    }
+
+    /// Gives the node what the cloud has assigned to its instance.
+    fn has_instance(
+        &mut self,
+        node: &Arc<Node>,
+        instance: &Instance,
+        now: At,
+        effects: &mut Vec<Effect>,
+    ) {
+        let cidrs = match ipam::given(instance, &self.fixed.config) {
+            Ok(cidrs) => cidrs,
+            Err(why) => {
+                self.has_none(node, &why, &why, effects);
+                let again = Effect::RetryAs(Name::clone(&node.name), RetryClass::Retry);
+                return effects.push(again);
+            }
+        };
+        let Some(core) = self.core.as_mut().filter(|core| core.is_bare(node, Some(node))) else {
+            return effects.push(Effect::Forget(Name::clone(&node.name)));
+        };
+        let reserved = core.allocator.reserve_given(node, &cidrs, now);
+        self.reserved(node, reserved, effects);
+    }
+
+    /// The node has no instance in this cloud: nothing waits for its pod CIDRs any more.
+    pub(super) fn is_not_ours(&mut self, node: &Node, effects: &mut Vec<Effect>) {
+        let name = || Name::clone(&node.name);
+        if let Some(core) = self.core.as_mut().filter(|core| core.is_here(node)) {
+            core.waiting.remove(&node.name);
+            effects.push(Effect::Clear(name()));
+        }
+        effects.push(Effect::Forget(name()));
+    }
+
+    fn has_none(&mut self, node: &Arc<Node>, state: &str, why: &str, effects: &mut Vec<Effect>) {
+        if let Some(core) = self.core.as_mut().filter(|core| core.is_bare(node, Some(node))) {
+            core.has_none(&self.fixed, node, state, why, effects);
+        }
+    }
+
+    /// Acts on what the allocator says of a node that needs pod CIDRs.
+    fn reserved(
+        &mut self,
+        node: &Arc<Node>,
+        reserved: Result<Reservation, Refusal>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Reservation { cidrs, tries } = match reserved {
+            Ok(reservation) => reservation,
+            Err(refusal) => return self.refused(node, &refusal, effects),
+        };
+        let show = Effect::Show { node: Arc::clone(node), cidrs: cidrs.clone(), held: None };
+        if self.fixed.is_observing {
+            if let Some(core) = &mut self.core {
+                core.allocator.answered(&node.uid, Written::No);
+            }
+            return effects.extend([show, Effect::Forget(Name::clone(&node.name))]);
+        }
+        let write = Effect::Write { node: Arc::clone(node), cidrs };
+        effects.extend([Effect::Tried(tries), show, write]);
+    }
+
+    fn refused(&mut self, node: &Arc<Node>, refusal: &Refusal, effects: &mut Vec<Effect>) {
+        let name = Name::clone(&node.name);
+        let again = Effect::RetryEvery(Name::clone(&name), AGAIN);
+        let why = refusal.to_string();
+        match refusal {
+            Refusal::Assigned | Refusal::Deleting => effects.push(Effect::Forget(name)),
+            // Its end queues all nodes that wait; a node that was left alone ends it.
+            Refusal::Stopped(_) => {
+                self.has_none(node, "another allocator", &why, effects);
+                effects.push(again);
+            }
+            // The first list brings it back. A node that still waits at its next turn says so.
+            Refusal::RoutesUnknown => {
+                match self.core.as_mut().filter(|core| !core.waiting.contains(&name)) {
+                    Some(core) => core.waiting.insert(&name, None),
+                    None => self.has_none(node, "routes unknown", &why, effects),
+                }
+                effects.push(again);
+            }
+            // The end of a node brings it back.
+            Refusal::Exhausted(exhausted) => {
+                let state = format!("{} is exhausted", exhausted.cluster);
+                self.has_none(node, &state, &why, effects);
+                effects.push(Effect::Forget(name));
+            }
+            Refusal::Taken(_) => {
+                self.has_none(node, &why, &why, effects);
+                effects.push(again);
+            }
+        }
+    }
+}

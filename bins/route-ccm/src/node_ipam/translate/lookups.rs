@@ -1,0 +1,102 @@
+//! `CloudAllocator`: asks the cloud what it has assigned to the instances of nodes. The kit's stage
+//! takes the nodes in batches.
+
+use std::sync::Arc;
+
+use ccm_cloud::{Call, Claim, Cloud};
+use ccm_controller::{
+    instances,
+    lookups::{Asker, Next, Stage, Work},
+    machine::Door,
+    queue::BatchWindowConfig,
+    workers,
+};
+use ccm_objects::{Node, Shared as Name};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::WRITERS;
+use crate::{
+    node_ipam::{
+        machine::{Event, Found, Machine, needs_cidrs},
+        perform::writes::Writes,
+    },
+    settings::RouteSettings,
+};
+
+/// What asks the cloud.
+pub(crate) struct Lookups {
+    pub(crate) door: Door<Machine>,
+    pub(crate) writes: Arc<Writes>,
+    pub(crate) cloud: Arc<dyn Cloud>,
+    pub(crate) settings: watch::Receiver<Arc<RouteSettings>>,
+}
+
+impl Lookups {
+    /// Works on the queue until the token is cancelled.
+    pub(crate) async fn run(self, closing: &CancellationToken, token: CancellationToken) {
+        let found = Arc::clone(&self.writes);
+        let give = move |work| {
+            let writes = Arc::clone(&found);
+            async move { answered(&writes, work).await }
+        };
+        let (workers, give) = workers::channel(WRITERS, || WRITERS, token.clone(), give);
+        let (cloud, writes) = (Arc::clone(&self.cloud), Arc::clone(&self.writes));
+        let (store, queue) = (&writes.perform.store, &writes.perform.queue);
+        let asker = Questions { lookups: self, workers };
+        let stage = Stage::new(asker, &cloud, store, queue, closing);
+        tokio::join!(stage.run(BatchWindowConfig::default(), token), give);
+    }
+}
+
+/// The cloud has answered about a node.
+async fn answered(writes: &Writes, Work { node: asked, answer }: Work) {
+    let (store, queue) = (&writes.perform.store, &writes.perform.queue);
+    let (node, failures) = (store.get(&asked.name), queue.failures(&asked.name));
+    let name = Name::clone(&asked.name);
+    let found = Found { asked, node, answer, failures };
+    writes.apply(Event::Found(Box::new(found))).await;
+    queue.done(&name);
+}
+
+/// The stage's questions.
+struct Questions {
+    lookups: Lookups,
+    workers: mpsc::Sender<Work>,
+}
+
+impl Asker for Questions {
+    fn next(&self, node: &Arc<Node>) -> Next {
+        let Lookups { door, writes, cloud, .. } = &self.lookups;
+        if !needs_cidrs(node) {
+            return Next::Nothing;
+        }
+        if instances::claim(&**cloud, node) == Some(Claim::Foreign) {
+            let event = Event::NotOurs(Arc::clone(node));
+            drop(writes.perform.perform(door.apply(event)));
+            return Next::Nothing;
+        }
+        Next::Ask
+    }
+
+    fn call(&self, _: &[Arc<Node>]) -> Call {
+        Call::waiting(self.lookups.settings.borrow().cloud_call_timeout)
+    }
+
+    fn asked(&self, _: usize, _: usize) {}
+
+    fn asks_again(&self, _: &Name) {}
+
+    fn answered(&self, _: &[Work], _: Instant) {}
+
+    fn workers(&self, _: &Node) -> &mpsc::Sender<Work> {
+        &self.workers
+    }
+
+    fn done(&self, name: &Name) {
+        self.lookups.writes.perform.queue.done(name);
+    }
+}

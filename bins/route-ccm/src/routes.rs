@@ -1,0 +1,235 @@
+//! The routes of nodes, and the condition `NetworkUnavailable` that says if they are there.
+//!
+//! ```text
+//! informer, loop, queue, lanes --translate--> Event --> machine --> effects --perform--> cloud, API server
+//!                                               ^                              |
+//!                                               +----------- answer -----------+
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`plan`] | what to change in the route table, and the condition of each node: pure |
+//! | `machine` | the memory, and the events that change it: pure |
+//! | `entrance` | the door of the machine; new settings go first |
+//! | `nodes` | the nodes as the machine sees them |
+//! | `translate` | makes events of changes of nodes, looks, approvals and turns of the queue |
+//! | `perform` | performs what follows; makes calls to the cloud, and writes conditions |
+//! | `report`, `metrics` | events and log lines; `ccm_route_*` and upstream's metric |
+//! | this file | joins them |
+
+mod entrance;
+mod machine;
+pub(crate) mod metrics;
+mod nodes;
+mod perform;
+pub mod plan;
+mod report;
+mod translate;
+
+use std::{
+    sync::{Arc, OnceLock, Weak},
+    time::Duration,
+};
+
+use ccm_base::clock;
+use ccm_cloud::ClusterId;
+use ccm_controller::{
+    cluster,
+    passes::Passes,
+    queue::{QueueConfig, QueueMetrics, WorkQueue},
+    watch::Stores,
+    writer::Writer,
+};
+use ccm_kube::store::{Change, Store};
+use ccm_objects::Node;
+use ccm_runtime::{
+    health::Scope,
+    program::{Context, Failure, Program},
+};
+use ipnet::IpNet;
+use tokio::{sync::mpsc, time::sleep};
+
+use self::{
+    entrance::Entrance,
+    machine::{Event, Fixed, Term},
+    metrics::{Look, RouteMetrics},
+    nodes::Nodes,
+    perform::{Lines, Perform, calls::Calls, conditions::Conditions},
+    report::RouteReports,
+    translate::pass::Looks,
+};
+use crate::{
+    lease::Handover,
+    networks::Config,
+    node_ipam::{self, NodeIpam},
+    settings::RouteSettings,
+};
+
+/// The name of the queue of conditions in its metrics.
+pub(crate) const QUEUE: &str = "route-conditions";
+/// How many calls may wait for a lane.
+const CALLS: usize = 1024;
+/// How often the drain looks if all calls have ended.
+const DRAIN: Duration = Duration::from_millis(50);
+
+/// Gives nodes their routes, and writes their conditions.
+pub(crate) struct Controller {
+    entrance: Arc<Entrance>,
+    nodes: Arc<Nodes>,
+    perform: Arc<Perform>,
+    /// `None` if nodes get no routes.
+    cluster: Option<ClusterId>,
+}
+
+/// What the last leader has left.
+pub(crate) struct Left {
+    /// The deletions.
+    pub(crate) deleted: ccm_controller::brake::Window,
+    /// The cluster CIDRs.
+    pub(crate) networks: Vec<IpNet>,
+}
+
+impl Controller {
+    pub(crate) async fn new<P: Program<Settings = RouteSettings>>(
+        context: &Context<P>,
+        store: Store<Node>,
+    ) -> Result<Self, Failure> {
+        let settings = context.settings.borrow().clone();
+        let listed = context.health.condition("routes", Scope::Information, "not listed yet");
+        let brake = context.health.condition("brake", Scope::Information, "not needed yet");
+        brake.pass("not needed yet");
+        let left_over = context.health.condition("left-over-conditions", Scope::Information, "");
+        left_over.pass("not looked yet: this replica does not lead");
+        let is_offered = !matches!(context.cloud.routes(), Ok(None));
+        let cluster = match settings.configure_cloud_routes && is_offered {
+            true => Some(cluster::identify(context, &settings.cluster_uid).await?),
+            false => None,
+        };
+        let has_routes = cluster.is_some();
+        listed.pass(match (has_routes, settings.configure_cloud_routes) {
+            (true, _) => "not listed here: this replica does not lead".to_owned(),
+            (false, true) => format!("none: the provider {} offers none", context.cloud.name()),
+            (false, false) => "none: --configure-cloud-routes=false".to_owned(),
+        });
+        let blocks = settings.ipam();
+        let none = || ClusterId { name: String::new(), uid: String::new() };
+        let fixed = Fixed {
+            cluster: cluster.clone().unwrap_or_else(none),
+            has_routes,
+            gives_cidrs: blocks.is_some(),
+            is_observing: context.plans.is_observing(),
+        };
+        let entrance = Arc::new(Entrance::new(fixed, context.settings.clone()));
+        let shown = Arc::clone(&entrance);
+        metrics::collect(&context.metrics, move || {
+            let (longest_wait, room) = shown.read(machine::Machine::look);
+            Look { longest_wait, room }
+        });
+        let (cloud, settings) = (Arc::clone(&context.cloud), context.settings.clone());
+        let nodes = Arc::new(Nodes { store, cloud, settings });
+        let queues = QueueMetrics::new(&context.metrics);
+        let conditions = WorkQueue::new(QUEUE, QueueConfig::default(), &queues);
+        let perform = Arc::new_cyclic(|perform: &Weak<Perform>| {
+            let assigned = has_routes.then(|| told(perform, &entrance, &nodes));
+            let (store, queue) = (nodes.store.clone(), conditions.clone());
+            let common = node_ipam::Common { store, conditions: queue, queues, assigned };
+            Perform {
+                passes: Passes::default(),
+                conditions,
+                plans: context.plans.clone(),
+                reports: RouteReports::new(context),
+                metrics: RouteMetrics::new(&context.metrics),
+                lines: Lines { listed, brake, left_over },
+                throttle: parking_lot::Mutex::default(),
+                cloud: Arc::clone(&context.cloud),
+                ipam: blocks.map(|config| NodeIpam::new(context, config, common)),
+                handover: OnceLock::new(),
+            }
+        });
+        Ok(Self { entrance, nodes, perform, cluster })
+    }
+
+    /// Gives nodes their pod CIDRs, if this program does.
+    pub(crate) fn ipam(&self) -> Option<&Arc<NodeIpam>> {
+        self.perform.ipam.as_ref()
+    }
+
+    /// Handles a change of a node. The informer calls it on every replica; never blocks.
+    pub(crate) fn changed(&self, change: &Change<Node>) {
+        let event = translate::changed(&self.nodes, change);
+        self.perform.perform(self.entrance.apply(event), drop);
+    }
+
+    /// Starts the work of a term. `blocks`: how nodes get their pod CIDRs, if they get them from this program.
+    pub(crate) fn lead<P: Program<Settings = RouteSettings>>(
+        &self,
+        context: &Context<P>,
+        stores: &Stores,
+        left: Left,
+        handover: Arc<Handover>,
+        blocks: Option<Config>,
+    ) {
+        let (tasks, token) = (&context.supervisor, &context.token);
+        let parts =
+            || (Arc::clone(&self.entrance), Arc::clone(&self.nodes), Arc::clone(&self.perform));
+        // A process leads once.
+        drop(self.perform.handover.set(handover));
+        let Left { deleted, networks } = left;
+        let term = Term { begun: clock::wall().into(), deleted, networks, blocks };
+        self.perform.perform(self.entrance.apply(Event::Term(Box::new(term))), drop);
+        if !context.plans.is_observing() {
+            let (entrance, nodes, perform) = parts();
+            let writer = Writer::new(context, &nodes.store);
+            let conditions = Conditions { entrance, nodes, perform, writer };
+            tasks.spawn("conditions", translate::conditions(conditions, token.clone()));
+        }
+        let (entrance, nodes, perform) = parts();
+        let look = translate::left_over(entrance, nodes, perform, stores.clone(), token.clone());
+        tasks.spawn("left-over-conditions", look);
+        let Some(cluster) = self.cluster.clone() else { return };
+        self.perform.lines.listed.pass("not listed yet");
+        let lease = context.leadership.annotations().clone();
+        let (entrance, _, perform) = parts();
+        let approvals = translate::approvals(entrance, perform, lease.clone(), token.clone());
+        tasks.spawn("approvals", approvals);
+        let (sender, sent) = mpsc::channel(CALLS);
+        let (entrance, nodes, perform) = parts();
+        let (cloud, settings) = (Arc::clone(&context.cloud), context.settings.clone());
+        let calls = Calls { entrance, nodes, perform, cloud, cluster, lease, settings };
+        tasks.spawn("calls", Arc::new(calls).run(sent, token.clone()));
+        let (entrance, nodes, perform) = parts();
+        let passes = self.perform.passes.clone();
+        let settings = context.settings.clone();
+        let looks = Looks { entrance, nodes, perform, calls: sender, settings };
+        let passes = passes.run(looks, context.settings.clone(), token.clone());
+        // An old store does not have the newest nodes: route-ccm would delete their routes.
+        tasks.spawn("passes", stores.clone().before(passes, token.clone()));
+    }
+
+    /// Begins no call, and waits for those under way.
+    pub(crate) async fn drain(&self) {
+        let Perform { passes, conditions, .. } = &*self.perform;
+        passes.drain().await;
+        while !self.entrance.read(|machine, _| machine.is_idle()) {
+            sleep(DRAIN).await;
+        }
+        conditions.shut_down();
+        conditions.drained().await;
+    }
+}
+
+/// How node IPAM tells the machine that a node has got its pod CIDRs.
+fn told(
+    perform: &Weak<Perform>,
+    entrance: &Arc<Entrance>,
+    nodes: &Arc<Nodes>,
+) -> node_ipam::Assigned {
+    let (perform, entrance, nodes) =
+        (Weak::clone(perform), Arc::clone(entrance), Arc::clone(nodes));
+    Box::new(move |node| {
+        let effects = entrance.apply(Event::Assigned(nodes.view(node)));
+        if let Some(perform) = perform.upgrade() {
+            perform.perform(effects, drop);
+        }
+    })
+}

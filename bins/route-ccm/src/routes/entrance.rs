@@ -1,0 +1,61 @@
+//! The way to the machine. New settings go first.
+
+use std::sync::Arc;
+
+use ccm_base::{At, clock::Timeline};
+use ccm_controller::machine::Door;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::machine::{Effect, Event, Fixed, Machine, Parameters};
+use crate::settings::RouteSettings;
+
+/// The door, and the settings that the machine knows.
+pub(crate) struct Entrance {
+    door: Door<Machine>,
+    settings: Mutex<watch::Receiver<Arc<RouteSettings>>>,
+}
+
+impl Entrance {
+    pub(crate) fn new(fixed: Fixed, mut settings: watch::Receiver<Arc<RouteSettings>>) -> Self {
+        let parameters = parameters(&settings.borrow_and_update());
+        Self { door: Door::new(Machine::new(fixed, parameters)), settings: Mutex::new(settings) }
+    }
+
+    /// Applies an event. The caller performs the effects.
+    pub(crate) fn apply(&self, event: Event) -> Vec<Effect> {
+        let changed = {
+            let mut settings = self.settings.lock();
+            let is_new = settings.has_changed().unwrap_or(false);
+            is_new.then(|| parameters(&settings.borrow_and_update()))
+        };
+        let mut effects = match changed {
+            Some(parameters) => self.door.apply(Event::Settings(parameters)),
+            None => Vec::new(),
+        };
+        effects.extend(self.door.apply(event));
+        effects
+    }
+
+    /// Reads the memory.
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&Machine, At) -> R) -> R {
+        self.door.read(read)
+    }
+
+    /// The times of the events.
+    pub(crate) fn timeline(&self) -> Timeline {
+        self.door.timeline()
+    }
+}
+
+/// The settings that decide on routes.
+fn parameters(settings: &RouteSettings) -> Parameters {
+    Parameters {
+        cluster_cidrs: settings.cluster_cidrs(),
+        max_pod_cidr: settings.max_pod_cidr(),
+        budget: settings.budget(),
+        period: settings.route_reconciliation_period,
+        scale_down_taints: settings.scale_down_taints.clone(),
+        node_selector: settings.node_selector.clone(),
+    }
+}

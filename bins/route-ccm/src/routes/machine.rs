@@ -1,0 +1,195 @@
+//! The memory of the controller of routes, and the events that change it: pure.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `event`, `effect` | what it hears, and what follows |
+//! | `nodes` | nodes are new, have changed or are gone |
+//! | `pass` | a look at all nodes: the plan, and the calls that follow |
+//! | `answers` | the cloud has answered; changes are about to be sent |
+//! | `conditions` | the condition `NetworkUnavailable` of a node |
+//! | `listing` | the table as listed, with the changes since, and when to list it |
+//! | `progress` | how far the routes of each node are |
+//! | `page` | what the page `/plan` shows |
+
+mod answers;
+mod conditions;
+mod effect;
+mod event;
+mod listing;
+mod nodes;
+mod page;
+mod pass;
+mod progress;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_base::At;
+use ccm_cloud::{ClusterId, Route};
+use ccm_controller::brake::approval::SetApproval;
+use ccm_controller::machine;
+use ccm_controller::repeats::Repeats;
+use ccm_objects::Shared as Name;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::{
+    effect::{Basis, Blocked, Call, Effect},
+    event::{Applied, Event, Parameters, Pass, Sending, Term, Written},
+    page::Page,
+};
+use self::{listing::Listing, page::Shown, progress::Progress};
+use super::plan::{Planned, Planner, targets::Former, widths::Widths};
+use crate::networks::Config;
+
+/// The parts of the settings that do not change, and what the program is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Fixed {
+    /// This cluster.
+    pub(crate) cluster: ClusterId,
+    /// True if nodes get routes.
+    pub(crate) has_routes: bool,
+    /// True if this program gives nodes their pod CIDRs.
+    pub(crate) gives_cidrs: bool,
+    /// True for an observer, which changes nothing.
+    pub(crate) is_observing: bool,
+}
+
+/// The memory of the controller of routes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    fixed: Fixed,
+    parameters: Parameters,
+    approval: Option<SetApproval>,
+    /// How nodes get their pod CIDRs, if they get them from this program.
+    blocks: Option<Config>,
+    leads: bool,
+    planner: Planner,
+    listing: Listing,
+    progress: Progress,
+    /// Targets that were those of nodes.
+    former: Former,
+    /// The pod CIDRs of nodes that have changed since the last plan; `None` before the first one.
+    changed: Option<BTreeSet<IpNet>>,
+    /// Routes of nodes that were refused because others have changed the table, with what was there. They follow the
+    /// list at once: if others write all the time, a later call is refused again.
+    refused: Vec<(Planned, Vec<Route>)>,
+    /// By what the changes were decided that were sent last.
+    sent_by: Option<Basis>,
+    is_asking: bool,
+    is_looking_up: bool,
+    shown: Shown,
+    /// The confirmed writes of conditions, by node.
+    conditions: BTreeMap<Name, Repeats>,
+    /// The confirmed changes of routes, by destination.
+    changes: BTreeMap<IpNet, Repeats>,
+}
+
+impl machine::Machine for Machine {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn apply(&mut self, event: Event, now: At) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.take(event, now, &mut effects);
+        effects
+    }
+}
+
+impl Machine {
+    /// Nothing is known yet.
+    pub(crate) fn new(fixed: Fixed, parameters: Parameters) -> Self {
+        Self {
+            fixed,
+            parameters,
+            approval: None,
+            blocks: None,
+            leads: false,
+            planner: Planner::default(),
+            listing: Listing::new(At::default()),
+            progress: Progress::default(),
+            former: Former::default(),
+            changed: None,
+            refused: Vec::new(),
+            sent_by: None,
+            is_asking: false,
+            is_looking_up: false,
+            shown: Shown::default(),
+            conditions: BTreeMap::new(),
+            changes: BTreeMap::new(),
+        }
+    }
+
+    fn take(&mut self, event: Event, now: At, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Term(term) => self.begin(*term, now),
+            Event::Settings(parameters) => self.parameters = parameters,
+            Event::Approval(approval) => {
+                self.approval = approval;
+                effects.push(Effect::Wake);
+            }
+            Event::Changed { before, after } => self.changed(before.as_ref(), &after, effects),
+            Event::Gone(view) => self.gone(&view, effects),
+            Event::Assigned(view) => {
+                self.has_changed(&view);
+                effects.push(Effect::Wake);
+            }
+            Event::Pass(pass) => self.pass(&pass, now, effects),
+            Event::Listed { answer, traits } => self.listed(answer, &traits, now, effects),
+            Event::Asked { answers, witnesses } => {
+                self.is_asking = false;
+                let lie = self.planner.answered(now, answers, &witnesses);
+                effects.extend(lie.map(Effect::Lies));
+                effects.push(Effect::Wake);
+            }
+            Event::LookedUp(answers) => {
+                self.is_looking_up = false;
+                let error = answers.iter().find_map(|(_, answer)| answer.as_ref().err());
+                effects.extend(error.cloned().map(Effect::LookUpFailed));
+                self.planner.claimed(now, answers);
+                effects.push(Effect::Wake);
+            }
+            Event::Sending(sending) => self.sending(*sending, now, effects),
+            Event::Applied(applied) => self.applied(*applied, now, effects),
+            Event::Ended => self.ended(now, effects),
+            Event::Condition { name, node, lack } => {
+                self.write_condition(now, name, node, lack.as_deref(), effects);
+            }
+            Event::Written(written) => self.written(now, *written, effects),
+            Event::LeftOver(nodes) => self.left_over(nodes, effects),
+        }
+    }
+
+    /// Begins a term.
+    fn begin(&mut self, term: Term, now: At) {
+        let Term { begun, deleted, networks, blocks } = term;
+        self.leads = true;
+        self.planner = Planner::resume(now, deleted, networks);
+        self.blocks = blocks;
+        self.listing = Listing::new(now);
+        self.progress = Progress::new(begun);
+    }
+
+    /// How wide pod CIDRs may be.
+    fn widths(&self) -> Widths {
+        Widths { blocks: self.blocks.clone(), most: self.parameters.max_pod_cidr }
+    }
+
+    /// Returns true if there is no route to this destination, and none is being made.
+    fn has_no_route(&self, destination: IpNet) -> bool {
+        self.listing.has_no_route(destination, self.planner.in_flight())
+    }
+
+    /// Returns true if no change waits for its answer.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.planner.in_flight().is_empty()
+    }
+
+    /// How long the node that waits longest has lacked a route, and how many routes can be added, if the cloud says so.
+    pub(crate) fn look(&self, now: At) -> (std::time::Duration, Option<u32>) {
+        let room = self.listing.table.as_ref().and_then(|table| table.room);
+        (self.progress.longest_wait(now), room)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use std::{sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{CloudError, RouteTarget};
+use ccm_controller::brake::{Transition, Window, approval::SetApproval};
+use ccm_controller::queue::Priority;
+use ccm_controller::repeats::Repeated;
+use ccm_kube::ApiError;
+use ccm_objects::{Node, Shared as Name};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::{event::Parameters, page::Page};
+use crate::routes::plan::{
+    Cause, Counts, Planned,
+    claims::Claim,
+    condition::{NewCondition, Status},
+    wanted::{LeftOut, Problem},
+};
+
+/// What follows.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) enum Effect {
+    /// Make a call to the cloud.
+    Call(Call),
+    /// Write the condition of a node.
+    Write { node: Arc<Node>, condition: NewCondition },
+    /// Look at all nodes soon.
+    Wake,
+    /// Look at them at this time, or earlier.
+    Due(At),
+    /// Look at the condition of the node.
+    Condition(Name, Priority),
+    /// That is done: the next failure is the first one.
+    ForgetCondition(Name),
+    /// Look at it again after this time.
+    ConditionEvery(Name, Duration),
+    /// Look at it again after a failure: the write was not sent.
+    ConditionAgain(Name),
+    /// The same: it was refused. True if the user learns it.
+    ConditionRefused { node: Arc<Node>, error: ApiError, is_told: bool },
+    /// Leave the deletions of routes and the cluster CIDRs to the next leader.
+    Leave { deleted: Window, networks: Vec<IpNet> },
+    /// Tell node IPAM all destinations, and when the table was read.
+    RoutesAre { destinations: Vec<IpNet>, read: At },
+    /// Tell node IPAM that there is no route with this destination, and that none is being made.
+    RouteGone(IpNet),
+    /// Show the change on the page `/plan`.
+    ShowRoute(Planned),
+    /// Show the condition there.
+    ShowCondition(Name, NewCondition),
+    /// Show there why the node gets no route.
+    ShowBlocked(Name, Blocked),
+    /// Remove the entry of this name.
+    Hide(Page, String),
+    /// The node is gone: forget the reports about it.
+    Forget(Name),
+    /// The gauges have these values.
+    Counted(Counts),
+    /// A list has ended: with so many routes, so many that cannot be read, and the first of those.
+    ListEnded(Result<(usize, usize, Option<String>), CloudError>),
+    /// The first list has succeeded.
+    TableKnown,
+    /// The answers of the cloud about targets prove nothing: it says that this one of a node is gone.
+    Lies(RouteTarget),
+    /// The cloud does not answer about instances.
+    LookUpFailed(CloudError),
+    /// A change is not due any more.
+    Withdrawn(Planned),
+    /// A change was answered, with the defect of the route.
+    Answered {
+        planned: Box<Planned>,
+        answer: Result<Option<String>, CloudError>,
+        node: Option<Arc<Node>>,
+        replaces: bool,
+    },
+    /// The cloud does not keep a change.
+    RouteRepeated { planned: Box<Planned>, node: Option<Arc<Node>>, repeated: Repeated },
+    /// The node has all its routes for the first time.
+    Completed(Arc<Node>),
+    /// A write of a condition was answered.
+    WriteEnded(Option<ApiError>),
+    /// Something takes a condition back.
+    ConditionRepeated { node: Arc<Node>, repeated: Repeated },
+    /// The node shows the status.
+    ConditionShown(Name, Status),
+    /// Report a node without pod CIDRs.
+    Bare(Arc<Node>),
+    /// Report the pod CIDRs of a node that get no route.
+    Problems(Arc<Node>, Vec<Problem>),
+    /// Report on this node that routes wait for a person.
+    WaitsForAPerson(Arc<Node>, &'static str),
+    /// So many changes are held; the first one, and why.
+    Held(usize, Option<String>),
+    /// The line about the brake.
+    Brake(Result<(), String>),
+    /// What happened to the breaker.
+    Breaker(Transition<Cause>),
+    /// The nodes with conditions that an earlier controller has left.
+    LeftOver(Vec<Arc<Node>>),
+}
+
+/// A call to the cloud.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) enum Call {
+    /// Lists the table.
+    List,
+    /// Asks whether targets exist, together with some that do.
+    Ask { targets: Vec<RouteTarget>, witnesses: Vec<RouteTarget> },
+    /// Looks up the instances of nodes.
+    LookUp(Vec<Claim>),
+    /// Changes the table, when a lane is free.
+    Apply { batch: Vec<Planned>, base: Option<String>, by: Basis },
+    /// Changes the table now.
+    Send { batch: Vec<Planned>, base: Option<String> },
+}
+
+/// The settings and the approval by which changes were decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Basis {
+    pub(crate) parameters: Parameters,
+    /// The user's approval.
+    pub(crate) approval: Option<SetApproval>,
+}
+
+/// Why a node gets no route.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) enum Blocked {
+    /// The node is left out.
+    LeftOut(Arc<Node>, LeftOut),
+    /// In words.
+    Because(String),
+}

@@ -1,0 +1,169 @@
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::{
+    AppliedChange, CloudError, LookupResult, RouteTable, RouteTarget, RouteTraits, TargetState,
+};
+use ccm_controller::brake::{Budget, Window, approval::SetApproval};
+use ccm_kube::ApiError;
+use ccm_kube::selector::NodeSelector;
+use ccm_objects::{Node, Shared as Name};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::effect::Basis;
+use crate::{
+    networks::{Config, MaxPodCidr},
+    routes::plan::{Planned, claims::Claim, condition::Status, wanted::NodeView},
+};
+
+/// What the controller of routes hears.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// The term begins.
+    Term(Box<Term>),
+    /// The settings are others.
+    Settings(Parameters),
+    /// A user has approved changes, or does not any more.
+    Approval(Option<SetApproval>),
+    /// A node is new, or has changed.
+    Changed {
+        /// The node before.
+        before: Option<NodeView>,
+        /// The node now.
+        after: NodeView,
+    },
+    /// A node is gone.
+    Gone(NodeView),
+    /// A node has got its pod CIDRs from us, which the informer does not report.
+    Assigned(NodeView),
+    /// It is time to look at all nodes.
+    Pass(Box<Pass>),
+    /// The table was listed, or not.
+    Listed {
+        /// The answer.
+        answer: Result<RouteTable, CloudError>,
+        /// The traits of the provider.
+        traits: RouteTraits,
+    },
+    /// The cloud has answered about targets.
+    Asked {
+        /// The answers.
+        answers: Vec<(RouteTarget, Result<TargetState, CloudError>)>,
+        /// Those of the targets that belong to nodes.
+        witnesses: Vec<RouteTarget>,
+    },
+    /// The cloud has answered about the instances of nodes.
+    LookedUp(Vec<(Claim, LookupResult)>),
+    /// Changes have waited for a lane, and are about to be sent.
+    Sending(Box<Sending>),
+    /// The cloud has answered about a change.
+    Applied(Box<Applied>),
+    /// A call that changes routes has ended.
+    Ended,
+    /// The condition of a node may have to be written.
+    Condition {
+        /// The name of the node.
+        name: Name,
+        /// The node, if there is one.
+        node: Option<NodeView>,
+        /// Why it has no pod CIDRs, if this program gives it none now.
+        lack: Option<String>,
+    },
+    /// The API server has answered the write of a condition.
+    Written(Box<Written>),
+    /// It is time to look for conditions that an earlier controller has left on these nodes.
+    LeftOver(Vec<NodeView>),
+}
+
+/// What a term begins with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Term {
+    /// The begin, by the clock of creation times.
+    pub(crate) begun: At,
+    /// The deletions of the last leader.
+    pub(crate) deleted: Window,
+    /// The cluster CIDRs of the last leader.
+    pub(crate) networks: Vec<IpNet>,
+    /// How nodes get their pod CIDRs, if they get them from this program.
+    pub(crate) blocks: Option<Config>,
+}
+
+/// The settings that decide on routes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Parameters {
+    /// `--cluster-cidr`.
+    pub(crate) cluster_cidrs: Vec<IpNet>,
+    /// `--max-pod-cidr`.
+    pub(crate) max_pod_cidr: MaxPodCidr,
+    /// How many routes may be deleted.
+    pub(crate) budget: Budget,
+    /// The time between two lists.
+    pub(crate) period: Duration,
+    /// The keys of taints that mark a node for scale-down.
+    pub(crate) scale_down_taints: Vec<String>,
+    /// The nodes that get routes.
+    pub(crate) node_selector: NodeSelector,
+}
+
+/// All that a look depends on, besides the memory.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Pass {
+    /// The nodes.
+    pub(crate) nodes: Vec<NodeView>,
+    /// Why nodes have no pod CIDRs that this program gives none now.
+    pub(crate) lacks: BTreeMap<Name, String>,
+    /// The networks that nodes get when no route leads to them any more.
+    pub(crate) awaited: Vec<IpNet>,
+    /// The traits of the provider.
+    pub(crate) traits: RouteTraits,
+    /// True if the cloud can be asked for the instances of nodes.
+    pub(crate) has_instances: bool,
+    /// How many calls may wait for a lane.
+    pub(crate) room: usize,
+}
+
+/// Changes that are about to be sent, and what they depend on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Sending {
+    /// The changes.
+    pub(crate) batch: Vec<Planned>,
+    /// The version of the table.
+    pub(crate) base: Option<String>,
+    /// By what they were decided.
+    pub(crate) by: Basis,
+    /// What the user approves now.
+    pub(crate) approval: Option<SetApproval>,
+    /// The nodes: all, if a route goes, or else those of the changes.
+    pub(crate) nodes: Vec<NodeView>,
+    /// The traits of the provider.
+    pub(crate) traits: RouteTraits,
+}
+
+/// The answer about a change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Applied {
+    /// The change.
+    pub(crate) planned: Planned,
+    /// The answer.
+    pub(crate) answer: Result<AppliedChange, CloudError>,
+    /// The node of this name now.
+    pub(crate) node: Option<NodeView>,
+    /// True if the provider replaces routes in one step.
+    pub(crate) replaces: bool,
+}
+
+/// The answer to the write of a condition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Written {
+    /// The node as it was when it was written.
+    pub(crate) asked: Arc<Node>,
+    /// The status.
+    pub(crate) status: Status,
+    /// True if it was another one before.
+    pub(crate) moves: bool,
+    /// The answer. An error of `None`: nothing was sent.
+    pub(crate) answer: Result<NodeView, Option<ApiError>>,
+    /// Why the node has no pod CIDRs, if this program gives it none now.
+    pub(crate) lack: Option<String>,
+}

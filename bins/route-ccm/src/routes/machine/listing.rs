@@ -1,0 +1,190 @@
+//! The table as it was listed, with the changes since, and when to list it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use ccm_base::{At, Backoff, Waits};
+use ccm_cloud::{AppliedChange, CloudError, RouteChange, RouteTable};
+use ccm_controller::retries::Retry;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::routes::plan::{Planned, failures::is_conflict, in_flight::InFlight, table::Table};
+
+/// The waits after a list that has failed.
+const RETRY: Waits = Waits {
+    asked: (Duration::from_secs(5), Duration::MAX),
+    ..Waits::within(Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(1) })
+};
+/// The wait before a list because of an unexpected answer: others may follow. The change is tried
+/// again after the list.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The wait before a list because others have changed the table, after the first such list: nodes
+/// wait for it.
+const CONFLICTS: Backoff =
+    Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
+/// The time between two lists while nodes wait for room in the table, which others may make.
+const FULL: Duration = Duration::from_mins(1);
+
+/// What is known of the table.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Listing {
+    /// `None` until the first list.
+    pub(super) table: Option<Table>,
+    /// The changes since the list that is under way began.
+    changed_since: Option<Vec<(RouteChange, AppliedChange)>>,
+    /// When the list that is under way, or the last one, began.
+    read_at: At,
+    /// Destinations of changes that may be carried out, though they have failed, since the last list
+    /// began; and those of before, which the list under way will show.
+    doubted: BTreeSet<IpNet>,
+    shown_soon: BTreeSet<IpNet>,
+    /// When to list, and when the last list ended.
+    list_at: At,
+    ended_at: At,
+    /// When to list because of an answer.
+    look_at: Option<At>,
+    /// True if others have changed the table since the last list began, so that its version is of
+    /// no use; and how many lists in a row have begun because of that, without a change since.
+    pub(super) is_stale: bool,
+    conflicts: u32,
+    /// The lists in a row that have failed.
+    failed: Retry,
+    /// Why the last list has failed, if it has.
+    pub(super) error: Option<String>,
+}
+
+impl Listing {
+    /// Nothing is known yet: a list is due now.
+    pub(super) fn new(now: At) -> Self {
+        Self {
+            table: None,
+            changed_since: None,
+            read_at: now,
+            doubted: BTreeSet::new(),
+            shown_soon: BTreeSet::new(),
+            list_at: now,
+            ended_at: now,
+            look_at: None,
+            is_stale: false,
+            conflicts: 0,
+            failed: Retry::default(),
+            error: None,
+        }
+    }
+
+    /// Begins a list if one is due. Returns true if it does.
+    pub(super) fn begin(&mut self, now: At) -> bool {
+        if self.next().is_none_or(|due| now < due) {
+            return false;
+        }
+        self.look_at = None;
+        self.conflicts += u32::from(self.is_stale);
+        self.changed_since = Some(Vec::new());
+        self.read_at = now;
+        self.shown_soon.append(&mut self.doubted);
+        true
+    }
+
+    /// The period has changed: a shorter one holds at once.
+    pub(super) fn within(&mut self, period: Duration) {
+        self.list_at = self.list_at.min(self.ended_at + period);
+    }
+
+    /// Nodes wait for room.
+    pub(super) fn is_full(&mut self) {
+        self.list_at = self.list_at.min(self.read_at + FULL);
+    }
+
+    /// When the next list is due; `None` while one is under way.
+    pub(super) fn next(&self) -> Option<At> {
+        let due = self.look_at.map_or(self.list_at, |look| look.min(self.list_at));
+        self.changed_since.is_none().then_some(due)
+    }
+
+    /// A list has ended. Returns true if it was the first one that succeeded.
+    pub(super) fn ended(
+        &mut self,
+        now: At,
+        answer: Result<RouteTable, CloudError>,
+        period: Duration,
+    ) -> bool {
+        let changes = self.changed_since.take().unwrap_or_default();
+        self.ended_at = now;
+        match answer {
+            Ok(listed) => {
+                let mut table = Table::from(listed);
+                // The list may be older than they are.
+                for (change, applied) in &changes {
+                    table.apply(change, applied);
+                }
+                (self.failed, self.error) = (Retry::default(), None);
+                self.shown_soon.clear();
+                self.list_at = now + period;
+                // Unless that was seen after the list had begun.
+                self.is_stale &= self.look_at.is_some();
+                self.table.replace(table).is_none()
+            }
+            Err(error) => {
+                self.error = Some(error.to_string());
+                self.list_at = now + self.failed.failed(now, &RETRY, error.class()).min(period);
+                false
+            }
+        }
+    }
+
+    /// Learns from the answer to a change. `must_look`: the table must be listed before the next plan.
+    pub(super) fn answered(
+        &mut self,
+        now: At,
+        change: &RouteChange,
+        answer: &Result<AppliedChange, CloudError>,
+        must_look: bool,
+    ) {
+        if answer.as_ref().is_err_and(|error| error.maybe_done) {
+            self.doubted.insert(change.destination());
+        }
+        if must_look {
+            let is_conflict = answer.as_ref().is_err_and(is_conflict);
+            let wait = match (is_conflict, self.conflicts) {
+                (false, _) => LOOK_AGAIN,
+                (true, 0) => Duration::ZERO,
+                (true, before) => CONFLICTS.after(before),
+            };
+            self.is_stale |= is_conflict;
+            let due = now + wait;
+            self.look_at = Some(self.look_at.map_or(due, |look| look.min(due)));
+        }
+        if let Ok(applied) = answer {
+            self.conflicts = 0;
+            if let Some(table) = &mut self.table {
+                table.apply(change, applied);
+            }
+            if let Some(changes) = &mut self.changed_since {
+                changes.push((change.clone(), applied.clone()));
+            }
+        }
+    }
+
+    /// The destinations of all routes, with those that are being made, and when the table was read;
+    /// `None` before the first list.
+    pub(super) fn destinations(&self, in_flight: &InFlight) -> Option<(Vec<IpNet>, At)> {
+        let table = self.table.as_ref()?;
+        let made = in_flight.destinations().chain(self.doubted.iter().copied());
+        Some((table.destinations().chain(made).collect(), self.read_at))
+    }
+
+    /// Returns true if there is no route to this destination, and none is being made.
+    pub(super) fn has_no_route(&self, destination: IpNet, in_flight: &InFlight) -> bool {
+        let is_absent = |table: &Table| table.to(destination).is_empty();
+        self.table.as_ref().is_some_and(is_absent)
+            && !in_flight.contains(destination)
+            && !self.doubted.contains(&destination)
+            && !self.shown_soon.contains(&destination)
+    }
+
+    /// What there is at the destination of a change.
+    pub(super) fn seen(&self, planned: &Planned) -> &[ccm_cloud::Route] {
+        let destination = planned.change.destination();
+        self.table.as_ref().map(|table| table.to(destination)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,244 @@
+//! A look at all nodes: the plan, and the calls that follow.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_controller::queue::Priority;
+use ccm_objects::{Node, Shared as Name};
+
+use super::{Basis, Blocked, Call, Effect, Machine, Pass};
+use crate::routes::plan::{Held, Plan, Planned, View, wanted::NodeView};
+
+/// How long to sleep when nothing is due; any change wakes the loop.
+const IDLE: Duration = Duration::from_mins(1);
+/// How many nodes are looked up at once.
+const LOOKED_UP: usize = 500;
+
+/// The nodes by name.
+type Nodes<'a> = HashMap<&'a str, &'a NodeView>;
+
+impl Machine {
+    /// Plans, and says what follows. Waits for no call.
+    pub(super) fn pass(&mut self, pass: &Pass, now: At, effects: &mut Vec<Effect>) {
+        let nodes: Nodes<'_> = pass.nodes.iter().map(|view| (&*view.node.name, view)).collect();
+        self.listing.within(self.parameters.period);
+        if self.listing.begin(now) {
+            effects.push(Effect::Call(Call::List));
+        }
+        let next = self.plan(pass, &nodes, now, effects);
+        self.due_conditions(pass, now, effects);
+        let gone = pass.awaited.iter().filter(|network| self.has_no_route(**network));
+        effects.extend(gone.map(|network| Effect::RouteGone(*network)));
+        let due = [
+            next,
+            self.listing.next(),
+            self.progress.next_condition(now),
+            self.planner.in_flight().next(now),
+        ];
+        effects.push(Effect::Due(due.into_iter().flatten().fold(now + IDLE, At::min)));
+    }
+
+    /// Returns when to plan again. Before the first list there is nothing to change.
+    fn plan(
+        &mut self,
+        pass: &Pass,
+        nodes: &Nodes<'_>,
+        now: At,
+        effects: &mut Vec<Effect>,
+    ) -> Option<At> {
+        // Node IPAM says itself why a node has none.
+        let bare = self.progress.bare(now, &pass.nodes).into_iter();
+        let bare = bare.filter(|view| !pass.lacks.contains_key(&view.node.name));
+        effects.extend(bare.map(|view| Effect::Bare(Arc::clone(&view.node))));
+        let changed = self.take_changed();
+        let Some(mut plan) = self.make_plan(pass, now, changed) else {
+            let error = self.listing.error.as_deref();
+            effects.push(Effect::Counted(self.progress.unlisted(now, &pass.nodes, error)));
+            return None;
+        };
+        let blocked = pass.nodes.iter().filter_map(|view| {
+            Some((Name::clone(&view.node.name), self.why_without_route(view, &plan)?))
+        });
+        let blocked: Vec<_> = blocked.collect();
+        self.shown.blocked(blocked.into_iter(), effects);
+        if plan.is_full() {
+            self.listing.is_full();
+        }
+        let completed = self.progress.planned(now, std::mem::take(&mut plan.nodes));
+        self.shown.routes(&plan.changes, effects);
+        self.calls(pass, &plan, now, effects);
+        for view in completed.iter().filter_map(|name| nodes.get(&**name)) {
+            self.completed(&view.node, effects);
+        }
+        tell(&plan, nodes, effects);
+        plan.next
+    }
+
+    /// Plans; `None` before the first list.
+    fn make_plan(
+        &mut self,
+        pass: &Pass,
+        now: At,
+        changed: impl IntoIterator<Item = ipnet::IpNet>,
+    ) -> Option<Plan> {
+        let widths = self.widths();
+        let Self { fixed, parameters, approval, planner, listing, former, .. } = self;
+        let table = listing.table.as_ref()?;
+        planner.node_changed(changed.into_iter());
+        former.retain(now, &table.targets());
+        let view = View {
+            nodes: &pass.nodes,
+            table,
+            traits: &pass.traits,
+            cluster: &fixed.cluster,
+            cluster_cidrs: &parameters.cluster_cidrs,
+            widths: &widths,
+            former,
+            has_instances: pass.has_instances,
+            budget: parameters.budget,
+            approval: approval.as_ref(),
+            sendable: match fixed.is_observing {
+                true => usize::MAX,
+                false => planner.in_flight().room(now, &pass.traits),
+            },
+        };
+        Some(planner.plan(now, &view))
+    }
+
+    /// Why a node gets no route, if something hinders it. Node IPAM says itself why a node has no pod CIDRs.
+    fn why_without_route(&self, view: &NodeView, plan: &Plan) -> Option<Blocked> {
+        let NodeView { node, left_out, .. } = view;
+        match left_out {
+            Some(left_out) => Some(Blocked::LeftOut(Arc::clone(node), *left_out)),
+            None if node.pod_cidrs.is_empty() => (!self.fixed.gives_cidrs)
+                .then(|| Blocked::Because("the node has no podCIDRs".to_owned())),
+            None => plan.nodes.get(&node.name)?.problem.clone().map(Blocked::Because),
+        }
+    }
+
+    /// The calls that follow from a plan. A question changes nothing: an observer asks, too.
+    fn calls(&mut self, pass: &Pass, plan: &Plan, now: At, effects: &mut Vec<Effect>) {
+        if !self.fixed.is_observing {
+            // No route is deleted before this is stored.
+            effects.push(Effect::Leave {
+                deleted: self.planner.window().clone(),
+                networks: self.planner.networks().to_vec(),
+            });
+        }
+        // One question of each kind at a time.
+        if !plan.questions.is_empty() && !std::mem::replace(&mut self.is_asking, true) {
+            let (targets, witnesses) = (plan.questions.clone(), plan.witnesses.clone());
+            effects.push(Effect::Call(Call::Ask { targets, witnesses }));
+        }
+        if !plan.claims.is_empty() && !std::mem::replace(&mut self.is_looking_up, true) {
+            let claims = plan.claims.iter().take(LOOKED_UP).cloned().collect();
+            effects.push(Effect::Call(Call::LookUp(claims)));
+        }
+        if !self.fixed.is_observing {
+            self.apply_plan(pass, plan, now, effects);
+        }
+    }
+
+    /// The calls that carry out this plan.
+    fn apply_plan(&mut self, pass: &Pass, plan: &Plan, now: At, effects: &mut Vec<Effect>) {
+        let traits = &pass.traits;
+        // A second call would be decided on a version that the first one changes.
+        let calls = match traits.compares_version {
+            true if !self.is_idle() || self.listing.is_stale => 0,
+            true => 1,
+            false => pass.room,
+        };
+        if calls > 0 {
+            self.refused.clear();
+        }
+        let mut due = plan.due();
+        for _ in 0..calls {
+            let batch: Vec<Planned> = due.by_ref().take(traits.max_batch.max(1)).cloned().collect();
+            if batch.is_empty() {
+                break;
+            }
+            let version = self.listing.table.as_ref().and_then(|table| table.version.clone());
+            let base = version.filter(|_| traits.compares_version);
+            let by = Basis { parameters: self.parameters.clone(), approval: self.approval.clone() };
+            effects.push(self.sent(now, batch, base, by));
+        }
+    }
+
+    /// The call that makes these changes, which are under way from now on.
+    pub(super) fn sent(
+        &mut self,
+        now: At,
+        batch: Vec<Planned>,
+        base: Option<String>,
+        by: Basis,
+    ) -> Effect {
+        for planned in &batch {
+            self.planner.sent(now, planned);
+        }
+        Effect::Call(Call::Apply { batch, base, by })
+    }
+
+    /// A node has all its routes: how long it took, if that is new.
+    pub(super) fn completed(&mut self, node: &Arc<Node>, effects: &mut Vec<Effect>) {
+        if self.progress.completes(node) {
+            effects.push(Effect::Completed(Arc::clone(node)));
+        }
+    }
+
+    /// The nodes whose condition is to be written. An observer does not say that a route is missing
+    /// which it would make.
+    fn due_conditions(&mut self, pass: &Pass, now: At, effects: &mut Vec<Effect>) {
+        let is_observing = self.fixed.is_observing;
+        let known = pass.nodes.iter().filter(|view| self.progress.knows(&view.node.name));
+        let due = known.filter_map(|view| {
+            let name = &view.node.name;
+            let lack = pass.lacks.get(name).map(String::as_str);
+            let wanted = self.condition(now, view, lack)?;
+            let is_shown = !is_observing || !self.progress.is_pending(name);
+            is_shown.then(|| (Name::clone(name), wanted))
+        });
+        let due: Vec<_> = due.collect();
+        // A leader's are written soon: the next plan may be a minute away.
+        match is_observing {
+            true => self.shown.conditions(due.into_iter(), effects),
+            false => effects.extend(
+                due.into_iter().map(|(name, _)| Effect::Condition(name, Priority::Routine)),
+            ),
+        }
+    }
+}
+
+/// Tells what a plan has found.
+fn tell(plan: &Plan, nodes: &Nodes<'_>, effects: &mut Vec<Effect>) {
+    effects.push(Effect::Counted(plan.counts));
+    effects.extend(plan.breaker.map(Effect::Breaker));
+    let node = |name: &Name| nodes.get(&**name).map(|view| Arc::clone(&view.node));
+    for problems in plan.problems.chunk_by(|(one, _), (other, _)| one == other) {
+        let found = problems.first().and_then(|(name, _)| node(name));
+        let problems = problems.iter().map(|(_, problem)| problem.clone());
+        effects.extend(found.map(|node| Effect::Problems(node, problems.collect())));
+    }
+    let waiting = plan.changes.iter().find_map(|planned| {
+        let (name, why) = planned.held.as_ref()?.waits_for_a_person()?;
+        Some(Effect::WaitsForAPerson(node(name)?, why))
+    });
+    effects.extend(waiting);
+    let example = plan.changes.iter().find_map(|planned| {
+        let held = planned.held.as_ref();
+        let held = held.filter(|held| !matches!(held, Held::Retry { .. } | Held::NoRoom))?;
+        Some(format!("{} ({}): {held}", planned.words(), planned.why))
+    });
+    let count = plan.counts.held;
+    let brake = match &example {
+        Some(example) => Err(format!("{count} held, first: {example}")),
+        None => refused(plan).map_or(Ok(()), Err),
+    };
+    effects.extend([Effect::Held(count, example), Effect::Brake(brake)]);
+}
+
+/// The pod CIDRs that get no route because of their nodes, in words.
+fn refused(plan: &Plan) -> Option<String> {
+    let mut refused = plan.problems.iter().filter(|(_, problem)| problem.is_of_its_node());
+    let (node, first) = refused.next()?;
+    Some(format!("{} pod CIDRs get no route, first of node {node}: {first}", 1 + refused.count()))
+}

@@ -1,0 +1,197 @@
+//! Performs what follows from an event.
+
+pub(crate) mod calls;
+pub(crate) mod conditions;
+mod page;
+
+use std::sync::{Arc, OnceLock};
+
+use ccm_base::{LogThrottle, clock};
+use ccm_cloud::Cloud;
+use ccm_controller::{passes::Passes, queue::WorkQueue};
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::{health::Condition, plans::Plans};
+use parking_lot::Mutex;
+
+use super::{
+    machine::Effect,
+    metrics::RouteMetrics,
+    plan::{condition::NETWORK_UNAVAILABLE, failures::is_conflict},
+    report::{self, RouteReports},
+};
+use crate::{lease::Handover, node_ipam::NodeIpam};
+
+/// The parts of the program that effects are about.
+pub(crate) struct Perform {
+    /// Wakes the loop.
+    pub(crate) passes: Passes,
+    /// The nodes whose condition may have to be written.
+    pub(crate) conditions: WorkQueue<Name>,
+    pub(crate) plans: Plans,
+    pub(crate) reports: RouteReports,
+    pub(crate) metrics: RouteMetrics,
+    pub(crate) lines: Lines,
+    pub(crate) throttle: Mutex<LogThrottle>,
+    pub(crate) cloud: Arc<dyn Cloud>,
+    /// Gives nodes their pod CIDRs, if this program does.
+    pub(crate) ipam: Option<Arc<NodeIpam>>,
+    /// What this leader leaves to the next one.
+    pub(crate) handover: OnceLock<Arc<Handover>>,
+}
+
+/// The lines of `/readyz?verbose`.
+pub(crate) struct Lines {
+    /// About the list of the table.
+    pub(crate) listed: Condition,
+    /// About changes of routes that route-ccm holds.
+    pub(crate) brake: Condition,
+    /// About conditions that an earlier controller has left.
+    pub(crate) left_over: Condition,
+}
+
+impl Perform {
+    /// Performs these effects in order. Those that the caller makes go to `request`: calls, writes, and when to look
+    /// again. A call goes before the conditions that depend on its answer.
+    pub(crate) fn perform(&self, effects: Vec<Effect>, request: impl FnMut(Effect)) {
+        effects.into_iter().filter_map(|effect| self.one(effect)).for_each(request);
+    }
+
+    fn one(&self, effect: Effect) -> Option<Effect> {
+        match effect {
+            Effect::Call(_) | Effect::Write { .. } | Effect::Due(_) => return Some(effect),
+            Effect::Wake => self.passes.wake(),
+            Effect::Condition(name, priority) => self.conditions.add(name, priority),
+            Effect::ForgetCondition(name) => self.conditions.forget(&name),
+            Effect::ConditionEvery(name, wait) => drop(self.conditions.retry_every(name, wait)),
+            Effect::ConditionAgain(name) => self.conditions.retry(name),
+            Effect::ConditionRefused { node, error, is_told } => {
+                self.conditions.retry_as(Name::clone(&node.name), error.class());
+                if is_told {
+                    self.reports.refused(&node, &error);
+                }
+            }
+            Effect::Leave { deleted, networks } => {
+                if let Some(handover) = self.handover.get() {
+                    handover.change(|left| (left.deleted, left.networks) = (deleted, networks));
+                }
+            }
+            Effect::RoutesAre { destinations, read } => {
+                if let Some(ipam) = &self.ipam {
+                    ipam.routes_are(destinations, read);
+                }
+            }
+            Effect::RouteGone(destination) => {
+                if let Some(ipam) = &self.ipam {
+                    ipam.route_gone(destination);
+                }
+            }
+            Effect::Forget(name) => {
+                self.reports.forget(&name);
+                self.conditions.remove(&name);
+            }
+            Effect::ShowRoute(_)
+            | Effect::ShowCondition(..)
+            | Effect::ShowBlocked(..)
+            | Effect::Hide(..) => page::show(&self.plans, &*self.cloud, effect),
+            Effect::Counted(counts) => self.metrics.counted(&counts),
+            Effect::WriteEnded(error) => self.metrics.written(error.as_ref().map_or(Ok(()), Err)),
+            Effect::Completed(node) => {
+                if let Some(age) = node.age(clock::wall()) {
+                    self.metrics.completed(age);
+                }
+            }
+            told => self.tell(told),
+        }
+        None
+    }
+
+    /// Tells the user.
+    fn tell(&self, effect: Effect) {
+        match effect {
+            Effect::ListEnded(_) | Effect::TableKnown => self.listed(effect),
+            Effect::Lies(witness) => tracing::warn!(
+                "the cloud says that most targets of nodes' routes do not exist, such as {witness}: its answers prove nothing"
+            ),
+            Effect::LookUpFailed(error) if self.throttle.lock().is_due() => tracing::warn!(
+                %error,
+                "cannot look up instances of nodes, which says whose routes are that bear no owner"
+            ),
+            Effect::Withdrawn(planned) => tracing::info!("{}: not due any more", planned.words()),
+            Effect::Answered { .. } => self.answered(effect),
+            Effect::RouteRepeated { planned, node, repeated } => {
+                self.reports.route_repeated(&planned, node.as_deref(), &repeated);
+            }
+            Effect::ConditionRepeated { node, repeated } => {
+                self.reports.condition_repeated(&node, &repeated);
+            }
+            Effect::ConditionShown(name, status) => {
+                let status = status.as_str();
+                tracing::info!(node = &*name, "node {name}: {NETWORK_UNAVAILABLE}={status}");
+            }
+            Effect::Bare(node) => self.reports.bare(&node),
+            Effect::Problems(node, problems) => self.reports.problems(&node, &problems),
+            Effect::WaitsForAPerson(node, why) => self.reports.waits_for_a_person(&node, why),
+            Effect::Held(count, example) => {
+                self.reports.held(count, example.as_deref().unwrap_or_default());
+            }
+            Effect::Brake(Ok(())) => self.lines.brake.pass("no change of a route is held"),
+            Effect::Brake(Err(why)) => self.lines.brake.fail(why),
+            Effect::Breaker(transition) => report::breaker(transition),
+            Effect::LeftOver(nodes) => self.left_over(&nodes),
+            _ => {}
+        }
+    }
+
+    /// These nodes have conditions that an earlier controller has left.
+    fn left_over(&self, nodes: &[Arc<Node>]) {
+        for node in nodes {
+            self.reports.left_over(node);
+        }
+        self.metrics.left_over(nodes.len());
+        match nodes.first() {
+            None => self.lines.left_over.pass("none"),
+            Some(first) => self.lines.left_over.fail(format!(
+                "{} nodes have NetworkUnavailable=True of a controller that made their routes, and this one makes none for them, first: {}",
+                nodes.len(),
+                first.name
+            )),
+        }
+    }
+
+    /// A list has ended.
+    fn listed(&self, effect: Effect) {
+        let Effect::ListEnded(answer) = effect else {
+            return tracing::info!("the route table is known");
+        };
+        self.metrics.listed(answer.as_ref().map(drop));
+        match answer {
+            Ok((count, malformed, first)) => {
+                self.lines.listed.pass(format!("{count} routes listed"));
+                if let Some(first) = first {
+                    tracing::warn!(
+                        "{malformed} routes of the cloud cannot be read, first: {first}"
+                    );
+                }
+            }
+            Err(error) => {
+                self.lines.listed.fail(format!("cannot list the routes: {error}"));
+                if self.throttle.lock().is_due() {
+                    tracing::warn!(%error, "cannot list the routes, retrying with back-off");
+                }
+            }
+        }
+    }
+
+    /// A change was answered.
+    fn answered(&self, effect: Effect) {
+        let Effect::Answered { planned, answer, node, replaces } = effect else { return };
+        self.metrics.changed(&planned.change, answer.as_ref().map(drop), replaces);
+        match answer {
+            Ok(defect) => report::changed(&planned, replaces, defect.as_deref()),
+            Err(error) if is_conflict(&error) => {
+                tracing::debug!(%error, "{}: the table has changed, listing it", planned.words());
+            }
+            Err(error) => self.reports.failed(&planned, node.as_deref(), &error),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Makes calls to the cloud about routes. Their answers are events.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ccm_cloud::{
+    Call as Limits, Cloud, CloudError, ClusterId, Detail, ErrorKind, RouteChange, RouteTarget,
+    RouteTraits, Routes, TargetState,
+};
+use ccm_controller::{approvals::Approvals, instances, workers};
+use ccm_runtime::leadership::LeaseAnnotations;
+use futures::StreamExt as _;
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout_at,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::Perform;
+use crate::{
+    routes::{
+        entrance::Entrance,
+        machine::{Applied, Basis, Call, Effect, Event, Sending},
+        nodes::Nodes,
+        plan::{Planned, claims::Claim},
+    },
+    settings::RouteSettings,
+};
+
+/// How many calls may be under way at once: a call that hangs does not block the others.
+const LANES: usize = 8;
+/// How far a call may exceed its own time, for providers that ignore it.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Makes calls.
+pub(crate) struct Calls {
+    pub(crate) entrance: Arc<Entrance>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) perform: Arc<Perform>,
+    pub(crate) cloud: Arc<dyn Cloud>,
+    pub(crate) cluster: ClusterId,
+    pub(crate) lease: LeaseAnnotations,
+    pub(crate) settings: watch::Receiver<Arc<RouteSettings>>,
+}
+
+/// The provider's routes.
+///
+/// # Errors
+///
+/// It is not known yet if the cloud offers them, or it has stopped offering them.
+pub(crate) fn offered(cloud: &dyn Cloud) -> Result<Arc<dyn Routes>, CloudError> {
+    cloud
+        .routes()?
+        .ok_or_else(|| CloudError::new(ErrorKind::Unsupported, "the cloud does not offer routes"))
+}
+
+/// The traits of the provider's routes; the default while they are unknown.
+pub(crate) fn traits(cloud: &dyn Cloud) -> RouteTraits {
+    offered(cloud).map(|routes| routes.traits()).unwrap_or_default()
+}
+
+impl Calls {
+    /// Makes the calls that are sent, until the token is cancelled.
+    pub(crate) async fn run(self: Arc<Self>, sent: mpsc::Receiver<Call>, token: CancellationToken) {
+        let work = move |call| {
+            let this = Arc::clone(&self);
+            async move { this.make(call).await }
+        };
+        workers::pool(workers::received(sent), || LANES, token, work).await;
+    }
+
+    /// Makes a call, and those that follow from its answer.
+    async fn make(&self, call: Call) {
+        let mut open = vec![call];
+        while let Some(call) = open.pop() {
+            let event = match call {
+                Call::List => self.list().await,
+                Call::Ask { targets, witnesses } => self.ask(targets, witnesses).await,
+                Call::LookUp(claims) => self.look_up(claims).await,
+                Call::Apply { batch, base, by } => self.sending(batch, base, by).await,
+                Call::Send { batch, base } => {
+                    self.send(batch, base).await;
+                    Event::Ended
+                }
+            };
+            self.perform.perform(self.entrance.apply(event), |request| {
+                if let Effect::Call(call) = request {
+                    open.push(call);
+                }
+            });
+        }
+    }
+
+    fn limits(&self, is_urgent: bool) -> Limits {
+        let limit = self.settings.borrow().cloud_call_timeout;
+        if is_urgent { Limits::waiting(limit) } else { Limits::routine(limit) }
+    }
+
+    async fn list(&self) -> Event {
+        let (answer, traits) = match offered(&*self.cloud) {
+            Ok(routes) => {
+                let limits = self.limits(false);
+                let listed = timeout_at(limits.end + GRACE, routes.list(&self.cluster, limits));
+                let answer = listed.await.unwrap_or_else(|_| Err(limits.late()));
+                (answer, routes.traits())
+            }
+            Err(error) => (Err(error), RouteTraits::default()),
+        };
+        Event::Listed { answer, traits }
+    }
+
+    async fn ask(&self, targets: Vec<RouteTarget>, witnesses: Vec<RouteTarget>) -> Event {
+        let asked: Vec<RouteTarget> = targets.into_iter().chain(witnesses.clone()).collect();
+        let mut answers: BTreeMap<usize, Result<TargetState, CloudError>> = BTreeMap::new();
+        let limits = self.limits(false);
+        match &offered(&*self.cloud) {
+            Ok(routes) => {
+                let mut stream = routes.find_targets(&asked, limits);
+                while let Ok(Some((place, answer))) =
+                    timeout_at(limits.end + GRACE, stream.next()).await
+                {
+                    answers.entry(place).or_insert(answer);
+                }
+            }
+            Err(error) => answers.extend((0..asked.len()).map(|place| (place, Err(error.clone())))),
+        }
+        let answers = asked.into_iter().enumerate().map(|(place, target)| {
+            (target, answers.remove(&place).unwrap_or_else(|| Err(limits.late())))
+        });
+        Event::Asked { answers: answers.collect(), witnesses }
+    }
+
+    /// Asks the cloud about the instances of nodes that have targets by their own word.
+    async fn look_up(&self, claims: Vec<Claim>) -> Event {
+        let nodes: Vec<_> = claims.iter().map(|claim| Arc::clone(&claim.node)).collect();
+        let limits = self.limits(false);
+        let answers = instances::lookup(&*self.cloud, &nodes, Detail::Everything, limits).await;
+        Event::LookedUp(claims.into_iter().zip(answers).collect())
+    }
+
+    /// Changes have waited for a lane.
+    async fn sending(&self, batch: Vec<Planned>, base: Option<String>, by: Basis) -> Event {
+        let loses = batch.iter().any(|planned| planned.old().is_some());
+        if loses {
+            // The next leader should know of the deletions even if this one dies of them.
+            self.lease.stored().await;
+        }
+        let names = batch.iter().filter_map(|planned| planned.node.as_ref());
+        let nodes = match loses {
+            true => self.nodes.all(),
+            false => names.filter_map(|name| self.nodes.named(name)).collect(),
+        };
+        let (approval, traits) = (Approvals::right_now(&self.lease), traits(&*self.cloud));
+        Event::Sending(Box::new(Sending { batch, base, by, approval, nodes, traits }))
+    }
+
+    async fn send(&self, batch: Vec<Planned>, base: Option<String>) {
+        let routes = match offered(&*self.cloud) {
+            Ok(routes) => routes,
+            Err(error) => {
+                for planned in batch {
+                    self.answered(planned, Err(error.clone()), true);
+                }
+                return;
+            }
+        };
+        let changes: Vec<RouteChange> =
+            batch.iter().map(|planned| planned.change.clone()).collect();
+        let replaces = routes.traits().replaces;
+        let is_urgent = batch.iter().any(|planned| planned.node.is_some());
+        let limits = self.limits(is_urgent);
+        let mut open: Vec<Option<Planned>> = batch.into_iter().map(Some).collect();
+        let mut failures = 0;
+        let mut stream = routes.apply(&self.cluster, &changes, base.as_deref(), limits);
+        while let Ok(Some((place, answer))) = timeout_at(limits.end + GRACE, stream.next()).await {
+            let Some(planned) = open.get_mut(place).and_then(Option::take) else { continue };
+            failures += usize::from(answer.is_err());
+            self.answered(planned, answer, replaces);
+        }
+        for planned in open.into_iter().flatten() {
+            failures += 1;
+            self.answered(planned, Err(limits.late().that_may_be_done()), replaces);
+        }
+        self.perform.metrics.synced(failures);
+    }
+
+    /// The cloud has answered about one change.
+    fn answered(
+        &self,
+        planned: Planned,
+        answer: Result<ccm_cloud::AppliedChange, CloudError>,
+        replaces: bool,
+    ) {
+        let node = planned.node.as_ref().and_then(|name| self.nodes.named(name));
+        let applied = Applied { planned, answer, node, replaces };
+        let event = Event::Applied(Box::new(applied));
+        self.perform.perform(self.entrance.apply(event), drop);
+    }
+}

@@ -1,0 +1,67 @@
+//! Writes the condition `NetworkUnavailable` of one node after another.
+
+use std::sync::Arc;
+
+use ccm_base::clock;
+use ccm_controller::writer::Writer;
+use ccm_kube::write::{ConditionChange, StatusPatch};
+use ccm_objects::Node;
+
+use super::Perform;
+use crate::routes::{
+    entrance::Entrance,
+    machine::{Effect, Event, Written},
+    nodes::Nodes,
+    plan::condition::{NETWORK_UNAVAILABLE, NewCondition},
+};
+
+/// Makes the writes that follow from events.
+pub(crate) struct Conditions {
+    pub(crate) entrance: Arc<Entrance>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) perform: Arc<Perform>,
+    pub(crate) writer: Writer<Node>,
+}
+
+impl Conditions {
+    /// Applies an event, and makes the write that follows from it.
+    pub(crate) async fn apply(&self, event: Event) {
+        let mut write = None;
+        self.perform.perform(self.entrance.apply(event), |request| write = Some(request));
+        if let Some(Effect::Write { node, condition }) = write {
+            let written = Event::Written(Box::new(self.write(&node, condition).await));
+            self.perform.perform(self.entrance.apply(written), drop);
+        }
+    }
+
+    async fn write(&self, node: &Arc<Node>, condition: NewCondition) -> Written {
+        let NewCondition { status, reason, message, moves } = condition;
+        let change = ConditionChange {
+            kind: NETWORK_UNAVAILABLE,
+            status: status.as_str(),
+            reason: reason.to_owned(),
+            message,
+            last_transition_time: clock::wall(),
+        };
+        let patch = StatusPatch::default().with_node_condition(&change, moves);
+        let answer = self.writer.patch_status(node, &patch).await.map_err(|why| {
+            let error = why.refusal().cloned();
+            if error.is_none() {
+                tracing::debug!(object = %node.name, "not written: {why}");
+            }
+            error
+        });
+        Written {
+            asked: Arc::clone(node),
+            status,
+            moves,
+            answer: answer.map(|answer| self.nodes.told(&answer)),
+            lack: self.lack(&node.name),
+        }
+    }
+
+    /// Why the node has no pod CIDRs, if this program gives it none now.
+    pub(crate) fn lack(&self, name: &str) -> Option<String> {
+        self.perform.ipam.as_ref()?.lack(name)
+    }
+}

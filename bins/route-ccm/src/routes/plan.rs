@@ -1,0 +1,499 @@
+//! What to change in the route table, and how far each node's routes are: a pure state machine
+//! that takes the time as a value.
+//!
+//! ```text
+//! nodes --------> wanted routes --+
+//! former targets -> whose is it? -+--> one decision per destination --> changes, held, questions
+//! route table --------------------+         |
+//! answers about targets -> cases -----------+
+//! ```
+//!
+//! A route is **ours** if the cloud recorded this cluster with it; or if its destination lies
+//! inside the cluster CIDRs and its target is one of our nodes, or was one while this process
+//! watched. A route inside the cluster CIDRs whose target is not known becomes ours only when the
+//! cloud has proven twice, [`CONFIRM`](cases::CONFIRM) apart, that the target is gone. Everything
+//! else is foreign: counted, never touched.
+
+pub mod again;
+pub mod cases;
+pub mod claims;
+pub mod condition;
+mod decide;
+pub mod failures;
+mod held;
+pub mod in_flight;
+mod node_view;
+mod pairs;
+mod planned;
+mod problem;
+pub mod table;
+pub mod targets;
+pub mod wanted;
+pub mod widths;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ccm_base::At;
+use ccm_cloud::{
+    AppliedChange, CloudError, ClusterId, ErrorKind, LookupResult, Owner, RouteTarget, RouteTraits,
+    TargetState,
+};
+use ccm_controller::brake::{Brake, Budget, Transition, Window, approval::SetApproval};
+use ccm_objects::{Node, Shared};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use self::{
+    cases::Cases,
+    claims::{Claim, Claims},
+    decide::Decider,
+    failures::Failures,
+    in_flight::InFlight,
+    planned::target_of,
+    table::Table,
+    targets::{Former, Targets, is_target},
+    wanted::{LeftOut, NodeView, Problem, Terms, wanted},
+    widths::Widths,
+};
+pub use self::{held::Held, planned::Planned};
+
+/// All that a plan depends on, besides the planner's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The nodes.
+    pub nodes: &'a [NodeView],
+    /// The route table as listed, with the changes made since.
+    pub table: &'a Table,
+    /// The traits of the provider.
+    pub traits: &'a RouteTraits,
+    /// This cluster.
+    pub cluster: &'a ClusterId,
+    /// `--cluster-cidr`.
+    pub cluster_cidrs: &'a [IpNet],
+    /// How wide pod CIDRs may be.
+    pub widths: &'a Widths,
+    /// Targets that were those of nodes while this process watched.
+    pub former: &'a Former,
+    /// True if the cloud can be asked for the instances of nodes. If not, route-ccm believes the nodes.
+    pub has_instances: bool,
+    /// How many routes may be deleted.
+    pub budget: Budget,
+    /// What a user has approved.
+    pub approval: Option<&'a SetApproval>,
+    /// How many nodes may get a route by the calls that follow. The others wait: a burst is not in memory as a whole.
+    pub sendable: usize,
+}
+
+impl<'a> View<'a> {
+    /// The inputs that decide on the routes that nodes need.
+    const fn terms(&self) -> Terms<'a> {
+        Terms {
+            cluster_cidrs: self.cluster_cidrs,
+            traits: self.traits,
+            widths: self.widths,
+            approval: self.approval,
+            table: self.table,
+            former: self.former,
+        }
+    }
+}
+
+/// What a node's routes lack. Nothing, if they are all there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRoutes {
+    /// The UID of the node.
+    pub uid: Box<str>,
+    /// The pod CIDRs without a working route: one or two, so no map.
+    missing: Vec<(IpNet, Lack)>,
+    /// Why another pod CIDR gets no route.
+    pub problem: Option<String>,
+}
+
+/// Why a route is missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lack {
+    /// The reason.
+    pub why: String,
+    /// Whether something has failed, so that it is worth to be shown at once.
+    pub has_failed: bool,
+}
+
+impl Lack {
+    /// It is being made, or waits for something normal.
+    pub fn pending(why: impl Into<String>) -> Self {
+        Self { why: why.into(), has_failed: false }
+    }
+
+    /// It cannot be made for now.
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self { why: why.into(), has_failed: true }
+    }
+}
+
+impl NodeRoutes {
+    /// Returns true if they belong to this node, and not to an earlier node of the same name.
+    pub fn are_of(&self, node: &Node) -> bool {
+        self.uid == node.uid
+    }
+
+    /// The route of this pod CIDR is missing, for this reason.
+    pub fn lack(&mut self, destination: IpNet, lack: Lack) {
+        self.found(destination);
+        self.missing.reserve_exact(1);
+        self.missing.push((destination, lack));
+    }
+
+    /// The route of this pod CIDR is there.
+    pub fn found(&mut self, destination: IpNet) {
+        self.missing.retain(|(missing, _)| *missing != destination);
+    }
+
+    /// Whether all routes are there.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty() && self.problem.is_none()
+    }
+
+    /// The first reason why they are not, those of failures before others; and whether it is one.
+    pub fn why(&self) -> Option<(&str, bool)> {
+        let lacks = || self.missing.iter().map(|(_, lack)| lack);
+        let failed = lacks().find(|lack| lack.has_failed).map(|lack| (&*lack.why, true));
+        let problem = self.problem.as_deref().map(|why| (why, true));
+        let pending = || lacks().next().map(|lack| (&*lack.why, false));
+        problem.or(failed).or_else(pending)
+    }
+}
+
+/// How many routes of each kind there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Ours.
+    pub ours: usize,
+    /// Ours that do not carry traffic.
+    pub defective: usize,
+    /// Ours that are to be deleted or replaced, but are held.
+    pub held: usize,
+    /// Inside the cluster CIDRs, to an unknown target.
+    pub unknown: usize,
+    /// Of another cluster, to our nodes' pod CIDRs on these nodes.
+    pub lent: usize,
+    /// Others inside the cluster CIDRs.
+    pub foreign: usize,
+    /// Others outside of them.
+    pub elsewhere: usize,
+    /// Pod CIDRs that are wider than a flag allows.
+    pub cidrs_too_wide: usize,
+    /// Pod CIDRs that are wider than the pod CIDRs of most nodes.
+    pub cidrs_wider_than_most: usize,
+    /// Pod CIDRs of nodes with the provider ID of another node.
+    pub cidrs_of_same_id: usize,
+    /// Nodes of another provider.
+    pub nodes_of_others: usize,
+    /// Nodes that do not match `--node-selector`.
+    pub nodes_not_selected: usize,
+    /// Nodes without pod CIDRs.
+    pub nodes_without_cidrs: usize,
+    /// Nodes whose routes are all there.
+    pub nodes_complete: usize,
+    /// Nodes that lack a route.
+    pub nodes_incomplete: usize,
+}
+
+impl Counts {
+    /// Counts a pod CIDR that gets no route because of its node.
+    fn refused(&mut self, problem: &Problem) {
+        *match problem {
+            Problem::TooWide { .. } => &mut self.cidrs_too_wide,
+            Problem::WiderThanMost { .. } => &mut self.cidrs_wider_than_most,
+            Problem::SameId { .. } => &mut self.cidrs_of_same_id,
+            _ => return,
+        } += 1;
+    }
+
+    /// Counts a node that is left out.
+    pub fn left_out(&mut self, why: LeftOut) {
+        *match why {
+            LeftOut::AnotherProvider => &mut self.nodes_of_others,
+            LeftOut::NotSelected => &mut self.nodes_not_selected,
+        } += 1;
+    }
+}
+
+/// The cause of an open breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// The API server lists no node, while there are routes of ours.
+    NoNodes,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The changes of the table: at most one per destination. Due ones that give a node its route come first.
+    pub changes: Vec<Planned>,
+    /// The state of each node that has pod CIDRs.
+    pub nodes: BTreeMap<Shared, NodeRoutes>,
+    /// The problems of nodes, sorted by node.
+    pub problems: Vec<(Shared, Problem)>,
+    /// Targets to ask the cloud about.
+    pub questions: Vec<RouteTarget>,
+    /// Nodes to ask the cloud about, since routes rest on their word alone.
+    pub claims: Vec<Claim>,
+    /// Some targets of routes that are as wanted: most of them exist, so they are asked with the others.
+    pub witnesses: Vec<RouteTarget>,
+    /// The counts.
+    pub counts: Counts,
+    /// When to plan again, if nothing changes.
+    pub next: Option<At>,
+    /// What happened to the breaker.
+    pub breaker: Option<Transition<Cause>>,
+}
+
+impl Plan {
+    /// The changes that are due.
+    pub fn due(&self) -> impl Iterator<Item = &Planned> {
+        self.changes.iter().filter(|planned| planned.held.is_none())
+    }
+
+    /// Whether nodes wait for room in the table.
+    pub fn is_full(&self) -> bool {
+        self.changes.iter().any(|planned| planned.held == Some(Held::NoRoom))
+    }
+
+    /// Plans again at this time, or earlier.
+    fn again(&mut self, at: At) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+    }
+}
+
+/// The memory of the plans of one leader.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Planner {
+    brake: Brake<Cause>,
+    cases: Cases,
+    claims: Claims,
+    failures: Failures,
+    /// The changes that are not answered yet.
+    in_flight: InFlight,
+    /// The counted losses that the brake lets pass and that are not made yet. True if they were charged. False if an
+    /// earlier one of the destination was charged: that one was made.
+    passed: BTreeMap<IpNet, bool>,
+    /// How many questions about targets were answered.
+    questions: usize,
+    /// The cluster CIDRs that were in force when no route was in doubt; empty if that is not known.
+    networks: Vec<IpNet>,
+}
+
+impl Planner {
+    /// Continues with the deletions that the last leader has made, and with its networks.
+    pub fn resume(now: At, window: Window, networks: Vec<IpNet>) -> Self {
+        Self { brake: Brake::resume(now, window), networks, ..Self::default() }
+    }
+
+    /// The last cluster CIDRs that put no route in doubt. The leader leaves them to the next one.
+    pub fn networks(&self) -> &[IpNet] {
+        &self.networks
+    }
+
+    /// The deletions of late, for the next leader.
+    pub fn window(&self) -> &Window {
+        self.brake.window()
+    }
+
+    /// The changes that are not answered yet.
+    pub const fn in_flight(&self) -> &InFlight {
+        &self.in_flight
+    }
+
+    /// Plans. A deletion that is due is charged to the budget.
+    pub fn plan(&mut self, now: At, view: &View<'_>) -> Plan {
+        let mut plan = Plan::default();
+        let targets = Targets::of(view.nodes);
+        let wanted = wanted(view.nodes, &view.terms());
+        let mut destinations: BTreeMap<IpNet, Option<usize>> =
+            view.table.destinations().map(|destination| (destination, None)).collect();
+        destinations.extend(wanted.routes.iter().map(|(cidr, node)| (*cidr, Some(*node))));
+        let mut decider = Decider::new(now, view, &targets, self);
+        for (destination, node) in &destinations {
+            match node {
+                Some(node) => decider.wanted(*destination, *node),
+                None if wanted.disputed.contains(destination) => decider.disputed(*destination),
+                None => decider.unwanted(*destination),
+            }
+        }
+        let unknown = decider.finish(&mut plan);
+        self.failures.retain(now, |destination| destinations.contains_key(&destination));
+        self.cases.retain(&unknown);
+        plan.questions = self.cases.due(now, unknown.iter());
+        let next = [self.cases.next(now), self.claims.next(now)];
+        next.into_iter().flatten().for_each(|next| plan.again(next));
+        nodes(view, &wanted, &mut plan);
+        plan
+    }
+
+    /// The change is sent: its destination waits for the answer.
+    pub fn sent(&mut self, now: At, planned: &Planned) {
+        self.in_flight.insert(planned.change.destination(), now);
+    }
+
+    /// The change is not due any more, and is not sent.
+    pub fn withdrawn(&mut self, planned: &Planned) {
+        let destination = planned.change.destination();
+        self.in_flight.remove(destination);
+        self.release(destination);
+    }
+
+    /// A change was answered. Returns whether the table must be listed before the next plan.
+    pub fn applied(
+        &mut self,
+        now: At,
+        planned: &Planned,
+        answer: &Result<AppliedChange, CloudError>,
+    ) -> bool {
+        let destination = planned.change.destination();
+        self.in_flight.remove(destination);
+        match answer {
+            Ok(applied) => {
+                if self.passed.remove(&destination).is_some() {
+                    self.brake.renew(now, &destination.to_string());
+                }
+                match applied.route.as_ref() {
+                    None => self.failures.forget_full(),
+                    Some(route) => route.target.iter().for_each(|target| {
+                        self.claims.made(destination, target.clone());
+                    }),
+                }
+                match applied.route.as_ref().and_then(|route| route.defect.as_deref()) {
+                    Some(defect) => self.failures.add_defect(now, destination, defect),
+                    None => self.failures.forget(destination),
+                }
+                false
+            }
+            Err(error) => {
+                match error.maybe_done {
+                    true => drop(self.passed.remove(&destination)),
+                    false => self.release(destination),
+                }
+                self.failures.add(now, destination, error);
+                error.maybe_done || matches!(error.kind, ErrorKind::Busy | ErrorKind::Conflict)
+            }
+        }
+    }
+
+    /// Gives back the charges of losses that are neither due any more nor under way.
+    fn give_back(&mut self, due: &BTreeSet<IpNet>) {
+        let is_over = |loss: &&IpNet| !due.contains(*loss) && !self.in_flight.contains(**loss);
+        let over: Vec<IpNet> = self.passed.keys().filter(is_over).copied().collect();
+        for loss in over {
+            self.release(loss);
+        }
+    }
+
+    /// Gives back the charge of a loss that was not made.
+    fn release(&mut self, destination: IpNet) {
+        if self.passed.remove(&destination) == Some(true) {
+            self.brake.release(&destination.to_string());
+        }
+    }
+
+    /// The cloud has answered about targets. That one is gone is no proof if no witness is found.
+    /// If most witnesses are said to be gone, nothing of the answer counts; returns one of them
+    /// then. A few nodes may be left whose instances are really gone.
+    pub fn answered(
+        &mut self,
+        now: At,
+        answers: Vec<(RouteTarget, Result<TargetState, CloudError>)>,
+        witnesses: &[RouteTarget],
+    ) -> Option<RouteTarget> {
+        self.questions = self.questions.wrapping_add(1);
+        let (heard, answers): (Vec<_>, Vec<_>) =
+            answers.into_iter().partition(|(target, _)| witnesses.contains(target));
+        let found = heard.iter().filter(|(_, one)| matches!(one, Ok(TargetState::Exists))).count();
+        let mut gone = heard.iter().filter(|(_, one)| matches!(one, Ok(TargetState::Gone(_))));
+        if let Some((witness, _)) = gone.clone().nth(found).and(gone.next()) {
+            self.cases.postpone(now);
+            return Some(witness.clone());
+        }
+        for (target, answer) in answers {
+            let answer = match answer {
+                Ok(TargetState::Gone(_)) if found == 0 && !witnesses.is_empty() => {
+                    let what = "no target of a node was found, either";
+                    Err(CloudError::new(ErrorKind::Unavailable, what))
+                }
+                answer => answer,
+            };
+            self.cases.answered(now, target, answer, found > 0);
+        }
+        None
+    }
+
+    /// The cloud has answered about the instances of nodes.
+    pub fn claimed(&mut self, now: At, answers: Vec<(Claim, LookupResult)>) {
+        for (claim, answer) in answers {
+            self.claims.answered(now, claim, &answer);
+        }
+    }
+
+    /// The table was listed.
+    pub fn listed(&mut self, now: At, table: &Table) {
+        self.claims.retain(now, &table.targets());
+        self.failures.forget_conflicts();
+    }
+
+    /// The cloud has confirmed this change several times and does not keep it: if the change is due
+    /// again, it waits until then.
+    pub fn postpone(&mut self, destination: IpNet, until: At, why: &str) {
+        self.failures.postpone(destination, until, why);
+    }
+
+    /// A node has changed: what has failed for its routes is tried at once.
+    pub fn node_changed(&mut self, destinations: impl Iterator<Item = IpNet>) {
+        for destination in destinations {
+            self.failures.forget(destination);
+        }
+    }
+}
+
+/// The state of each node, from what its destinations lack.
+fn nodes(view: &View<'_>, wanted: &wanted::Wanted, plan: &mut Plan) {
+    for (place, node) in view.nodes.iter().enumerate() {
+        let name = &node.node.name;
+        let problems = wanted.problems.get(&place).map(Vec::as_slice).unwrap_or_default();
+        if let Some(why) = node.left_out {
+            plan.counts.left_out(why);
+            continue;
+        }
+        if node.node.pod_cidrs.is_empty() {
+            plan.counts.nodes_without_cidrs += 1;
+            continue;
+        }
+        let state = plan.nodes.entry(Shared::clone(name)).or_default();
+        state.uid.clone_from(&node.node.uid);
+        let mut lacking = problems.iter().filter(|problem| !has_its_route(problem, node, view));
+        state.problem = lacking.next().map(ToString::to_string);
+        if state.is_complete() {
+            plan.counts.nodes_complete += 1;
+        } else {
+            plan.counts.nodes_incomplete += 1;
+        }
+        for problem in problems {
+            plan.counts.refused(problem);
+        }
+        plan.problems.extend(problems.iter().map(|problem| (Shared::clone(name), problem.clone())));
+    }
+    plan.problems.sort_by(|(one, _), (other, _)| one.cmp(other));
+}
+
+/// Whether a pod CIDR outside of the cluster CIDRs has its route all the same, as from before the
+/// cluster CIDRs were changed.
+fn has_its_route(problem: &Problem, node: &NodeView, view: &View<'_>) -> bool {
+    let Problem::Outside(cidr) = problem else { return false };
+    view.table.to(cidr.trunc()).iter().any(|route| {
+        let is_theirs = |owner: &Owner| owner.cluster.uid != view.cluster.uid;
+        route.defect.is_none()
+            && !route.owner.as_ref().is_some_and(is_theirs)
+            && route.target.as_ref().is_some_and(|target| is_target(target, node))
+    })
+}
+
+#[cfg(test)]
+mod tests;

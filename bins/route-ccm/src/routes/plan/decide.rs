@@ -1,0 +1,488 @@
+//! One decision per destination.
+
+mod losses;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use ccm_base::At;
+use ccm_cloud::{Owner, Route, RouteChange, RouteTarget, WantedRoute};
+use ccm_objects::{Labels, Node, Shared};
+use ipnet::IpNet;
+
+use self::losses::Loss;
+use super::{
+    Counts, Held, Lack, NodeRoutes, Planned, Planner, View,
+    cases::Finding,
+    claims::{Claim, Word},
+    failures::Failure,
+    target_of,
+    targets::{FormerNode, Targets, is_target},
+    wanted::{LeftOut, NodeView, Problem, is_inside},
+};
+
+/// Whose a route is.
+enum Whose {
+    /// Ours: its target is the node at this place.
+    Node(usize),
+    /// Ours, but its target is no node any more.
+    Orphan(Orphan),
+    /// Inside the cluster CIDRs, and only the word of this node makes it ours.
+    Claimed(Shared),
+    /// Inside the cluster CIDRs, and its target is not known.
+    Unknown,
+    /// Another owner's.
+    Foreign,
+}
+
+/// A route of this cluster whose target is not a node, or is a node that does not need it.
+#[derive(Default)]
+struct Orphan {
+    why: String,
+    /// The node that has or had the target.
+    node: Option<Shared>,
+    was_marked: bool,
+    labels: Labels,
+    /// The target, if it does not belong to a node: the cloud may prove that it is gone.
+    target: Option<RouteTarget>,
+    /// Why the node that has the target is left out, if it is.
+    left_out: Option<LeftOut>,
+}
+
+/// Decides about destinations one by one.
+pub(super) struct Decider<'a> {
+    now: At,
+    view: &'a View<'a>,
+    targets: &'a Targets<'a>,
+    planner: &'a mut Planner,
+    room: Option<u32>,
+    sendable: usize,
+    counts: Counts,
+    /// What changes no number of routes, or adds some.
+    changes: Vec<Planned>,
+    losses: Vec<Loss>,
+    /// The counted losses that the brake lets pass.
+    passed: BTreeSet<IpNet>,
+    lacks: HashMap<usize, NodeRoutes>,
+    unknown: BTreeSet<RouteTarget>,
+    /// The targets to ask about that nodes have by their own word, by the UIDs of the nodes.
+    claims: BTreeMap<Box<str>, Claim>,
+    problems: Vec<(Shared, Problem)>,
+    /// True if the last change of the cluster CIDRs took in a route that no node needs.
+    is_in_doubt: bool,
+    /// The routes that are as wanted.
+    right: Vec<&'a Route>,
+    next: Option<At>,
+}
+
+impl<'a> Decider<'a> {
+    pub(super) fn new(
+        now: At,
+        view: &'a View<'a>,
+        targets: &'a Targets<'a>,
+        planner: &'a mut Planner,
+    ) -> Self {
+        Self {
+            now,
+            view,
+            targets,
+            planner,
+            room: view.table.room,
+            sendable: view.sendable,
+            counts: Counts::default(),
+            changes: Vec::new(),
+            losses: Vec::new(),
+            passed: BTreeSet::new(),
+            lacks: HashMap::new(),
+            unknown: BTreeSet::new(),
+            claims: BTreeMap::new(),
+            problems: Vec::new(),
+            is_in_doubt: false,
+            right: Vec::new(),
+            next: None,
+        }
+    }
+
+    /// A destination that is the pod CIDR of the node at this place.
+    pub(super) fn wanted(&mut self, destination: IpNet, place: usize) {
+        let Some(node) = self.view.nodes.get(place) else { return };
+        let (mut right, mut others, mut obstacle, mut lent) = (Vec::new(), Vec::new(), None, None);
+        for route in self.view.table.to(destination) {
+            let is_right = route.target.as_ref().is_some_and(|target| is_target(target, node));
+            if is_right && !self.is_theirs(route) {
+                // It serves the node, whoever has made it.
+                self.counts.ours += 1;
+                self.word(route, &node.node, node.left_out);
+                right.push(route);
+                continue;
+            }
+            match self.whose(route) {
+                Whose::Node(_) => others.push((route, None)),
+                Whose::Orphan(orphan) => others.push((route, Some(orphan))),
+                Whose::Claimed(node) => obstacle = Some(claimed(route, &node)),
+                Whose::Unknown => obstacle = Some(self.unknown_target(route)),
+                Whose::Foreign if is_right && route.defect.is_none() => lent = Some(route),
+                Whose::Foreign => obstacle = Some(Lack::failed(foreign(route))),
+            }
+        }
+        if self.planner.in_flight.contains(destination) {
+            // One that carries no traffic is being repaired.
+            let carries = right.iter().any(|route| route.defect.is_none());
+            if !carries {
+                let defect = right.iter().find_map(|route| route.defect.clone());
+                // What failed is worth more than that it is tried again.
+                let failure = || self.planner.failures.get(destination).map(Failure::lack);
+                let made = || Lack::pending(format!("the route of {destination} is being made"));
+                let lack = defect.map(Lack::pending).or_else(failure).unwrap_or_else(made);
+                self.lack(destination, place, lack);
+            }
+            return;
+        }
+        let best = right.iter().position(|route| route.defect.is_none()).unwrap_or(0);
+        if let Some(found) = right.get(best) {
+            self.there(place, found);
+            let second = right.iter().enumerate().find(|(other, _)| *other != best);
+            let surplus = second.map(|(_, route)| (*route, "the same route is there twice"));
+            let old = || {
+                others
+                    .first()
+                    .map(|(route, _)| (*route, "the destination has the right target as well"))
+            };
+            if found.defect.is_none()
+                && let Some((route, why)) = surplus.or_else(old)
+            {
+                self.push(RouteChange::Delete(Box::new(route.clone())), None, why.to_owned());
+            }
+            return;
+        }
+        if let Some(obstacle) = obstacle {
+            if obstacle.has_failed {
+                self.leave(&node.node.name, others);
+            }
+            return self.lack(destination, place, obstacle);
+        }
+        if let Some(route) = lent {
+            return self.lent(node, route);
+        }
+        if let Some(problem) = node.lacks(destination, self.view.traits) {
+            return self.lack(destination, place, Lack::pending(problem.to_string()));
+        }
+        self.make(destination, place, others);
+    }
+
+    /// The route was made under another cluster's UID, and serves the node: another one would serve no better.
+    fn lent(&mut self, node: &NodeView, route: &Route) {
+        let Some(owner) = &route.owner else { return };
+        self.counts.foreign -= 1;
+        self.counts.lent += 1;
+        self.problems.push((Shared::clone(&node.node.name), Problem::Lent(owner.cluster.clone())));
+    }
+
+    /// A foreign route keeps a node from its own. One of ours beside it goes if its target was
+    /// that of another node that is gone, since another machine may get that address.
+    fn leave(&mut self, name: &Shared, others: Vec<(&Route, Option<Orphan>)>) {
+        let gone = others.into_iter().find_map(|(route, orphan)| {
+            Some((route, orphan.filter(|orphan| orphan.node.as_ref() != Some(name))?))
+        });
+        if let Some((route, orphan)) = gone {
+            self.delete(route, orphan);
+        }
+    }
+
+    /// Returns true if only the last change of the cluster CIDRs makes this route ours.
+    fn is_newly_inside(&self, route: &Route) -> bool {
+        let before = &self.planner.networks;
+        route.owner.is_none() && !before.is_empty() && !is_inside(route.destination.trunc(), before)
+    }
+
+    /// Makes the route of a node.
+    fn make(&mut self, destination: IpNet, place: usize, others: Vec<(&Route, Option<Orphan>)>) {
+        let Some(node) = self.view.nodes.get(place) else { return };
+        if self.sendable == 0 {
+            let failure = self.planner.failures.get(destination).map(Failure::lack);
+            let waits = || {
+                Lack::pending(format!("the route of {destination} waits for those of other nodes"))
+            };
+            return self.lack(destination, place, failure.unwrap_or_else(waits));
+        }
+        let new = Arc::new(self.route(destination, node));
+        let name = Shared::clone(&node.node.name);
+        let pending = format!("the route of {destination} is being made");
+        let Some((old, orphan)) =
+            others.into_iter().next().filter(|_| !self.view.traits.several_targets)
+        else {
+            let why = format!("pod CIDR of node {name}");
+            let held = self.push(RouteChange::Create(new), Some(name), why);
+            return self.lack(destination, place, held.unwrap_or(Lack::pending(pending)));
+        };
+        let target = target_of(old);
+        let why = format!("pod CIDR of node {name}; its target was {target}");
+        let change = RouteChange::Replace { old: Box::new(old.clone()), new };
+        // A node that moves to another address is as suspicious as one that goes.
+        let moves = orphan.filter(|orphan| orphan.node.as_ref() == Some(&name));
+        match moves {
+            Some(orphan) => {
+                let planned = Planned { change, node: Some(name), why, held: None };
+                self.losses.push(Loss { planned, place: Some(place), orphan, waits: None });
+                self.lack(destination, place, Lack::pending(pending));
+            }
+            None => {
+                let held = self.push(change, Some(name), why);
+                self.lack(destination, place, held.unwrap_or(Lack::pending(pending)));
+            }
+        }
+    }
+
+    /// A destination that no node has.
+    pub(super) fn unwanted(&mut self, destination: IpNet) {
+        let is_in_flight = self.planner.in_flight.contains(destination);
+        let mut loss = None;
+        for route in self.view.table.to(destination) {
+            let orphan = match self.whose(route) {
+                Whose::Node(place) => {
+                    let Some(NodeView { node, left_out, .. }) = self.view.nodes.get(place) else {
+                        continue;
+                    };
+                    let (name, labels) = (Shared::clone(&node.name), node.labels.clone());
+                    let why = match left_out {
+                        None => format!("node {name} has no such pod CIDR"),
+                        Some(_) => format!("node {name} is left out"),
+                    };
+                    let left_out = *left_out;
+                    Orphan { why, node: Some(name), labels, left_out, ..Orphan::default() }
+                }
+                Whose::Orphan(orphan) => orphan,
+                Whose::Claimed(_) => {
+                    self.is_in_doubt |= self.is_newly_inside(route);
+                    continue;
+                }
+                Whose::Unknown => {
+                    self.is_in_doubt |= self.is_newly_inside(route);
+                    self.unknown_target(route);
+                    continue;
+                }
+                Whose::Foreign => continue,
+            };
+            self.is_in_doubt |= self.is_newly_inside(route);
+            // One change per destination.
+            loss.get_or_insert((route, orphan));
+        }
+        if let Some((route, orphan)) = loss.filter(|_| !is_in_flight) {
+            self.delete(route, orphan);
+        }
+    }
+
+    /// A destination that is a pod CIDR with a problem: what is there stays, and is counted.
+    pub(super) fn disputed(&mut self, destination: IpNet) {
+        for route in self.view.table.to(destination) {
+            self.whose(route);
+        }
+    }
+
+    /// The node's route is there.
+    fn there(&mut self, place: usize, route: &'a Route) {
+        if let Some(defect) = &route.defect {
+            self.counts.defective += 1;
+            // Some clouds take their time for a route.
+            self.lack(route.destination.trunc(), place, Lack::pending(defect.clone()));
+            if let Some(node) = self.view.nodes.get(place) {
+                let change =
+                    RouteChange::Create(Arc::new(self.route(route.destination.trunc(), node)));
+                let name = Shared::clone(&node.node.name);
+                self.push(change, Some(name), format!("it carries no traffic: {defect}"));
+            }
+        } else {
+            self.right.push(route);
+        }
+    }
+
+    fn route(&self, destination: IpNet, view: &NodeView) -> WantedRoute {
+        let node = &view.node;
+        WantedRoute {
+            owner: Owner {
+                cluster: self.view.cluster.clone(),
+                uid: node.uid.to_string(),
+                namespace: String::new(),
+                name: node.name.to_string(),
+            },
+            destination,
+            node: ccm_cloud::NodeIdentity {
+                name: node.name.to_string(),
+                provider_id: view.id.as_ref().map(ToString::to_string),
+                system_uuid: node.system_uuid.as_deref().map(str::to_owned),
+                uid: Some(node.uid.to_string()),
+                ..ccm_cloud::NodeIdentity::default()
+            },
+            addresses: view.addresses(),
+        }
+    }
+
+    /// Plans a change that needs no budget. Returns the state of its node if it is held.
+    fn push(&mut self, change: RouteChange, node: Option<Shared>, why: String) -> Option<Lack> {
+        let destination = change.destination();
+        let takes_room = matches!(change, RouteChange::Create(_))
+            && self.view.table.to(destination).iter().all(|route| route.defect.is_none());
+        let (held, state) = match self.planner.failures.get(destination) {
+            Some(failure) if !failure.retry.is_due(self.now) => {
+                let (error, until) = (failure.error.clone(), failure.retry.at);
+                self.next = Some(self.next.map_or(until, |next| next.min(until)));
+                (Some(Held::Retry { error, until }), Some(failure.lack()))
+            }
+            failure => {
+                let state = failure.map(Failure::lack);
+                match &mut self.room {
+                    Some(0) if takes_room => {
+                        let why = "the route table has no room for another route".to_owned();
+                        (Some(Held::NoRoom), Some(Lack::failed(why)))
+                    }
+                    Some(room) if takes_room => {
+                        *room -= 1;
+                        (None, state)
+                    }
+                    _ => (None, state),
+                }
+            }
+        };
+        if held.is_none() && node.is_some() {
+            self.sendable = self.sendable.saturating_sub(1);
+        }
+        self.changes.push(Planned { change, node, why, held });
+        state
+    }
+
+    fn lack(&mut self, destination: IpNet, place: usize, lack: Lack) {
+        self.lacks.entry(place).or_default().lack(destination, lack);
+    }
+
+    /// Asks about the target of a route. Returns what it means for a node that needs the
+    /// destination.
+    fn unknown_target(&mut self, route: &Route) -> Lack {
+        self.unknown.extend(route.target.clone());
+        let (destination, target) = (route.destination, target_of(route));
+        Lack::pending(format!(
+            "there is a route of {destination} to {target}, which is no node of this cluster; asking the cloud whether it exists"
+        ))
+    }
+
+    fn whose(&mut self, route: &Route) -> Whose {
+        let whose = self.title(route);
+        let inside = is_inside(route.destination.trunc(), self.view.cluster_cidrs);
+        let count = match (&whose, inside) {
+            (Whose::Node(_) | Whose::Orphan(_), _) => &mut self.counts.ours,
+            (Whose::Claimed(_) | Whose::Unknown, _) => &mut self.counts.unknown,
+            (Whose::Foreign, true) => &mut self.counts.foreign,
+            (Whose::Foreign, false) => &mut self.counts.elsewhere,
+        };
+        *count += 1;
+        whose
+    }
+
+    /// Returns true if another cluster's UID is recorded with the route.
+    fn is_theirs(&self, route: &Route) -> bool {
+        route.owner.as_ref().is_some_and(|owner| owner.cluster.uid != self.view.cluster.uid)
+    }
+
+    /// Returns true if the cloud has confirmed that the target is, or was, a node's.
+    fn is_confirmed(&self, route: &Route) -> bool {
+        let confirms = |target| self.planner.claims.confirms(route.destination, target);
+        !self.view.has_instances || route.target.as_ref().is_some_and(confirms)
+    }
+
+    /// Decides if the word of a node counts, which has or had the target of the route. A route to a node that is left
+    /// out waits for a person.
+    fn word(&mut self, route: &Route, node: &Arc<Node>, left_out: Option<LeftOut>) -> Word {
+        let Some(target) = &route.target else { return Word::Counts };
+        if route.owner.is_some() || left_out.is_some() || self.is_confirmed(route) {
+            return Word::Counts;
+        }
+        let claims = &self.planner.claims;
+        if claims.is_due(self.now, target, node) {
+            let new = || Claim { node: Arc::clone(node), targets: Vec::new() };
+            let claim = self.claims.entry(node.uid.clone()).or_insert_with(new);
+            if !claim.targets.contains(target) {
+                claim.targets.push(target.clone());
+            }
+        }
+        claims.word(target, node)
+    }
+
+    fn title(&mut self, route: &Route) -> Whose {
+        let recorded = match &route.owner {
+            _ if self.is_theirs(route) => return Whose::Foreign,
+            Some(owner) => Some(owner),
+            None if is_inside(route.destination.trunc(), self.view.cluster_cidrs) => None,
+            None => return Whose::Foreign,
+        };
+        let target = route.target.as_ref();
+        let place = target.and_then(|target| self.targets.place(target));
+        let view = place.and_then(|place| Some((place, self.view.nodes.get(place)?)));
+        let former = target.and_then(|target| self.view.former.get(target));
+        if let Some((place, view)) = view {
+            match self.word(route, &view.node, view.left_out) {
+                Word::Counts => return Whose::Node(place),
+                Word::Open => return Whose::Claimed(Shared::clone(&view.node.name)),
+                Word::Denied => {}
+            }
+        } else if let Some(FormerNode { node, was_marked }) = former {
+            match self.word(route, node, None) {
+                Word::Counts => {
+                    return Whose::Orphan(Orphan {
+                        why: format!(
+                            "{} is no target of node {} any more",
+                            target_of(route),
+                            node.name
+                        ),
+                        node: Some(Shared::clone(&node.name)),
+                        was_marked: *was_marked,
+                        labels: node.labels.clone(),
+                        target: target.cloned(),
+                        left_out: None,
+                    });
+                }
+                Word::Open => return Whose::Claimed(Shared::clone(&node.name)),
+                Word::Denied => {}
+            }
+        }
+        let orphan =
+            |why: String, node| Orphan { why, node, target: target.cloned(), ..Orphan::default() };
+        if let Some(owner) = recorded {
+            let why = format!("it was made for node {}, and its target is no node's", owner.name);
+            return Whose::Orphan(orphan(why, Some(owner.name.as_str().into())));
+        }
+        // A route that drops packets has no target whose end could be proven.
+        let Some(target) = target else { return Whose::Foreign };
+        match self.planner.cases.finding(target) {
+            Finding::Gone { evidence, .. } => {
+                let why = format!("its target {target} does not exist: {evidence}");
+                self.unknown.insert(target.clone());
+                Whose::Orphan(orphan(why, None))
+            }
+            Finding::Exists => {
+                self.unknown.insert(target.clone());
+                Whose::Foreign
+            }
+            Finding::Unknown => Whose::Unknown,
+        }
+    }
+}
+
+/// Says what a route to a target means for a node that needs its destination, if another node names the target as its own.
+fn claimed(route: &Route, node: &str) -> Lack {
+    let (destination, target) = (route.destination, target_of(route));
+    Lack::pending(format!(
+        "there is a route of {destination} to {target}, which node {node} says to have; asking the cloud whether that is so"
+    ))
+}
+
+fn foreign(route: &Route) -> String {
+    let (destination, target) = (route.destination, target_of(route));
+    let whose = match &route.owner {
+        Some(owner) => format!("of cluster {} (UID {})", owner.cluster.name, owner.cluster.uid),
+        None => "of another owner".to_owned(),
+    };
+    format!(
+        "there is a route of {destination} to {target}, {whose}; remove it, or give the node another pod CIDR"
+    )
+}

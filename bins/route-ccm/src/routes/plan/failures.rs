@@ -1,0 +1,106 @@
+//! When a change that failed is tried again: per route, never per pass.
+
+use std::{collections::HashMap, time::Duration};
+
+use ccm_base::{At, Backoff, RetryClass, Waits};
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_controller::retries::Retry;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::Lack;
+
+/// The waits of one route.
+pub const WAITS: Waits =
+    Waits::within(Backoff { first: Duration::from_secs(2), longest: Duration::from_mins(5) });
+
+/// The last failure of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// When it is tried again.
+    pub retry: Retry,
+    /// The error.
+    pub error: String,
+    /// `None` for a defect.
+    kind: Option<ErrorKind>,
+}
+
+impl Failure {
+    /// What it means for the node of the route.
+    pub fn lack(&self) -> Lack {
+        Lack { why: self.error.clone(), has_failed: self.kind != Some(ErrorKind::Busy) }
+    }
+}
+
+/// Whether others have changed the table meanwhile: no failure, and the next list shows it.
+pub fn is_conflict(error: &CloudError) -> bool {
+    error.kind == ErrorKind::Busy
+}
+
+/// The failed changes by destination.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Failures {
+    failures: HashMap<IpNet, Failure>,
+}
+
+impl Failures {
+    /// The last failure, also after the time of its retry.
+    pub fn get(&self, destination: IpNet) -> Option<&Failure> {
+        self.failures.get(&destination)
+    }
+
+    /// Records a failure.
+    pub fn add(&mut self, now: At, destination: IpNet, error: &CloudError) {
+        let is_conflict = is_conflict(error);
+        // It is forgotten with the next list, which comes earlier if the cloud answers.
+        let class = if is_conflict { RetryClass::Retry } else { error.class() };
+        self.record(now, destination, class, error.to_string(), Some(error.kind));
+    }
+
+    /// Records that a route is there, and still carries no traffic.
+    pub fn add_defect(&mut self, now: At, destination: IpNet, defect: &str) {
+        self.record(now, destination, RetryClass::Retry, defect.to_owned(), None);
+    }
+
+    /// Delays the next attempt of a change that the cloud has confirmed and not kept.
+    pub fn postpone(&mut self, destination: IpNet, until: At, why: &str) {
+        let new = || Failure { retry: Retry::default(), error: why.to_owned(), kind: None };
+        let failure = self.failures.entry(destination).or_insert_with(new);
+        failure.retry.at = failure.retry.at.max(until);
+    }
+
+    fn record(
+        &mut self,
+        now: At,
+        destination: IpNet,
+        class: RetryClass,
+        error: String,
+        kind: Option<ErrorKind>,
+    ) {
+        let mut retry = self.failures.get(&destination).map(|last| last.retry).unwrap_or_default();
+        retry.failed(now, &WAITS, class);
+        let failure = Failure { retry, error, kind };
+        self.failures.insert(destination, failure);
+    }
+
+    /// The change has succeeded, or what it depends on has changed.
+    pub fn forget(&mut self, destination: IpNet) {
+        self.failures.remove(&destination);
+    }
+
+    /// The table was listed: what others have changed is known.
+    pub fn forget_conflicts(&mut self) {
+        self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::Busy));
+    }
+
+    /// There is room for another route: those that found none are tried at once.
+    pub fn forget_full(&mut self) {
+        self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::QuotaExceeded));
+    }
+
+    /// Keeps the failures of these destinations, and the ones that still wait: a deleted route may come back.
+    pub fn retain(&mut self, now: At, keep: impl Fn(IpNet) -> bool) {
+        self.failures
+            .retain(|destination, failure| !failure.retry.is_due(now) || keep(*destination));
+    }
+}

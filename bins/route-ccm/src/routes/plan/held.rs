@@ -1,0 +1,82 @@
+//! Why a change of a route is not made now.
+
+use std::fmt;
+
+use ccm_base::At;
+use ccm_controller::brake::Hold;
+use ccm_objects::Shared;
+use serde::{Deserialize, Serialize};
+
+use super::wanted::LeftOut;
+
+/// Why a change is held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Held {
+    /// By the brake.
+    Brake(Hold),
+    /// Only the last change of the cluster CIDRs makes the route ours.
+    NewlyInside {
+        /// The node to which it leads or led, if it is known.
+        node: Option<Shared>,
+    },
+    /// It leads to a node that is left out, which gets no route.
+    LeftOut {
+        /// The node.
+        node: Shared,
+        /// Why it is left out.
+        why: LeftOut,
+    },
+    /// Until the retry of a change that failed.
+    Retry {
+        /// The last error.
+        error: String,
+        /// When it is tried again.
+        until: At,
+    },
+    /// The route table has no room.
+    NoRoom,
+}
+
+impl Held {
+    /// The node of a route that only a person lets go, and why.
+    pub fn waits_for_a_person(&self) -> Option<(&Shared, &'static str)> {
+        match self {
+            Self::NewlyInside { node } => Some((
+                node.as_ref()?,
+                "a route to this node, which has no such pod CIDR, is inside --cluster-cidr since that was changed, and stays: check --cluster-cidr",
+            )),
+            Self::LeftOut { node, why: LeftOut::AnotherProvider } => Some((
+                node,
+                "this node is another provider's and needs no route; one that leads to it stays",
+            )),
+            Self::LeftOut { node, why: LeftOut::NotSelected } => Some((
+                node,
+                "this node does not match --node-selector, and the route that leads to it stays: check --node-selector",
+            )),
+            Self::Brake(_) | Self::Retry { .. } | Self::NoRoom => None,
+        }
+    }
+}
+
+/// The reason in words.
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Brake(hold) => hold.fmt(f),
+            Self::NewlyInside { .. } => f.write_str(
+                "no owner is recorded, and it is inside --cluster-cidr only since that was changed: check --cluster-cidr, or approve it",
+            ),
+            Self::LeftOut { node, why: LeftOut::AnotherProvider } => {
+                write!(f, "node {node} is another provider's, and needs no route: approve that it goes")
+            }
+            Self::LeftOut { node, why: LeftOut::NotSelected } => write!(
+                f,
+                "node {node} does not match --node-selector: check that, or approve that the route goes"
+            ),
+            Self::Retry { error, until } => {
+                write!(f, "the last attempt failed, retried at {until}: {error}")
+            }
+            Self::NoRoom => f.write_str("the route table has no room for another route"),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Changes that were sent and are not answered yet.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ccm_base::At;
+use ccm_cloud::RouteTraits;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// How many changes are under way at once: a few calls of the largest size. More would not be
+/// faster, and each is in memory in several forms.
+const AT_ONCE: usize = 1000;
+/// How long a change counts as one of them: a call that hangs holds up no other.
+const SLOW: Duration = Duration::from_secs(3);
+/// How many there are with those of calls that hang.
+const MOST: usize = 4 * AT_ONCE;
+
+/// The destinations of these changes, with the times at which they were sent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct InFlight {
+    sent: BTreeMap<IpNet, At>,
+}
+
+impl InFlight {
+    /// A change of this destination is sent.
+    pub fn insert(&mut self, destination: IpNet, now: At) {
+        self.sent.insert(destination, now);
+    }
+
+    /// It is answered.
+    pub fn remove(&mut self, destination: IpNet) {
+        self.sent.remove(&destination);
+    }
+
+    /// Whether there is one of this destination.
+    pub fn contains(&self, destination: IpNet) -> bool {
+        self.sent.contains_key(&destination)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    /// Their destinations.
+    pub fn destinations(&self) -> impl Iterator<Item = IpNet> {
+        self.sent.keys().copied()
+    }
+
+    /// How many nodes may get a route now, in full calls.
+    pub fn room(&self, now: At, traits: &RouteTraits) -> usize {
+        let batch = traits.max_batch.max(1);
+        let new = self.sent.values().filter(|sent| now < **sent + SLOW).count();
+        let room = AT_ONCE.max(batch).saturating_sub(new);
+        room.min(MOST.max(batch).saturating_sub(self.sent.len())) / batch * batch
+    }
+
+    /// When there is more room, if no answer comes.
+    pub fn next(&self, now: At) -> Option<At> {
+        self.sent.values().map(|sent| *sent + SLOW).filter(|due| *due > now).min()
+    }
+}

@@ -1,0 +1,66 @@
+//! A node as the plan sees it.
+
+use std::{net::IpAddr, sync::Arc};
+
+use ccm_cloud::{AddressKind, IpFamily, NodeAddress, ProviderId, RouteTraits};
+use ccm_objects::{Address, Node};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::problem::Problem;
+use crate::networks::network;
+
+/// A node, with its provider ID in the cloud's spelling.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeView {
+    /// The node.
+    pub node: Arc<Node>,
+    /// Its provider ID.
+    pub id: Option<ProviderId>,
+    /// Why it is left out, if it is: it gets no route and no condition, and a route to it stays.
+    pub left_out: Option<LeftOut>,
+}
+
+/// Why a node is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeftOut {
+    /// Its provider ID has another provider's scheme.
+    AnotherProvider,
+    /// It does not match `--node-selector`.
+    NotSelected,
+}
+
+impl NodeView {
+    /// Its addresses that are IP addresses of the cluster's network.
+    pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
+        let is_internal = |one: &&Address| *one.kind == *AddressKind::InternalIp.as_str();
+        self.node.addresses.iter().filter(is_internal).filter_map(Address::ip)
+    }
+
+    /// Its addresses, for the cloud.
+    pub fn addresses(&self) -> Vec<NodeAddress> {
+        let read = |address: &Address| {
+            let text = address.ip().map(|ip| ip.to_string());
+            let text = text.unwrap_or_else(|| address.address.to_string());
+            Some(NodeAddress::new(AddressKind::parse(&address.kind)?, text))
+        };
+        self.node.addresses.iter().filter_map(read).collect()
+    }
+
+    /// The cloud's conditions for this node as the target of a route to this pod CIDR.
+    pub fn lacks(&self, cidr: IpNet, traits: &RouteTraits) -> Option<Problem> {
+        let family = IpFamily::of(cidr.addr());
+        if traits.target_ids && self.id.is_none() {
+            Some(Problem::NoProviderId)
+        } else if traits.target_addresses && !self.ips().any(|ip| IpFamily::of(ip) == family) {
+            Some(Problem::NoAddress(cidr))
+        } else {
+            None
+        }
+    }
+
+    /// Its pod CIDRs that can be parsed, without host bits.
+    pub fn pod_cidrs(&self) -> impl Iterator<Item = IpNet> {
+        self.node.pod_cidrs.iter().filter_map(|text| Some(network(text)?.trunc()))
+    }
+}

@@ -1,0 +1,128 @@
+//! Why a node does not get the route of a pod CIDR.
+
+use std::fmt;
+
+use ccm_cloud::{ClusterId, IpFamily, ProviderId};
+use ccm_objects::Shared;
+use ipnet::IpNet;
+use serde::Serialize;
+
+/// Why a node does not get the route of a pod CIDR.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Problem {
+    /// It is no CIDR.
+    Unreadable(Box<str>),
+    /// It is not inside `--cluster-cidr`.
+    Outside(IpNet),
+    /// An older node has it, or a part of it.
+    Overlaps {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// That of the other node.
+        other: IpNet,
+        /// The other node.
+        node: Shared,
+    },
+    /// It is wider than a flag allows.
+    TooWide {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// The shortest prefix that the flag allows.
+        most: u8,
+        /// The flag, without dashes.
+        flag: &'static str,
+    },
+    /// It is wider than the pod CIDRs of most nodes, and nobody has approved it.
+    WiderThanMost {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// The prefix length that is usual.
+        usual: u8,
+    },
+    /// Another node has the provider ID, and a better right to it.
+    SameId {
+        /// The provider ID.
+        id: ProviderId,
+        /// The other node.
+        node: Shared,
+    },
+    /// The cloud has no routes of this family.
+    Family(IpNet),
+    /// The cloud needs the node's provider ID.
+    NoProviderId,
+    /// The cloud needs an address of the pod CIDR's family.
+    NoAddress(IpNet),
+    /// Its route is there, and was made under the UID of this cluster.
+    Lent(ClusterId),
+}
+
+impl Problem {
+    /// Returns true if a route could be made, and what its node says of itself is not believed.
+    pub const fn is_of_its_node(&self) -> bool {
+        matches!(self, Self::TooWide { .. } | Self::WiderThanMost { .. } | Self::SameId { .. })
+    }
+}
+
+/// The advice for the operator. Pod CIDRs cannot be changed.
+const AGAIN: &str = "delete this Node, so that it registers again and gets another pod CIDR";
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(text) => {
+                write!(f, "spec.podCIDRs has {text:?}, which is no CIDR such as 10.244.1.0/24; {AGAIN}")
+            }
+            Self::Outside(cidr) => write!(
+                f,
+                "pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route; extend --cluster-cidr, or recreate the node with another pod CIDR"
+            ),
+            Self::Overlaps { cidr, other, node } if cidr == other => {
+                write!(
+                    f,
+                    "pod CIDR {cidr} is also that of node {node}, which is older and gets the route; {AGAIN}"
+                )
+            }
+            Self::Overlaps { cidr, other, node } => {
+                write!(
+                    f,
+                    "pod CIDR {cidr} overlaps {other} of node {node}, which is older and gets the route; {AGAIN}"
+                )
+            }
+            Self::TooWide { cidr, most, flag } => write!(
+                f,
+                "pod CIDR {cidr} is wider than /{most} of --{flag}, so it gets no route; {AGAIN}"
+            ),
+            Self::WiderThanMost { cidr, usual } => write!(
+                f,
+                "pod CIDR {cidr} is wider than those of most nodes (/{usual}), so it gets no route until a person approves it: set --max-pod-cidr, or annotation quartet.dev/approved-selector of the Lease"
+            ),
+            Self::SameId { id, node } => write!(
+                f,
+                "node {node}, which is initialised or older, has the same provider ID {id}, so this node gets no route; delete the Node whose machine it is not"
+            ),
+            Self::Family(cidr) => {
+                let family = IpFamily::of(cidr.addr());
+                write!(
+                    f,
+                    "the cloud has no {family} routes, so pod CIDR {cidr} gets none; use a cluster without {family} pod CIDRs"
+                )
+            }
+            Self::NoProviderId => {
+                f.write_str(
+                    "the node has no provider ID yet, which its routes need; node-ccm sets spec.providerID",
+                )
+            }
+            Self::Lent(ClusterId { name, uid }) => write!(
+                f,
+                "its route was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it; check --cluster-uid, or remove the route, so that this cluster makes its own"
+            ),
+            Self::NoAddress(cidr) => {
+                let family = IpFamily::of(cidr.addr());
+                write!(
+                    f,
+                    "the node has no InternalIP of family {family}, which the route of {cidr} needs; node-ccm sets the addresses that the cloud has"
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The route table as this process knows it: as listed, with the changes that it has made since,
+//! so that it need not be listed after each one.
+
+use std::collections::{BTreeMap, HashSet};
+
+use ccm_cloud::{AppliedChange, Route, RouteChange, RouteTable, RouteTarget};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// The routes by destination.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    routes: BTreeMap<IpNet, Vec<Route>>,
+    /// Its version, if the cloud has one.
+    pub version: Option<String>,
+    /// How many routes can be added, if the cloud says so.
+    pub room: Option<u32>,
+}
+
+impl From<RouteTable> for Table {
+    fn from(listed: RouteTable) -> Self {
+        let mut routes: BTreeMap<IpNet, Vec<Route>> = BTreeMap::new();
+        for route in listed.routes {
+            add(routes.entry(route.destination.trunc()).or_default(), route);
+        }
+        Self { routes, version: listed.version, room: listed.room }
+    }
+}
+
+impl Table {
+    /// The destinations.
+    pub fn destinations(&self) -> impl Iterator<Item = IpNet> {
+        self.routes.keys().copied()
+    }
+
+    /// The routes to a destination.
+    pub fn to(&self, destination: IpNet) -> &[Route] {
+        self.routes.get(&destination).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The targets of all routes.
+    pub fn targets(&self) -> HashSet<&RouteTarget> {
+        self.routes.values().flatten().filter_map(|route| route.target.as_ref()).collect()
+    }
+
+    /// The number of routes.
+    pub fn len(&self) -> usize {
+        self.routes.values().map(Vec::len).sum()
+    }
+
+    /// Whether it has no route.
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    /// Applies a change that has succeeded.
+    pub fn apply(&mut self, change: &RouteChange, applied: &AppliedChange) {
+        let destination = change.destination();
+        let routes = self.routes.entry(destination).or_default();
+        let before = routes.len();
+        if let RouteChange::Replace { old, .. } | RouteChange::Delete(old) = change {
+            remove(routes, old);
+        }
+        // It may have been there: repaired, or listed after the change and before its answer.
+        applied.route.iter().for_each(|route| remove(routes, route));
+        applied.route.iter().for_each(|route| add(routes, route.clone()));
+        let after = routes.len();
+        if routes.is_empty() {
+            self.routes.remove(&destination);
+        }
+        if let Some(room) = &mut self.room {
+            let count = |routes: usize| u32::try_from(routes).unwrap_or(u32::MAX);
+            *room = room.saturating_add(count(before)).saturating_sub(count(after));
+        }
+        if applied.version.is_some() {
+            self.version.clone_from(&applied.version);
+        }
+    }
+}
+
+/// A destination has one route, rarely two: a vector that grows by itself has room for four.
+fn add(routes: &mut Vec<Route>, route: Route) {
+    routes.reserve_exact(1);
+    routes.push(route);
+}
+
+/// Removes the route with the same target, and of several such the one with the same ID.
+fn remove(routes: &mut Vec<Route>, route: &Route) {
+    let same_target = |other: &Route| other.target == route.target;
+    let exactly = routes.iter().position(|other| same_target(other) && other.id == route.id);
+    if let Some(place) = exactly.or_else(|| routes.iter().position(same_target)) {
+        routes.remove(place);
+    }
+}

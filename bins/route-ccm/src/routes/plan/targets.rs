@@ -1,0 +1,161 @@
+//! Which node a target is.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use ccm_base::At;
+use ccm_cloud::{ProviderId, RouteTarget};
+use ccm_objects::{Node, Shared};
+use serde::{Deserialize, Serialize};
+
+use super::{node_view::NodeView, pairs};
+
+/// How long a target is remembered that no route has: a call to create one may be under way, or
+/// be carried out late.
+pub(super) const KEPT: Duration = Duration::from_mins(30);
+/// How many targets are remembered at most. A replica that does not lead sees no table, so it forgets no other way.
+/// The cloud is asked about the target of a route that is forgotten.
+const MOST: usize = 20_000;
+
+/// The targets of a node, in all forms in which a cloud may show them.
+fn targets_of(view: &NodeView) -> impl Iterator<Item = RouteTarget> {
+    let name = RouteTarget::Node(view.node.name.to_string());
+    let id = view.id.clone().map(RouteTarget::Instance);
+    [name].into_iter().chain(id).chain(view.ips().map(RouteTarget::Address))
+}
+
+/// The places of the present nodes by target, in all forms in which a cloud may show one. Made for
+/// each plan, so it copies no text.
+#[derive(Clone, Debug, Default)]
+pub struct Targets<'a> {
+    names: HashMap<&'a str, usize>,
+    ids: HashMap<&'a ProviderId, usize>,
+    ips: HashMap<IpAddr, usize>,
+}
+
+impl<'a> Targets<'a> {
+    /// The targets of these nodes. Of two nodes with one target, the first one has it.
+    pub fn of(nodes: &'a [NodeView]) -> Self {
+        let mut targets = Self::default();
+        for (place, view) in nodes.iter().enumerate() {
+            targets.names.entry(&view.node.name).or_insert(place);
+            if let Some(id) = &view.id {
+                targets.ids.entry(id).or_insert(place);
+            }
+            for ip in view.ips() {
+                targets.ips.entry(ip).or_insert(place);
+            }
+        }
+        targets
+    }
+
+    /// The place of the node with this target.
+    pub fn place(&self, target: &RouteTarget) -> Option<usize> {
+        match target {
+            RouteTarget::Node(name) => self.names.get(name.as_str()),
+            RouteTarget::Instance(id) => self.ids.get(id),
+            RouteTarget::Address(ip) => self.ips.get(ip),
+        }
+        .copied()
+    }
+}
+
+/// Whether this is a target of this node.
+pub fn is_target(target: &RouteTarget, view: &NodeView) -> bool {
+    match target {
+        RouteTarget::Node(name) => **name == *view.node.name,
+        RouteTarget::Instance(id) => view.id.as_ref() == Some(id),
+        RouteTarget::Address(address) => view.ips().any(|ip| ip == *address),
+    }
+}
+
+/// A node that is gone, or that had a target before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FormerNode {
+    /// Its name, IDs, addresses and labels.
+    pub node: Arc<Node>,
+    /// Whether it was marked for scale-down when it was last seen, so that its routes go without
+    /// being counted.
+    pub was_marked: bool,
+}
+
+/// Targets that were those of nodes while this process watched.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Former {
+    /// With the time since when no route has had the target, and the number of its node.
+    #[serde(with = "pairs")]
+    targets: HashMap<RouteTarget, (FormerNode, Option<At>, usize)>,
+    /// How many nodes there were.
+    nodes: usize,
+}
+
+impl Former {
+    /// The node that had this target.
+    pub fn get(&self, target: &RouteTarget) -> Option<&FormerNode> {
+        self.targets.get(target).map(|(node, ..)| node)
+    }
+
+    /// A node is gone.
+    pub fn gone(&mut self, view: &NodeView, was_marked: bool) {
+        self.remember(targets_of(view), view, was_marked);
+    }
+
+    /// A node has changed.
+    pub fn changed(&mut self, before: &NodeView, after: &NodeView) {
+        let lost = targets_of(before).filter(|target| !is_target(target, after));
+        self.remember(lost, before, false);
+    }
+
+    fn remember(
+        &mut self,
+        targets: impl Iterator<Item = RouteTarget>,
+        view: &NodeView,
+        was_marked: bool,
+    ) {
+        self.nodes += 1;
+        let node = Arc::new(Node {
+            name: Shared::clone(&view.node.name),
+            uid: view.node.uid.clone(),
+            labels: view.node.labels.clone(),
+            provider_id: view.node.provider_id.clone(),
+            system_uuid: view.node.system_uuid.clone(),
+            addresses: view.node.addresses.clone(),
+            ..Node::default()
+        });
+        for target in targets {
+            let former = FormerNode { node: Arc::clone(&node), was_marked };
+            self.targets.insert(target, (former, None, self.nodes));
+        }
+        if self.targets.len() > MOST {
+            let mut numbers: Vec<usize> = self.targets.values().map(|(.., node)| *node).collect();
+            let (_, middle, _) = numbers.select_nth_unstable(MOST / 2);
+            let middle = *middle;
+            self.targets.retain(|_, (.., node)| *node > middle);
+        }
+    }
+
+    /// Forgets what no route of the table has had as its target for [`KEPT`].
+    pub fn retain(&mut self, now: At, in_table: &HashSet<&RouteTarget>) {
+        self.targets.retain(|target, (_, absent, _)| {
+            if in_table.contains(target) {
+                *absent = None;
+                return true;
+            }
+            now.since(*absent.get_or_insert(now)) < KEPT
+        });
+    }
+
+    /// The number of targets.
+    pub fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+}

@@ -1,0 +1,85 @@
+//! How wide the pod CIDR of a node may be. A kubelet names the pod CIDR of its own Node when it registers, and a wide one
+//! would draw the traffic of many nodes to its machine.
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::IpFamily;
+use ccm_objects::Node;
+use ipnet::IpNet;
+
+use super::{node_view::NodeView, problem::Problem};
+use crate::networks::{Config, MaxPodCidr, is_inside};
+
+/// Fewer pod CIDRs show no usual size.
+const FEW: usize = 4;
+
+/// How wide the pod CIDRs of nodes may be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Widths {
+    /// The blocks, if this program gives nodes their pod CIDRs.
+    pub blocks: Option<Config>,
+    /// `--max-pod-cidr`.
+    pub most: MaxPodCidr,
+}
+
+/// How many pod CIDRs of each family have which prefix length.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Usual(BTreeMap<(IpFamily, u8), usize>);
+
+impl Usual {
+    /// The pod CIDRs of these nodes.
+    pub(super) fn of(nodes: &[NodeView], cluster_cidrs: &[IpNet]) -> Self {
+        let served = nodes.iter().filter(|view| view.left_out.is_none());
+        let mut counts = BTreeMap::new();
+        for cidr in
+            served.flat_map(NodeView::pod_cidrs).filter(|one| is_inside(*one, cluster_cidrs))
+        {
+            *counts.entry(key(cidr)).or_default() += 1;
+        }
+        Self(counts)
+    }
+
+    /// The longest prefix length that most pod CIDRs of the family have, or a longer one.
+    fn prefix_len(&self, family: IpFamily) -> Option<u8> {
+        let lengths = || self.0.range((family, 0)..=(family, u8::MAX)).rev();
+        let total: usize = lengths().map(|(_, count)| count).sum();
+        let mut seen = 0;
+        let mut most = lengths().skip_while(|(_, count)| {
+            seen += **count;
+            2 * seen <= total
+        });
+        most.next().filter(|_| total >= FEW).map(|((_, length), _)| *length)
+    }
+}
+
+fn key(cidr: IpNet) -> (IpFamily, u8) {
+    (IpFamily::of(cidr.addr()), cidr.prefix_len())
+}
+
+impl Widths {
+    /// Returns why the node gets no route to this pod CIDR, if it is too wide. A person may approve one that is wider than
+    /// usual.
+    pub(super) fn problem(&self, node: &Node, cidr: IpNet, usual: &Usual) -> Option<Problem> {
+        let (family, length) = key(cidr);
+        let blocks = self.blocks.as_ref();
+        if let Some(most) = blocks.and_then(|blocks| blocks.too_wide(node, cidr)) {
+            return Some(Problem::TooWide { cidr, most, flag: "node-cidr-mask-size" });
+        }
+        let is_block =
+            |blocks: &Config| blocks.gives(cidr) && blocks.wider_than_block(cidr).is_none();
+        let most = self.most.of(family);
+        match most {
+            _ if blocks.is_some_and(is_block) => None,
+            Some(most) => {
+                (length < most).then_some(Problem::TooWide { cidr, most, flag: "max-pod-cidr" })
+            }
+            None => {
+                let usual = usual.prefix_len(family).filter(|usual| length < *usual)?;
+                Some(Problem::WiderThanMost { cidr, usual })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Makes events of what the controller of routes hears.
+
+pub(crate) mod pass;
+
+use std::{sync::Arc, time::Duration};
+
+use ccm_controller::{approvals, watch::Stores, workers};
+use ccm_kube::store::Change;
+use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::leadership::LeaseAnnotations;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    entrance::Entrance,
+    machine::Event,
+    nodes::Nodes,
+    perform::{Perform, conditions::Conditions},
+};
+
+/// How many conditions are written at once. A write in flight takes some 50 KB, with the answer and
+/// what is read from it; more at once are not faster.
+const WRITERS: usize = 16;
+/// The time between two looks for conditions that an earlier controller has left.
+const LEFT_OVER: Duration = Duration::from_mins(1);
+
+/// A change of a node.
+pub(crate) fn changed(nodes: &Nodes, change: &Change<Node>) -> Event {
+    match change {
+        Change::Added(node) => Event::Changed { before: None, after: nodes.view(node) },
+        Change::Updated { old, new } => {
+            Event::Changed { before: Some(nodes.view(old)), after: nodes.view(new) }
+        }
+        Change::Deleted(node) => Event::Gone(nodes.view(node)),
+    }
+}
+
+/// Follows what a user approves, until the token is cancelled.
+pub(crate) async fn approvals(
+    entrance: Arc<Entrance>,
+    perform: Arc<Perform>,
+    lease: LeaseAnnotations,
+    token: CancellationToken,
+) {
+    let held = approvals::Approvals::new(&lease, "that held changes of routes are made");
+    let changed = |[approval]: [_; 1]| {
+        perform.perform(entrance.apply(Event::Approval(approval)), drop);
+    };
+    approvals::follow([held], token, changed).await;
+}
+
+/// Works on the queue of conditions until the token is cancelled.
+pub(crate) async fn conditions(conditions: Conditions, token: CancellationToken) {
+    let queue = conditions.perform.conditions.clone();
+    let conditions = Arc::new(conditions);
+    let work = move |name: Name| {
+        let conditions = Arc::clone(&conditions);
+        async move {
+            let node = conditions.nodes.store.get(&name);
+            let node = node.map(|node| conditions.nodes.told(&node));
+            let lack = conditions.lack(&name);
+            conditions.apply(Event::Condition { name, node, lack }).await;
+        }
+    };
+    workers::by_key(queue, || WRITERS, token, work).await;
+}
+
+/// Looks for conditions that an earlier controller has left, until the token is cancelled.
+pub(crate) async fn left_over(
+    entrance: Arc<Entrance>,
+    nodes: Arc<Nodes>,
+    perform: Arc<Perform>,
+    stores: Stores,
+    token: CancellationToken,
+) {
+    let look = async {
+        stores.current().await;
+        loop {
+            perform.perform(entrance.apply(Event::LeftOver(nodes.all())), drop);
+            sleep(LEFT_OVER).await;
+        }
+    };
+    token.run_until_cancelled(look).await;
+}
