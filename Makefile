@@ -96,7 +96,7 @@ test-dashboards: tools test-alerts ## test-alerts, and every query of the dashbo
 	QUARTET_PROMETHEUS="$$(tests/prometheus/install.sh)" $(TEST) --test world -- dashboards::
 
 replay: tools ## feed a record of the page /record to this version and show what it decides otherwise (FILE=path)
-	@$(CARGO) run --locked --quiet -p ccm-tests --bin replay -- "$(FILE)"
+	@$(CARGO) run --locked --quiet -p ccm-replay -- "$(FILE)"
 
 lint: tools ## formatting, clippy without warnings, documentation without broken links
 	$(CARGO) fmt --all --check

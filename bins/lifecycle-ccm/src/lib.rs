@@ -41,6 +41,10 @@ use ccm_controller::{
     machine::Door,
     own_node,
     passes::Passes,
+    record::{
+        self,
+        replay::{self, Replay},
+    },
     repeat_reports,
     watch::{self, Stores, Watches},
     writer,
@@ -63,6 +67,9 @@ use crate::{
     perform::{Asker, Performer, Writes},
     translate::Translator,
 };
+
+/// What replays the records of this program.
+pub const RECORDED: &[(&str, Replay)] = &[replay::of::<Machine>()];
 
 /// The program.
 pub struct LifecycleCcm {
@@ -98,7 +105,8 @@ impl Program for LifecycleCcm {
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
         let (store, passes) = (Store::new(), Passes::default());
         let parameters = translate::parameters(&context.settings.borrow());
-        let door = Door::new(Machine::new(parameters, context.plans.is_observing()));
+        let machine = Machine::new(parameters, context.plans.is_observing());
+        let door = record::door(context, machine);
         let translator = Translator::new(&door, &store, &context.cloud);
         let performer = Arc::new(Performer::new(context, &store, &passes));
         let (told, translates, performs) = (door.clone(), translator.clone(), performer.clone());

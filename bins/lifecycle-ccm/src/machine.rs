@@ -14,12 +14,14 @@
 //! | `nodes` | the nodes as the API server has shown them |
 //! | `pass` | the events of a pass |
 //! | `written` | the answers to writes |
+//! | `recorded` | which node an event or effect is about |
 //! | this file | the memory, and what others read of it |
 
 pub mod effect;
 pub mod event;
 mod nodes;
 mod pass;
+mod recorded;
 mod written;
 
 use std::{

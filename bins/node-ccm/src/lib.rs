@@ -37,6 +37,7 @@ use ccm_controller::{
     handover, left_over, own_node,
     passes::Passes,
     queue::QueueMetrics,
+    record::replay::{self, Replay},
     repeat_reports,
     watch::{self, Stores, Watches},
     writer::{self, Writer},
@@ -60,6 +61,9 @@ use crate::{
     perform::{OBJECTS, Performer, QUEUE},
     translate::{Source, lookups, refresh::Refresh, workers},
 };
+
+/// What replays the records of this program.
+pub const RECORDED: &[(&str, Replay)] = &[replay::of::<machine::Machine>()];
 
 /// The program.
 pub struct NodeCcm {

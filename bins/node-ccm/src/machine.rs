@@ -11,6 +11,7 @@
 //! | `brake`, `corrections` | which changes of initialised nodes wait |
 //! | `entry` | the memory of one node |
 //! | `inventory` | the instances that lookups have found |
+//! | `recorded` | which node an event or effect is about |
 
 mod brake;
 mod corrections;
@@ -19,6 +20,7 @@ mod entry;
 mod event;
 mod intake;
 mod inventory;
+mod recorded;
 mod lookups;
 mod refresh;
 mod work;

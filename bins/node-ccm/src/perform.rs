@@ -12,6 +12,7 @@ use ccm_controller::{
     handover, instances,
     machine::Door,
     queue::{LONG_RETRY, Pace, Priority, QueueConfig, QueueMetrics, WorkQueue},
+    record,
     repeat_reports::RepeatMetrics,
 };
 use ccm_objects::{Node, Shared as Name};
@@ -67,7 +68,7 @@ impl Performer {
     ) -> Arc<Self> {
         let metrics = NodeMetrics::new(&context.metrics);
         Arc::new(Self {
-            door: Door::new(Machine::new(params)),
+            door: record::door(context, Machine::new(params)),
             cloud: Arc::clone(&context.cloud),
             queue: WorkQueue::new(QUEUE, queue_config(), &QueueMetrics::new(&context.metrics)),
             plans: context.plans.clone(),

@@ -30,6 +30,7 @@ use ccm_base::clock;
 use ccm_controller::{
     cluster, own_node,
     queue::QueueMetrics,
+    record::replay::{self, Replay},
     repeat_reports,
     watch::{self, Stores, Watches},
     writer::{self, Writer},
@@ -53,6 +54,9 @@ use crate::{
         metrics::{Look, RouteMetrics},
     },
 };
+
+/// What replays the records of this program.
+pub const RECORDED: &[(&str, Replay)] = &[replay::of::<routes::machine::Machine>(), replay::of::<node_ipam::machine::Machine>()];
 
 /// The program.
 pub struct RouteCcm {

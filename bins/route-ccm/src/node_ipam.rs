@@ -29,6 +29,7 @@ use ccm_cloud::Cloud;
 use ccm_controller::{
     machine::Door,
     queue::{QueueConfig, QueueMetrics, WorkQueue},
+    record,
     watch::Stores,
     writer::Writer,
 };
@@ -114,7 +115,7 @@ impl NodeIpam {
             hold: HoldUntil { grace: GRACE, routes: assigned.is_some() },
             is_observing: context.plans.is_observing(),
         };
-        let door = Door::new(Machine::new(fixed));
+        let door = record::part(context, 2, Machine::new(fixed));
         let perform = Perform {
             config: config.clone(),
             store: store.clone(),

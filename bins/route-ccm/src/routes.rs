@@ -119,7 +119,7 @@ impl Controller {
             gives_cidrs: blocks.is_some(),
             is_observing: context.plans.is_observing(),
         };
-        let entrance = Arc::new(Entrance::new(fixed, context.settings.clone()));
+        let entrance = Arc::new(Entrance::new(context, fixed));
         let shown = Arc::clone(&entrance);
         metrics::collect(&context.metrics, move || {
             let (longest_wait, room) = shown.read(machine::Machine::look);

@@ -14,6 +14,7 @@ use ccm_controller::{
     machine::Door,
     passes::Passes,
     queue::{KeyRate, QueueConfig, QueueMetrics, WorkQueue},
+    record,
     repeat_reports::RepeatMetrics,
 };
 use ccm_objects::{ObjectRef, Service, Shared as Name};
@@ -91,7 +92,7 @@ impl Performer {
             line
         };
         Arc::new(Self {
-            door: Door::new(machine),
+            door: record::door(context, machine),
             cluster,
             queue: WorkQueue::grouped(QUEUE, config(), &queues, namespace),
             slow: WorkQueue::grouped(SLOW_QUEUE, config(), &queues, namespace),

@@ -32,6 +32,7 @@ use ccm_controller::{
     cluster, own_node,
     queue::QueueMetrics,
     reader::{self, Reader},
+    record::replay::{self, Replay},
     repeat_reports,
     watch::{self, Stores, Watches},
     writer::{self, Writer},
@@ -54,6 +55,9 @@ use crate::{
     perform::{audit::Audit, lanes::Lanes, orphans::Deletions, poll},
     translate::Translator,
 };
+
+/// What replays the records of this program.
+pub const RECORDED: &[(&str, Replay)] = &[replay::of::<machine::Machine>()];
 
 /// The program.
 pub struct ServiceCcm {

@@ -19,6 +19,7 @@
 //! | `orphans` | load balancers without a Service |
 //! | `left`, `note` | what is left to the next leader, and when |
 //! | `counts` | what metrics and `/readyz?verbose` show |
+//! | `recorded` | which Service an event or effect is about |
 
 mod adoptable;
 mod answered;
@@ -41,6 +42,7 @@ mod planned;
 mod polled;
 mod polls;
 mod reading;
+mod recorded;
 mod rooms;
 mod services;
 mod unclaimed;

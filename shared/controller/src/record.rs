@@ -17,13 +17,13 @@
 //! # How a program uses it
 //!
 //! It implements [`Recorded`], and opens the door to its machine by [`door`] (or by [`part`], with several machines)
-//! instead of by [`Door::new`]. A line in `tests/src/bin/replay.rs` makes its records known to `make replay`, and a test
+//! instead of by [`Door::new`]. A line in `shared/replay` makes its records known to `make replay`, and a test
 //! of the program calls [`replay::folder`] for the records in its folder `tests/records`:
 //!
 //! ```text
-//! let door = record::door(context, NodeMachine::default());
-//! const MACHINES: &[(&str, Replay)] = &[("node-ccm", replay::<node_ccm::machine::NodeMachine>)];
-//! assert_eq!(replay::folder(MACHINES, Path::new("tests/records")), Ok(1));
+//! let door = record::door(context, Machine::default());
+//! pub const RECORDED: &[(&str, Replay)] = &[replay::of::<Machine>()];
+//! assert_eq!(replay::folder(RECORDED, Path::new("tests/records")), Ok(1));
 //! ```
 //!
 //! # What a machine has to respect
@@ -71,6 +71,9 @@ use tape::RingTape;
 
 /// A machine that can be recorded and replayed.
 pub trait Recorded: Machine + Serialize + DeserializeOwned {
+    /// The name in its records: the program's, or with several machines `PROGRAM/MACHINE`.
+    const NAME: &'static str;
+
     /// The object that an event is about: a name, of a Service `NAMESPACE/NAME`. Nothing for the fleet.
     fn about(event: &Self::Event) -> Option<Cow<'_, str>>;
 
@@ -79,7 +82,7 @@ pub trait Recorded: Machine + Serialize + DeserializeOwned {
 
     /// The memory without the other objects: this one, and what is about all of them.
     #[must_use]
-    fn only(&self, name: &str) -> Self;
+    fn only(self, name: &str) -> Self;
 
     /// The event without what it says of other objects, if anything is left. To be overridden where events are about
     /// many objects, such as lists.
@@ -108,9 +111,9 @@ impl<M> Clone for Recorder<M> {
 }
 
 impl<M: Recorded> Recorder<M> {
-    /// A record of at most so many bytes. The name is the program's, or with several machines `PROGRAM/MACHINE`.
-    pub fn new(name: impl Into<String>, bytes: usize) -> Self {
-        let ring = Arc::new(Mutex::new(Ring::new(name.into(), bytes)));
+    /// A record of at most so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        let ring = Arc::new(Mutex::new(Ring::new(M::NAME.to_owned(), bytes)));
         Self { ring, machine: PhantomData }
     }
 
@@ -122,13 +125,12 @@ impl<M: Recorded> Recorder<M> {
 
 /// The door to the machine of a program, with its record on the page `/record`; by `--record-bytes=0` without one.
 pub fn door<M: Recorded, P: Program>(context: &Context<P>, machine: M) -> Door<M> {
-    part(context, P::IDENTITY.binary, 1, machine)
+    part(context, 1, machine)
 }
 
-/// The same for one of several machines of a program, which share `--record-bytes`. The name is `PROGRAM/MACHINE`.
+/// The same for one of several machines of a program, which share `--record-bytes`.
 pub fn part<M: Recorded, P: Program>(
     context: &Context<P>,
-    name: &str,
     machines: usize,
     machine: M,
 ) -> Door<M> {
@@ -136,7 +138,7 @@ pub fn part<M: Recorded, P: Program>(
     if bytes == 0 {
         return Door::new(machine);
     }
-    let recorder = Recorder::<M>::new(name, bytes);
+    let recorder = Recorder::<M>::new(bytes);
     context.records.add(Arc::new(recorder.clone()) as Arc<dyn Record>);
     recorder.door(machine)
 }

@@ -8,11 +8,13 @@
 //! | `written` | the API server has answered a write |
 //! | `core` | what a leader knows: the allocator, and the nodes that wait |
 //! | `waiting` | the nodes that get none now |
+//! | `recorded` | which node an event or effect is about |
 //! | this file | what the routes say; when blocks become free; what pages and metrics show |
 
 mod core;
 mod effect;
 mod event;
+mod recorded;
 mod seen;
 mod turn;
 mod waiting;

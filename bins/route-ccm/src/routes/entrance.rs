@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ccm_base::{At, clock::Timeline};
-use ccm_controller::machine::Door;
+use ccm_controller::{machine::Door, record};
+use ccm_runtime::program::{Context, Program};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -17,9 +18,15 @@ pub(crate) struct Entrance {
 }
 
 impl Entrance {
-    pub(crate) fn new(fixed: Fixed, mut settings: watch::Receiver<Arc<RouteSettings>>) -> Self {
+    pub(crate) fn new<P>(context: &Context<P>, fixed: Fixed) -> Self
+    where
+        P: Program<Settings = RouteSettings>,
+    {
+        let mut settings = context.settings.clone();
         let parameters = parameters(&settings.borrow_and_update());
-        Self { door: Door::new(Machine::new(fixed, parameters)), settings: Mutex::new(settings) }
+        let machines = 1 + usize::from(fixed.gives_cidrs);
+        let door = record::part(context, machines, Machine::new(fixed, parameters));
+        Self { door, settings: Mutex::new(settings) }
     }
 
     /// Applies an event. The caller performs the effects.

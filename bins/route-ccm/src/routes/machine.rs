@@ -10,6 +10,7 @@
 //! | `listing` | the table as listed, with the changes since, and when to list it |
 //! | `progress` | how far the routes of each node are |
 //! | `page` | what the page `/plan` shows |
+//! | `recorded` | which node an event or effect is about |
 
 mod answers;
 mod conditions;
@@ -20,6 +21,7 @@ mod nodes;
 mod page;
 mod pass;
 mod progress;
+mod recorded;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -53,6 +53,12 @@ struct Kept {
 }
 
 impl Balancers {
+    /// Forgets all others than the load balancer of this Service.
+    pub(super) fn retain(&mut self, name: &str) {
+        self.entries.retain(|service, _| **service == *name);
+        self.kept.retain(|service, _| **service == *name);
+    }
+
     /// The memory of the load balancer of this Service. Nothing is remembered of another Service of the
     /// same name.
     pub(crate) fn entry(&mut self, service: &Service) -> &mut Entry {

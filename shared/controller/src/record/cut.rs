@@ -30,9 +30,9 @@ pub(super) fn cut<M: Recorded>(snapshot: &Snapshot, name: &str) -> Result<Alone,
                 write_begin(&mut alone.text, set).map_err(|error| failed(&error))?;
             }
             Line::Memory(memory) => {
-                let read = reader.then(|| serde_json::from_str::<M>(memory.get()));
-                let whole = read.map_err(|error| failed(&error))?;
-                let own = whole.only(name);
+                let read = || serde_json::from_str::<M>(memory.get());
+                let whole = reader.then(read).map_err(|error| failed(&error))?;
+                let own = reader.then(read).map_err(|error| failed(&error))?.only(name);
                 let written = reader.then(|| write_line(&mut alone.text, &Memory { memory: &own }));
                 written.map_err(|error| failed(&error))?;
                 machines = Some((whole, own));

@@ -232,6 +232,11 @@ fn lost(all: &Value, known: &Value, path: &mut String) -> Option<String> {
 /// Replays a record of one machine.
 pub type Replay = fn(&mut dyn Read) -> Report;
 
+/// The name of this machine in its records, and what replays them.
+pub const fn of<M: Recorded>() -> (&'static str, Replay) {
+    (M::NAME, replay::<M>)
+}
+
 /// Replays the records of a file with the machines of these names. A file has one record for each machine of
 /// the program. Prints what differs, and returns the exit code.
 pub fn run(machines: &[(&str, Replay)], path: &Path, out: &mut dyn Write) -> io::Result<u8> {

@@ -27,7 +27,7 @@ struct Rig {
 
 impl Rig {
     fn new(bytes: usize, toy: Toy) -> Self {
-        let recorder = Recorder::<Toy>::new("toy-ccm", bytes);
+        let recorder = Recorder::<Toy>::new(bytes);
         let tape = RingTape::new(recorder.ring.clone());
         Self { recorder, tape, toy, now: At(Duration::from_secs(1_700_000_000)) }
     }
@@ -87,7 +87,7 @@ fn a_record_is_replayed_without_a_difference() {
 
 #[test]
 fn a_door_is_recorded() {
-    let recorder = Recorder::<Toy>::new("toy-ccm", 2_000_000);
+    let recorder = Recorder::<Toy>::new(2_000_000);
     let (door, mut world) = (recorder.door(Toy::new(1)), World::new(10, 5));
     for _ in 0..20 {
         door.clone().apply(world.event());

@@ -175,6 +175,8 @@ impl Machine for Toy {
 }
 
 impl Recorded for Toy {
+    const NAME: &'static str = "toy-ccm";
+
     fn about(event: &Event) -> Option<Cow<'_, str>> {
         match event {
             Event::Seen(node) => Some((&*node.name).into()),
@@ -193,11 +195,10 @@ impl Recorded for Toy {
         }
     }
 
-    fn only(&self, name: &str) -> Self {
-        let mut only = self.clone();
-        only.nodes.retain(|key, _| key == name);
-        only.instances.retain(|key, _| key == name);
-        only
+    fn only(mut self, name: &str) -> Self {
+        self.nodes.retain(|key, _| key == name);
+        self.instances.retain(|key, _| key == name);
+        self
     }
 
     fn only_event(event: Event, name: &str) -> Option<Event> {
@@ -242,6 +243,8 @@ impl Machine for Unordered {
 macro_rules! about_nothing {
     ($($machine:ty),*) => {$(
         impl Recorded for $machine {
+            const NAME: &'static str = "toy-ccm";
+
             fn about(_: &Self::Event) -> Option<Cow<'_, str>> {
                 None
             }
@@ -250,7 +253,7 @@ macro_rules! about_nothing {
                 None
             }
 
-            fn only(&self, _: &str) -> Self {
+            fn only(self, _: &str) -> Self {
                 unreachable!("no record of one object")
             }
         }

@@ -9,15 +9,16 @@ use std::{env, io, path::PathBuf, process::ExitCode};
 
 use ccm_controller::record::replay::{Replay, UNREADABLE, run};
 
-/// The machines by the names in the headers of their records.
-const MACHINES: &[(&str, Replay)] = &[];
+/// The machines of the programs by the names in the headers of their records.
+const MACHINES: [&[(&str, Replay)]; 4] =
+    [node_ccm::RECORDED, service_ccm::RECORDED, route_ccm::RECORDED, lifecycle_ccm::RECORDED];
 
 fn main() -> ExitCode {
     let Some(path) = env::args_os().nth(1).map(PathBuf::from) else {
         println!("make replay FILE=...");
         return ExitCode::from(UNREADABLE);
     };
-    ExitCode::from(run(MACHINES, &path, &mut io::stdout()).unwrap_or_else(|error| {
+    ExitCode::from(run(&MACHINES.concat(), &path, &mut io::stdout()).unwrap_or_else(|error| {
         println!("{}: {error}", path.display());
         UNREADABLE
     }))

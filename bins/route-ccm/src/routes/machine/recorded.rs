@@ -1,0 +1,55 @@
+//! Which node an event and an effect are about. A plan is about all nodes and all routes, so the memory of them is a
+//! part of each record.
+
+use std::borrow::Cow;
+
+use ccm_controller::record::Recorded;
+
+use super::{Effect, Event, Machine};
+
+impl Recorded for Machine {
+    const NAME: &'static str = "route-ccm/routes";
+
+    fn about(event: &Event) -> Option<Cow<'_, str>> {
+        let name = match event {
+            Event::Changed { after: view, .. } | Event::Gone(view) | Event::Assigned(view) => {
+                &view.node.name
+            }
+            Event::Condition { name, .. } => name,
+            Event::Written(written) => &written.asked.name,
+            // An answer changes the table that is known, whichever node the route is for.
+            _ => return None,
+        };
+        Some(Cow::Borrowed(name))
+    }
+
+    fn effect_about(effect: &Effect) -> Option<Cow<'_, str>> {
+        let name = match effect {
+            Effect::Write { node, .. }
+            | Effect::ConditionRefused { node, .. }
+            | Effect::Completed(node)
+            | Effect::ConditionRepeated { node, .. }
+            | Effect::Bare(node)
+            | Effect::Problems(node, _)
+            | Effect::WaitsForAPerson(node, _) => &node.name,
+            Effect::Condition(name, _)
+            | Effect::ForgetCondition(name)
+            | Effect::ConditionEvery(name, _)
+            | Effect::ConditionAgain(name)
+            | Effect::ShowCondition(name, _)
+            | Effect::ShowBlocked(name, _)
+            | Effect::Forget(name)
+            | Effect::ConditionShown(name, _) => name,
+            Effect::ShowRoute(planned) | Effect::Withdrawn(planned) => planned.node.as_ref()?,
+            Effect::Answered { planned, .. } | Effect::RouteRepeated { planned, .. } => {
+                planned.node.as_ref()?
+            }
+            _ => return None,
+        };
+        Some(Cow::Borrowed(name))
+    }
+
+    fn only(self, _: &str) -> Self {
+        self
+    }
+}
