@@ -40,10 +40,9 @@ use self::{brake::Brake, entry::Entry, written::Writing};
 pub(crate) use self::{
     brake::BrakeState,
     effect::{Again, Due, Effect, Failure, Queued, Report, Request},
-    entry::State,
+    entry::{Problem, State},
     event::{Event, Params, Seen, Work},
     inventory::{Answer, Inventory},
-    refresh::Problem,
 };
 
 /// The memory.

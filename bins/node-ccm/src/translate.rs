@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ccm_cloud::{Claim, Cloud, Lookup, LookupResult};
 use ccm_controller::{instances, left_over::LeftOver};
 use ccm_kube::store::{Change, Store};
-use ccm_objects::{Node, Taint, node_keys};
+use ccm_objects::{Node, Shared as Name, Taint, node_keys};
 use ccm_runtime::program::{Context, Program};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -107,6 +107,14 @@ impl Source {
         performer.hear(Event::Leads);
         for node in self.store.list() {
             performer.hear(Event::Listed(self.seen(&node)));
+            self.if_gone(performer, &node.name);
+        }
+    }
+
+    /// A node may go while the machine is told of it.
+    fn if_gone(&self, performer: &Performer, name: &Name) {
+        if self.store.get(name).is_none() {
+            performer.hear(Event::Gone(Name::clone(name)));
         }
     }
 

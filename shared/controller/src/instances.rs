@@ -5,12 +5,7 @@
 mod answer;
 mod listing;
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::{
     AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, Instance,
@@ -45,21 +40,6 @@ pub fn has_id_of(cloud: &dyn Cloud, node: &Node, instance: &Instance) -> bool {
         let own = cloud.canonical_id(own);
         ids().any(|id| id.as_str() == own)
     }
-}
-
-/// The nodes that share a provider ID, by ID: of several nodes at most one is its instance.
-pub fn duplicates<'a>(
-    cloud: &dyn Cloud,
-    nodes: &'a [Arc<Node>],
-) -> BTreeMap<String, Vec<&'a Arc<Node>>> {
-    let mut by_id: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for node in nodes {
-        if let Some(id) = canonical_id(cloud, node) {
-            by_id.entry(id.into_owned()).or_default().push(node);
-        }
-    }
-    by_id.retain(|_, nodes| nodes.len() > 1);
-    by_id
 }
 
 /// The part of a node that is sent to the cloud.
@@ -292,14 +272,6 @@ mod tests {
         let why = |is_selected| why_left_out(&OddCloud(None), &node("k3s://a"), is_selected);
         assert_eq!(why(false), "--node-selector does not select it");
         assert_eq!(why(true), "provider ID k3s://a has no scheme of this provider ()");
-    }
-
-    #[test]
-    fn nodes_of_one_instance_are_found_whatever_their_spelling() {
-        let nodes = ["sim://i-1", "SIM://I-1", "sim://i-2"].map(|id| Arc::new(node(id)));
-        let found = duplicates(&OddCloud(None), &nodes);
-        let expect = [("sim://i-1".to_owned(), vec![&nodes[0], &nodes[1]])];
-        assert_eq!(found, expect.into());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use ccm_cloud::{Claim, LookupResult};
 use ccm_controller::repeats::Repeats;
 use ccm_objects::Node;
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantNames};
+use strum::{IntoStaticStr, VariantArray, VariantNames};
 
 use crate::plan::{Agreed, WaitReason};
 
@@ -42,6 +42,33 @@ pub(crate) enum State {
     Foreign,
     /// `--node-selector` leaves it out.
     NotSelected,
+}
+
+/// What is wrong with an initialised node.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    IntoStaticStr,
+    VariantArray,
+    VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Problem {
+    /// Another node has the same provider ID.
+    DuplicateProviderId,
+    /// It has no IP address.
+    NoAddress,
+    /// It has no provider ID, and only its name says which instance is its.
+    Unconfirmed,
+    /// It is Ready, and its instance is gone.
+    InstanceGone,
 }
 
 /// What is remembered of a node. None of it is needed for correctness: a new leader begins without.

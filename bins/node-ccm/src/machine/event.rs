@@ -84,7 +84,7 @@ pub(crate) enum Event {
     },
     /// A node is gone.
     Deleted(Arc<Node>),
-    /// The work on a node has ended, and the node is gone.
+    /// The machine was told of a node that is gone.
     Gone(Name),
     /// What a user approves on the Lease.
     Approved(Option<SetApproval>),

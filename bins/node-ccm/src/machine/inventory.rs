@@ -13,7 +13,6 @@ use ccm_cloud::{CloudError, Instance, LookupResult, ProviderId};
 use serde::{Deserialize, Serialize};
 
 use self::index::Index;
-use super::event::Seen;
 
 /// One instance, and when it was last seen in this state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -101,14 +100,16 @@ impl Inventory {
         self.snapshot = Snapshot::new(entries::update(&self.snapshot.entries, found, at));
     }
 
-    /// Removes instances that these nodes do not have: otherwise every instance that a lookup found would
+    /// Removes instances that the nodes of these names and IDs do not have: otherwise every instance that a lookup found would
     /// stay.
-    pub(super) fn keep_those_of(&mut self, nodes: &[Seen]) {
-        let ids: HashSet<&str> = nodes.iter().filter_map(|seen| seen.id.as_deref()).collect();
-        let names: HashSet<&str> = nodes.iter().map(|seen| &*seen.node.name).collect();
+    pub(super) fn keep_those_of<'a>(
+        &mut self,
+        nodes: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    ) {
+        let (names, ids): (HashSet<&str>, HashSet<Option<&str>>) = nodes.unzip();
         self.prune(|instance| {
             let mut known = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
-            names.contains(&*instance.name) || known.any(|id| ids.contains(id.as_str()))
+            names.contains(&*instance.name) || known.any(|id| ids.contains(&Some(id.as_str())))
         });
     }
 

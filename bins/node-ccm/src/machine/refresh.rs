@@ -8,44 +8,16 @@ use ccm_base::{At, RetryClass};
 use ccm_cloud::{Claim, CloudError, Instance, Lookup};
 use ccm_controller::queue::Priority;
 use ccm_objects::Node;
-use serde::Serialize;
-use strum::{IntoStaticStr, VariantArray, VariantNames};
 
-use super::{Answer, Effect, Machine, Queued, Report, Request, Seen, State};
+use super::{Answer, Effect, Machine, Problem, Queued, Report, Request, Seen, State};
 use crate::plan::{Known, Outcome, addresses, follow};
-
-/// What is wrong with an initialised node.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    IntoStaticStr,
-    VariantArray,
-    VariantNames,
-)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum Problem {
-    /// Another node has the same provider ID.
-    DuplicateProviderId,
-    /// It has no IP address.
-    NoAddress,
-    /// It has no provider ID, and only its name says which instance is its.
-    Unconfirmed,
-    /// It is Ready, and its instance is gone.
-    InstanceGone,
-}
 
 impl Machine {
     /// A refresh of these nodes begins.
     pub(super) fn refresh(&mut self, nodes: Vec<Seen>) {
         self.census(&nodes);
-        self.inventory.keep_those_of(&nodes);
+        let names = nodes.iter().map(|seen| (&*seen.node.name, seen.id.as_deref()));
+        self.inventory.keep_those_of(names);
         self.differing.clear();
         // All nodes that may be this provider's, initialised or not. The others may have been its own before.
         let own: Vec<_> =

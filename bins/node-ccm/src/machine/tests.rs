@@ -160,3 +160,18 @@ fn a_contested_field_waits_and_uses_no_turn() {
     machine.forget(&name);
     machine.check_turn(&name, 0, &zone).unwrap();
 }
+
+#[test]
+fn all_nodes_of_one_instance_are_named() {
+    let mut machine = machine();
+    let same = Seen { id: Some("sim://one".to_owned()), ..seen(node("two")) };
+    let foreign = Seen { claim: Some(Claim::Foreign), ..seen(node("one")) };
+    let said = machine.apply(Event::Refresh(vec![seen(node("one")), same, foreign]), at(0));
+    let named = said.iter().filter_map(|effect| match effect {
+        Effect::Report(node, Report::Duplicate { names, .. }) => Some((&*node.name, &**names)),
+        _ => None,
+    });
+    assert_eq!(named.collect::<Vec<_>>(), [("one", "one, two"), ("two", "one, two")]);
+    let is_counted = |effect: &Effect| matches!(effect, Effect::Irregular(counts) if counts.get(&Problem::DuplicateProviderId) == Some(&2));
+    assert!(said.iter().any(is_counted), "{said:?}");
+}

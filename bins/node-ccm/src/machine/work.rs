@@ -8,13 +8,13 @@ use ccm_controller::brake::Pause;
 use ccm_controller::queue::Priority;
 use ccm_controller::repeats::Repeated;
 use ccm_objects::{Node, Shared as Name};
-use serde::{Deserialize, Serialize};
 
 use super::{
-    Again, Effect, Failure, Machine, Queued, Report, State, Work, corrections::Later,
-    written::Writing,
+    Again, Effect, Failure, Machine, Queued, Report, State, Work,
+    corrections::Later,
+    written::{Inputs, Writing},
 };
-use crate::plan::{Agreed, Known, Outcome, Plan, Policy, Wait, WaitReason, plan};
+use crate::plan::{Outcome, Plan, Policy, Wait, WaitReason};
 
 /// Retry interval for a provided-node-ip annotation that does not match: the cloud may attach
 /// the address later. A change of the node triggers a sync at once.
@@ -22,24 +22,6 @@ const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
 /// How often an initialised node without an answer is looked up again, within half a minute.
 /// Then it waits for the next refresh.
 const LOOKUPS_BEFORE_REFRESH: u32 = 5;
-
-/// What a plan depends on besides the node.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Inputs {
-    claim: Claim,
-    answer: LookupResult,
-    policy: Policy,
-    rivals: Vec<Arc<Node>>,
-    agreed: Agreed,
-}
-
-impl Inputs {
-    /// The plan for this version of the node.
-    pub(super) fn plan(&self, node: &Node) -> Plan {
-        let known = Known { rivals: &self.rivals, agreed: self.agreed };
-        plan(node, self.claim, &self.answer, self.policy, known)
-    }
-}
 
 impl Machine {
     /// The settings of a plan, with the traits of the cloud.

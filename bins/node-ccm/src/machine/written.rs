@@ -4,18 +4,37 @@
 use std::sync::Arc;
 
 use ccm_base::RetryClass;
+use ccm_cloud::{Claim, LookupResult};
 use ccm_controller::queue::Priority;
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use super::{Again, Effect, Failure, Machine, Queued, Report, Request, State, work::Inputs};
-use crate::plan::{Outcome, Plan, Step};
+use super::{Again, Effect, Failure, Machine, Queued, Report, Request, State};
+use crate::plan::{Agreed, Known, Outcome, Plan, Policy, Step, plan};
 
 /// After this number of consecutive conflicts the usual back-off applies.
 const MANY_CONFLICTS: u32 = 8;
 /// The same for an initialised node, which no pod waits for.
 const MANY_CONFLICTS_SETTLED: u32 = 3;
+
+/// What a plan depends on besides the node.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Inputs {
+    pub(super) claim: Claim,
+    pub(super) answer: LookupResult,
+    pub(super) policy: Policy,
+    pub(super) rivals: Vec<Arc<Node>>,
+    pub(super) agreed: Agreed,
+}
+
+impl Inputs {
+    /// The plan for this version of the node.
+    pub(super) fn plan(&self, node: &Node) -> Plan {
+        let known = Known { rivals: &self.rivals, agreed: self.agreed };
+        plan(node, self.claim, &self.answer, self.policy, known)
+    }
+}
 
 /// A plan that is being executed.
 #[derive(Debug, Serialize, Deserialize)]

@@ -75,9 +75,7 @@ impl Source {
 
     /// Tells the queue that the work on this node has ended.
     pub(super) fn done(&self, performer: &Performer, name: &Name) {
-        if self.store.get(name).is_none() {
-            performer.hear(Event::Gone(Name::clone(name)));
-        }
+        self.if_gone(performer, name);
         performer.queue().done(name);
     }
 }

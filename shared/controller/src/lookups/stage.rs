@@ -74,7 +74,7 @@ pub trait Asker: Send + Sync + 'static {
 }
 
 /// How soon to work on a node: someone waits for a new one.
-pub fn priority(node: &Node) -> Priority {
+fn priority(node: &Node) -> Priority {
     if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine }
 }
 
