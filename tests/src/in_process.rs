@@ -1,6 +1,16 @@
 //! A controller in the test's own process, so that the test can pause the time.
 
-use std::{str::FromStr, sync::Arc, time::Duration};
+use std::{
+    env, fs, io,
+    path::Path,
+    process,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use anyhow::{Result, bail};
 use ccm_cloud::Cloud;
@@ -16,7 +26,7 @@ use ccm_runtime::{
     metrics::Metrics,
     plans::{Mode, Plans},
     program::{Context, Loaded, Program, load},
-    records::Records,
+    records::{Asked, Records},
     same_cloud::{SameCloud, Where},
     supervisor::Supervisor,
 };
@@ -198,9 +208,32 @@ impl<P: Program> InProcess<P> {
         sample::<u8>(&self.context.metrics, "ccm_cloud_identity_changed ") == 1
     }
 
+    /// Its record.
+    pub fn record(&self) -> io::Result<Vec<u8>> {
+        let mut record = Vec::new();
+        self.context.records.write(&Asked::default(), &mut record)?;
+        Ok(record)
+    }
+
     /// The page `/plan`.
     pub fn plans(&self) -> String {
         self.context.plans.text(None)
+    }
+}
+
+impl<P: Program> Drop for InProcess<P> {
+    /// Keeps the record in the folder `QUARTET_RECORDS`, if there is one, as a file that can be replayed.
+    fn drop(&mut self) {
+        static KEPT: AtomicU32 = AtomicU32::new(0);
+        let Some(folder) = env::var_os("QUARTET_RECORDS") else { return };
+        let (name, process) = (P::IDENTITY.binary, process::id());
+        let file = format!("{name}-{process}-{}.jsonl", KEPT.fetch_add(1, Relaxed));
+        match self.record() {
+            Ok(record) if !record.is_empty() => {
+                fs::write(Path::new(&folder).join(file), record).unwrap_or_default();
+            }
+            _ => {}
+        }
     }
 }
 

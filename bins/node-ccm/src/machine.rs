@@ -20,8 +20,8 @@ mod entry;
 mod event;
 mod intake;
 mod inventory;
-mod recorded;
 mod lookups;
+mod recorded;
 mod refresh;
 mod work;
 mod written;
@@ -29,14 +29,18 @@ mod written;
 use std::{collections::BTreeMap, mem, sync::Arc};
 
 use ccm_base::At;
-use ccm_cloud::Claim;
+use ccm_cloud::{Claim, Lookup};
 use ccm_controller::machine::Machine as Pure;
 use ccm_controller::queue::Priority;
 use ccm_controller::turns::Turns;
 use ccm_objects::{Node, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use self::{brake::Brake, entry::Entry, written::Writing};
+use self::{
+    brake::Brake,
+    entry::Entry,
+    written::{Inputs, Writing},
+};
 pub(crate) use self::{
     brake::BrakeState,
     effect::{Again, Due, Effect, Failure, Queued, Report, Request},
@@ -158,6 +162,13 @@ impl Machine {
     fn saw(&mut self, node: &Arc<Node>, claim: Option<Claim>) {
         let entry = self.entry(&node.name);
         (entry.node, entry.claim) = (Some(Arc::clone(node)), claim);
+    }
+
+    /// Takes note of a node as it is now, and of the cloud's answer about it.
+    fn note_agreement(&mut self, node: &Node, inputs: &Inputs) {
+        if let Ok(Lookup::Found(instance)) = &inputs.answer {
+            self.entry(&node.name).agreed.note(node, instance);
+        }
     }
 
     /// The node is in this state now.

@@ -56,7 +56,8 @@ use crate::{
 };
 
 /// What replays the records of this program.
-pub const RECORDED: &[(&str, Replay)] = &[replay::of::<routes::machine::Machine>(), replay::of::<node_ipam::machine::Machine>()];
+pub const RECORDED: &[(&str, Replay)] =
+    &[replay::of::<routes::machine::Machine>(), replay::of::<node_ipam::machine::Machine>()];
 
 /// The program.
 pub struct RouteCcm {

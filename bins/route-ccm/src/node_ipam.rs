@@ -16,7 +16,7 @@
 //! | this file | what the rest of the program asks and tells |
 
 pub mod ipam;
-mod machine;
+pub(crate) mod machine;
 pub(crate) mod metrics;
 mod perform;
 mod report;

@@ -18,7 +18,7 @@
 //! | this file | joins them |
 
 mod entrance;
-mod machine;
+pub(crate) mod machine;
 pub(crate) mod metrics;
 mod nodes;
 mod perform;

@@ -18,7 +18,7 @@
 //!
 //! It implements [`Recorded`], and opens the door to its machine by [`door`] (or by [`part`], with several machines)
 //! instead of by [`Door::new`]. A line in `shared/replay` makes its records known to `make replay`, and a test
-//! of the program calls [`replay::folder`] for the records in its folder `tests/records`:
+//! of `shared/replay` calls [`replay::folder`] for the records in the folders `tests/records` of the programs:
 //!
 //! ```text
 //! let door = record::door(context, Machine::default());
@@ -129,11 +129,7 @@ pub fn door<M: Recorded, P: Program>(context: &Context<P>, machine: M) -> Door<M
 }
 
 /// The same for one of several machines of a program, which share `--record-bytes`.
-pub fn part<M: Recorded, P: Program>(
-    context: &Context<P>,
-    machines: usize,
-    machine: M,
-) -> Door<M> {
+pub fn part<M: Recorded, P: Program>(context: &Context<P>, machines: usize, machine: M) -> Door<M> {
     let bytes = context.common.borrow().record_bytes / machines;
     if bytes == 0 {
         return Door::new(machine);

@@ -23,3 +23,6 @@ fn main() -> ExitCode {
         UNREADABLE
     }))
 }
+
+#[cfg(test)]
+mod tests;

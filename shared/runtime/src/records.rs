@@ -108,22 +108,28 @@ impl Records {
         self.all.lock().push(record);
     }
 
-    /// The records one after the other, written while the client reads.
+    /// Writes the records one after the other.
+    pub fn write(&self, asked: &Asked, to: &mut dyn Write) -> io::Result<()> {
+        let all = self.all.lock().clone();
+        all.iter().try_for_each(|record| record.write(asked, to))
+    }
+
+    /// The same, written while the client reads.
     pub(crate) fn body(
         &self,
         asked: Asked,
     ) -> Result<impl Body<Data = Bytes, Error = Infallible> + Send + use<>, Unread> {
-        let all = self.all.lock().clone();
-        if all.is_empty() {
+        if self.all.lock().is_empty() {
             return Err(Unread::None);
         }
+        let records = self.clone();
         let permit = Arc::clone(&self.at_once).try_acquire_owned().map_err(|_| Unread::Busy)?;
         let begin = move || {
             let (pieces, received) = mpsc::channel(WAITING);
             drop(spawn_blocking(move || {
                 let mut to = Pieces { pieces, piece: Vec::new() };
                 // A client that goes away misses the rest; one that stays sees by the last line if it has all.
-                let written = all.iter().try_for_each(|record| record.write(&asked, &mut to));
+                let written = records.write(&asked, &mut to);
                 if let Err(error) = written.and_then(|()| to.flush()) {
                     tracing::debug!(%error, "a client did not get the whole record");
                 }

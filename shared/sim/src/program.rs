@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    net::TcpListener,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -241,6 +242,7 @@ impl Program {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.keep_record();
         Ok(kill_process(pid(self.id()?)?, signal)?)
     }
 
@@ -248,6 +250,24 @@ impl Program {
     pub async fn terminate(mut self) -> Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         self.wait(Duration::from_secs(40)).await
+    }
+
+    /// Keeps its page `/record` in the folder `QUARTET_RECORDS`, if there is one, as a file that can be replayed.
+    /// It blocks, so that it can be called when a test has ended.
+    fn keep_record(&self) {
+        let Some(folder) = std::env::var_os("QUARTET_RECORDS") else { return };
+        let mut page = Vec::new();
+        // A server that speaks HTTP/1.0 sends the page as it is.
+        let read = TcpStream::connect(("127.0.0.1", self.port)).and_then(|mut stream| {
+            stream.write_all(b"GET /record HTTP/1.0\r\n\r\n")?;
+            stream.read_to_end(&mut page)
+        });
+        let end = page.windows(4).position(|it| it == b"\r\n\r\n").map(|end| end + 4);
+        let (Ok(_), Some(record)) = (read, end.and_then(|end| page.get(end..))) else { return };
+        let file = format!("{}-{}-{}.jsonl", self.name, std::process::id(), self.port);
+        if page.starts_with(b"HTTP/1.0 200") && !record.is_empty() {
+            std::fs::write(Path::new(&folder).join(file), record).unwrap_or_default();
+        }
     }
 
     /// Waits until it exits.
@@ -285,6 +305,12 @@ impl Program {
         let line = line.with_context(|| format!("no {field}"))?;
         let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kib * 1024)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.keep_record();
     }
 }
 

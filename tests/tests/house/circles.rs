@@ -3,7 +3,7 @@
 //! How it counts: the module A uses the module B if A's code names an item that B defines,
 //! in a `use` or in a path that begins with a module. A re-export is followed to the module
 //! that defines the item. Methods and variants belong to their type. Not seen is what code
-//! reaches without a path (a method on a value) or by a path in a string.
+//! reaches by a path in a string, or without a path; for methods of one type there is a test of its own.
 //! Test code (`#[cfg(test)]`) and other crates do not count.
 //!
 //! To its siblings a module is one thing with all that lies below it: if `a::x` uses `b::y`,
@@ -14,6 +14,7 @@
 //! OpenStack's folder counts as one module: what is inside it is not looked at.
 
 mod cases;
+mod methods;
 mod modules;
 mod words;
 
@@ -42,8 +43,8 @@ struct Circle {
     uses: Vec<String>,
 }
 
-fn circles(modules: &Modules) -> Vec<Circle> {
-    let siblings = siblings(modules);
+fn circles(uses: BTreeSet<Use>) -> Vec<Circle> {
+    let siblings = siblings(uses);
     let reach: BTreeMap<&Path, BTreeSet<&Path>> =
         siblings.keys().map(|(user, _)| (user, reached(user, &siblings))).collect();
     let circle = |at: &&Path| {
@@ -74,9 +75,9 @@ fn of(circle: &BTreeSet<&Path>, siblings: &Siblings) -> Circle {
     }
 }
 
-fn siblings(modules: &Modules) -> Siblings {
+fn siblings(uses: BTreeSet<Use>) -> Siblings {
     let mut siblings = Siblings::new();
-    for mut one in modules.uses() {
+    for mut one in uses {
         for path in [&mut one.from, &mut one.to] {
             if path.first().is_some_and(|name| WHOLE.contains(&name.as_str())) {
                 path.truncate(1);
@@ -129,7 +130,7 @@ fn modules_make_no_circles() {
     for name in crates {
         let sources = sources(&name);
         for root in ["lib.rs", "main.rs"].into_iter().filter(|root| sources.contains_key(*root)) {
-            let circles = circles(&Modules::read(&sources, root));
+            let circles = circles(Modules::read(&sources, root).uses());
             for circle in circles.iter().filter(|circle| !is_left(&name, circle)) {
                 let (modules, uses) = (circle.modules.join(", "), circle.uses.join("\n    "));
                 found.push(format!("{name}: {modules}\n    {uses}"));
@@ -137,4 +138,24 @@ fn modules_make_no_circles() {
         }
     }
     assert!(found.is_empty(), "modules use each other in a circle:\n{}", found.join("\n"));
+}
+
+/// The same for the files of one type's methods: a file uses another one if a method in it calls a method there.
+#[test]
+fn methods_of_a_type_make_no_circles_over_files() {
+    let mut found = Vec::new();
+    let (mut types, mut calls) = (0, 0);
+    for name in crates() {
+        for (of, uses) in methods::calls(&sources(&name)) {
+            (types, calls) = (types + 1, calls + uses.len());
+            let circles = circles(uses);
+            found.extend(circles.iter().map(|circle| {
+                let (modules, uses) = (circle.modules.join(", "), circle.uses.join("\n    "));
+                format!("{name}, {of}: {modules}\n    {uses}")
+            }));
+        }
+    }
+    println!("{calls} calls between files, of methods of {types} types");
+    assert!(types > 20 && calls > 200, "{types} types, {calls} calls");
+    assert!(found.is_empty(), "methods call each other in a circle:\n{}", found.join("\n"));
 }

@@ -69,13 +69,6 @@ impl Machine {
         }
     }
 
-    /// Takes note of a node as it is now, and of the cloud's answer about it.
-    pub(super) fn note_agreement(&mut self, node: &Node, inputs: &Inputs) {
-        if let Ok(Lookup::Found(instance)) = &inputs.answer {
-            self.entry(&node.name).agreed.note(node, instance);
-        }
-    }
-
     /// In observe mode the plan is only published. Without an initialised node there is no
     /// refresh, so uninitialised ones are retried.
     fn observed(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) {

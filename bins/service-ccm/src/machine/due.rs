@@ -12,7 +12,7 @@ use ccm_objects::{Service, Shared as Name};
 
 use super::{
     Machine, RETRY,
-    effect::{Effect, Lane, Shown, Task, Tell, Turn, Write},
+    effect::{Effect, Lane, Release, Shown, Task, Tell, Turn, Write},
     entry::Entry,
     event::{Due, Offer},
     page,
@@ -325,6 +325,22 @@ impl Machine {
             gone(Lane::Normal),
             gone(Lane::Slow),
         ]
+    }
+
+    /// What a release takes off: everything that this program wrote.
+    fn release(&self, service: &Service) -> Release {
+        let traits = self.traits();
+        let entry = self.balancers.get(&service.key);
+        let written = entry.map(|entry| entry.annotations()).unwrap_or_default();
+        let shown = entry.map(|entry| entry.shown_to_the_end()).unwrap_or_default();
+        let keys = service.details.iter().flat_map(|details| details.annotations.keys());
+        let is_removed = |key: &&Name| self.parameters.shown.is_removed(key, &traits, written);
+        let mut ingress = service.details.iter().flat_map(|details| &details.ingress);
+        Release {
+            annotations: keys.filter(is_removed).cloned().collect(),
+            // The controller of the Service's class may have written these addresses.
+            clears_addresses: ingress.any(|one| !service.is_load_balancer || shown.contains(one)),
+        }
     }
 
     /// A write to a Service.

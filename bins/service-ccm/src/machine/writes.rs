@@ -10,7 +10,7 @@ use ccm_objects::{Service, ServiceIngress, Shared as Name};
 use super::{
     Machine, RETRY,
     due::tell,
-    effect::{Count, Effect, Lane, Release, Tell, Turn},
+    effect::{Count, Effect, Lane, Tell, Turn},
     event::Written,
 };
 use crate::plan::{Step, status::StatusChange};
@@ -104,22 +104,6 @@ impl Machine {
             effects.push(tell(service, Tell::NotWritten { what, error, pace }));
         }
         effects
-    }
-
-    /// What a release takes off: everything that this program wrote.
-    pub(super) fn release(&self, service: &Service) -> Release {
-        let traits = self.traits();
-        let entry = self.balancers.get(&service.key);
-        let written = entry.map(|entry| entry.annotations()).unwrap_or_default();
-        let shown = entry.map(|entry| entry.shown_to_the_end()).unwrap_or_default();
-        let keys = service.details.iter().flat_map(|details| details.annotations.keys());
-        let is_removed = |key: &&Name| self.parameters.shown.is_removed(key, &traits, written);
-        let mut ingress = service.details.iter().flat_map(|details| &details.ingress);
-        Release {
-            annotations: keys.filter(is_removed).cloned().collect(),
-            // The controller of the Service's class may have written these addresses.
-            clears_addresses: ingress.any(|one| !service.is_load_balancer || shown.contains(one)),
-        }
     }
 }
 

@@ -9,7 +9,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_controller::{
-    queue::{BatchWindow, BatchWindowConfig, WorkQueue},
+    queue::{BatchWindow, BatchWindowConfig},
     workers,
     writer::Writer,
 };
@@ -19,21 +19,18 @@ use futures::{StreamExt as _, stream};
 use tokio::{sync::Notify, time::sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::writes::WRITES;
 use crate::{
     machine::{
-        effect::{Ask, Effect, Lane},
+        effect::{Ask, Lane},
         event::Event,
     },
     plan::hangs::SLOW_LANES,
     translate::Translator,
 };
 
-/// The number of Services of one batch that are written to the API server concurrently.
-pub(super) const WRITES: usize = 16;
 /// How long a batch waits for more Services at most. A cloud takes longer to make a load balancer.
 const LONGEST_WINDOW: Duration = Duration::from_secs(1);
-/// The most steps of one Service in a row.
-const STEPS: usize = 8;
 
 /// The lanes.
 pub(crate) struct Lanes {
@@ -55,10 +52,6 @@ impl Lanes {
         let run = |lane| Arc::clone(self).run(lane, tasks.token().clone());
         tasks.spawn("lanes", run(Lane::Normal));
         tasks.spawn("slow-lanes", run(Lane::Slow));
-    }
-
-    pub(super) fn queue(&self, lane: Lane) -> &WorkQueue<Name> {
-        self.translator.performer.queue(lane)
     }
 
     /// Runs until the token is cancelled; takes no more Services once the queue is shut down.
@@ -132,26 +125,5 @@ impl Lanes {
             self.queue(lane).done(&name);
         }
         ask
-    }
-
-    /// Makes the writes that are due for a Service until a call to the cloud is due, or nothing is.
-    pub(super) async fn steps(&self, lane: Lane, name: &Name, may_call: bool) -> Option<Ask> {
-        let performer = &self.translator.performer;
-        for _ in 0..STEPS {
-            let mut goes_on = false;
-            for request in performer.apply(self.translator.due(lane, name, may_call)) {
-                match request {
-                    Effect::Ask(ask) => return Some(*ask),
-                    Effect::Write(write) => goes_on |= self.write(*write).await,
-                    _ => {}
-                }
-            }
-            if !goes_on {
-                return None;
-            }
-        }
-        // Others change this Service as fast as this program does.
-        self.queue(lane).retry(Name::clone(name));
-        None
     }
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use ccm_base::clock;
-use ccm_controller::writer;
+use ccm_controller::{queue::WorkQueue, writer};
 use ccm_kube::write::{ConditionChange, StatusPatch};
-use ccm_objects::{Service, service_keys};
+use ccm_objects::{Service, Shared as Name, service_keys};
 use serde_json::{Value, json};
 
 use super::lanes::Lanes;
 use crate::{
     machine::{
-        effect::{Effect, Write},
+        effect::{Ask, Effect, Lane, Write},
         event::{Event, Written},
         writes::kind,
     },
@@ -23,7 +23,37 @@ use crate::{
     },
 };
 
+/// The number of Services of one batch that are written to the API server concurrently.
+pub(super) const WRITES: usize = 16;
+/// The most steps of one Service in a row.
+const STEPS: usize = 8;
+
 impl Lanes {
+    pub(super) fn queue(&self, lane: Lane) -> &WorkQueue<Name> {
+        self.translator.performer.queue(lane)
+    }
+
+    /// Makes the writes that are due for a Service until a call to the cloud is due, or nothing is.
+    pub(super) async fn steps(&self, lane: Lane, name: &Name, may_call: bool) -> Option<Ask> {
+        let performer = &self.translator.performer;
+        for _ in 0..STEPS {
+            let mut goes_on = false;
+            for request in performer.apply(self.translator.due(lane, name, may_call)) {
+                match request {
+                    Effect::Ask(ask) => return Some(*ask),
+                    Effect::Write(write) => goes_on |= self.write(*write).await,
+                    _ => {}
+                }
+            }
+            if !goes_on {
+                return None;
+            }
+        }
+        // Others change this Service as fast as this program does.
+        self.queue(lane).retry(Name::clone(name));
+        None
+    }
+
     /// Makes a write. Returns true if the Service is due again at once.
     pub(super) async fn write(&self, write: Write) -> bool {
         let patch = match &write.step {

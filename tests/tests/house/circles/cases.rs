@@ -1,7 +1,7 @@
 //! Made-up crates, each with its circles.
 
 use super::{
-    circles,
+    circles, methods,
     modules::{Modules, Sources},
 };
 
@@ -9,7 +9,7 @@ use super::{
 fn check(files: &[(&str, &str)], expect: &[&str]) {
     let sources: Sources =
         files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    let found = circles(&Modules::read(&sources, "lib.rs"));
+    let found = circles(Modules::read(&sources, "lib.rs").uses());
     let found: Vec<_> = found.iter().map(|circle| circle.modules.join(" ")).collect();
     assert_eq!(found, expect, "{files:#?}");
 }
@@ -133,6 +133,24 @@ fn a_circle_shows_the_uses_that_close_it() {
     )];
     let sources: Sources =
         files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    let found = circles(&Modules::read(&sources, "lib.rs"));
+    let found = circles(Modules::read(&sources, "lib.rs").uses());
     assert_eq!(found[0].uses, ["a names crate::b::B", "b names super::a::f"]);
+}
+
+#[test]
+fn methods_are_found_in_each_file_of_a_type() {
+    let check = |one: &str, two: &str, expect: &[&str]| {
+        let texts =
+            [("one.rs", one), ("two.rs", two), ("lib.rs", "mod one; mod two; struct S<T>(T);")];
+        let sources = texts.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
+        let found = methods::calls(&sources).into_values().flat_map(circles);
+        let found: Vec<String> = found.map(|circle| circle.modules.join(" ")).collect();
+        assert_eq!(found, expect, "{one} {two}");
+    };
+    let one = "impl<T: Fn() -> u8> S<T> where T: Copy { fn a(&self) { self.b(); } fn c(&self) {} }";
+    check(one, "impl<T> S<T> { fn b(&self) { self.c(); } }", &["one two"]);
+    check(one, "impl<T> Drop for S<T> { fn b(&self) { Self::c(&self); } }", &["one two"]);
+    check(one, "impl<T> S<T> { fn b(&self) { self.c; other.c(); } }", &[]);
+    check(one, "impl<T> Other<T> { fn b(&self) { self.c(); } }", &[]);
+    check(one, "impl<T> S<T> { fn b(&self) {} #[cfg(test)] fn d(&self) { self.c(); } }", &[]);
 }
