@@ -35,9 +35,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
-    effect::{Basis, Blocked, Call, Effect},
-    event::{Applied, Event, Parameters, Pass, Sending, Term, Written},
-    page::Page,
+    effect::{Blocked, Call, Effect, Page},
+    event::{Applied, Basis, Event, Parameters, Pass, Sending, Term, Written},
 };
 use self::{listing::Listing, page::Shown, progress::Progress};
 use super::plan::{Planned, Planner, targets::Former, widths::Widths};

@@ -2,15 +2,15 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{CloudError, RouteTarget};
-use ccm_controller::brake::{Transition, Window, approval::SetApproval};
+use ccm_controller::brake::{Transition, Window};
 use ccm_controller::queue::Priority;
 use ccm_controller::repeats::Repeated;
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::{event::Parameters, page::Page};
+use super::event::Basis;
 use crate::routes::plan::{
     Cause, Counts, Planned,
     claims::Claim,
@@ -115,14 +115,6 @@ pub(crate) enum Call {
     Send { batch: Vec<Planned>, base: Option<String> },
 }
 
-/// The settings and the approval by which changes were decided.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Basis {
-    pub(crate) parameters: Parameters,
-    /// The user's approval.
-    pub(crate) approval: Option<SetApproval>,
-}
-
 /// Why a node gets no route.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) enum Blocked {
@@ -130,4 +122,15 @@ pub(crate) enum Blocked {
     LeftOut(Arc<Node>, LeftOut),
     /// In words.
     Because(String),
+}
+
+/// A part of the page.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) enum Page {
+    /// The routes, by destination.
+    Routes,
+    /// The conditions of nodes.
+    Conditions,
+    /// Why nodes get no route.
+    Blocked,
 }

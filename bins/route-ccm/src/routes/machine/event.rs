@@ -11,7 +11,6 @@ use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::effect::Basis;
 use crate::{
     networks::{Config, MaxPodCidr},
     routes::plan::{Planned, claims::Claim, condition::Status, wanted::NodeView},
@@ -104,6 +103,14 @@ pub(crate) struct Parameters {
     pub(crate) scale_down_taints: Vec<String>,
     /// The nodes that get routes.
     pub(crate) node_selector: NodeSelector,
+}
+
+/// The settings and the approval by which changes were decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Basis {
+    pub(crate) parameters: Parameters,
+    /// The user's approval.
+    pub(crate) approval: Option<SetApproval>,
 }
 
 /// All that a look depends on, besides the memory.

@@ -5,19 +5,8 @@ use std::collections::BTreeSet;
 use ccm_objects::Shared as Name;
 use serde::{Deserialize, Serialize};
 
-use super::effect::{Blocked, Effect};
+use super::effect::{Blocked, Effect, Page};
 use crate::routes::plan::{Planned, condition::NewCondition};
-
-/// A part of the page.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) enum Page {
-    /// The routes, by destination.
-    Routes,
-    /// The conditions of nodes.
-    Conditions,
-    /// Why nodes get no route.
-    Blocked,
-}
 
 /// The entries that are shown, by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
