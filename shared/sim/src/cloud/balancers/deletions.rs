@@ -7,7 +7,7 @@ use ccm_cloud::{
 };
 
 use super::{
-    KEEP_ADDRESS, WriteKind,
+    KEEP_ADDRESS, State, WriteKind,
     describe::about,
     requests::not_of,
     store::{Context, Store},
@@ -27,6 +27,12 @@ impl Keep {
 }
 
 impl Store {
+    /// Whether the cloud works on this load balancer.
+    pub(super) fn is_pending(&self, id: &str) -> bool {
+        let state = self.balancers.get(id).map(|balancer| &balancer.state);
+        matches!(state, Some(State::Pending { .. }))
+    }
+
     /// Makes the next step of a deletion.
     pub(super) fn delete(
         &mut self,

@@ -230,12 +230,6 @@ impl Store {
     fn version(&self, id: &str) -> Option<String> {
         self.balancers.get(id).map(SimBalancer::shown_version)
     }
-
-    /// Whether the cloud works on this load balancer.
-    pub(super) fn is_pending(&self, id: &str) -> bool {
-        let state = self.balancers.get(id).map(|balancer| &balancer.state);
-        matches!(state, Some(State::Pending { .. }))
-    }
 }
 
 /// The refusal to change what is not, or not only, of this owner.
