@@ -32,9 +32,9 @@ APART = {
 TESTS = "tests in the crates"
 # The parts of a controller that are particular to it, by the first of these names below src.
 PARTS = {
-    "plan": ("plan", "machine", "policy", "ipam", "networks"),
-    "observe": ("observe", "translate"),
-    "execute": ("execute", "perform"),
+    "machine": ("machine", "plan", "policy", "ipam", "networks"),
+    "translate": ("translate", "observe"),
+    "perform": ("perform", "effects", "execute"),
     "settings": ("settings",),
     "metrics": ("metrics",),
 }

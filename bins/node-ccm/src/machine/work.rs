@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::RetryClass;
-use ccm_cloud::{Claim, Lookup, LookupResult};
+use ccm_cloud::{Claim, LookupResult};
 use ccm_controller::brake::Pause;
 use ccm_controller::queue::Priority;
 use ccm_controller::repeats::Repeated;
