@@ -126,13 +126,14 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
 }
 
 /// Of the crates that decisions and memories may not know: decisions themselves, and plain values.
-const VALUES: [&str; 13] = [
+const VALUES: [&str; 14] = [
     "ccm_controller::brake",
     "ccm_controller::identity",
     "ccm_controller::machine",
     "ccm_controller::queue::LONG_RETRY",
     "ccm_controller::queue::Pace",
     "ccm_controller::queue::Priority",
+    "ccm_controller::record::Recorded",
     "ccm_controller::repeats",
     "ccm_controller::retries",
     "ccm_kube::ApiError",

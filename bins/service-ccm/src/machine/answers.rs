@@ -10,10 +10,9 @@ use ccm_objects::{Service, Shared as Name};
 use super::{
     Machine, RETRY,
     answered::{Completed, Started},
-    asks::Asked,
     due::tell,
     effect::{Count, Effect, Ended, Lane, Level, Task, Tell, Turn},
-    entry::Entry,
+    entry::{Asked, Entry},
     event::{Answer, Answered},
 };
 use crate::plan::{CallKind, Known, of_adoption, of_name, shown_id, status::ID, to_adopt};

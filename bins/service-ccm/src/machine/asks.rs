@@ -5,46 +5,23 @@ use std::{net::IpAddr, sync::Arc};
 use ccm_base::At;
 use ccm_cloud::{Digest, FrontEnd, MemberChange, Members, Owner, Unwanted, Wanted};
 use ccm_objects::Service;
-use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
     answered::Call,
     due::tell,
     effect::{Ask, Effect, Lane, Question, Tell},
-    entry::Entry,
+    entry::{Asked, Entry},
     planned::Planned,
 };
 use crate::plan::{
-    CallKind, Inputs, Known, Step,
+    CallKind, Known, Step,
     front_end::{desired, settings},
     losses::recorded,
-    members::Decision,
     reason::{PROVISIONING, Reason},
     status::shows,
     to_adopt,
 };
-
-/// A call that is under way.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
-    /// The Service as it was when the call was made.
-    pub(super) service: Arc<Service>,
-    pub(super) call: CallKind,
-    /// The step that led to it, and the decision about the members.
-    pub(super) step: Step,
-    pub(super) members: Decision,
-    /// The configuration that it is about.
-    pub(super) digest: Option<Digest>,
-    /// The members that go with it.
-    pub(super) sent: Option<Members>,
-    /// The other inputs of the call, besides the Service.
-    pub(super) inputs: Inputs,
-    /// True if it may make a new load balancer in the place of the one that the Service has.
-    pub(super) may_replace: bool,
-    /// When it was made.
-    pub(super) began: At,
-}
 
 impl Asked {
     /// The call, as the memory of the load balancer sees it.

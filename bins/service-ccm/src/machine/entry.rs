@@ -1,5 +1,7 @@
 //! The memory of one load balancer.
 
+use std::sync::Arc;
+
 use ccm_base::At;
 use ccm_cloud::{
     Digest, Ingress, IngressAddress, IpFamily, LoadBalancer, LoadBalancerTraits, Members, Phase,
@@ -8,12 +10,11 @@ use ccm_controller::repeats::Repeats;
 use ccm_objects::{Service, ServiceIngress, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use super::asks::Asked;
 use crate::plan::{
-    CallKind, Known, State,
+    CallKind, Inputs, Known, State, Step,
     eligible::NodeSet,
     hangs::Slow,
-    members::{Departures, Membership},
+    members::{Decision, Departures, Membership},
     room::Turn,
     shown::Refused,
     status::ingress,
@@ -22,6 +23,27 @@ use crate::plan::{
 /// The class of a Service; None for a Service without a class.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ServedClass(pub(super) Option<Name>);
+
+/// A call that is under way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Asked {
+    /// The Service as it was when the call was made.
+    pub(super) service: Arc<Service>,
+    pub(super) call: CallKind,
+    /// The step that led to it, and the decision about the members.
+    pub(super) step: Step,
+    pub(super) members: Decision,
+    /// The configuration that it is about.
+    pub(super) digest: Option<Digest>,
+    /// The members that go with it.
+    pub(super) sent: Option<Members>,
+    /// The other inputs of the call, besides the Service.
+    pub(super) inputs: Inputs,
+    /// True if it may make a new load balancer in the place of the one that the Service has.
+    pub(super) may_replace: bool,
+    /// When it was made.
+    pub(super) began: At,
+}
 
 /// The memory of one load balancer.
 #[derive(Default, Serialize, Deserialize)]

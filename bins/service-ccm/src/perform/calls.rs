@@ -9,7 +9,7 @@ use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{lanes::Lanes, writes::WRITES};
+use super::{WRITES, lanes::Lanes};
 use crate::machine::{
     answers::SHORTEST,
     effect::{Ask, Effect, Lane, Question},

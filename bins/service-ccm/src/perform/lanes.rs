@@ -19,7 +19,7 @@ use futures::{StreamExt as _, stream};
 use tokio::{sync::Notify, time::sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::writes::WRITES;
+use super::WRITES;
 use crate::{
     machine::{
         effect::{Ask, Lane},

@@ -11,7 +11,7 @@ use ccm_objects::Service;
 use futures::{StreamExt as _, stream};
 use tokio::time::Instant;
 
-use super::{calls::no_answer, writes::WRITES};
+use super::{WRITES, calls::no_answer};
 use crate::{
     machine::{
         effect::{Effect, OrphanDue},

@@ -23,8 +23,6 @@ use crate::{
     },
 };
 
-/// The number of Services of one batch that are written to the API server concurrently.
-pub(super) const WRITES: usize = 16;
 /// The most steps of one Service in a row.
 const STEPS: usize = 8;
 

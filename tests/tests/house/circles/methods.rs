@@ -15,13 +15,18 @@ struct Block {
 }
 
 /// The calls between the files of each type's methods. A call is `self.name(`, `Self::name(` or `Type::name(`; not seen
-/// is one on another value of the type. Two types of one name in a crate count as one.
+/// is one on another value of the type. Of several types of one name, an `impl` block is the nearest one's.
 pub fn calls(sources: &Sources) -> BTreeMap<String, BTreeSet<Use>> {
-    let blocks: Vec<Block> = sources
+    let files: Vec<(Path, Vec<String>)> = sources
         .iter()
         .filter(|(file, _)| !file.split(['/', '.']).any(|name| name == "tests"))
-        .flat_map(|(file, text)| blocks(&module(file), &code(text)))
+        .map(|(file, text)| (module(file), code(text)))
         .collect();
+    let mut blocks: Vec<Block> =
+        files.iter().flat_map(|(file, words)| blocks(file, words)).collect();
+    for block in &mut blocks {
+        block.of = nearest(&block.of, &block.file, &files);
+    }
     let mut defined: BTreeMap<(&str, &str), BTreeSet<&Path>> = BTreeMap::new();
     for block in &blocks {
         for pair in block.words.windows(2).filter(|pair| pair[0] == "fn") {
@@ -44,7 +49,8 @@ pub fn calls(sources: &Sources) -> BTreeMap<String, BTreeSet<Use>> {
 }
 
 fn is_call(of: &str, words: &[String]) -> bool {
-    let on_type = words[1] == "::" && (words[0] == "Self" || words[0] == of);
+    let name = of.rsplit("::").next();
+    let on_type = words[1] == "::" && (words[0] == "Self" || Some(&*words[0]) == name);
     let is_method = on_type || (words[1] == "." && words[0] == "self");
     is_method && ["(", "::"].contains(&words[3].as_str())
 }
@@ -52,6 +58,18 @@ fn is_call(of: &str, words: &[String]) -> bool {
 fn module(file: &str) -> Path {
     let names = file.trim_end_matches(".rs").split('/').map(str::to_owned);
     names.filter(|name| !["lib", "main"].contains(&name.as_str())).collect()
+}
+
+/// The path of the type of this name whose definition is nearest to the file.
+fn nearest(name: &str, file: &Path, files: &[(Path, Vec<String>)]) -> String {
+    let defines = |words: &[String]| {
+        let is_type = |word: &str| ["struct", "enum", "trait"].contains(&word);
+        words.windows(2).any(|pair| is_type(&pair[0]) && pair[1] == name)
+    };
+    let same = |other: &Path| other.iter().zip(file).take_while(|(one, two)| one == two).count();
+    let defining = files.iter().filter(|(_, words)| defines(words)).map(|(path, _)| path);
+    let path = defining.max_by_key(|path| same(path)).cloned().unwrap_or_default();
+    path.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join("::")
 }
 
 /// The words of a file without its test code.

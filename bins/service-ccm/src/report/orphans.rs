@@ -1,0 +1,150 @@
+//! Reports about load balancers without a Service, and about those of others: lines of the log. There is no object
+//! for an event.
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::{ClusterId, LoadBalancer, Title};
+
+use super::{NAMES, ServiceReports};
+use crate::{machine::effect::TellOrphan, plan::orphans::Orphan};
+
+impl ServiceReports {
+    /// Makes a report about load balancers without a Service.
+    pub(crate) fn tell_orphan(&self, what: TellOrphan) {
+        match what {
+            TellOrphan::Found(all) => self.orphans(&all),
+            TellOrphan::Held { line, why } => self.orphans_held(&line, &why),
+            TellOrphan::Deleted { orphan, evidence } => self.orphan_deleted(&orphan, &evidence),
+            TellOrphan::Refuted(orphan) => self.orphan_refuted(&orphan),
+            TellOrphan::Failed { orphan, why } => self.orphan_failed(&orphan, &why),
+        }
+    }
+
+    /// Logs load balancers of this cluster without a Service.
+    fn orphans(&self, orphans: &[LoadBalancer]) {
+        for orphan in orphans {
+            let owner = orphan.owner.as_ref().map(ToString::to_string).unwrap_or_default();
+            if self.reports.memory().changed(&orphan.id, "orphan", &owner) {
+                tracing::warn!(
+                    load_balancer = &*orphan.id,
+                    name = &*orphan.name,
+                    owner = &*owner,
+                    age_seconds = orphan.age.map(|age| age.as_secs()),
+                    cost = orphan.cost.as_deref(),
+                    "a load balancer of this cluster has no Service that asks for it; the page /plan says what becomes of it"
+                );
+            }
+        }
+    }
+
+    /// Logs that load balancers without a Service are not deleted, and why.
+    fn orphans_held(&self, line: &str, why: &str) {
+        if self.reports.memory().changed("orphans", "held", why) {
+            tracing::warn!("{line}");
+        }
+    }
+
+    /// Logs that a load balancer without a Service does not exist any more.
+    fn orphan_deleted(&self, orphan: &Orphan, evidence: &str) {
+        self.forget(&orphan.id);
+        tracing::info!(
+            load_balancer = &*orphan.id,
+            name = &*orphan.name,
+            owner = %orphan.owner,
+            uid = &*orphan.owner.uid,
+            proof = evidence,
+            "deleted a load balancer without a Service, {}",
+            orphan.age_and_cost()
+        );
+    }
+
+    /// Logs that the API server shows a Service that asks for the load balancer, and the watch does not.
+    fn orphan_refuted(&self, orphan: &Orphan) {
+        self.forget(&orphan.id);
+        tracing::warn!(
+            load_balancer = &*orphan.id,
+            owner = %orphan.owner,
+            "the load balancer stays: the API server has a Service that asks for it, and the watch does not show that"
+        );
+    }
+
+    /// Logs that an attempt to delete a load balancer without a Service has failed.
+    fn orphan_failed(&self, orphan: &Orphan, why: &str) {
+        if self.reports.memory().changed(&orphan.id, "orphan-failed", why) {
+            tracing::warn!(load_balancer = &*orphan.id, owner = %orphan.owner, "the load balancer stays: {why}");
+        }
+    }
+}
+
+/// Logs what other controllers have made for a cluster of this name.
+pub(crate) fn adoptable(all: &[LoadBalancer]) {
+    for balancer in all {
+        let (Title::Adoptable { why }, Some(made_for)) = (&balancer.title, &balancer.owner) else {
+            continue;
+        };
+        tracing::info!(
+            load_balancer = &*balancer.id,
+            service = %made_for,
+            "a load balancer that may be adopted: {why}"
+        );
+    }
+}
+
+/// Load balancers of other clusters with the name of this one, by the UID of the cluster.
+fn namesakes<'a>(all: &'a [LoadBalancer], cluster: &ClusterId) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let mut by_uid: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for balancer in all.iter().filter(|one| one.title == Title::Foreign) {
+        let Some(owner) = &balancer.owner else { continue };
+        if owner.cluster.name == cluster.name && owner.cluster.uid != cluster.uid {
+            by_uid.entry(&owner.cluster.uid).or_default().push(&balancer.id);
+        }
+    }
+    by_uid
+}
+
+/// Logs load balancers of other clusters with the name of this one: of a neighbour, or of this
+/// cluster before it was rebuilt.
+pub(crate) fn rebuilt(all: &[LoadBalancer], cluster: &ClusterId) {
+    for (uid, ids) in namesakes(all, cluster) {
+        let first: Vec<&str> = ids.iter().take(NAMES).copied().collect();
+        tracing::warn!(
+            cluster_uid = uid,
+            load_balancers = first.join(" "),
+            "{} load balancers of a cluster named {} with another UID are left alone; if that is this cluster before it was rebuilt, they have to be adopted or deleted: docs/service-ccm.md",
+            ids.len(),
+            cluster.name
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm_cloud::Owner;
+
+    use super::*;
+
+    #[test]
+    fn load_balancers_of_another_uid_are_told_by_cluster() {
+        let named = |name: &str, uid: &str| ClusterId { name: name.into(), uid: uid.into() };
+        let balancer = |id: &str, cluster: Option<ClusterId>, title: Title| {
+            let owner = |cluster| Owner {
+                cluster,
+                uid: "u".into(),
+                namespace: "default".into(),
+                name: "web".into(),
+            };
+            LoadBalancer { title, ..LoadBalancer::new(id, "", cluster.map(owner)) }
+        };
+        let all = [
+            balancer("a", Some(named("prod", "old")), Title::Foreign),
+            balancer("b", Some(named("prod", "own")), Title::Ours),
+            balancer("c", Some(named("other", "x")), Title::Foreign),
+            balancer("d", None, Title::Foreign),
+            balancer("e", Some(named("prod", "older")), Title::Foreign),
+            balancer("f", Some(named("prod", "old")), Title::Foreign),
+            balancer("g", Some(named("prod", "")), Title::Adoptable { why: "names".into() }),
+        ];
+        let expect = [("old", vec!["a", "f"]), ("older", vec!["e"])];
+        assert_eq!(namesakes(&all, &named("prod", "own")), expect.into());
+    }
+}
