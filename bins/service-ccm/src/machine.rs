@@ -123,7 +123,7 @@ impl machine::Machine for Machine {
                 self.leads = true;
                 Vec::new()
             }
-            Event::Services(services) => self.services_are(&services),
+            Event::Services(services) => Self::services_are(&services),
             Event::Approved(approved) => {
                 self.approved = approved;
                 self.approved()

@@ -81,7 +81,7 @@ impl Machine {
             Ok(Progress::Done(value)) => {
                 entry.done(asked.call);
                 let mut effects = done(self, asked, value, now);
-                effects.push(self.queue(lane, service, Turn::Well));
+                effects.push(Effect::queue(lane, service, Turn::Well));
                 effects.extend(self.called(asked, now));
                 effects.extend(self.report_done(asked, now));
                 effects
@@ -92,9 +92,9 @@ impl Machine {
                 vec![log(Level::Info, service, format!("another controller is responsible: {why}"))]
             }
             Ok(Progress::NotSeen(why)) => {
-                let line = format!("the load balancer is looked at in full: {why}");
+                let text = format!("the load balancer is looked at in full: {why}");
                 entry.not_seen(why, now);
-                vec![log(Level::Info, service, line)]
+                vec![log(Level::Info, service, text)]
             }
             Ok(Progress::Lost(loss)) if asked.may_replace => {
                 let what = format!("the provider may replace it, and does not: {}", loss.why);
@@ -239,7 +239,7 @@ impl Machine {
         }
         let is_new = service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
         let priority = if is_unsent && is_new { Priority::Urgent } else { Priority::Routine };
-        effects.push(self.queue(lane, service, Turn::After(wait, priority)));
+        effects.push(Effect::queue(lane, service, Turn::After(wait, priority)));
         effects
     }
 
@@ -279,9 +279,9 @@ impl Machine {
                 vec!["unknown: the provider has no preview".to_owned()]
             }
             Err(error) => {
-                let line = format!("cannot preview the load balancer: {error}");
-                let line = Effect::Log(Level::Warn, Some(Name::clone(name)), line);
-                return vec![line, queue(Turn::Failed(error.class()))];
+                let text = format!("cannot preview the load balancer: {error}");
+                let log = Effect::Log(Level::Warn, Some(Name::clone(name)), text);
+                return vec![log, queue(Turn::Failed(error.class()))];
             }
         };
         if let Some(entry) = self.balancers.of(name, uid) {

@@ -129,7 +129,9 @@ impl Machine {
             return vec![Effect::AskInstance];
         }
         let Waiting { list, services, reads } = mem::take(&mut self.audits.waiting);
-        list.into_iter().for_each(|list| self.balancers.set_list(list));
+        if let Some(list) = list {
+            self.balancers.set_list(list);
+        }
         let turn = Turn::Now(Priority::Routine);
         let mut effects: Vec<Effect> =
             services.into_iter().map(|name| Effect::Queue(name, Lane::Normal, turn)).collect();

@@ -48,7 +48,7 @@ impl Machine {
         let is_news = self.learn(&service.key);
         if is_news || !due.is_read {
             let turn = Turn::After(READ_AGAIN, Priority::Routine);
-            return vec![self.queue(due.lane, service, turn)];
+            return vec![Effect::queue(due.lane, service, turn)];
         }
         let mut effects = Vec::new();
         loop {
@@ -66,11 +66,6 @@ impl Machine {
         }
     }
 
-    /// The effect on this Service in the queue of a lane.
-    pub(super) fn queue(&self, lane: Lane, service: &Service, turn: Turn) -> Effect {
-        Effect::Queue(Name::clone(&service.key), lane, turn)
-    }
-
     /// Passes a Service on to the queue that should serve it, or delays it while service-ccm deletes its old
     /// load balancer as an orphan.
     fn is_elsewhere_in_queue(&self, lane: Lane, service: &Service) -> Option<Effect> {
@@ -79,11 +74,11 @@ impl Machine {
             None => Lane::Normal,
         };
         if right != lane {
-            return Some(self.queue(right, service, Turn::Now(Priority::Urgent)));
+            return Some(Effect::queue(right, service, Turn::Now(Priority::Urgent)));
         }
         let is_called = self.orphans.is_called(&service.uid);
         let turn = Turn::After(AFTER_ORPHAN, Priority::Routine);
-        is_called.then(|| self.queue(lane, service, turn))
+        is_called.then(|| Effect::queue(lane, service, turn))
     }
 
     /// The provider offers no load balancers, or it is not known whether it does. The Service is
@@ -96,7 +91,7 @@ impl Machine {
         now: At,
     ) -> Vec<Effect> {
         let class = error.class();
-        let mut effects = vec![self.queue(lane, service, Turn::Failed(class))];
+        let mut effects = vec![Effect::queue(lane, service, Turn::Failed(class))];
         if error.kind != ErrorKind::Unsupported || self.is_observing {
             return effects;
         }
@@ -236,14 +231,14 @@ impl Machine {
             false => Some(step.clone()),
         };
         let Some(step) = step else {
-            return effects.push(self.queue(due.lane, service, Turn::Well));
+            return effects.push(Effect::queue(due.lane, service, Turn::Well));
         };
         match step {
             Step::Protect | Step::Release | Step::Write(_) => {
                 effects.push(self.write(due.lane, service, step));
             }
             _ if !due.may_call => {
-                effects.push(self.queue(due.lane, service, Turn::Now(Priority::Urgent)));
+                effects.push(Effect::queue(due.lane, service, Turn::Now(Priority::Urgent)));
             }
             step => effects.extend(self.ask(due.lane, service, step, planned, now)),
         }
@@ -281,10 +276,10 @@ impl Machine {
         let due = held.into_iter().chain(look).chain(held_until).chain(claim).min();
         if let Some(due) = due {
             let turn = Turn::After(due.since(now), Priority::Routine);
-            effects.push(self.queue(lane, service, turn));
+            effects.push(Effect::queue(lane, service, turn));
         }
         if matches!(plan, Plan::Settled | Plan::NotOurs) {
-            effects.push(self.queue(lane, service, Turn::Well));
+            effects.push(Effect::queue(lane, service, Turn::Well));
         }
         let is_there = matches!(self.balancers.entry(service).state().known, Known::There(_));
         // service-ccm deletes this load balancer when the other controller has made its own one.
@@ -331,8 +326,8 @@ impl Machine {
     fn release(&self, service: &Service) -> Release {
         let traits = self.traits();
         let entry = self.balancers.get(&service.key);
-        let written = entry.map(|entry| entry.annotations()).unwrap_or_default();
-        let shown = entry.map(|entry| entry.shown_to_the_end()).unwrap_or_default();
+        let written = entry.map(Entry::annotations).unwrap_or_default();
+        let shown = entry.map(Entry::shown_to_the_end).unwrap_or_default();
         let keys = service.details.iter().flat_map(|details| details.annotations.keys());
         let is_removed = |key: &&Name| self.parameters.shown.is_removed(key, &traits, written);
         let mut ingress = service.details.iter().flat_map(|details| &details.ingress);
@@ -347,7 +342,7 @@ impl Machine {
     fn write(&self, lane: Lane, service: &Arc<Service>, step: Step) -> Effect {
         let release = match step {
             Step::Release => self.release(service),
-            _ => Default::default(),
+            _ => Release::default(),
         };
         let (service, signature) = (Arc::clone(service), self.parameters.classes.signature());
         Effect::Write(Box::new(Write { lane, service, step, signature, release }))

@@ -62,6 +62,13 @@ pub(crate) enum Effect {
     DeleteOrphan(Box<OrphanDue>),
 }
 
+impl Effect {
+    /// The effect on this Service in the queue of a lane.
+    pub(super) fn queue(lane: Lane, service: &Service, turn: Turn) -> Self {
+        Self::Queue(Name::clone(&service.key), lane, turn)
+    }
+}
+
 /// Which queue a Service waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Lane {

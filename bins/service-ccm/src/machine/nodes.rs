@@ -86,7 +86,9 @@ impl Nodes {
     /// Sets the labels that count.
     fn select_by(&mut self, selectors: &[NodeSelector]) {
         self.keys = LabelKeys::default();
-        selectors.iter().for_each(|selector| self.keys.add(selector));
+        for selector in selectors {
+            self.keys.add(selector);
+        }
     }
 }
 

@@ -24,7 +24,7 @@ impl Machine {
         let has_details = |service: &Service| service.details.is_some();
         match (old, new) {
             (None, Some(new)) if has_details(new) => {
-                effects.push(self.due_soon(new, priority(new)))
+                effects.push(Self::due_soon(new, priority(new)));
             }
             (Some(old), Some(new)) if has_details(old) || has_details(new) => {
                 // Our own write of status and conditions changes no wish.
@@ -33,13 +33,13 @@ impl Machine {
                     && old.uid == new.uid
                     && configuration(old) == configuration(new);
                 effects.push(match same {
-                    true => self.queue(Lane::Normal, new, Turn::Now(Priority::Routine)),
-                    false => self.due_soon(new, Priority::Urgent),
+                    true => Effect::queue(Lane::Normal, new, Turn::Now(Priority::Routine)),
+                    false => Self::due_soon(new, Priority::Urgent),
                 });
             }
             (Some(gone), None) if has_details(gone) => {
                 // A Service that is created again waits for nothing of its predecessor.
-                let turn = |lane, turn| self.queue(lane, gone, turn);
+                let turn = |lane, turn| Effect::queue(lane, gone, turn);
                 effects.push(turn(Lane::Normal, Turn::Gone));
                 effects.push(turn(Lane::Slow, Turn::Gone));
                 effects.push(turn(Lane::Normal, Turn::Now(Priority::Routine)));
@@ -53,16 +53,16 @@ impl Machine {
 
     /// Queues a Service that its user has changed. One that changes all the time waits, but its
     /// deletion does not.
-    fn due_soon(&self, service: &Service, priority: Priority) -> Effect {
+    fn due_soon(service: &Service, priority: Priority) -> Effect {
         let is_paced = service.is_load_balancer && !service.deleting;
         let turn = if is_paced { Turn::Paced(priority) } else { Turn::Now(priority) };
-        self.queue(Lane::Normal, service, turn)
+        Effect::queue(Lane::Normal, service, turn)
     }
 
     /// Queues these Services if they may need work.
-    pub(super) fn services_are(&self, services: &[Arc<Service>]) -> Vec<Effect> {
+    pub(super) fn services_are(services: &[Arc<Service>]) -> Vec<Effect> {
         let concerned = services.iter().filter(|service| service.details.is_some());
-        concerned.map(|one| self.queue(Lane::Normal, one, Turn::Now(priority(one)))).collect()
+        concerned.map(|one| Effect::queue(Lane::Normal, one, Turn::Now(priority(one)))).collect()
     }
 
     /// The settings are others: classes, adoption and limits of members apply from now on. The Services that
@@ -82,8 +82,9 @@ impl Machine {
             let is_left = service.is_load_balancer && service.has_finalizer;
             self.parameters.classes.cover(service) || is_left
         });
-        effects
-            .extend(concerned.map(|one| self.queue(Lane::Normal, one, Turn::Now(priority(one)))));
+        effects.extend(
+            concerned.map(|one| Effect::queue(Lane::Normal, one, Turn::Now(priority(one)))),
+        );
         effects
     }
 

@@ -3,6 +3,7 @@
 mod histories;
 
 use ccm_controller::brake::{Budget, Limit};
+use ccm_kube::selector::NodeSelector;
 
 use super::*;
 use crate::plan::{Classes, orphans, shown};
@@ -20,7 +21,7 @@ pub(super) fn machine() -> Machine {
         shown: shown::Rules::default(),
         scale_down_taints: Vec::new(),
         foreign_nodes: false,
-        node_selector: Default::default(),
+        node_selector: NodeSelector::default(),
         member_update_interval: Duration::from_secs(10),
         adopts: false,
         most_per_namespace: 0,

@@ -33,7 +33,7 @@ impl Machine {
         let Written { lane, service, step, answer } = written;
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.not_written(*lane, service, step, error.clone()),
+            Err(error) => return Self::not_written(*lane, service, step, error.clone()),
         };
         let entry = self.balancers.entry(service);
         let repeated = entry.step_written(step, answer, now);
@@ -83,7 +83,6 @@ impl Machine {
     }
 
     fn not_written(
-        &self,
         lane: Lane,
         service: &Arc<Service>,
         step: &Step,
@@ -98,7 +97,7 @@ impl Machine {
             // A term that is only short is extended by the next renewal.
             None => Turn::Failed(ccm_base::RetryClass::Retry),
         };
-        let mut effects = vec![self.queue(lane, service, turn)];
+        let mut effects = vec![Effect::queue(lane, service, turn)];
         if let (Turn::Failed(class), Some(error)) = (turn, error) {
             let (what, pace) = (kind(step), Pace::of(class, RETRY));
             effects.push(tell(service, Tell::NotWritten { what, error, pace }));

@@ -1,5 +1,6 @@
 //! Services that come from a queue.
 
+use ccm_cloud::NodeSelector;
 use ccm_objects::Shared as Name;
 
 use super::{Translator, provider::selector};
@@ -16,7 +17,7 @@ impl Translator {
         let mut due = Due {
             lane,
             name: Name::clone(name),
-            selector: Default::default(),
+            selector: NodeSelector::default(),
             is_read: false,
             is_same_cloud: self.same_cloud.is_proven(),
             neighbours: Vec::new(),

@@ -8,7 +8,10 @@ use ccm_controller::brake::approval::{KEYS, SELECTOR, SetApproval, UNTIL};
 use ccm_kube::ApiError;
 use ccm_objects::{Service, Shared as Name};
 
-use super::world::{Kind, World};
+use super::{
+    rules::Rules,
+    world::{Kind, World},
+};
 use crate::machine::{
     effect::{Ask, Effect, Lane, OrphanDue, Question, Write},
     event::{Answer, Answered, Event, Listed, NodesWhy, Polled, Written},
@@ -23,7 +26,7 @@ pub(super) enum Flight {
     Poll(Vec<(String, Name)>, At),
     Confirm(Vec<(String, Name)>, At),
     Instance,
-    Orphan(OrphanDue),
+    Orphan(Box<OrphanDue>),
 }
 
 /// How long the longest answer takes, in milliseconds.
@@ -131,7 +134,7 @@ impl World {
                     self.leave(true);
                     self.lease.0 = self.lease.1.clone();
                 }
-                self.rules.asked(&ask, &self.api, &self.cloud);
+                Rules::asked(&ask, &self.api, &self.cloud);
                 self.fly(Flight::Ask(ask));
             }
             Some(other) => panic!("{other:?}"),
@@ -150,7 +153,9 @@ impl World {
                 self.lease.0 = self.lease.1.clone();
                 let owners = all.iter().map(|due| due.orphan.owner.clone()).collect();
                 self.hear(Event::OrphansCalled(owners));
-                all.into_iter().for_each(|due| self.fly(Flight::Orphan(due)));
+                for due in all {
+                    self.fly(Flight::Orphan(Box::new(due)));
+                }
             }
             other => panic!("{other:?}"),
         }
@@ -200,7 +205,7 @@ impl World {
                 let polled = self.polled(asked, started, Depth::Members);
                 self.hear(Event::Confirmed(polled));
             }
-            Flight::Orphan(due) => self.answer_orphan(due),
+            Flight::Orphan(due) => self.answer_orphan(*due),
         }
     }
 
@@ -320,7 +325,7 @@ impl World {
         self.tell_all();
         let end = self.now + Duration::from_hours(3);
         self.run(end);
-        self.rules.right(self.now, &self.api, &self.nodes, &self.cloud);
+        Rules::right(self.now, &self.api, &self.nodes, &self.cloud);
         self.rules.begin_quiet();
         let end = self.now + Duration::from_mins(20);
         self.run(end);

@@ -7,7 +7,10 @@ use ccm_objects::{
     Address, Node, Service, ServiceCondition, ServiceDetails, ServicePort, Shared as Name, Taint,
 };
 
-use super::world::{Kind, World};
+use super::{
+    rules::Rules,
+    world::{Kind, World},
+};
 use crate::{
     machine::{
         effect::Write,
@@ -161,7 +164,7 @@ impl World {
             return Err(Some(ApiError::Conflict));
         }
         let mut new = Service::clone(held);
-        self.rules.written(&new, write, &self.cloud);
+        Rules::written(&new, write, &self.cloud);
         match &write.step {
             Step::Protect => {
                 new.has_finalizer = true;
@@ -251,7 +254,7 @@ fn set_status(service: &mut Service, change: &StatusChange) {
     for (key, value) in &change.annotations {
         match value {
             Some(value) => {
-                drop(details.annotations.insert(key.as_str().into(), value.as_str().into()))
+                drop(details.annotations.insert(key.as_str().into(), value.as_str().into()));
             }
             None => drop(details.annotations.remove(key.as_str())),
         }

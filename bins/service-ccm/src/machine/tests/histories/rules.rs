@@ -73,7 +73,7 @@ impl Rules {
     }
 
     /// A call names its own load balancer, and one is made only for a Service with the finalizer.
-    pub(super) fn asked(&self, ask: &Ask, api: &BTreeMap<Name, Arc<Service>>, cloud: &Cloud) {
+    pub(super) fn asked(ask: &Ask, api: &BTreeMap<Name, Arc<Service>>, cloud: &Cloud) {
         let known = match &ask.question {
             Question::Ensure(wanted) | Question::Preview(wanted) => wanted.known.as_deref(),
             Question::Members(change) => Some(&*change.id),
@@ -106,7 +106,7 @@ impl Rules {
     }
 
     /// The finalizer goes when there is no load balancer any more.
-    pub(super) fn written(&self, service: &Service, write: &Write, cloud: &Cloud) {
+    pub(super) fn written(service: &Service, write: &Write, cloud: &Cloud) {
         if write.step == Step::Release {
             assert_eq!(cloud.of(&service.uid), Vec::<String>::new(), "{service:?}");
         }
@@ -114,7 +114,6 @@ impl Rules {
 
     /// In the end each Service has what it asks for.
     pub(super) fn right(
-        &mut self,
         now: At,
         api: &BTreeMap<Name, Arc<Service>>,
         nodes: &BTreeMap<Name, Arc<Node>>,

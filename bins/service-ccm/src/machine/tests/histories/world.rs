@@ -18,7 +18,7 @@ use ccm_objects::{Node, Service, Shared as Name};
 use super::{Random, cloud::Cloud, driver::Flight, outside::MARK, rules::Rules};
 use crate::machine::{
     Machine,
-    effect::{Effect, Lane, Shown, Task, Turn},
+    effect::{Effect, Lane, Task, Turn},
     event::{Due, Event, NodesSeen, NodesWhy, Offer},
     left::Left,
     tests::machine,
@@ -160,7 +160,7 @@ impl World {
                 Effect::Queue(name, lane, turn) => self.turn(&name, lane, turn),
                 Effect::Wake(task) => self.wake(task),
                 Effect::Leave(left) => self.lease.1 = *left,
-                Effect::Show(Shown::Orphan(..)) | Effect::Show(_) => {}
+                Effect::Show(_) => {}
                 Effect::Tell(..)
                 | Effect::TellOrphan(_)
                 | Effect::Log(..)
