@@ -8,7 +8,7 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
 use ccm_runtime::{program::Identity, programs};
-use ccm_sim::program::Launch;
+use ccm_sim::program::{Launch, Program};
 use libtest_mimic::{Failed, Trial};
 
 use crate::{
@@ -87,6 +87,20 @@ async fn writes_nothing_beside_a_leader(env: Env, program: Identity, work: Work)
     let done = requests.iter().filter(|request| request.is_write() && request.resource != "leases");
     ensure!(done.count() > 0, "the leader wrote nothing either: {}", leader.log());
     ensure!(leader.leads().await?, "an observer disturbs the leader");
+    if programs::shipped().any(|shipped| shipped == program) {
+        shows_its_record(&leader).await?;
+    }
+    Ok(())
+}
+
+/// The record of what it has done is whole, with its names and without them.
+async fn shows_its_record(program: &Program) -> Result<()> {
+    for page in ["/record", "/record?anonymous=true"] {
+        let (status, record) = program.get(page).await?;
+        let ends: Vec<&str> = record.lines().filter(|line| line.starts_with("{\"end\":")).collect();
+        let is_whole = !ends.is_empty() && !ends.iter().any(|end| end.contains("\"note\""));
+        ensure!(status == 200 && is_whole, "{page} answers {status}, and ends with {ends:?}");
+    }
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Which node an event and an effect are about. Breaker and budget are about the fleet, so the memory of all nodes is
-//! a part of each record.
+//! Which node an event and an effect are about. Breaker and budget are about the fleet, so the memory of all nodes
+//! and their changes are a part of each record.
 
 use std::borrow::Cow;
 
@@ -44,5 +44,14 @@ impl Recorded for Machine {
 
     fn only(self, _: &str) -> Self {
         self
+    }
+
+    fn only_event(event: Event, name: &str) -> Option<Event> {
+        let is_about_one = match &event {
+            Event::LookedUp { is_witness, .. } => !is_witness,
+            event => matches!(event, Event::Beat { .. }),
+        };
+        let is_others = is_about_one && Self::about(&event).is_some_and(|node| node != name);
+        (!is_others).then_some(event)
     }
 }

@@ -1,10 +1,6 @@
 //! Which nodes are looked up next.
 
-use std::{
-    collections::BTreeSet,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -130,15 +126,13 @@ impl Decider {
             }
             false => list && self.is_known(view, policy),
         };
-        let mut witnesses: Vec<&NodeView> = witnesses.filter(wanted).collect();
-        witnesses.sort_by_cached_key(|view| {
-            let mut hasher = DefaultHasher::new();
-            (seed, &view.uid).hash(&mut hasher);
-            hasher.finish()
-        });
+        // By their places, not by their names: the same nodes under other names are selected alike.
+        let places = (0..).map(|place: u64| mixed(seed.wrapping_add(place)));
+        let mut witnesses: Vec<_> = places.zip(witnesses.filter(wanted)).collect();
+        witnesses.sort_by_key(|(place, _)| *place);
         let is_sample = !lists || self.unjudged.is_empty();
         witnesses.truncate(if is_sample { WITNESSES } else { most_lookups });
-        witnesses.into_iter().map(|view| Arc::clone(&view.name)).collect()
+        witnesses.into_iter().map(|(_, view)| Arc::clone(&view.name)).collect()
     }
 
     /// What one more answer "gone" about this node would need.
@@ -152,6 +146,13 @@ impl Decider {
         let list = case.opened() + policy.confirmation_period * periods <= now;
         Needs { list, heartbeat: !view.ready && (list || case.heartbeat.is_none()) }
     }
+}
+
+/// A number that looks random, another one for each number: the last step of the generator SplitMix64.
+const fn mixed(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 /// What is needed besides an answer about the node itself.

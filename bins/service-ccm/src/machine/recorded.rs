@@ -95,4 +95,9 @@ impl Recorded for Machine {
         }
         Some(event)
     }
+
+    /// The fields of a note to the next leader, which are written as keys.
+    fn words() -> &'static [&'static str] {
+        &["charged", "drained", "labelled", "marks", "orphans", "replaced", "settled"]
+    }
 }

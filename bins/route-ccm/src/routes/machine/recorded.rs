@@ -52,4 +52,25 @@ impl Recorded for Machine {
     fn only(self, _: &str) -> Self {
         self
     }
+
+    /// The words of conditions. A message of another kind is written again.
+    fn words() -> &'static [&'static str] {
+        &[
+            "RouteController",
+            "created",
+            "create",
+            "CIDRNotAvailable",
+            "CIDRAssigned",
+            "CIDRs",
+            "pod",
+            "made",
+            "configure",
+            "shows",
+            "such",
+            "being",
+            "waits",
+            "those",
+            "other",
+        ]
+    }
 }

@@ -5,6 +5,7 @@ use std::{
     net::IpAddr,
 };
 
+use ccm_cloud::Digest;
 use jiff::Timestamp;
 
 use super::addresses::Addresses;
@@ -163,7 +164,9 @@ impl Names {
     fn whole<'a>(&self, text: &'a str) -> Option<Part<'a>> {
         // A name cannot have capitals at these places, so it is none.
         let is_time = || text.contains('T') && text.parse::<Timestamp>().is_ok();
-        if self.words.contains(text) || is_time() {
+        // A digest has to be readable. Nothing can be learnt from it.
+        let is_digest = || text.parse::<Digest>().is_ok();
+        if self.words.contains(text) || is_time() || is_digest() {
             return Some(Part::Kept(text));
         }
         if let Ok(address) = text.parse() {
@@ -209,9 +212,11 @@ mod tests {
             "own-word",
             "x1",
             "2026-11-22T15:41:17Z",
+            "1-260aaf1036626638e4c33e63aec8c510",
             "\u{e4}\u{f6} [::1]:5",
             "kube_service_prod_default_shop",
             "",
+            "1-260aaf1036626638e4c33e63aec8c510",
         ];
         for text in texts {
             names.collect(text);
@@ -233,6 +238,6 @@ mod tests {
         assert_eq!(new[13], "2026-11-22T15:41:17Z");
         assert!(new[14].ends_with(&format!("[::1]:{}", names.replaced("5"))), "{}", new[14]);
         assert!(new[15].ends_with(&format!("_default_{shop}")), "{}", new[15]);
-        assert_eq!(new[16], "");
+        assert_eq!(new[16..], ["", "1-260aaf1036626638e4c33e63aec8c510"]);
     }
 }
