@@ -259,6 +259,8 @@ impl Program {
         let mut page = Vec::new();
         // A server that speaks HTTP/1.0 sends the page as it is.
         let read = TcpStream::connect(("127.0.0.1", self.port)).and_then(|mut stream| {
+            // A frozen process does not answer.
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
             stream.write_all(b"GET /record HTTP/1.0\r\n\r\n")?;
             stream.read_to_end(&mut page)
         });
