@@ -68,7 +68,7 @@ use crate::{
     translate::Translator,
 };
 
-/// What replays the records of this program.
+/// Replays the records of this program.
 pub const RECORDED: &[(&str, Replay)] = &[replay::of::<Machine>()];
 
 /// The program.

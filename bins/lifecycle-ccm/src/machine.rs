@@ -50,8 +50,8 @@ use crate::policy::{
 
 /// All that lifecycle-ccm remembers.
 ///
-/// Its policy begins without cases: the suspicions of an earlier leader are no evidence. What that
-/// leader has deleted counts.
+/// Its policy begins without cases, because the suspicions of an earlier leader do not prove anything. The
+/// deletions of that leader count.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Machine {
     parameters: Parameters,
@@ -75,7 +75,7 @@ pub struct Machine {
 /// The number of initialised nodes that the last list has shown, or the lookups of witnesses.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Shown {
-    /// What has shown them.
+    /// The source that has shown them.
     pub by: Source,
     /// Their number.
     pub found: usize,

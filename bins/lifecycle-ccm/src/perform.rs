@@ -39,7 +39,7 @@ impl handover::Shorten for Left {
     }
 }
 
-/// What needs an answer.
+/// An effect whose answer is an event.
 #[derive(Default)]
 pub(crate) struct Requests {
     /// The questions to the cloud.

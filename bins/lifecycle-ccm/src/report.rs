@@ -36,7 +36,7 @@ pub(crate) fn reports(events: EventRecorder) -> Arc<Reports> {
     Arc::new(Reports::new(events, FLAP_SUPPRESSION, ccm_controller::log_here!()))
 }
 
-/// Why a node is another provider's.
+/// Says why a node is another provider's.
 pub(crate) fn foreign(cloud: &dyn Cloud, node: &Node) -> String {
     let id = node.provider_id.as_deref().unwrap_or_default();
     one_line(&format!("its provider ID {id} {}", cloud.why_foreign(id)), FOREIGN)
@@ -96,8 +96,7 @@ pub(crate) fn told(reports: &Reports, metrics: &LifecycleMetrics, told: &Told) {
     }
 }
 
-/// A decision that was not executed is no failure if the node has changed in the meantime: the node is looked up
-/// again.
+/// If the node has changed in the meantime, lifecycle-ccm does not report a failure: it looks the node up again.
 fn failed(reports: &Reports, action: &Action, error: &ApiError) {
     if matches!(error, ApiError::Conflict | ApiError::NotFound) {
         return postponed(action, error);

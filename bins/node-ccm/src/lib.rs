@@ -62,7 +62,7 @@ use crate::{
     translate::{Source, lookups, refresh::Refresh, workers},
 };
 
-/// What replays the records of this program.
+/// Replays the records of this program.
 pub const RECORDED: &[(&str, Replay)] = &[replay::of::<machine::Machine>()];
 
 /// The program.

@@ -66,7 +66,7 @@ pub(crate) struct Machine {
     differing: Vec<(Arc<Node>, Priority)>,
     /// The time of the last event.
     now: At,
-    /// What has followed from this event so far.
+    /// The effects of this event so far.
     #[serde(skip)]
     said: Vec<Effect>,
 }
@@ -192,8 +192,8 @@ impl Machine {
         self.entry(name).is_required = true;
     }
 
-    /// Which provider owns the node; `None` while this is unknown. What is not selected is treated
-    /// like another provider's.
+    /// The provider's claim to the node; `None` while the claim is unknown. node-ccm treats a node that is not
+    /// selected like another provider's.
     fn claim(&self, seen: &Seen) -> Option<Claim> {
         if !self.params.selector.matches(&seen.node) {
             return Some(Claim::Foreign);

@@ -114,7 +114,7 @@ impl Performer {
                 }
             }
             Effect::Counts(state, by) => self.metrics.count(state, by),
-            // What is shown of all nodes is read under the machine's lock, so that the last event counts.
+            // The counts of all nodes are read under the machine's lock, so that they include the last event.
             Effect::TurnsWait => {
                 self.door.read(|machine, _| self.metrics.corrections_wait(machine.waiting()));
             }

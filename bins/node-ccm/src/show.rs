@@ -1,4 +1,4 @@
-//! What metrics and pages show of the memory. `ccm_inventory_*`; and how long the longest-waiting node has been
+//! Shows the memory on metrics and pages: `ccm_inventory_*`, and how long the longest-waiting node has been
 //! unschedulable: `ccm_node_oldest_waiting_seconds`, and the line `new-nodes` of `/readyz?verbose`.
 //!
 //! The histograms only count nodes that were initialised. This gauge shows a node that never

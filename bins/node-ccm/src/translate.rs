@@ -20,7 +20,7 @@ use crate::{
     settings::NodeSettings,
 };
 
-/// What events are made of.
+/// Makes events out of nodes, settings and the cloud's traits.
 #[derive(Clone)]
 pub(crate) struct Source {
     cloud: Arc<dyn Cloud>,

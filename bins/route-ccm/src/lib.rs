@@ -55,7 +55,7 @@ use crate::{
     },
 };
 
-/// What replays the records of this program.
+/// Replays the records of this program.
 pub const RECORDED: &[(&str, Replay)] =
     &[replay::of::<routes::machine::Machine>(), replay::of::<node_ipam::machine::Machine>()];
 

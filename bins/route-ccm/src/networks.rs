@@ -31,7 +31,7 @@ pub fn family(network: IpNet) -> IpFamily {
     IpFamily::of(network.addr())
 }
 
-/// Whether two networks have a common address.
+/// Returns true if two networks have a common address.
 pub(crate) fn overlap(one: IpNet, other: IpNet) -> bool {
     one.contains(&other) || other.contains(&one)
 }

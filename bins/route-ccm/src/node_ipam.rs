@@ -72,11 +72,11 @@ pub(crate) struct NodeIpam {
     closing: CancellationToken,
 }
 
-/// What a term begins with.
+/// The inputs of a new term.
 pub(crate) struct Term {
     /// Proves that the store is of this term.
     pub(crate) stores: Stores,
-    /// What the last leader has left.
+    /// The note of the last leader.
     pub(crate) held: Vec<HeldBlocks>,
     /// Since when blocks have had their sizes.
     pub(crate) sizes: BlockSizes,
@@ -86,7 +86,7 @@ pub(crate) struct Term {
     pub(crate) writer: Option<Writer<Node>>,
 }
 
-/// What it shares with the routes.
+/// The parts that it shares with the routes.
 pub(crate) struct Common {
     pub(crate) store: Store<Node>,
     /// The nodes whose condition may have to be written.
@@ -199,12 +199,12 @@ impl NodeIpam {
         self.tell(Event::RoutesAre { destinations, read });
     }
 
-    /// There is no route with this destination, and none is being made.
+    /// The table does not have a route with this destination, and route-ccm is not making one.
     pub(crate) fn route_gone(&self, destination: IpNet) {
         self.tell(Event::RouteGone(destination));
     }
 
-    /// Why the node has no pod CIDRs, if it gets none now.
+    /// The reason why the node has no pod CIDRs, if it gets none now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
         self.door.read(|machine, _| machine.lack(name))
     }

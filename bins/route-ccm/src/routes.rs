@@ -81,7 +81,7 @@ pub(crate) struct Controller {
     cluster: Option<ClusterId>,
 }
 
-/// What the last leader has left.
+/// The note of the last leader.
 pub(crate) struct Left {
     /// The deletions.
     pub(crate) deleted: ccm_controller::brake::Window,

@@ -56,7 +56,7 @@ use crate::{
     translate::Translator,
 };
 
-/// What replays the records of this program.
+/// Replays the records of this program.
 pub const RECORDED: &[(&str, Replay)] = &[replay::of::<machine::Machine>()];
 
 /// The program.

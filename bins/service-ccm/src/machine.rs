@@ -81,7 +81,7 @@ pub(crate) struct Machine {
     /// True if this process only observes.
     is_observing: bool,
     parameters: Parameters,
-    /// What the provider offers, and the specifics of its load balancers; those of none while that is not known.
+    /// The offer of the provider, and the traits of its load balancers; default traits while the offer is not known.
     offer: Result<Arc<Offer>, CloudError>,
     traits: Arc<LoadBalancerTraits>,
     /// See [`Inputs::revision`](crate::plan::Inputs::revision).

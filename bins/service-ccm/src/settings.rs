@@ -123,7 +123,7 @@ ccm_settings::settings! {
 }
 
 impl ServiceSettings {
-    /// What the settings say to the machine. `instance` is the name of this program on Services; None with the
+    /// The settings that the machine uses. `instance` is the name of this program on Services; None with the
     /// default Lease.
     pub(crate) fn parameters(&self, instance: Option<String>) -> Parameters {
         Parameters {

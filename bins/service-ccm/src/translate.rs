@@ -62,7 +62,7 @@ impl Translator {
         })
     }
 
-    /// What the settings say to the machine.
+    /// The settings that the machine uses.
     fn parameters(&self) -> Parameters {
         self.settings.borrow().parameters(self.instance.clone())
     }

@@ -17,7 +17,7 @@ const STEP: SignedDuration = SignedDuration::from_secs(1);
 static SET: AtomicI64 = AtomicI64::new(0);
 
 thread_local! {
-    /// What counts on this thread instead, in milliseconds.
+    /// The step that this thread uses instead, in milliseconds.
     static PINNED: Cell<Option<i64>> = const { Cell::new(None) };
 }
 

@@ -28,7 +28,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub trait Machine: Send + 'static {
     /// News: an object has changed, a list or an answer has come, time has passed.
     type Event: Serialize + DeserializeOwned + Send;
-    /// What follows: a call to the cloud, a write, a report, a wake-up.
+    /// An effect of an event: a call to the cloud, a write, a report, a wake-up.
     type Effect: Serialize + Send;
 
     /// Changes the memory. Returns what follows, in the order in which it should be performed.

@@ -8,7 +8,7 @@
 //! | `format` | the lines of a record |
 //! | `page` | the page `/record` |
 //! | `cut` | the record of one object |
-//! | `anonymous` | names and addresses that are not those of the cluster |
+//! | `anonymous` | replaces the names and addresses of the cluster |
 //! | [`replay`] | feeds a record to the machine of this version and compares the effects |
 //!
 //! A record is a ring of segments. Each begins with the machine's memory, so the rest can be replayed when
@@ -35,7 +35,7 @@
 //!   process: use `BTreeMap` and `BTreeSet`, or sort. The same for the addresses of memory, such as `Arc::ptr_eq`.
 //! * All of the memory is written. A field with `#[serde(skip)]` must not matter for effects.
 //! * Keys of maps are texts, whole numbers, or enums without data. JSON has no others.
-//! * Moments ([`ccm_base::At`]) are whole milliseconds: those of the door are. No `f64` that is not a whole number, no infinite one.
+//! * Moments ([`ccm_base::At`]) are whole milliseconds, as the door gives them. An `f64` is a finite whole number.
 //! * Enums in the form that serde gives them by default, and no `Option<Option<_>>`: JSON cannot tell `Some(None)` from `None`.
 //! * Lists are arrays (`Vec`), because only those are kept as differences.
 //!

@@ -28,16 +28,16 @@ const PIECE: usize = 32 * 1024;
 /// The pieces that wait for a client. It is slow, or the record is written slowly.
 const WAITING: usize = 2;
 
-/// What a client asks for.
+/// The request of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// The object that the record should be about. Otherwise it is about all.
     pub name: Option<String>,
-    /// True if names and addresses should not be those of the cluster.
+    /// True if names and addresses should be replaced.
     pub anonymous: bool,
 }
 
-/// What a record holds.
+/// The size of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Its memory.
@@ -53,7 +53,7 @@ pub trait Record: Send + Sync {
     /// Writes the record, as lines of JSON. May take seconds.
     fn write(&self, asked: &Asked, to: &mut dyn Write) -> io::Result<()>;
 
-    /// What it holds.
+    /// Returns the size of the record.
     fn kept(&self) -> Kept;
 }
 
@@ -77,7 +77,7 @@ pub struct Records {
     at_once: Arc<Semaphore>,
 }
 
-/// Why there is no record for a client.
+/// The reason why a client gets no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     /// None is kept.

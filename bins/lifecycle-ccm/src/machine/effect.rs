@@ -1,4 +1,4 @@
-//! What follows from the news.
+//! The effects of the machine.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::policy::{
 
 pub use crate::policy::text::Message;
 
-/// What is to be done.
+/// An effect of an event.
 #[derive(Clone, Debug, Serialize)]
 pub enum Effect {
     /// Begin a pass soon.
@@ -32,7 +32,7 @@ pub enum Effect {
     Write(Action),
     /// Tell the result of a write that was sent.
     Told(Box<Told>),
-    /// A node is deleted without the proof that was to be left on it before.
+    /// lifecycle-ccm deletes a node without the proof that it leaves before a deletion.
     Unmarked(Name, ApiError),
     /// A write to this node is repeated.
     Repeated(Arc<Node>, Repeated),
@@ -67,9 +67,9 @@ pub enum Effect {
 /// The plan of a node.
 #[derive(Clone, Debug, Serialize)]
 pub enum Page {
-    /// What is done.
+    /// The steps that lifecycle-ccm takes.
     Steps(Vec<Planned>),
-    /// Why nothing is done.
+    /// The reason why lifecycle-ccm does nothing.
     Blocked(String),
     /// The node is left out: `--node-selector` does not select it, or else it is another provider's.
     LeftOut {
@@ -87,7 +87,7 @@ pub struct Planned {
     pub changes: Vec<String>,
     /// The reason.
     pub reason: &'static str,
-    /// Why it is held; `None` if it is due.
+    /// The reason why it is held; `None` if it is due.
     pub held: Option<String>,
 }
 

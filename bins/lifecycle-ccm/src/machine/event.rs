@@ -105,7 +105,7 @@ pub struct Parameters {
     pub shutdown_taint_removal: Removal,
 }
 
-/// What a leader leaves to the next one.
+/// The note of a leader to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Left {
     /// The deletions that may still count for the budget.
@@ -116,7 +116,7 @@ pub struct Left {
     pub replaced: BTreeSet<Box<str>>,
 }
 
-/// What a look at the nodes needs besides the nodes.
+/// The inputs of a look at the nodes, besides the nodes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sight {
     /// The time of the wall clock: the creation of a node is a time of such a clock.

@@ -301,7 +301,7 @@ fn failures(answers: &Answers) -> Vec<Effect> {
     failures.collect()
 }
 
-/// What a list has shown of the initialised nodes, or the lookups of witnesses.
+/// Counts the initialised nodes that the list has shown, or the witnesses that lookups have found.
 fn shown(answers: &Answers, views: &[NodeView]) -> Option<Shown> {
     match answers.list.as_ref()? {
         Listing::Read { missing, .. } => {

@@ -1,5 +1,5 @@
-//! Which node an event and an effect are about. Breaker and budget are about the fleet, so the memory of all nodes
-//! and their changes are a part of each record.
+//! Names the node that an event or an effect is about. Breaker and budget are about the fleet, so each record has the
+//! memory of all nodes and their changes.
 
 use std::borrow::Cow;
 

@@ -37,7 +37,7 @@ impl Asker {
         }
     }
 
-    /// What the cloud can answer next.
+    /// Tells the machine how many nodes the cloud answers in one lookup, and if it can list.
     pub(crate) fn due(&self) -> Event {
         let lists = instances::traits(&*self.cloud).lists;
         Event::Due { most_lookups: self.sized.size(), lists, seed: rand::random() }

@@ -175,7 +175,7 @@ impl Run {
         Ok(self.tally)
     }
 
-    /// What the informers show now.
+    /// The nodes as the informers show them now.
     pub fn watch(&mut self, now: u64) {
         let shown = self.objects.shown(&self.world, now);
         self.leader.watch(now, &shown);

@@ -301,7 +301,7 @@ impl Run {
         outcome.answer(stored)
     }
 
-    /// What this write leaves on its node.
+    /// The marks that this write leaves on its node.
     fn store(&mut self, now: u64, Action { node, write }: &Action) -> Arc<Node> {
         let marks: &mut Marks = self.objects.marks.entry(node.uid.clone()).or_default();
         match write {

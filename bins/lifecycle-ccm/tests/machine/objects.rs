@@ -29,12 +29,12 @@ pub const LEFT_OUT: &str = "left-out";
 pub struct Objects {
     /// The last version of each node, by its UID.
     nodes: BTreeMap<Box<str>, Arc<Node>>,
-    /// What writes have left on the nodes.
+    /// The marks that writes have left on the nodes.
     pub marks: BTreeMap<Box<str>, Marks>,
     version: u64,
 }
 
-/// What writes have left on a node.
+/// The marks that writes have left on a node.
 #[derive(Clone, Default)]
 pub struct Marks {
     /// The proof that its instance is gone.
@@ -112,7 +112,7 @@ impl Objects {
         }
     }
 
-    /// What an informer shows: one node of each name, and the end of a deleted one late.
+    /// The nodes as an informer shows them: one node of each name, and the end of a deleted one late.
     pub fn shown(&mut self, world: &World, now: u64) -> BTreeMap<Name, Arc<Node>> {
         let mut shown = BTreeMap::new();
         for node in &world.nodes {

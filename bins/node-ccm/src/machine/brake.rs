@@ -33,7 +33,7 @@ pub(crate) struct BrakeState {
     pub(crate) usage: Usage,
     /// The number of nodes whose change is held, and why.
     pub(crate) held: Option<(usize, Hold)>,
-    /// Why the breaker is open, if it is.
+    /// The reason why the breaker is open, if it is.
     pub(crate) cause: Option<TooMany>,
 }
 
@@ -56,7 +56,7 @@ impl Machine {
         self.brake.gathered = Gathered::resume(self.now, left);
     }
 
-    /// What a user approves on the Lease has changed: the nodes whose change is held may change now.
+    /// The approval on the Lease has changed: the nodes whose change is held may change now.
     pub(super) fn approved(&mut self, approval: Option<SetApproval>) {
         self.brake.approval = approval;
         let gathered = &self.brake.gathered;

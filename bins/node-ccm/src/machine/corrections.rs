@@ -15,7 +15,7 @@ use super::{Effect, Machine, Queued};
 /// API server: the batch window and a fast lookup, and again its writes.
 const NEW: Duration = Duration::from_millis(200);
 
-/// Why a node is not written now.
+/// The reason why node-ccm does not write a node now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Later {
     /// The time until it may be.
@@ -46,7 +46,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// Why it is not its turn.
+    /// The reason why it is not its turn.
     pub(super) fn check_turn(
         &mut self,
         name: &Name,

@@ -1,4 +1,4 @@
-//! What the machine says.
+//! The effects of the machine.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::{Problem, State};
 use crate::plan::{Note, Outcome, Plan, Step, Wait};
 
-/// What follows from an event.
+/// An effect of an event.
 #[derive(Debug, Serialize)]
 pub(crate) enum Effect {
     /// The queue does this with the node.
@@ -29,13 +29,13 @@ pub(crate) enum Effect {
     BrakeOpens(TooMany),
     /// The brake closes.
     BrakeCloses,
-    /// What is known of the brake has changed.
+    /// The brake has changed: other nodes are held, or another number of them.
     BrakeChanges,
     /// The next leader should know of the last changes.
     Leave,
     /// The plan for a node, for the page, and why it is not executed now.
     Publish(Arc<Node>, Arc<Plan>, Option<Pause>),
-    /// There is no plan for the node any more.
+    /// The node does not have a plan any more.
     Clear(Name),
     /// The node is gone.
     Forget(Name),
@@ -58,10 +58,10 @@ pub(crate) enum Effect {
     Request(Request),
 }
 
-/// What needs an answer.
+/// An effect whose answer is an event.
 #[derive(Debug, Serialize)]
 pub(crate) enum Request {
-    /// What is due for the node that was looked at.
+    /// Tells the lookups if the node needs work or a call.
     Due(Due),
     /// A write to the API server.
     Write {
@@ -74,7 +74,7 @@ pub(crate) enum Request {
     },
     /// The node was written by another client, and is queued soon unless this happens too often.
     Conflict {
-        /// The node that was to be written.
+        /// The node of the write.
         node: Arc<Node>,
         /// The kind of the write.
         what: &'static str,
@@ -83,13 +83,13 @@ pub(crate) enum Request {
         /// How soon the node is queued.
         priority: Priority,
     },
-    /// All of these nodes are to be looked up.
+    /// A lookup of all of these nodes.
     LookUp(Vec<Arc<Node>>),
     /// The number of initialised nodes that differ from their instances.
     Differing(usize),
 }
 
-/// What is due for a node in the queue.
+/// The next thing to do for a node in the queue.
 #[derive(Debug, Serialize)]
 pub(crate) enum Due {
     /// Nothing.
@@ -100,7 +100,7 @@ pub(crate) enum Due {
     Ask,
 }
 
-/// What the queue does with a node.
+/// An order to the queue about a node.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) enum Queued {
     /// It is added.
@@ -124,7 +124,7 @@ pub(crate) enum Again {
     Rarely,
 }
 
-/// Why a node is tried again, in a report that says when.
+/// The reason why a node is tried again, for a report that says when.
 #[derive(Debug, Serialize)]
 pub(crate) enum Failure {
     /// It keeps its taint.
@@ -133,7 +133,7 @@ pub(crate) enum Failure {
     Refused(String, ApiError),
 }
 
-/// What the user should learn of a node.
+/// A report about a node.
 #[derive(Debug, Serialize)]
 pub(crate) enum Report {
     /// The node is about to be initialised.
@@ -154,7 +154,7 @@ pub(crate) enum Report {
     Repeated(Arc<Plan>, Repeated),
     /// The brake holds its plan.
     Held(Arc<Plan>, Hold),
-    /// Why it is skipped.
+    /// The reason why node-ccm skips it.
     Skipped(Outcome),
     /// Other nodes have its provider ID.
     Duplicate {

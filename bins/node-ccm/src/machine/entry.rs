@@ -20,7 +20,7 @@ const FRESH: Duration = Duration::from_secs(30);
 )]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum State {
-    /// Not synced yet, or there is no answer about it.
+    /// node-ccm has not synced it yet, or has no answer about it.
     #[default]
     Unknown,
     /// It has the taint and is about to be initialised.
@@ -44,7 +44,7 @@ pub(crate) enum State {
     NotSelected,
 }
 
-/// What is wrong with an initialised node.
+/// A problem of an initialised node.
 #[derive(
     Clone,
     Copy,
@@ -71,14 +71,14 @@ pub(crate) enum Problem {
     InstanceGone,
 }
 
-/// What is remembered of a node. None of it is needed for correctness: a new leader begins without.
+/// The memory of a node. A new leader begins without it, and decides the same.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// The node as it was last heard of, and which provider owns it.
     pub(super) node: Option<Arc<Node>>,
     pub(super) claim: Option<Claim>,
     pub(super) state: Option<State>,
-    /// True if the cloud is to be asked about it whatever is known of it.
+    /// True if the next work on the node asks the cloud even if an answer is known.
     pub(super) is_required: bool,
     kept: Option<Kept>,
     /// The confirmed writes to it.

@@ -1,4 +1,4 @@
-//! What the machine hears.
+//! The events of the machine.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::inventory::Answer;
 use crate::plan::Policy;
 
-/// What the machine reads of the settings.
+/// The settings that the machine uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Params {
     /// See [`Policy`]. The traits of the cloud come with each node.
@@ -34,7 +34,7 @@ pub(crate) struct Params {
 pub(crate) struct Seen {
     /// The node.
     pub(crate) node: Arc<Node>,
-    /// Which provider owns it; `None` while this is unknown.
+    /// The provider's claim to it; `None` while the claim is unknown.
     pub(crate) claim: Option<Claim>,
     /// Its provider ID in the form that the cloud returns.
     pub(crate) id: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Work {
     pub(crate) failures: u32,
 }
 
-/// What has happened.
+/// An event.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// This replica leads. Its store may still be old.
@@ -86,7 +86,7 @@ pub(crate) enum Event {
     Deleted(Arc<Node>),
     /// The machine was told of a node that is gone.
     Gone(Name),
-    /// What a user approves on the Lease.
+    /// The approval of a user on the Lease.
     Approved(Option<SetApproval>),
     /// It is the node's turn in the queue: is the cloud to be asked?
     Look(Seen),
@@ -110,7 +110,7 @@ pub(crate) enum Event {
     },
     /// A write met one of many conflicts in a row.
     Conflicts {
-        /// The node that was to be written.
+        /// The node of the write.
         node: Arc<Node>,
         /// The kind of the write.
         what: String,

@@ -1,4 +1,4 @@
-//! What the last lookups have found, so that routine work costs no further ones.
+//! The instances that the last lookups have found, so that routine work needs no lookups.
 //!
 //! It never proves absence: an instance can be missing because the cloud failed briefly, an entry
 //! was malformed, or the instance is younger. Only a lookup can prove that an instance is gone.
@@ -39,7 +39,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub(crate) const fn error(&self) -> Option<&CloudError> {
         match self {
             Self::Other(Err(error)) => Some(error),

@@ -1,4 +1,4 @@
-//! Which nodes of the queue are looked up in the cloud, and what is kept of the answers.
+//! Decides which nodes of the queue are looked up in the cloud, and keeps the answers.
 
 use std::sync::Arc;
 

@@ -58,7 +58,7 @@ fn instance(name: &str) -> Instance {
     Instance::new(ProviderId::parse(&format!("sim://{name}")).unwrap(), name)
 }
 
-/// What is due when the node's turn has come.
+/// The machine's answer when the node's turn has come.
 fn due(machine: &mut Machine, node: Node, now: At) -> Due {
     let said = machine.apply(Event::Look(seen(node)), now);
     let due = said.into_iter().find_map(|effect| match effect {

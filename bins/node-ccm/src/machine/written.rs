@@ -18,7 +18,7 @@ const MANY_CONFLICTS: u32 = 8;
 /// The same for an initialised node, which no pod waits for.
 const MANY_CONFLICTS_SETTLED: u32 = 3;
 
-/// What a plan depends on besides the node.
+/// The inputs of a plan, besides the node.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Inputs {
     pub(super) claim: Claim,
@@ -98,7 +98,7 @@ impl Machine {
         }
     }
 
-    /// What the plan for the answer would still write was not stored.
+    /// The API server has not stored the changes that the plan for its answer would still make.
     fn stored(&mut self, mut writing: Writing, latest: Arc<Node>) {
         self.saw_answer(&latest);
         let (node, plan) = (Arc::clone(&writing.node), Arc::clone(&writing.plan));

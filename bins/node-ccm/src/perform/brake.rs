@@ -1,4 +1,4 @@
-//! What a user sees of the brake: its metrics, its log lines and its line of `/readyz`.
+//! Shows the brake to users: its metrics, its log lines and its line of `/readyz`.
 
 use ccm_controller::brake::TooMany;
 use ccm_metrics::{Counter, Gauge, level, metrics};
@@ -10,16 +10,16 @@ use ccm_runtime::{
 
 use crate::machine::BrakeState;
 
-/// What the brake guards, in log lines.
+/// The objects that the brake guards, in log lines.
 pub(crate) const OBJECTS: &str = "Ready nodes";
-/// What would change.
+/// The change that the brake holds, in log lines.
 const CHANGE: &str =
     "the cloud returns another first InternalIP, address family, zone, region or type";
 
 metrics! {
     struct BrakeMetrics {
-        /// Whether the brake is open: 1 while more objects would change at once than its budget allows, and none of
-        /// them is changed unless approved, 0 otherwise
+        /// 1 while the brake is open: more objects would change at once than its budget allows, and node-ccm changes
+        /// only those that a user approves; 0 otherwise
         [ALPHA] ccm_brake_open => open: Gauge;
         /// Openings of the brake
         [ALPHA] ccm_brake_openings => openings: Counter;
@@ -43,7 +43,7 @@ pub(super) struct BrakeLine {
     condition: Condition,
 }
 
-/// Why the brake is open.
+/// The reason why the brake is open.
 fn words(TooMany { changes, population }: TooMany) -> String {
     format!("no {OBJECTS} change unless approved: {CHANGE} for {changes} of {population} {OBJECTS}")
 }

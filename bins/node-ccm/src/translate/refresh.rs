@@ -71,7 +71,7 @@ impl Refresh {
     ///
     /// # Errors
     ///
-    /// Why no node was answered. A node without an answer concerns no other one.
+    /// The reason why the cloud has answered about no node. A node without an answer delays no other node.
     async fn refresh(
         &self,
         nodes: &[Arc<Node>],

@@ -42,7 +42,7 @@ const LEFT: usize = 200;
 /// The parts of the settings that do not change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Fixed {
-    /// Who decides on the blocks, and which there are.
+    /// The allocator, and the blocks that it gives out.
     pub(crate) config: Config,
     /// When the blocks of a node that is gone become free.
     pub(crate) hold: HoldUntil,
@@ -151,7 +151,7 @@ impl Machine {
         effects.extend(core.allocator.next_release().map(Effect::Due));
     }
 
-    /// Why the node has no pod CIDRs, if it gets none now.
+    /// The reason why the node has no pod CIDRs, if it gets none now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
         self.core.as_ref()?.waiting.why(name)
     }

@@ -67,7 +67,7 @@ pub(crate) struct Machine {
     planner: Planner,
     listing: Listing,
     progress: Progress,
-    /// Targets that were those of nodes.
+    /// The targets that nodes have had before.
     former: Former,
     /// The pod CIDRs of nodes that have changed since the last plan; `None` before the first one.
     changed: Option<BTreeSet<IpNet>>,
@@ -175,7 +175,7 @@ impl Machine {
         Widths { blocks: self.blocks.clone(), most: self.parameters.max_pod_cidr }
     }
 
-    /// Returns true if there is no route to this destination, and none is being made.
+    /// Returns true if the table does not have a route to this destination, and route-ccm is not making one.
     fn has_no_route(&self, destination: IpNet) -> bool {
         self.listing.has_no_route(destination, self.planner.in_flight())
     }

@@ -31,7 +31,7 @@ impl Nodes {
         NodeView { node, id, left_out }
     }
 
-    /// Why the node is left out, by itself.
+    /// The reason why the node itself is left out.
     fn left_out(&self, node: &Node, schemes: &[String]) -> Option<LeftOut> {
         if !self.settings.borrow().node_selector.matches(node) {
             return Some(LeftOut::NotSelected);

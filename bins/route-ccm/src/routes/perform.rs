@@ -35,7 +35,7 @@ pub(crate) struct Perform {
     pub(crate) cloud: Arc<dyn Cloud>,
     /// Gives nodes their pod CIDRs, if this program does.
     pub(crate) ipam: Option<Arc<NodeIpam>>,
-    /// What this leader leaves to the next one.
+    /// The note of this leader to the next one.
     pub(crate) handover: OnceLock<Arc<Handover>>,
 }
 

@@ -24,7 +24,7 @@ pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
 /// The wait for the next call of what was not sent: other items took the time of the last one.
 const UNSENT: Backoff = Backoff { first: SHORTEST, longest: Duration::from_secs(10) };
 
-/// What an answer that carries something out says about a load balancer.
+/// The load balancer after an answer that has carried something out.
 type Apply<T> = fn(&mut Machine, &Asked, T, At) -> Vec<Effect>;
 
 impl Machine {

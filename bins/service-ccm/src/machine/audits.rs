@@ -38,11 +38,11 @@ pub(super) struct Audits {
     failures: u32,
     /// Until when turns of [`looks`] have been taken.
     looked: Option<At>,
-    /// What follows when it is known how many load balancers are lost.
+    /// The work that waits until service-ccm knows how many load balancers are lost.
     waiting: Waiting,
 }
 
-/// What waits for the cloud's answer about an instance.
+/// The work that waits for the cloud's answer about an instance.
 #[derive(Default, Serialize, Deserialize)]
 struct Waiting {
     /// The state of the list from then on.

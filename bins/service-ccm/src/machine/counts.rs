@@ -1,4 +1,4 @@
-//! What metrics and `/readyz?verbose` show of the memory.
+//! Counts the memory for metrics and `/readyz?verbose`.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -244,7 +244,7 @@ impl Machine {
         }
     }
 
-    /// What an observer does instead of this step.
+    /// Returns what an observer does instead of this step.
     fn observed(&self, service: &Service, step: &Step) -> Option<Step> {
         let front_end = match step {
             Step::Preview(front_end) => return Some(Step::Preview(Arc::clone(front_end))),
@@ -322,7 +322,7 @@ impl Machine {
         ]
     }
 
-    /// What a release takes off: everything that this program wrote.
+    /// Returns what a release removes from the Service: everything that this program wrote.
     fn release(&self, service: &Service) -> Release {
         let traits = self.traits();
         let entry = self.balancers.get(&service.key);

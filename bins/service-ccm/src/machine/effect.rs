@@ -1,4 +1,4 @@
-//! What follows from news: calls, writes, reports, wake-ups.
+//! The effects of the machine: calls, writes, reports, wake-ups.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::plan::{
     CallKind, Step, front_end::Problem, members::Decision, orphans::Orphan, shown::Refused,
 };
 
-/// What follows.
+/// An effect of an event.
 #[derive(Debug, Serialize)]
 pub(crate) enum Effect {
     /// The queue of this lane should do this with the Service of this name.
@@ -69,7 +69,7 @@ impl Effect {
     }
 }
 
-/// Which queue a Service waits in.
+/// The queue in which a Service waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Lane {
     Normal,
@@ -77,7 +77,7 @@ pub(crate) enum Lane {
     Slow,
 }
 
-/// What a queue does with a Service.
+/// An order to a queue about a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) enum Turn {
     /// It is due.
@@ -130,7 +130,7 @@ pub(crate) enum Level {
 pub(crate) enum Shown {
     /// The steps of a Service.
     Service(Arc<Service>, Vec<plans::Step>),
-    /// Why nothing is done for a Service.
+    /// The reason why service-ccm does nothing for a Service.
     Blocked(Arc<Service>, String),
     /// The step of a load balancer without a Service.
     Orphan(String, plans::Step),
@@ -212,11 +212,11 @@ pub(crate) struct Write {
     pub(crate) step: Step,
     /// The annotations that mark the Service as served by this program.
     pub(crate) signature: BTreeMap<String, Option<String>>,
-    /// What a release takes off besides what each release does.
+    /// The further things that a release removes from the Service.
     pub(crate) release: Release,
 }
 
-/// What is taken off a Service that loses its load balancer.
+/// The annotations and addresses that a Service loses together with its load balancer.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Release {
     /// Annotations of the provider.
@@ -249,7 +249,7 @@ pub(crate) struct OrphanDue {
 }
 
 impl OrphanDue {
-    /// What the cloud is asked.
+    /// The question to the cloud.
     pub(crate) fn question(&self) -> Unwanted {
         Unwanted {
             owner: self.orphan.owner.clone(),
@@ -263,7 +263,7 @@ impl OrphanDue {
     }
 }
 
-/// What the cloud is asked.
+/// The question to the cloud.
 #[derive(Debug, Serialize)]
 pub(crate) enum Question {
     Ensure(Wanted),

@@ -89,14 +89,14 @@ pub(crate) struct Changed<K> {
     pub(crate) new: Option<Arc<K>>,
 }
 
-/// What the settings say to the machine.
+/// The settings that the machine uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Parameters {
     /// The classes that this program serves, and its name on Services.
     pub(crate) classes: Classes,
     /// How many members may leave.
     pub(crate) budget: Budget,
-    /// What is done about load balancers without a Service.
+    /// The rules for load balancers without a Service.
     pub(crate) orphans: orphans::Rules,
     /// The addresses and annotations that the provider may show on Services.
     pub(crate) shown: shown::Rules,
@@ -118,7 +118,7 @@ pub(crate) struct Parameters {
     pub(crate) call_timeout: Duration,
 }
 
-/// What the provider offers.
+/// The offer of the provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Offer {
     /// The specifics of its load balancers.
@@ -133,11 +133,11 @@ pub(crate) struct NodesSeen {
     pub(crate) nodes: Vec<Arc<Node>>,
     /// The schemes of the provider's own IDs.
     pub(crate) schemes: Vec<String>,
-    /// Why they were listed.
+    /// The reason why they were listed.
     pub(crate) why: NodesWhy,
 }
 
-/// Why the nodes were listed.
+/// The reason why the nodes were listed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum NodesWhy {
     /// One of them, or the settings, have changed.

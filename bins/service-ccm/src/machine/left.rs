@@ -1,4 +1,4 @@
-//! What a leader leaves to the next one.
+//! The note of a leader to the next one.
 
 use ccm_cloud::Digest;
 use ccm_controller::brake::Window;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::plan::{marks::Marks, members::Departures};
 
-/// What a leader leaves to the next one.
+/// The note of a leader to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Left {
     #[serde(flatten)]

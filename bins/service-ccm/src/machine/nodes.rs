@@ -1,4 +1,4 @@
-//! Which nodes load balancers should have: changes of nodes, collected.
+//! Collects changes of nodes, and selects the nodes that load balancers should have.
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 

@@ -19,7 +19,7 @@ use crate::plan::{
 /// cloud may fail.
 const MARKED: Duration = Duration::from_hours(1);
 
-/// What is known of the note.
+/// The memory of the note.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Note {
     /// True if something may have changed since the last one.
@@ -36,7 +36,7 @@ impl Machine {
         self.nodes.inherit(left.marks);
         self.orphans = Orphans::resume(now, left.orphans);
         self.losses = Losses::resume(now, left.replaced);
-        // What is still in the window should be left to the leader after this one as well.
+        // The leader after this one should also learn of the changes that are still in the window.
         vec![self.has_news_for_the_note()]
     }
 

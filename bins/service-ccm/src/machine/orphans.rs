@@ -19,7 +19,7 @@ use crate::plan::{
     orphans::{Orphan, Verdict, is_gone},
 };
 
-/// What was decided last.
+/// The last decision.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Decided {
     /// The IDs on the page.

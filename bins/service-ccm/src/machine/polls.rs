@@ -45,7 +45,7 @@ impl Machine {
         effects
     }
 
-    /// The load balancers have been polled. What is missing does not exist any more, or is not visible: the next
+    /// The load balancers have been polled. A missing one does not exist any more, or is not visible: the next
     /// call finds out.
     pub(super) fn polled(&mut self, polled: Polled, now: At) -> Vec<Effect> {
         let Polled { started, asked, list, services } = polled;

@@ -16,7 +16,7 @@ use crate::plan::Known;
 const LEARNT: usize = 100;
 
 impl Machine {
-    /// What is read of Services.
+    /// Says which parts of Services the informer reads.
     pub(crate) fn reading(&self) -> ServiceReading {
         let (classes, traits) = (&self.parameters.classes, self.traits());
         let own = [OWN_ANNOTATIONS, service_keys::SOURCE_RANGES].map(str::to_owned);

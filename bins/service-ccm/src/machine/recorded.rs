@@ -1,4 +1,4 @@
-//! Which Service an event, an effect and a part of the memory are about.
+//! Names the Service that an event, an effect or a part of the memory is about.
 
 use std::{borrow::Cow, sync::Arc};
 

@@ -16,7 +16,7 @@ use crate::machine::{
     event::{Answer, Answered, Event},
 };
 
-/// Whom an answer is about.
+/// The Service that an answer is about.
 struct About {
     lane: Lane,
     name: Name,

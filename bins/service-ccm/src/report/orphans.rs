@@ -1,4 +1,4 @@
-//! Reports about load balancers without a Service, and about those of others: lines of the log. There is no object
+//! Logs load balancers without a Service, and load balancers of other clusters. Kubernetes does not have an object
 //! for an event.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What the provider offers, and where the API server is.
+//! Tells the machine the offer of the provider, and the addresses of the API server.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 

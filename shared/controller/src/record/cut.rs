@@ -18,7 +18,7 @@ pub(super) struct Alone {
 }
 
 /// Cuts out the record of this object, and replays both: what follows for the object must be the same. The error
-/// says in words why there is no such record.
+/// says in words why the record cannot be cut.
 pub(super) fn cut<M: Recorded>(snapshot: &Snapshot, name: &str) -> Result<Alone, String> {
     let mut reader = Reader::new(snapshot.lines());
     let mut alone = Alone { text: Vec::new(), events: 0 };

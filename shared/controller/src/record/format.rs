@@ -33,7 +33,7 @@ pub struct Header {
     pub commit: String,
     /// When this was written.
     pub written: At,
-    /// Since when nothing is left out. Nothing, if there is no record.
+    /// The time since when the record is whole; `None` if there is no record.
     pub whole_since: Option<At>,
     /// True if there were events before that.
     pub was_cut: bool,
@@ -42,10 +42,10 @@ pub struct Header {
     /// The object that the record was reduced to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// True if names and addresses are not those of the cluster.
+    /// True if names and addresses were replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub anonymous: bool,
-    /// What else a reader should know.
+    /// A remark for the reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

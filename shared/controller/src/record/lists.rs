@@ -64,7 +64,7 @@ impl Scan {
     }
 }
 
-/// What happens to the elements of the outermost arrays.
+/// Shortens the elements of the outermost arrays, or restores them.
 trait Rewrite {
     fn element(&mut self, element: &[u8], to: &mut dyn Write) -> io::Result<()>;
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()>;
@@ -94,7 +94,7 @@ impl<'a, R: Rewrite> Walk<'a, R> {
 
 impl<R: Rewrite> Write for Walk<'_, R> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // What is outside of arrays passes in one piece.
+        // Values outside of arrays pass in one piece.
         let mut from = 0;
         for (at, byte) in bytes.iter().enumerate() {
             let sign = self.scan.read(*byte);
@@ -285,7 +285,7 @@ struct Expand<'a> {
     is_first: bool,
 }
 
-/// What stands for elements.
+/// A reference to elements that the record already has.
 #[derive(Deserialize)]
 struct Stands<'a> {
     #[serde(rename = "=", borrow)]

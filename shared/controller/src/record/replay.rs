@@ -47,10 +47,10 @@ pub struct Unread {
     pub why: String,
 }
 
-/// What a replay has shown.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Who has written the record.
+    /// The program that has written the record.
     pub header: Header,
     /// How many events were replayed.
     pub events: usize,

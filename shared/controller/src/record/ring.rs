@@ -39,7 +39,7 @@ pub(super) struct Ring {
     room: usize,
     segments: VecDeque<Segment>,
     bytes: usize,
-    /// What the last segment has that is not compressed yet.
+    /// The part of the last segment that is not compressed yet.
     open: Vec<u8>,
     known: Known,
     /// True once events are not in the record any more.
@@ -48,7 +48,7 @@ pub(super) struct Ring {
     rests_until: Option<At>,
 }
 
-/// Why a line or a memory is not in the record.
+/// The reason why a line or a memory is not in the record.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the memory takes more than three quarters of --record-bytes, compressed")]
@@ -64,7 +64,7 @@ pub(super) struct Snapshot {
     open: Vec<u8>,
 }
 
-/// What metrics say of a record.
+/// The size of a record, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) bytes: usize,

@@ -80,7 +80,7 @@ fn a_record_is_replayed_without_a_difference() {
     assert_eq!(header["whole_since"], "2023-11-14T22:13:21.501Z");
     assert_eq!(page.matches("\n{\"memory\":").count(), 1);
     assert!(page.contains(r#"{"=":["#), "lists are differences");
-    // The memory at the end is that of the machine.
+    // The memory at the end equals the machine's memory.
     let Kept { bytes, events, since } = rig.recorder.kept();
     assert!(bytes < 2_000_000 && events == 800 && since.is_some());
 }

@@ -1,4 +1,4 @@
-//! Which methods of a type call which other ones in another file.
+//! Finds the methods of a type that call methods of the same type in another file.
 
 use std::collections::{BTreeMap, BTreeSet};
 

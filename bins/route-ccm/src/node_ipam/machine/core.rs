@@ -16,7 +16,7 @@ pub(crate) fn needs_cidrs(node: &Node) -> bool {
     node.pod_cidrs.is_empty() && !node.deleting
 }
 
-/// What a leader knows.
+/// The memory of a leader.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Core {
     pub(super) allocator: Allocator,

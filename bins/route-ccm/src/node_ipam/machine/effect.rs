@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::node_ipam::ipam::{Foreign, HeldBlocks, Problem, Rival};
 
-/// What follows.
+/// An effect of an event.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) enum Effect {
     /// Write these pod CIDRs to the node.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{networks::BlockSizes, node_ipam::ipam::HeldBlocks};
 
-/// What node IPAM hears.
+/// An event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// The term begins. The nodes are not read in it yet.
@@ -45,7 +45,7 @@ pub(crate) enum Event {
         /// When the cloud was asked for the table.
         read: At,
     },
-    /// There is no route with this destination, and none is being made.
+    /// The table does not have a route with this destination, and route-ccm is not making one.
     RouteGone(IpNet),
     /// Time has passed.
     Time,
@@ -53,12 +53,12 @@ pub(crate) enum Event {
     Ends,
 }
 
-/// What a term begins with.
+/// The inputs of a new term.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Begin {
     /// All nodes.
     pub(crate) nodes: Vec<Arc<Node>>,
-    /// What the last leader has held.
+    /// The blocks that the last leader has held.
     pub(crate) held: Vec<HeldBlocks>,
     /// Since when blocks have had their sizes.
     pub(crate) sizes: BlockSizes,

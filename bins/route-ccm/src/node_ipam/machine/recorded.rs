@@ -1,5 +1,5 @@
-//! Which node an event and an effect are about. Blocks are given out in the order of all nodes, so the memory of them
-//! and each event that can change which block is free are a part of each record.
+//! Names the node that an event or an effect is about. Node IPAM gives out blocks in the order of all nodes, so each
+//! record has the memory of all nodes and all events that can change which block is free.
 
 use std::borrow::Cow;
 

@@ -80,7 +80,7 @@ impl Machine {
     }
 }
 
-/// Returns true if the pod CIDRs of a node depend on what has changed. A heartbeat is no work.
+/// Returns true if the pod CIDRs of a node depend on the change. A heartbeat does not cause work.
 fn matters(old: &Node, new: &Node, asks: bool) -> bool {
     old.pod_cidrs != new.pod_cidrs
         || old.uid != new.uid

@@ -75,7 +75,7 @@ fn an_answer_meets_only_the_node_that_is_still_there() {
     assert_eq!(machine.usage()[0].used, 0);
 }
 
-/// What was written as text and read goes on like the original.
+/// A machine that was written as text and read goes on like the original.
 #[test]
 fn the_memory_is_a_plain_value() {
     let nodes = vec![node("a", &["10.0.0.0/24"]), node("b", &[]), node("c", &["10.0.0.0/25"])];

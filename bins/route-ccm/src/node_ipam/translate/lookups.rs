@@ -27,7 +27,7 @@ use crate::{
     settings::RouteSettings,
 };
 
-/// What asks the cloud.
+/// Asks the cloud.
 pub(crate) struct Lookups {
     pub(crate) door: Door<Machine>,
     pub(crate) writes: Arc<Writes>,

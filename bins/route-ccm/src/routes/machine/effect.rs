@@ -18,7 +18,7 @@ use crate::routes::plan::{
     wanted::{LeftOut, Problem},
 };
 
-/// What follows.
+/// An effect of an event.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) enum Effect {
     /// Make a call to the cloud.
@@ -43,7 +43,7 @@ pub(crate) enum Effect {
     Leave { deleted: Window, networks: Vec<IpNet> },
     /// Tell node IPAM all destinations, and when the table was read.
     RoutesAre { destinations: Vec<IpNet>, read: At },
-    /// Tell node IPAM that there is no route with this destination, and that none is being made.
+    /// Tell node IPAM that the table does not have a route with this destination, and that route-ccm is not making one.
     RouteGone(IpNet),
     /// Show the change on the page `/plan`.
     ShowRoute(Planned),
@@ -94,7 +94,7 @@ pub(crate) enum Effect {
     Held(usize, Option<String>),
     /// The line about the brake.
     Brake(Result<(), String>),
-    /// What happened to the breaker.
+    /// The breaker has opened or closed.
     Breaker(Transition<Cause>),
     /// The nodes with conditions that an earlier controller has left.
     LeftOver(Vec<Arc<Node>>),
@@ -115,7 +115,7 @@ pub(crate) enum Call {
     Send { batch: Vec<Planned>, base: Option<String> },
 }
 
-/// Why a node gets no route.
+/// The reason why a node gets no route.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) enum Blocked {
     /// The node is left out.
@@ -131,6 +131,6 @@ pub(crate) enum Page {
     Routes,
     /// The conditions of nodes.
     Conditions,
-    /// Why nodes get no route.
+    /// The reasons why nodes get no route.
     Blocked,
 }

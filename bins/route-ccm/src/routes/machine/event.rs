@@ -16,7 +16,7 @@ use crate::{
     routes::plan::{Planned, claims::Claim, condition::Status, wanted::NodeView},
 };
 
-/// What the controller of routes hears.
+/// An event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// The term begins.
@@ -66,7 +66,7 @@ pub(crate) enum Event {
         name: Name,
         /// The node, if there is one.
         node: Option<NodeView>,
-        /// Why it has no pod CIDRs, if this program gives it none now.
+        /// The reason why it has no pod CIDRs, if this program gives it none now.
         lack: Option<String>,
     },
     /// The API server has answered the write of a condition.
@@ -75,7 +75,7 @@ pub(crate) enum Event {
     LeftOver(Vec<NodeView>),
 }
 
-/// What a term begins with.
+/// The inputs of a new term.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Term {
     /// The begin, by the clock of creation times.
@@ -118,7 +118,7 @@ pub(crate) struct Basis {
 pub(crate) struct Pass {
     /// The nodes.
     pub(crate) nodes: Vec<NodeView>,
-    /// Why nodes have no pod CIDRs that this program gives none now.
+    /// The reasons why nodes have no pod CIDRs, for the nodes that get none from this program now.
     pub(crate) lacks: BTreeMap<Name, String>,
     /// The networks that nodes get when no route leads to them any more.
     pub(crate) awaited: Vec<IpNet>,
@@ -139,9 +139,9 @@ pub(crate) struct Sending {
     pub(crate) base: Option<String>,
     /// By what they were decided.
     pub(crate) by: Basis,
-    /// What the user approves now.
+    /// The approval of the user now.
     pub(crate) approval: Option<SetApproval>,
-    /// The nodes: all, if a route goes, or else those of the changes.
+    /// The nodes: all nodes if a route goes, otherwise the nodes of the changes.
     pub(crate) nodes: Vec<NodeView>,
     /// The traits of the provider.
     pub(crate) traits: RouteTraits,
@@ -171,6 +171,6 @@ pub(crate) struct Written {
     pub(crate) moves: bool,
     /// The answer. An error of `None`: nothing was sent.
     pub(crate) answer: Result<NodeView, Option<ApiError>>,
-    /// Why the node has no pod CIDRs, if this program gives it none now.
+    /// The reason why the node has no pod CIDRs, if this program gives it none now.
     pub(crate) lack: Option<String>,
 }

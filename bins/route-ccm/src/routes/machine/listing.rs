@@ -25,7 +25,7 @@ const CONFLICTS: Backoff =
 /// The time between two lists while nodes wait for room in the table, which others may make.
 const FULL: Duration = Duration::from_mins(1);
 
-/// What is known of the table.
+/// The route table as route-ccm knows it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Listing {
     /// `None` until the first list.
@@ -35,7 +35,7 @@ pub(super) struct Listing {
     /// When the list that is under way, or the last one, began.
     read_at: At,
     /// Destinations of changes that may be carried out, though they have failed, since the last list
-    /// began; and those of before, which the list under way will show.
+    /// began; and the changes before that, which the list under way will show.
     doubted: BTreeSet<IpNet>,
     shown_soon: BTreeSet<IpNet>,
     /// When to list, and when the last list ended.
@@ -49,7 +49,7 @@ pub(super) struct Listing {
     conflicts: u32,
     /// The lists in a row that have failed.
     failed: Retry,
-    /// Why the last list has failed, if it has.
+    /// The error of the last list, if it has failed.
     pub(super) error: Option<String>,
 }
 
@@ -173,7 +173,7 @@ impl Listing {
         Some((table.destinations().chain(made).collect(), self.read_at))
     }
 
-    /// Returns true if there is no route to this destination, and none is being made.
+    /// Returns true if the table does not have a route to this destination, and route-ccm is not making one.
     pub(super) fn has_no_route(&self, destination: IpNet, in_flight: &InFlight) -> bool {
         let is_absent = |table: &Table| table.to(destination).is_empty();
         self.table.as_ref().is_some_and(is_absent)
@@ -182,7 +182,7 @@ impl Listing {
             && !self.shown_soon.contains(&destination)
     }
 
-    /// What there is at the destination of a change.
+    /// The routes at the destination of a change.
     pub(super) fn seen(&self, planned: &Planned) -> &[ccm_cloud::Route] {
         let destination = planned.change.destination();
         self.table.as_ref().map(|table| table.to(destination)).unwrap_or_default()

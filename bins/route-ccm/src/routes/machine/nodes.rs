@@ -1,4 +1,4 @@
-//! Changes of nodes. They matter on every replica: which targets were those of nodes is remembered.
+//! Changes of nodes. Every replica follows them, to remember the targets that nodes have had.
 
 use std::collections::BTreeSet;
 

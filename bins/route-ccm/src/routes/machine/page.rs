@@ -1,4 +1,4 @@
-//! What the page `/plan` shows, so that what is done disappears.
+//! The entries of the page `/plan`, so that route-ccm can remove those that are done.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ impl Shown {
         publish(Page::Routes, &mut self.routes, changes.iter().map(show), effects);
     }
 
-    /// Shows the conditions that are to be written.
+    /// Shows the conditions that route-ccm will write.
     pub(super) fn conditions(
         &mut self,
         due: impl Iterator<Item = (Name, NewCondition)>,

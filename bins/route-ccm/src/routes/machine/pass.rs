@@ -105,7 +105,7 @@ impl Machine {
         Some(planner.plan(now, &view))
     }
 
-    /// Why a node gets no route, if something hinders it. Node IPAM says itself why a node has no pod CIDRs.
+    /// Says why a node gets no route, if something hinders it. Node IPAM itself says why a node has no pod CIDRs.
     fn why_without_route(&self, view: &NodeView, plan: &Plan) -> Option<Blocked> {
         let NodeView { node, left_out, .. } = view;
         match left_out {
@@ -185,8 +185,8 @@ impl Machine {
         }
     }
 
-    /// The nodes whose condition is to be written. An observer does not say that a route is missing
-    /// which it would make.
+    /// Queues the nodes whose condition route-ccm may have to write. An observer does not say that a route is
+    /// missing which it would make.
     fn due_conditions(&mut self, pass: &Pass, now: At, effects: &mut Vec<Effect>) {
         let is_observing = self.fixed.is_observing;
         let known = pass.nodes.iter().filter(|view| self.progress.knows(&view.node.name));

@@ -24,7 +24,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How long a node may have no pod CIDRs before that is reported.
 const BARE: Duration = Duration::from_mins(1);
 
-/// What is known of the nodes.
+/// The progress of all nodes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     /// The routes of each node with pod CIDRs, as of the last plan and the answers since.

@@ -1,5 +1,5 @@
-//! Which node an event and an effect are about. A plan is about all nodes and all routes, so the memory of them is a
-//! part of each record.
+//! Names the node that an event or an effect is about. A plan is about all nodes and all routes, so each record has the
+//! memory of them.
 
 use std::borrow::Cow;
 

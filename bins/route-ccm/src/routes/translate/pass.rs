@@ -15,7 +15,7 @@ use crate::{
     settings::RouteSettings,
 };
 
-/// The calls of a look that are no changes: a list and two questions.
+/// The calls of a look that do not change routes: a list and two questions.
 const QUESTIONS: usize = 3;
 
 /// The leader's looks.

@@ -1,4 +1,4 @@
-//! Other addresses in place of those of a cluster.
+//! Replaces the IP addresses of a cluster.
 
 use std::{
     hash::{BuildHasher as _, RandomState},

@@ -1,4 +1,4 @@
-//! Other texts in place of those of a cluster.
+//! Replaces the texts of a cluster.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -120,7 +120,7 @@ impl Names {
         self.replaced = tried.min_by_key(own).unwrap_or_default();
     }
 
-    /// What takes the place of a text.
+    /// Returns the text that replaces this one.
     pub(super) fn replaced(&self, text: &str) -> String {
         let mut parts = Vec::new();
         self.split(text, 0, &mut parts);

@@ -11,7 +11,7 @@ use serde_json::{Error, Map, Value};
 
 use super::names::Names;
 
-/// What is done with texts.
+/// Collects texts, or replaces them.
 pub(super) enum Texts<'a> {
     Collect(&'a mut Names),
     Replace(&'a Names),

@@ -1,4 +1,4 @@
-//! What recording costs: `cargo test --release -p ccm-controller figures -- --nocapture`.
+//! Measures the costs of recording: `cargo test --release -p ccm-controller figures -- --nocapture`.
 
 use std::{sync::Arc, time::Duration};
 

@@ -42,7 +42,7 @@ pub(super) enum Effect {
     Count(usize),
 }
 
-/// What is known of one node.
+/// The memory of one node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Entry {
     node: Arc<Node>,

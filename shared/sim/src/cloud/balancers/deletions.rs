@@ -27,7 +27,7 @@ impl Keep {
 }
 
 impl Store {
-    /// Whether the cloud works on this load balancer.
+    /// Returns true if the cloud works on this load balancer.
     pub(super) fn is_pending(&self, id: &str) -> bool {
         let state = self.balancers.get(id).map(|balancer| &balancer.state);
         matches!(state, Some(State::Pending { .. }))

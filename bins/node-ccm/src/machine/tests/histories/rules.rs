@@ -1,4 +1,4 @@
-//! What must hold whatever happens.
+//! The rules of all histories.
 
 use std::{collections::BTreeMap, time::Duration};
 

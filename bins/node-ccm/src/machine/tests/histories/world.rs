@@ -20,7 +20,7 @@ use super::{
 };
 use crate::plan::Step;
 
-/// What a history is about.
+/// The kinds of histories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Cloud and API server fail.
@@ -41,7 +41,7 @@ fn claimed(node: &Arc<Node>) -> Seen {
     Seen { node: Arc::clone(node), claim: Some(claim), ..seen(Node::clone(node)) }
 }
 
-/// What waits for an answer.
+/// A request that waits for its answer.
 enum Flight {
     Lookup { node: Arc<Node>, began: At },
     Worker { asked: Arc<Node>, answer: LookupResult },
@@ -69,7 +69,7 @@ pub(super) struct World {
     queue: Queue,
     flights: Vec<Flight>,
     refresh: Option<Refresh>,
-    /// What is on the Lease, and what the leader has put there and is not stored yet.
+    /// The note on the Lease, and the newer one that the API server has not stored yet.
     lease: (Window, Window),
     pub(super) approval: Option<SetApproval>,
     pub(super) is_calm: bool,

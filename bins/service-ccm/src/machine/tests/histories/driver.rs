@@ -17,7 +17,7 @@ use crate::machine::{
     event::{Answer, Answered, Event, Listed, NodesWhy, Polled, Written},
 };
 
-/// What waits for an answer.
+/// A request that waits for its answer.
 pub(super) enum Flight {
     Ask(Box<Ask>),
     Write(Box<Write>, bool),
@@ -333,7 +333,7 @@ impl World {
     }
 }
 
-/// What comes next.
+/// The next event.
 enum Next {
     Flight(usize),
     Due(Lane, Name),

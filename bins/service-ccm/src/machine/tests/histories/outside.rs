@@ -1,4 +1,4 @@
-//! What happens by itself, and what the API server makes of writes.
+//! Changes by users and nodes, and the API server's answers to writes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// What the API server makes of a write.
+    /// The API server's answer to a write.
     pub(super) fn write(&mut self, write: &Write) -> Result<Arc<Service>, Option<ApiError>> {
         if !self.is_calm && self.kind == Kind::Faults && self.random.one_in(5) {
             let errors = [None, Some(ApiError::Conflict), Some(ApiError::Timeout)];

@@ -1,4 +1,4 @@
-//! What must hold whatever happens.
+//! The rules of all histories.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -105,7 +105,7 @@ impl Rules {
         assert!(is_right, "{uid} has lost {left:?}, and {joined} have joined");
     }
 
-    /// The finalizer goes when there is no load balancer any more.
+    /// The finalizer goes after the load balancer.
     pub(super) fn written(service: &Service, write: &Write, cloud: &Cloud) {
         if write.step == Step::Release {
             assert_eq!(cloud.of(&service.uid), Vec::<String>::new(), "{service:?}");

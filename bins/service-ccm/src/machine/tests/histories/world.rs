@@ -24,7 +24,7 @@ use crate::machine::{
     tests::machine,
 };
 
-/// What a history is about.
+/// The kinds of histories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Cloud and API server fail.
@@ -70,7 +70,7 @@ pub(super) struct World {
     queues: [BTreeMap<Name, Key>; 2],
     pub(super) flights: Vec<(At, Flight)>,
     pub(super) tasks: Tasks,
-    /// What is on the Lease, and what the leader has put there and is not stored yet.
+    /// The note on the Lease, and the newer one that the API server has not stored yet.
     pub(super) lease: (Left, Left),
     pub(super) is_calm: bool,
     pub(super) rules: Rules,

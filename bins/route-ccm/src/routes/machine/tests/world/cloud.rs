@@ -1,4 +1,4 @@
-//! What the cloud answers.
+//! The answers of the cloud.
 
 use std::collections::BTreeSet;
 
