@@ -86,6 +86,8 @@ pub(crate) struct Machine {
     traits: Arc<LoadBalancerTraits>,
     /// See [`Inputs::revision`](crate::plan::Inputs::revision).
     revision: u64,
+    /// How often the settings and the provider have changed. A Service that was read before is read again.
+    changes: u64,
     /// True if this replica leads, so that Services are queued.
     leads: bool,
     /// The sets that the Lease approves: that members leave, and that load balancers are replaced.
@@ -154,7 +156,7 @@ impl machine::Machine for Machine {
             Event::PollDue => self.poll(now),
             Event::Polled(polled) => self.polled(polled, now),
             Event::Confirmed(polled) => self.confirmed(polled, now),
-            Event::OrphansDue => self.decide_orphans(now),
+            Event::OrphansDue(rules) => self.decide_orphans(rules, now),
             Event::OrphansCalled(owners) => {
                 self.orphans.call(owners.iter());
                 Vec::new()
@@ -181,6 +183,7 @@ impl Machine {
             offer: Err(CloudError::new(ErrorKind::Unavailable, unknown)),
             traits: Arc::default(),
             revision: 0,
+            changes: 0,
             leads: false,
             approved: [None, None],
             balancers: Balancers::default(),

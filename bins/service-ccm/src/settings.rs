@@ -123,6 +123,14 @@ ccm_settings::settings! {
 }
 
 impl ServiceSettings {
+    /// The rules for load balancers without a Service.
+    pub(crate) fn orphans(&self) -> Rules {
+        Rules {
+            policy: self.orphaned_load_balancers,
+            confirmation: self.orphan_confirmation_period,
+        }
+    }
+
     /// The settings that the machine uses. `instance` is the name of this program on Services; None with the
     /// default Lease.
     pub(crate) fn parameters(&self, instance: Option<String>) -> Parameters {
@@ -135,10 +143,6 @@ impl ServiceSettings {
             budget: Budget {
                 limit: self.load_balancer_member_loss,
                 window: self.load_balancer_member_loss_window,
-            },
-            orphans: Rules {
-                policy: self.orphaned_load_balancers,
-                confirmation: self.orphan_confirmation_period,
             },
             shown: shown::Rules {
                 allowed: self.load_balancer_allowed_addresses.clone(),

@@ -16,6 +16,7 @@ use ccm_runtime::{
     same_cloud::SameCloud,
     settings::ElectionSettings,
 };
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
@@ -39,6 +40,8 @@ pub(crate) struct Translator {
     /// default Lease.
     instance: Option<String>,
     pub(crate) performer: Arc<Performer>,
+    /// Locked while the machine is told what the provider offers.
+    telling: Mutex<()>,
 }
 
 impl Translator {
@@ -59,6 +62,7 @@ impl Translator {
             settings,
             instance,
             performer: Performer::new(context, cluster, machine),
+            telling: Mutex::new(()),
         })
     }
 

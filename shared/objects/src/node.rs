@@ -143,6 +143,13 @@ impl PartialEq for Node {
 }
 
 impl Node {
+    /// Returns true if this is a later version of the same node. Versions that are not numbers cannot be compared.
+    pub fn is_later_than(&self, known: &Self) -> bool {
+        let version = |node: &Self| node.resource_version.parse::<u64>().ok();
+        let versions = version(self).zip(version(known));
+        self.uid == known.uid && versions.is_some_and(|(this, known)| this > known)
+    }
+
     /// The taint with this key, if the node has one.
     pub fn taint(&self, key: &str) -> Option<&Taint> {
         self.taints.iter().find(|taint| &*taint.key == key)

@@ -71,7 +71,7 @@ impl Nodes {
     /// Takes over the answer to a write, unless a later version was shown meanwhile.
     pub(super) fn answered(&mut self, node: &Arc<Node>) {
         let known = self.seen.get(&node.name);
-        if known.is_some_and(|known| is_later(node, &known.node)) {
+        if known.is_some_and(|known| node.is_later_than(&known.node)) {
             self.put(Arc::clone(node));
         }
     }
@@ -168,7 +168,9 @@ impl Nodes {
 impl Machine {
     /// The nodes as the policy sees them now.
     pub(super) fn views(&self, now: At) -> Vec<NodeView> {
-        self.nodes.views(now, &self.parameters, self.approval.as_ref())
+        let wall = self.nodes.wall.into();
+        let approval = self.approval.as_ref();
+        self.nodes.views(now, &self.parameters, approval.filter(|set| !set.is_over(wall)))
     }
 }
 
@@ -215,13 +217,6 @@ fn is_replaced(old: &Node, new: &Node) -> bool {
     let uuids = old.system_uuid.as_ref().zip(new.system_uuid.as_ref());
     let has_moved = uuids.is_some_and(|(old, new)| !old.eq_ignore_ascii_case(new));
     has_moved && old.uid == new.uid && new.provider_id.is_some()
-}
-
-/// Returns true if this is a later version of the same node, as the store sees it.
-fn is_later(node: &Node, known: &Node) -> bool {
-    let version = |node: &Node| node.resource_version.parse::<u64>().ok();
-    let versions = version(node).zip(version(known));
-    node.uid == known.uid && versions.is_some_and(|(node, known)| node > known)
 }
 
 #[cfg(test)]

@@ -15,6 +15,12 @@ use crate::plan::{Known, Outcome, addresses, follow};
 impl Machine {
     /// A refresh of these nodes begins.
     pub(super) fn refresh(&mut self, nodes: Vec<Seen>) {
+        for seen in &nodes {
+            // A node of the same name has gone and has come back since its work ended.
+            if self.entry(&seen.node.name).node.is_none() {
+                self.saw(&seen.node, seen.claim);
+            }
+        }
         self.census(&nodes);
         let names = nodes.iter().map(|seen| (&*seen.node.name, seen.id.as_deref()));
         self.inventory.keep_those_of(names);

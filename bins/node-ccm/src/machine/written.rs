@@ -123,8 +123,10 @@ impl Machine {
 
     /// The watch shows an answer only if it differs from the store, which has it already.
     fn saw_answer(&mut self, latest: &Arc<Node>) {
-        if let Some(entry) = self.entries.get_mut(&latest.name) {
-            entry.node = Some(Arc::clone(latest));
+        let entry = self.entries.get_mut(&latest.name);
+        let known = entry.and_then(|entry| entry.node.as_mut());
+        if let Some(known) = known.filter(|known| latest.is_later_than(known)) {
+            *known = Arc::clone(latest);
         }
     }
 

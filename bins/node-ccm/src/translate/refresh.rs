@@ -35,6 +35,9 @@ impl Pass for Refresh {
         let nodes = self.source.store.list();
         let seen = nodes.iter().map(|node| self.source.seen(node)).collect();
         let mut requests = self.performer.hear(Event::Refresh(seen));
+        for node in &nodes {
+            self.source.if_gone(&self.performer, &node.name);
+        }
         // The selector leaves out the nodes of another cloud controller on purpose.
         let mut selected = nodes;
         selected.retain(|node| self.source.selects(node));

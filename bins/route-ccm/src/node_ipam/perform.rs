@@ -16,7 +16,11 @@ use ccm_runtime::{
 use ipnet::IpNet;
 use tokio::sync::Notify;
 
-use super::{machine::Effect, metrics::CidrMetrics, report::CidrReports};
+use super::{
+    machine::{Effect, needs_cidrs},
+    metrics::CidrMetrics,
+    report::CidrReports,
+};
 use crate::networks::{AllocatorType, Config};
 
 /// The kind of step on `/plan`.
@@ -129,5 +133,10 @@ impl Perform {
         let changes = cidrs.iter().map(|cidr| format!("podCIDRs += {cidr}")).collect();
         let step = Step { step: STEP, changes, reason: reason.to_owned(), held };
         self.plans.set(&node.reference(), vec![step]);
+        // Checked afterwards: a node that has gone or has got its pod CIDRs in the meantime must not stay on the page.
+        let now = self.store.get(&node.name);
+        if now.is_none_or(|now| now.uid != node.uid || !needs_cidrs(&now)) {
+            self.plans.clear("Node", &node.name);
+        }
     }
 }

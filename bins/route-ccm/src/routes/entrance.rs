@@ -31,15 +31,13 @@ impl Entrance {
 
     /// Applies an event. The caller performs the effects.
     pub(crate) fn apply(&self, event: Event) -> Vec<Effect> {
-        let changed = {
-            let mut settings = self.settings.lock();
-            let is_new = settings.has_changed().unwrap_or(false);
-            is_new.then(|| parameters(&settings.borrow_and_update()))
-        };
-        let mut effects = match changed {
-            Some(parameters) => self.door.apply(Event::Settings(parameters)),
-            None => Vec::new(),
-        };
+        // Locked to the end, so that each event meets the newest settings that were read before it.
+        let mut settings = self.settings.lock();
+        let mut effects = Vec::new();
+        if settings.has_changed().unwrap_or(false) {
+            let parameters = parameters(&settings.borrow_and_update());
+            effects = self.door.apply(Event::Settings(parameters));
+        }
         effects.extend(self.door.apply(event));
         effects
     }

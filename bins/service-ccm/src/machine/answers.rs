@@ -12,7 +12,7 @@ use super::{
     answered::{Completed, Started},
     due::tell,
     effect::{Count, Effect, Ended, Lane, Level, Task, Tell, Turn},
-    entry::{Asked, Entry},
+    entry::Asked,
     event::{Answer, Answered},
 };
 use crate::plan::{CallKind, Known, of_adoption, of_name, shown_id, status::ID, to_adopt};
@@ -33,7 +33,8 @@ impl Machine {
         let Answered { lane, name, uid, answer } = answered;
         let Some(call) = answer.call() else { return self.previewed(lane, &name, &uid, answer) };
         let ended = Effect::Count(Count::Ended(call, answer.ended()));
-        let asked = self.balancers.of(&name, &uid).and_then(Entry::take_asked);
+        let entry = self.balancers.of(&name, &uid);
+        let asked = entry.and_then(|entry| entry.take_asked(lane, call));
         let look = Effect::Look(lane, Name::clone(&name));
         // Nothing is remembered of a Service that is gone.
         let Some(asked) = asked else { return vec![ended, look] };

@@ -73,7 +73,7 @@ impl Machine {
                 may_replace,
                 began: now,
             };
-            entry.ask(asked);
+            entry.ask(lane, asked);
         }
         let is_ensured = call == Some(CallKind::Ensure);
         let has_no_address = |service: &Service| {

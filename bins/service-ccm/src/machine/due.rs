@@ -46,7 +46,9 @@ impl Machine {
             Err(error) => return self.without_offer(due.lane, service, error.clone(), now),
         };
         let is_news = self.learn(&service.key);
-        if is_news || !due.is_read {
+        // Settings, the provider or the labels of nodes may have changed since the translator looked.
+        let is_old = due.changes != self.changes || self.lacks_labels(&due.selector);
+        if is_news || is_old || !due.is_read {
             let turn = Turn::After(READ_AGAIN, Priority::Routine);
             return vec![Effect::queue(due.lane, service, turn)];
         }
@@ -136,7 +138,7 @@ impl Machine {
             nodes: &nodes,
             agreed,
             selector: &due.selector,
-            is_default: due.selector == offer.selector,
+            is_default: due.is_default,
             budget: settings.budget,
             approved,
             adopts: settings.adopts,

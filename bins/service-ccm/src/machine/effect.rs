@@ -70,7 +70,7 @@ impl Effect {
 }
 
 /// The queue in which a Service waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Lane {
     Normal,
     /// The last call about it did not return in time.

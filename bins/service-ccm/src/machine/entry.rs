@@ -1,6 +1,6 @@
 //! The memory of one load balancer.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ccm_base::At;
 use ccm_cloud::{
@@ -10,6 +10,7 @@ use ccm_controller::repeats::Repeats;
 use ccm_objects::{Service, ServiceIngress, Shared as Name};
 use serde::{Deserialize, Serialize};
 
+use super::effect::Lane;
 use crate::plan::{
     CallKind, Inputs, Known, State, Step,
     eligible::NodeSet,
@@ -60,8 +61,8 @@ pub(crate) struct Entry {
     pub(super) is_release_held: bool,
     /// True if the load balancer is gone or has failed, and no other one may be made yet.
     pub(super) is_replacement_held: bool,
-    /// The call that is under way.
-    asked: Option<Box<Asked>>,
+    /// The calls that are under way: one on each lane, because the slow one may still hang when the next is made.
+    asked: BTreeMap<Lane, Box<Asked>>,
     /// The turn of the Service, if it waits because its namespace has as many load balancers as it may have.
     waits: Option<Turn>,
     /// True if there was room in the namespace for the load balancer of the Service.
@@ -151,14 +152,14 @@ impl Entry {
         (self.waits, self.is_admitted) = (waits, is_admitted);
     }
 
-    /// A call is made.
-    pub(super) fn ask(&mut self, asked: Asked) {
-        self.asked = Some(Box::new(asked));
+    /// A call is made on this lane.
+    pub(super) fn ask(&mut self, lane: Lane, asked: Asked) {
+        self.asked.insert(lane, Box::new(asked));
     }
 
-    /// The call that is under way is answered.
-    pub(super) fn take_asked(&mut self) -> Option<Box<Asked>> {
-        self.asked.take()
+    /// The call that is under way on this lane is answered.
+    pub(super) fn take_asked(&mut self, lane: Lane, call: CallKind) -> Option<Box<Asked>> {
+        self.asked.remove(&lane).filter(|asked| asked.call == call)
     }
 
     /// Returns true if the Service has a mistake, so that its load balancer is not configured.

@@ -67,8 +67,8 @@ pub(crate) enum Event {
     Polled(Polled),
     /// Those that have ended their work have been read in full.
     Confirmed(Polled),
-    /// It is time to decide about load balancers without a Service.
-    OrphansDue,
+    /// It is time to decide about load balancers without a Service, by the rules of the settings now.
+    OrphansDue(orphans::Rules),
     /// The API server is being asked about the owners of these.
     OrphansCalled(Vec<Owner>),
     /// The API server has answered.
@@ -96,8 +96,6 @@ pub(crate) struct Parameters {
     pub(crate) classes: Classes,
     /// How many members may leave.
     pub(crate) budget: Budget,
-    /// The rules for load balancers without a Service.
-    pub(crate) orphans: orphans::Rules,
     /// The addresses and annotations that the provider may show on Services.
     pub(crate) shown: shown::Rules,
     /// The keys of taints that mark a node for scale-down.
@@ -157,8 +155,12 @@ pub(crate) struct Due {
     pub(crate) service: Option<Arc<Service>>,
     /// The nodes that may be members of its load balancer.
     pub(crate) selector: NodeSelector,
+    /// True if the Service does not choose others than the provider does by default.
+    pub(crate) is_default: bool,
     /// True if it was read as the settings and the provider need it now.
     pub(crate) is_read: bool,
+    /// How often the settings and the provider had changed when the translator looked at them.
+    pub(crate) changes: u64,
     /// True if the cloud is provably the one in which the load balancers were made.
     pub(crate) is_same_cloud: bool,
     /// The other Services of its namespace, if that has a limit.

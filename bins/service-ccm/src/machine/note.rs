@@ -2,7 +2,7 @@
 //! which load balancers were replaced, so that a change of leader gives no new budget; and the nodes that all
 //! load balancers have, so that it costs no reads.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::Digest;
@@ -56,7 +56,8 @@ impl Machine {
             return Vec::new();
         }
         let settled = self.balancers.settled();
-        let is_gone = |node: &str| gone.iter().any(|name| **name == *node);
+        let gone: BTreeSet<&str> = gone.iter().map(|name| &**name).collect();
+        let is_gone = |node: &str| gone.contains(node);
         let left = Left {
             members: self.balancers.departures(now - self.parameters.budget.window),
             marks: self.nodes.set().marks.of_gone(|node| !is_gone(node), now - MARKED),

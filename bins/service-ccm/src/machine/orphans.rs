@@ -16,7 +16,7 @@ use super::{
 };
 use crate::plan::{
     CallKind,
-    orphans::{Orphan, Verdict, is_gone},
+    orphans::{Orphan, Rules, Verdict, is_gone},
 };
 
 /// The last decision.
@@ -35,8 +35,8 @@ impl Machine {
     }
 
     /// Decides which load balancers without a Service are deleted.
-    pub(super) fn decide_orphans(&mut self, now: At) -> Vec<Effect> {
-        let decided = self.orphans.decide(now, self.parameters.orphans);
+    pub(super) fn decide_orphans(&mut self, rules: Rules, now: At) -> Vec<Effect> {
+        let decided = self.orphans.decide(now, rules);
         self.decided.next = decided.iter().filter_map(|(_, verdict)| verdict.until()).min();
         let mut effects = self.show_orphans(&decided);
         let due: Vec<OrphanDue> = decided.into_iter().filter_map(due).collect();

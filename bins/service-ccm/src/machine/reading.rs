@@ -32,6 +32,11 @@ impl Machine {
         }
     }
 
+    /// How often the settings and the provider have changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// Learns which annotations the provider has written to this Service. Returns true if one is new.
     pub(super) fn learn(&mut self, name: &str) -> bool {
         let state = self.balancers.get(name).map(|entry| &entry.state().known);

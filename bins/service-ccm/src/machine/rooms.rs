@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Machine,
     effect::{Effect, Lane, Turn},
+    entry::Entry,
     event::Changed,
 };
 use crate::plan::{
@@ -42,7 +43,12 @@ impl Rooms {
 impl Machine {
     /// The Services with which this one shares the room of its namespace, if that has a limit.
     pub(crate) fn neighbours(&self, service: &Service) -> Vec<Name> {
-        if self.parameters.most_per_namespace == 0 {
+        let has_room = self.balancers.get(&service.key).is_some_and(Entry::is_admitted);
+        if self.parameters.most_per_namespace == 0
+            || has_room
+            || service.deleting
+            || !self.parameters.classes.cover(service)
+        {
             return Vec::new();
         }
         let names = self.rooms.0.get(service.names().0).into_iter().flatten();

@@ -73,6 +73,7 @@ impl Machine {
         services: &[Arc<Service>],
     ) -> Vec<Effect> {
         self.parameters = settings;
+        self.changes += 1;
         if !self.leads {
             return Vec::new();
         }
@@ -99,6 +100,7 @@ impl Machine {
         let before = selector(&self.offer);
         self.traits = Arc::new(offer.as_ref().map(|one| one.traits.clone()).unwrap_or_default());
         self.offer = offer.map(Arc::new);
+        self.changes += 1;
         let has_other_selector = before != selector(&self.offer);
         let mut effects = if has_changed { self.revised() } else { Vec::new() };
         if has_other_selector && self.leads {

@@ -6,7 +6,7 @@ use ccm_controller::brake::{Budget, Limit};
 use ccm_kube::selector::NodeSelector;
 
 use super::*;
-use crate::plan::{Classes, orphans, shown};
+use crate::plan::{Classes, shown};
 
 /// A machine that has heard of nothing.
 pub(super) fn machine() -> Machine {
@@ -14,10 +14,6 @@ pub(super) fn machine() -> Machine {
     let parameters = Parameters {
         classes: Classes { classless: true, ..Classes::default() },
         budget: Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) },
-        orphans: orphans::Rules {
-            policy: orphans::Policy::Report,
-            confirmation: Duration::from_mins(15),
-        },
         shown: shown::Rules::default(),
         scale_down_taints: Vec::new(),
         foreign_nodes: false,

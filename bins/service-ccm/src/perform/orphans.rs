@@ -29,7 +29,8 @@ pub(crate) struct Deletions {
 impl Pass for Deletions {
     async fn pass(&mut self) -> Next {
         let performer = &self.translator.performer;
-        for request in performer.apply(Event::OrphansDue) {
+        let rules = self.translator.settings.borrow().orphans();
+        for request in performer.apply(Event::OrphansDue(rules)) {
             if let Effect::DeleteOrphans(due) = request {
                 // They are charged to the budget.
                 self.translator.store_note().await;

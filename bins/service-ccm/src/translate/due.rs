@@ -1,5 +1,7 @@
 //! Services that come from a queue.
 
+use std::collections::BTreeMap;
+
 use ccm_cloud::NodeSelector;
 use ccm_objects::Shared as Name;
 
@@ -18,7 +20,9 @@ impl Translator {
             lane,
             name: Name::clone(name),
             selector: NodeSelector::default(),
+            is_default: true,
             is_read: false,
+            changes: 0,
             is_same_cloud: self.same_cloud.is_proven(),
             neighbours: Vec::new(),
             may_call,
@@ -26,11 +30,13 @@ impl Translator {
         };
         if let (Some(service), Ok(load_balancers)) = (&due.service, &offered) {
             due.selector = selector(service, &**load_balancers);
+            due.is_default = due.selector == load_balancers.selector(&BTreeMap::new());
             if door.read(|machine, _| machine.lacks_labels(&due.selector)) {
                 let (selector, nodes) = (due.selector.clone(), self.nodes.list());
                 self.performer.apply(Event::Labels { selector, nodes });
             }
-            let reading = door.read(|machine, _| machine.reading());
+            let (reading, changes) = door.read(|machine, _| (machine.reading(), machine.changes()));
+            due.changes = changes;
             due.is_read = self.services.keep(Some(reading)) == service.rule;
             let names = door.read(|machine, _| machine.neighbours(service));
             due.neighbours = self.named(names.iter());

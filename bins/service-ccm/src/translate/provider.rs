@@ -29,6 +29,8 @@ impl Translator {
     }
 
     fn offered(&self, has_changed: bool) -> Result<Arc<dyn LoadBalancers>, CloudError> {
+        // An offer that was read before another one must not be told after it.
+        let telling = self.telling.lock();
         let found = self.cloud.load_balancers().and_then(|found| {
             found.ok_or_else(|| {
                 CloudError::new(ErrorKind::Unsupported, "the cloud does not offer load balancers")
@@ -42,6 +44,7 @@ impl Translator {
             let offer = Box::new(offer);
             self.performer.apply(Event::Offered { offer, has_changed });
         }
+        drop(telling);
         found
     }
 

@@ -129,10 +129,15 @@ impl SetApproval {
     ///
     /// When its time was over.
     pub fn unless_over(self, now: At) -> Result<Self, InvalidApproval> {
-        match now < self.until {
-            true => Ok(self),
-            false => Err(InvalidApproval::Over(self.keys.until, self.until)),
+        match self.is_over(now) {
+            false => Ok(self),
+            true => Err(InvalidApproval::Over(self.keys.until, self.until)),
         }
+    }
+
+    /// Returns true if its time is over, by the wall clock.
+    pub fn is_over(&self, now: At) -> bool {
+        now >= self.until
     }
 
     /// Returns true if the selector matches these labels. [`Self::unless_over`] checks the time.

@@ -230,6 +230,10 @@ impl<A: Asker> Stage<A> {
     /// Counts a lookup without an answer. Returns the number of consecutive ones.
     fn one_more_unanswered(&self, name: &Name) -> u32 {
         let mut unanswered = self.unanswered.lock();
+        // A node may have gone while it waited.
+        if unanswered.len() > self.store.len() {
+            unanswered.retain(|name, _| self.store.get(name).is_some());
+        }
         let times = unanswered.entry(Name::clone(name)).or_default();
         *times = times.saturating_add(1);
         *times

@@ -24,9 +24,21 @@ impl Machine {
     ) {
         let node = node.filter(|node| needs_cidrs(node));
         let here = self.core.as_mut().zip(node).filter(|(core, node)| core.is_here(node));
-        let Some((core, node)) = here else { return effects.push(Effect::Forget(name)) };
+        let Some((core, node)) = here else { return self.needs_none(name, effects) };
         let reserved = core.allocator.reserve(&node, now);
         self.reserved(&node, reserved, effects);
+    }
+
+    /// The node is gone, or has pod CIDRs. If an answer about an older version has made it wait again, the block that
+    /// woke it is the next node's.
+    fn needs_none(&mut self, name: Name, effects: &mut Vec<Effect>) {
+        if let Some(core) = self.core.as_mut()
+            && core.waiting.remove(&name)
+        {
+            effects.push(Effect::Clear(Name::clone(&name)));
+            core.wake(1, effects);
+        }
+        effects.push(Effect::Forget(name));
     }
 
     /// The cloud has answered about the instance of a node.

@@ -63,5 +63,9 @@ pub(crate) fn begin(
     }
     for node in changed {
         tell(new(node));
+        // The informer may have told of its end before.
+        if perform.store.get(&node.name).is_none() {
+            tell(Event::Gone(Arc::clone(node)));
+        }
     }
 }

@@ -84,6 +84,8 @@ impl Machine {
         effects.extend([Effect::WriteEnded(None), Effect::ForgetCondition(Name::clone(&name))]);
         let is_shown = answer.node.condition(NETWORK_UNAVAILABLE) == Some(status.as_str());
         let (kind, content) = write(status, moves);
+        // A node may have gone before its answer came.
+        self.conditions.retain(|_, repeats| !repeats.is_settled(now));
         let repeats = self.conditions.entry(Name::clone(&name)).or_default();
         let repeated = match is_shown || !moves {
             true => repeats.made(now, kind, content),

@@ -16,6 +16,7 @@ use crate::machine::{
     effect::{Ask, Effect, Lane, OrphanDue, Question, Write},
     event::{Answer, Answered, Event, Listed, NodesWhy, Polled, Written},
 };
+use crate::plan::orphans::{Policy, Rules as OrphanRules};
 
 /// A request that waits for its answer.
 pub(super) enum Flight {
@@ -98,7 +99,9 @@ impl World {
             }
             Next::Orphans => {
                 self.tasks.orphans = self.now + Duration::from_mins(5);
-                for request in self.hear(Event::OrphansDue) {
+                let rules =
+                    OrphanRules { policy: Policy::Report, confirmation: Duration::from_mins(15) };
+                for request in self.hear(Event::OrphansDue(rules)) {
                     self.request(request);
                 }
                 let next = self.machine.next_orphan().filter(|next| self.now < *next);
