@@ -1,7 +1,7 @@
 //! `make replay FILE=...`: feeds a record of the page `/record` to the machines of this version, and prints each
 //! effect that differs and each line that it cannot read.
 //!
-//! Exit codes: 0 no difference, 1 differences, 2 a record that cannot be read.
+//! Its exit codes: 0 no difference, 1 differences, 2 a record that cannot be read. `make` turns both into 2.
 
 #![expect(clippy::print_stdout, reason = "it is a program for the terminal")]
 

@@ -63,7 +63,7 @@ computed! {
         [ALPHA] Gauge ccm_record_bytes = |kept| kept.bytes as f64;
         /// Events in the records
         [ALPHA] Gauge ccm_record_events = |kept| kept.events as f64;
-        /// How far back the records go, in seconds; 0 if there is none
+        /// How far back the shortest record goes, in seconds; 0 if a machine has none
         [ALPHA] Gauge ccm_record_reach_seconds = |kept| {
             kept.since.map_or(0.0, |since| At::from(clock::wall()).since(since).as_secs_f64())
         };
@@ -92,12 +92,17 @@ impl Records {
         let records = Self { all: Arc::default(), at_once: Arc::new(Semaphore::new(AT_ONCE)) };
         let shown = Arc::clone(&records.all);
         metrics.collect(RECORDS.collector(move || {
-            let mut together = Kept::default();
-            for Kept { bytes, events, since } in shown.lock().iter().map(|record| record.kept()) {
-                together.bytes += bytes;
-                together.events += events;
-                together.since = [together.since, since].into_iter().flatten().min();
-            }
+            let all: Vec<Kept> = shown.lock().iter().map(|record| record.kept()).collect();
+            let together = Kept {
+                bytes: all.iter().map(|kept| kept.bytes).sum(),
+                events: all.iter().map(|kept| kept.events).sum(),
+                // The shortest: a machine without a record is a gap.
+                since: all
+                    .iter()
+                    .map(|kept| kept.since)
+                    .try_fold(At::default(), |last, since| Some(last.max(since?))),
+            };
+            let together = Kept { since: together.since.filter(|_| !all.is_empty()), ..together };
             vec![(Vec::new(), together)]
         }));
         records

@@ -113,7 +113,7 @@ fn rewrite<M: Recorded>(
 
 fn replaced<T: Serialize + DeserializeOwned>(text: &str, names: &Names) -> Option<(T, Value)> {
     let value = read::<T>(text)?.serialize(Texts::replace(names)).ok()?;
-    let again = serde_json::from_value(value.clone()).ok()?;
+    let again = T::deserialize(&value).ok()?;
     Some((again, value))
 }
 

@@ -15,13 +15,15 @@ const LONGEST: usize = 16 * 1024 * 1024;
 pub(super) struct Alone {
     pub(super) text: Vec<u8>,
     pub(super) events: u64,
+    /// How many of them are about the object.
+    pub(super) own: u64,
 }
 
 /// Cuts out the record of this object, and replays both: what follows for the object must be the same. The error
 /// says in words why the record cannot be cut.
 pub(super) fn cut<M: Recorded>(snapshot: &Snapshot, name: &str) -> Result<Alone, String> {
     let mut reader = Reader::new(snapshot.lines());
-    let mut alone = Alone { text: Vec::new(), events: 0 };
+    let mut alone = Alone { text: Vec::new(), events: 0, own: 0 };
     let mut machines: Option<(M, M)> = None;
     let failed = |error: &dyn std::fmt::Display| format!("it cannot be written: {error}");
     while let Some(line) = reader.next() {
@@ -79,6 +81,7 @@ impl Alone {
             let same = expected.is_empty();
             return if same { Ok(()) } else { Err(depends(at)) };
         };
+        self.own += u64::from(M::about(&event).is_some_and(|object| object == name));
         let text = serde_json::to_value(&event).map_err(failed)?;
         let followed = own.apply(event, at);
         if about(&followed)? != expected {

@@ -35,6 +35,10 @@ impl<M: Recorded> Record for Recorder<M> {
                 Ok(lines) => {
                     snapshot.header.events = lines.events;
                     snapshot.header.name = Some(name.clone());
+                    if lines.own == 0 {
+                        let why = "no event is about an object of this name";
+                        snapshot.header.note.get_or_insert_with(|| why.to_owned());
+                    }
                     alone = Some(lines.text);
                 }
                 Err(why) => {

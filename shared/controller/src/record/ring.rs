@@ -51,9 +51,9 @@ pub(super) struct Ring {
 /// The reason why a line or a memory is not in the record.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("the memory takes more than three quarters of --record-bytes, compressed")]
+    #[error("what the program remembers does not fit; raise --record-bytes")]
     Memory,
-    #[error("one event takes more than --record-bytes, compressed")]
+    #[error("one event does not fit; raise --record-bytes")]
     Event,
 }
 
@@ -181,13 +181,15 @@ impl Ring {
     /// After a failure the record is empty, and says why.
     fn noted(&mut self, now: At, outcome: io::Result<()>) -> bool {
         let Err(error) = outcome else { return true };
+        // What does not fit into the rest of a segment may fit into a new one.
+        let was_new = self.segments.back().is_none_or(|last| last.events == 0);
         self.segments.clear();
         self.open = Vec::new();
         self.known = Known::default();
         self.bytes = 0;
         self.was_cut = true;
         self.problem = Some(error.to_string());
-        self.rests_until = Some(now + REST);
+        self.rests_until = was_new.then_some(now + REST);
         false
     }
 

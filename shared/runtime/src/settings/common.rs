@@ -131,7 +131,7 @@ ccm_settings::settings! {
         min_resync: Duration = fixed(Duration, "min-resync-period", "12h0m0s"), positive;
         /// Memory for the record of the last events and of what was decided on each, in bytes. The page /record shows it,
         /// for reports of problems. It is compressed; 2 MB hold minutes of a busy cluster, and hours or days of a quiet
-        /// one. 0 keeps no record and costs nothing. Otherwise at least 1000000.
+        /// one. 0 keeps no record and costs nothing. Otherwise at least 2000000.
         record_bytes: usize = fixed(Count, "record-bytes", "2000000"), record_bytes;
         /// Name of the node that runs this program; the manifests set it by the downward API. The line own-node of
         /// /readyz?verbose shows what holds up this node, for instance a missing address or serving certificate.
@@ -141,9 +141,9 @@ ccm_settings::settings! {
 
 /// A smaller record would hold little beside what writing it takes.
 fn record_bytes(text: &str, _: &str) -> Result<usize, String> {
-    const BOUNDS: std::ops::RangeInclusive<usize> = 1_000_000..=1_000_000_000;
+    const BOUNDS: std::ops::RangeInclusive<usize> = 2_000_000..=1_000_000_000;
     let bytes = text.parse().ok().filter(|bytes| *bytes == 0 || BOUNDS.contains(bytes));
-    bytes.ok_or_else(|| "must be 0, or a whole number from 1000000 to 1000000000".to_owned())
+    bytes.ok_or_else(|| "must be 0, or a whole number from 2000000 to 1000000000".to_owned())
 }
 
 fn enabled(raw: &RawSettings, identity: &Identity, problems: &mut Problems) -> Option<bool> {

@@ -39,8 +39,12 @@ impl Random {
 
 fn histories(kind: Kind) {
     let wanted = std::env::var("QUARTET_HISTORIES").ok().and_then(|text| text.parse().ok());
+    let first = std::env::var("QUARTET_HISTORY").ok().and_then(|text| text.parse().ok());
+    let (first, count) = first.map_or((0, wanted.unwrap_or(HISTORIES)), |seed: u64| (seed, 1));
     let mut events = 0;
-    for seed in 0..wanted.unwrap_or(HISTORIES) {
+    for seed in first..first + count {
+        // Shown if the history fails.
+        println!("{kind:?}, history {seed}");
         let mut world = World::new(kind, seed);
         for _ in 0..STEPS {
             world.step();

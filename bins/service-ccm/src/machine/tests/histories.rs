@@ -41,6 +41,8 @@ fn histories(kind: Kind) {
     let (first, count) = first.map_or((0, wanted.unwrap_or(HISTORIES)), |seed: u64| (seed, 1));
     let mut events = 0;
     for seed in first..first + count {
+        // Shown if the history fails.
+        println!("{kind:?}, history {seed}");
         let mut world = World::new(kind, seed);
         for _ in 0..STEPS {
             world.step();

@@ -7,7 +7,7 @@ use std::{
 
 /// Blocks with a meaning of their own: first address, and length of the prefix. An address inside of one stays
 /// inside, and none comes in. The prefix stays as it is.
-const MEANINGS: [(&str, u32); 18] = [
+const MEANINGS: [(&str, u32); 19] = [
     ("0.0.0.0", 8),
     ("10.0.0.0", 8),
     ("100.64.0.0", 10),
@@ -20,7 +20,8 @@ const MEANINGS: [(&str, u32); 18] = [
     ("198.51.100.0", 24),
     ("203.0.113.0", 24),
     ("224.0.0.0", 3),
-    ("::", 8),
+    ("::", 127),
+    ("::ffff:0:0", 96),
     ("2001:db8::", 32),
     ("64:ff9b::", 96),
     ("fc00::", 7),
@@ -33,7 +34,7 @@ const PLAIN: [(&str, u32); 7] = [
     ("127.0.0.0", 8),
     ("169.254.0.0", 16),
     ("224.0.0.0", 3),
-    ("::", 8),
+    ("::", 127),
     ("fe80::", 10),
     ("ff00::", 8),
 ];
@@ -83,6 +84,18 @@ fn of_bits(bits: u128, like: IpAddr) -> IpAddr {
     }
 }
 
+/// The bits before the IPv4 address that an IPv6 address contains.
+const EMBEDDED: u32 = 96;
+
+/// The IPv4 address in an IPv6 address that is mapped, or of NAT64 (RFC 6052).
+fn inner(address: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(v6) = address else { return None };
+    let is_nat64 = matches!(v6.segments(), [0x64, 0xff9b, 0, 0, 0, 0, _, _]);
+    let low = u32::try_from(v6.to_bits() & u128::from(u32::MAX)).unwrap_or_default();
+    let is_mapped = v6.to_ipv4_mapped().is_some();
+    (is_nat64 || is_mapped).then(|| Ipv4Addr::from_bits(low).into())
+}
+
 /// The first bits of these; the others are zero.
 fn first(bits: u128, length: u32) -> u128 {
     if length == 0 { 0 } else { bits & (u128::MAX << (128 - length)) }
@@ -91,6 +104,11 @@ fn first(bits: u128, length: u32) -> u128 {
 impl Addresses {
     pub(super) fn replaced(&self, address: IpAddr) -> IpAddr {
         let (old, length) = bits(address);
+        // An IPv6 address that contains an IPv4 address is replaced like that one.
+        if let Some(inner) = inner(address) {
+            let new = bits(self.replaced(inner)).0 >> 96;
+            return of_bits(first(old, EMBEDDED) | new, address);
+        }
         let mut new = old;
         let meanings = of_family(&self.meanings, address);
         if self.is_plain(address) {
@@ -139,6 +157,11 @@ mod tests {
             any::<u32>().prop_map(|bits| Ipv4Addr::from_bits(bits).into()),
             any::<u16>().prop_map(|bits| Ipv4Addr::from_bits(0x0a00_0000 + u32::from(bits)).into()),
             any::<u128>().prop_map(|bits| Ipv6Addr::from_bits(bits).into()),
+            any::<u8>().prop_map(|bits| Ipv6Addr::from_bits(bits.into()).into()),
+            any::<u32>().prop_map(|bits| Ipv4Addr::from_bits(bits).to_ipv6_mapped().into()),
+            any::<u32>().prop_map(|bits| {
+                Ipv6Addr::from_bits((0x64_ff9b << 96) | u128::from(bits)).into()
+            }),
         ]
     }
 
@@ -168,6 +191,13 @@ mod tests {
             .map(|host| IpAddr::from([10, 1, 2, host]))
             .filter(|address| addresses.replaced(*address) == *address);
         assert!(kept.count() < 3);
+        let inner: IpAddr = [10, 1, 2, 3].into();
+        for (text, embedded) in [("::ffff:10.1.2.3", "::ffff:"), ("64:ff9b::a01:203", "64:ff9b::")]
+        {
+            let new = addresses.replaced(text.parse().unwrap());
+            let like = format!("{embedded}{}", addresses.replaced(inner));
+            assert_eq!(new, like.parse::<IpAddr>().unwrap(), "{text}");
+        }
         for plain in ["127.0.0.1", "0.0.0.0", "169.254.169.254", "::", "::1", "fe80::1"] {
             let plain: IpAddr = plain.parse().unwrap();
             assert_eq!(addresses.replaced(plain), plain);

@@ -105,7 +105,7 @@ impl<'a> Serializer for Texts<'a> {
             Self::Replace(names) => names.replaced(text).into(),
             Self::Collect(names) => {
                 names.collect(text);
-                text.into()
+                Value::Null
             }
         })
     }
@@ -261,6 +261,8 @@ impl SerializeMap for Many<'_> {
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
         self.key = match key.serialize(self.texts.again())? {
             Value::String(text) => text,
+            // The text was collected.
+            Value::Null => String::new(),
             Value::Number(number) => number.to_string(),
             Value::Bool(truth) => truth.to_string(),
             _ => return Err(Error::custom("a key that is no text")),

@@ -141,7 +141,7 @@ impl Cloud {
 
     fn create(&mut self, wanted: &Wanted, owner: Owner, now: At) -> Progress<LoadBalancer> {
         self.made = self.made.wrapping_add(1);
-        let (id, version) = (format!("lb-{}", self.versions), self.version());
+        let (id, version) = (format!("lb-{}", self.made), self.version());
         let front_end = &wanted.front_end;
         let present = wanted.members.present.iter();
         let one = Balancer {
@@ -205,7 +205,7 @@ impl Cloud {
         let Some(one) = self.balancers.get(id).cloned() else { return };
         self.made = self.made.wrapping_add(1);
         let (number, version) = (self.made, self.version());
-        let id = format!("lb-{version}");
+        let id = format!("lb-{number}");
         self.balancers.insert(id, Balancer { number, version, made: now, ..one });
     }
 

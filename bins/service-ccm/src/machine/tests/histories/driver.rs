@@ -41,7 +41,7 @@ impl World {
                 self.now = until;
                 return;
             };
-            self.now = self.now.max(at);
+            self.now = self.now.max(whole(at));
             self.perform(what);
             self.rules.check(&self.cloud);
         }
@@ -334,6 +334,12 @@ impl World {
         self.run(end);
         self.rules.end_quiet();
     }
+}
+
+/// The first whole millisecond from then on: events of the door come at whole milliseconds.
+fn whole(at: At) -> At {
+    let millis = at.0.as_nanos().div_ceil(1_000_000);
+    At(Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)))
 }
 
 /// The next event.
