@@ -77,6 +77,8 @@ pub(crate) struct Entry {
     pub(super) is_announced: bool,
     /// True if the current change of members has changed something in the cloud.
     pub(super) has_changed: bool,
+    /// How many writes in a row had a conflict.
+    pub(super) conflicts: u32,
     /// When the cloud last answered a call about it.
     pub(super) answered: At,
     /// Annotations that the provider has written to the Service.

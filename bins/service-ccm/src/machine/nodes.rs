@@ -158,7 +158,7 @@ impl Machine {
     /// Compares the nodes with the set that has gone out.
     fn compare_nodes(&mut self, seen: &NodesSeen, now: At) -> Vec<Effect> {
         let (set, mut effects) = self.current_nodes(seen, now);
-        if Arc::ptr_eq(&set.members, &self.nodes.set.members) {
+        if set.members == self.nodes.set.members {
             // Marks matter at the time at which their node goes.
             effects.extend(self.replace_nodes(set, &seen.nodes));
         } else {

@@ -1,5 +1,6 @@
 //! Helpers of the tests, and random histories.
 
+mod answers;
 mod histories;
 
 use ccm_controller::brake::{Budget, Limit};

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_base::At;
+use ccm_base::{At, RetryClass};
 use ccm_controller::queue::{Pace, Priority};
 use ccm_kube::ApiError;
 use ccm_objects::{Service, ServiceIngress, Shared as Name};
@@ -11,12 +11,15 @@ use super::{
     Machine, RETRY,
     due::tell,
     effect::{Count, Effect, Lane, Tell, Turn},
+    entry::Entry,
     event::Written,
 };
 use crate::plan::{Step, status::StatusChange};
 
 /// Delay after a conflict, so that the informer receives the other writer's change.
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);
+/// After so many conflicts in a row, the informer may be far behind: a further one counts as a failure.
+const MANY_CONFLICTS: u32 = 8;
 
 /// The kind of a write, in metrics and reports.
 pub(crate) const fn kind(step: &Step) -> &'static str {
@@ -33,9 +36,10 @@ impl Machine {
         let Written { lane, service, step, answer } = written;
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return Self::not_written(*lane, service, step, error.clone()),
+            Err(error) => return self.not_written(*lane, service, step, error.clone()),
         };
         let entry = self.balancers.entry(service);
+        entry.conflicts = 0;
         let repeated = entry.step_written(step, answer, now);
         let mut effects: Vec<Effect> =
             repeated.into_iter().map(|one| tell(service, Tell::Repeated(one))).collect();
@@ -83,6 +87,7 @@ impl Machine {
     }
 
     fn not_written(
+        &mut self,
         lane: Lane,
         service: &Arc<Service>,
         step: &Step,
@@ -90,12 +95,15 @@ impl Machine {
     ) -> Vec<Effect> {
         let turn = match &error {
             // The plan was made for an older version of the Service.
-            Some(ApiError::Conflict) => Turn::After(AFTER_CONFLICT, Priority::Urgent),
+            Some(ApiError::Conflict) => match self.balancers.entry(service).has_many_conflicts() {
+                false => Turn::After(AFTER_CONFLICT, Priority::Urgent),
+                true => Turn::Failed(RetryClass::Retry),
+            },
             // It is gone: the informer reports it.
             Some(ApiError::NotFound) => Turn::Well,
             Some(error) => Turn::Failed(error.class()),
             // A term that is only short is extended by the next renewal.
-            None => Turn::Failed(ccm_base::RetryClass::Retry),
+            None => Turn::Failed(RetryClass::Retry),
         };
         let mut effects = vec![Effect::queue(lane, service, turn)];
         if let (Turn::Failed(class), Some(error)) = (turn, error) {
@@ -103,6 +111,14 @@ impl Machine {
             effects.push(tell(service, Tell::NotWritten { what, error, pace }));
         }
         effects
+    }
+}
+
+impl Entry {
+    /// Counts a conflict. Returns true if there have been many since the last write.
+    fn has_many_conflicts(&mut self) -> bool {
+        self.conflicts = self.conflicts.saturating_add(1);
+        self.conflicts > MANY_CONFLICTS
     }
 }
 

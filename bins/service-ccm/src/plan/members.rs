@@ -219,7 +219,7 @@ impl Membership {
     pub fn shown(&mut self, members: &Arc<[Member]>, nodes: &NodeSet, now: At) {
         let before = self.known.clone().unwrap_or_default();
         self.is_relabelled |= self.is_told && have_other_labels(&before, &nodes.members);
-        if Arc::ptr_eq(members, &nodes.members) {
+        if *members == nodes.members {
             self.has_all_of(nodes, None);
             return self.settle(&before, now);
         }
@@ -331,7 +331,7 @@ impl Membership {
             false => self.picked.is_some(),
         };
         let is_all = is_picked && self.charged.is_empty() && !is_relabelled;
-        if is_all && Arc::ptr_eq(&known, &nodes.members) {
+        if is_all && known == nodes.members {
             return Decision::of_all(nodes, false);
         }
         let pool = self.pool(&known, nodes, rules);

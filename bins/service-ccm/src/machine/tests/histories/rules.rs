@@ -23,6 +23,8 @@ use crate::{
 const LOSS: usize = 3;
 /// The window, less the time that a call may take.
 const WINDOW: Duration = Duration::from_mins(355);
+/// How old a note may be: it comes with the renewals of the Lease.
+const UNTOLD: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub(super) struct Rules {
@@ -46,6 +48,13 @@ impl Rules {
         if self.is_quiet {
             let is_work = matches!(effect, Effect::Write(_) | Effect::Ask(_));
             assert!(!is_work, "nothing has changed, and at {now} there is work: {effect:?}");
+        }
+    }
+
+    /// Another process begins to lead. What has left within the last two seconds is not in the note.
+    pub(super) fn leads(&mut self, now: At) {
+        for left in self.left.values_mut() {
+            left.retain(|(at, _)| now.since(*at) > UNTOLD);
         }
     }
 

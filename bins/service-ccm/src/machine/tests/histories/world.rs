@@ -118,6 +118,7 @@ impl World {
     /// Another process begins to lead, with what is on the Lease.
     pub(super) fn lead(&mut self) {
         self.machine = begin();
+        self.rules.leads(self.now);
         self.twin = self.twin.take().map(|_| begin());
         (self.queues, self.flights, self.tasks) = Default::default();
         self.news.clear();
