@@ -20,6 +20,7 @@ use ccm_kube::{
     metrics::RestMetrics,
 };
 use ccm_runtime::{
+    explain::Explanations,
     health::Health,
     leadership::{CLOUD_IDENTITY, Eligibility, Leadership},
     limits::{Limits, Rate, Rates},
@@ -156,6 +157,7 @@ impl<P: Program> InProcess<P> {
         let same_cloud = SameCloud::new(cloud, &leadership, &place);
         let (health, watch) = (Health::new(), same_cloud.watch(&events, &place));
         let watch = watch.run(&health, &metrics, token.clone());
+        let plans = Plans::new(mode, &metrics);
         let context = Context::<P> {
             clients,
             cloud: same_cloud.guarded(),
@@ -163,7 +165,8 @@ impl<P: Program> InProcess<P> {
             leadership,
             eligibility: Eligibility::default(),
             events,
-            plans: Plans::new(mode, &metrics),
+            explanations: Explanations::new(plans.clone()),
+            plans,
             records: Records::new(&metrics),
             settings: own.subscribe(),
             common: watch::Sender::new(Arc::clone(&settings.common)).subscribe(),
@@ -213,6 +216,12 @@ impl<P: Program> InProcess<P> {
         let mut record = Vec::new();
         self.context.records.write(&Asked::default(), &mut record)?;
         Ok(record)
+    }
+
+    /// The page `/explain` about an object.
+    pub fn explain(&self, kind: &str, name: &str) -> String {
+        let explained = self.context.explanations.text(Some(kind), Some(name));
+        explained.unwrap_or_else(|error| error.to_string())
     }
 
     /// The page `/plan`.

@@ -19,6 +19,7 @@
 //! | [`logging`], [`metrics`], [`process`] | log format and levels; the registry; `process_*` |
 
 pub mod cloud_gate;
+pub mod explain;
 pub mod health;
 pub mod http;
 mod identity;

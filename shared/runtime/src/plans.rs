@@ -74,6 +74,16 @@ impl fmt::Display for Step {
     }
 }
 
+/// What was decided about one object.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Decided {
+    pub(crate) since: Timestamp,
+    pub(crate) steps: Vec<Step>,
+    /// Why nothing is done for the object; it has no steps then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) blocked: Option<String>,
+}
+
 /// The decided steps for one object.
 #[derive(Clone, Debug, Serialize)]
 struct Plan {
@@ -275,6 +285,18 @@ impl Plans {
         if is_late { Verdict::Failed(text) } else { Verdict::Passed(text) }
     }
 
+    /// What was decided about this object, if anything.
+    pub(crate) fn decided(&self, kind: &'static str, name: &str) -> Option<Decided> {
+        let plans = self.shared.plans.lock();
+        let Plan { since, steps, blocked, .. } = plans.get(&(kind, name.to_owned()))?;
+        Some(Decided { since: *since, steps: steps.clone(), blocked: blocked.clone() })
+    }
+
+    /// Returns true if this replica waits to become leader.
+    pub(crate) fn is_standby(&self) -> bool {
+        self.shared.standby.load(Ordering::Relaxed)
+    }
+
     fn page(&self, name: Option<&str>) -> Page {
         let plans = self.shared.plans.lock();
         let chosen = plans.values().filter(|plan| name.is_none_or(|name| plan.name == name));
@@ -289,7 +311,7 @@ impl Plans {
         let (objects, blocked_objects) = (waiting.len(), blocked.len());
         let shown = waiting.into_iter().chain(blocked).take(SHOWN);
         let plans: Vec<Plan> = shown.cloned().collect();
-        let standby = self.shared.standby.load(Ordering::Relaxed);
+        let standby = self.is_standby();
         let omitted = objects + blocked_objects - plans.len();
         let (mode, blocked) = (self.shared.mode, blocked_objects);
         Page { mode, standby, objects, omitted, due, held, blocked, plans }

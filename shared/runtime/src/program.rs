@@ -34,6 +34,7 @@ pub use specimens::specimens;
 pub use start::main;
 
 use crate::{
+    explain::Explanations,
     health::Health,
     leadership::{Eligibility, Leadership},
     metrics::Metrics,
@@ -121,6 +122,8 @@ pub struct Context<P: Program> {
     pub events: EventRecorder,
     /// The published plans: decided steps that are not done yet. An observer only publishes.
     pub plans: Plans,
+    /// What the controllers say about single objects, for the page `/explain`.
+    pub explanations: Explanations,
     /// The records of the machines, for the page `/record`.
     pub records: Records,
     /// The program's own settings; a new value appears when the file changes.

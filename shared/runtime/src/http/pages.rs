@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::{host::Host, scrapes::Scrapes, settings::OPENED_BY};
 use crate::{
+    explain::Explanations,
     health::{Finding, Health, Scope},
     plans::Plans,
     records::{Asked, Records, Unread},
@@ -34,6 +35,8 @@ pub struct Pages {
     pub configz: Arc<ArcSwap<String>>,
     /// The plans for `/plan`.
     pub plans: Plans,
+    /// The explanations for `/explain`.
+    pub explanations: Explanations,
     /// The records for `/record`.
     pub records: Records,
     /// The pages that are open to any peer: `configz`, `plan`.
@@ -49,6 +52,7 @@ const INDEX: &str = "\
 /configz            the settings in force, JSON; on loopback
 /plan               steps that are not executed yet; /plan?format=json; on loopback
 /plan?name=NAME     the same of one object; of a Service NAMESPACE/NAME
+/explain?kind=KIND&name=NAME   one object: why, and what would mend it; with format=json; on loopback
 /record             the last events and what was decided on each; on loopback
 /record?name=NAME   the same of one object; with anonymous=true without names
 ";
@@ -143,12 +147,27 @@ impl Pages {
                     false => reply(StatusCode::OK, TEXT, self.plans.text(name.as_deref())),
                 });
             }
+            ("explain", None) => return Some(self.explain(query, accept)),
             ("record", None) => return Some(self.record(query)),
             _ => return None,
         };
         match check {
             None => Some(self.all_checks(first, page, query)),
             Some(name) => self.one_check(page, name),
+        }
+    }
+
+    fn explain(&self, query: Query<'_>, accept: &str) -> Response<Content> {
+        let (kind, name) = (query.text("kind"), query.name());
+        let (kind, name) = (kind.as_deref(), name.as_deref());
+        let is_json = query.is_for_json() || accept.contains(JSON);
+        let explained = match is_json {
+            true => self.explanations.json(kind, name),
+            false => self.explanations.text(kind, name),
+        };
+        match explained {
+            Ok(text) => reply(StatusCode::OK, if is_json { JSON } else { TEXT }, text),
+            Err(why) => reply(StatusCode::BAD_REQUEST, TEXT, format!("{why}\n")),
         }
     }
 
@@ -298,8 +317,13 @@ impl<'a> Query<'a> {
 
     /// The object that is asked for.
     fn name(self) -> Option<String> {
-        let name = self.all("name").last()?;
-        Some(percent_decode_str(name).decode_utf8_lossy().into_owned())
+        self.text("name")
+    }
+
+    /// The last value of a parameter, decoded.
+    fn text(self, name: &str) -> Option<String> {
+        let text = self.all(name).last()?;
+        Some(percent_decode_str(text).decode_utf8_lossy().into_owned())
     }
 
     /// All values of a parameter; the empty text for one without a value.

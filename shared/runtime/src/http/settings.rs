@@ -23,8 +23,8 @@ pub struct PageSettings {
 const LOCAL_PAGES: [&str; 2] = ["configz", "plan"];
 /// The pages for loopback peers only, each with the name that opens it: who may see what is decided may
 /// see why.
-pub(super) const OPENED_BY: [(&str, &str); 3] =
-    [("configz", "configz"), ("plan", "plan"), ("record", "plan")];
+pub(super) const OPENED_BY: [(&str, &str); 4] =
+    [("configz", "configz"), ("plan", "plan"), ("explain", "plan"), ("record", "plan")];
 
 /// The certificate of the admin pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

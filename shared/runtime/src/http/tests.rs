@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{PageSettings, Pages, Scrapes, Server, TlsSettings, pages::Content};
 use crate::{
+    explain::Explanations,
     health::{Health, Scope, Verdict},
     metrics::Metrics,
     plans::{Mode, Plans},
@@ -33,10 +34,12 @@ fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -
         health.add(*name, *scope, move || verdict.clone());
     }
     let metrics = Metrics::new();
+    let plans = Plans::new(Mode::Control, &metrics);
     Pages {
         health,
         configz: Arc::new(ArcSwap::from_pointee("{}\n".to_owned())),
-        plans: Plans::new(Mode::Control, &metrics),
+        explanations: Explanations::new(plans.clone()),
+        plans,
         records: Records::new(&metrics),
         scrapes: Scrapes::new(metrics),
         open: Vec::new(),

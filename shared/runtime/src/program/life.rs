@@ -229,6 +229,7 @@ impl<P: Program> Parts<P> {
             eligibility: self.eligibility.clone(),
             events: self.events.clone(),
             plans: self.plans.clone(),
+            explanations: self.explanations.clone(),
             records: self.records.clone(),
             settings: self.own.clone(),
             common: self.common.clone(),

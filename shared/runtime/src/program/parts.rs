@@ -15,6 +15,7 @@ use tower::layer::layer_fn;
 use super::{Failure, Loaded, Program, reload::Reload};
 use crate::{
     cloud_gate::CloudGate,
+    explain::Explanations,
     health::{Condition, Health, Scope, Verdict},
     http::{Pages, Scrapes, Server},
     leadership::{Elector, Eligibility, Leadership, LeadershipMetrics, guard::LeaseGuard},
@@ -43,6 +44,7 @@ pub(super) struct Parts<P: Program> {
     pub(super) events_task: Supervisor,
     pub(super) events: EventRecorder,
     pub(super) plans: Plans,
+    pub(super) explanations: Explanations,
     pub(super) records: Records,
     pub(super) health: Health,
     pub(super) metrics: Metrics,
@@ -88,6 +90,7 @@ impl<P: Program> Parts<P> {
         let gate = gate(&limits, &leadership, &health, &metrics);
         let plans = Plans::new(settings.mode, &metrics);
         let records = Records::new(&metrics);
+        let explanations = Explanations::new(plans.clone());
         show(&health, &plans, &clients.clock, &tasks);
 
         if let Some(pages) = &settings.pages {
@@ -96,6 +99,7 @@ impl<P: Program> Parts<P> {
                 scrapes: Scrapes::new(metrics.clone()),
                 configz: reload.page(),
                 plans: plans.clone(),
+                explanations: explanations.clone(),
                 records: records.clone(),
                 open: pages.open.clone(),
             };
@@ -111,6 +115,7 @@ impl<P: Program> Parts<P> {
             events_task,
             events,
             plans,
+            explanations,
             records,
             health,
             metrics,

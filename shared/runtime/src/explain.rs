@@ -1,0 +1,287 @@
+//! Explanations of single objects, for the page `/explain`: what is wanted, what is there, what came last, what was
+//! decided and why, and what would unblock it.
+//!
+//! A controller adds one function for each kind of object that it knows. It reads the memory of its machine
+//! and changes nothing. The page adds the steps that [`Plans`] has about the object.
+
+use std::{fmt, sync::Arc};
+
+use ccm_base::{
+    At,
+    duration::in_words,
+    message::{LONGEST_LINE, one_line},
+};
+use ccm_cloud::{CloudError, ErrorKind};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::plans::{Decided, Plans};
+
+/// How an object fares with a controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fares {
+    /// It is as it should be, by what was seen last.
+    Fine,
+    /// Work is under way or due. It needs nobody.
+    Working,
+    /// A brake holds a change.
+    Held,
+    /// It stays as it is until somebody changes something.
+    Blocked,
+    /// Another controller, another cloud or nobody is responsible for it.
+    Foreign,
+    /// The controller knows nothing of it.
+    #[default]
+    Unknown,
+}
+
+impl fmt::Display for Fares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fine => "fine",
+            Self::Working => "work is under way",
+            Self::Held => "held",
+            Self::Blocked => "blocked",
+            Self::Foreign => "not responsible",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// What a controller knows of one object. Each text is one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// How it fares.
+    pub fares: Fares,
+    /// Why, with the cloud's words and the ID of its request.
+    pub cause: String,
+    /// What would unblock it: what to change, or that nothing has to be done.
+    pub mend: String,
+    /// What the object asks for.
+    pub wanted: Vec<String>,
+    /// What was seen last, and when.
+    pub there: Vec<String>,
+    /// What came last: answers, failures.
+    pub last: Vec<String>,
+    /// When the controller looks at it, or tries, again.
+    pub next: String,
+}
+
+impl Explanation {
+    /// One without details.
+    pub fn new(fares: Fares, cause: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { fares, cause: cause.into(), mend: mend.into(), ..Self::default() }
+    }
+
+    /// An object with which nothing is wrong.
+    pub fn fine(cause: impl Into<String>) -> Self {
+        Self::new(Fares::Fine, cause, NOTHING)
+    }
+
+    fn each_text(&mut self, change: impl Fn(&mut String)) {
+        let lists = [&mut self.wanted, &mut self.there, &mut self.last];
+        let texts = [&mut self.cause, &mut self.mend, &mut self.next];
+        lists.into_iter().flatten().chain(texts).for_each(change);
+    }
+}
+
+/// The mend of an object that needs none.
+pub const NOTHING: &str = "nothing has to be done";
+
+/// What a person can do about an error of the cloud.
+pub fn mend(error: &CloudError) -> String {
+    let subject = error.subject.as_deref().map(|subject| format!(" ({subject})"));
+    let subject = subject.unwrap_or_default();
+    match error.kind {
+        ErrorKind::NotFound => {
+            format!("make what the cloud does not find{subject}, or name another one")
+        }
+        ErrorKind::Throttled => {
+            "wait; if it lasts, lower --cloud-qps or ask the cloud for a higher rate".to_owned()
+        }
+        ErrorKind::Unauthorized => {
+            "renew the credentials of the cloud: they are wrong or expired".to_owned()
+        }
+        ErrorKind::Forbidden => {
+            format!("give the cloud user the permission that is missing{subject}")
+        }
+        ErrorKind::QuotaExceeded => {
+            format!("raise the quota of the cloud project{subject}, or free some of it")
+        }
+        ErrorKind::Invalid => {
+            format!("change what the cloud refuses{subject} in the object or the cloud config")
+        }
+        ErrorKind::Busy => "wait: another change is under way in the cloud".to_owned(),
+        ErrorKind::Conflict => {
+            format!("resolve what contradicts in the cloud{subject}; nothing is guessed")
+        }
+        ErrorKind::Stale => "ask the replica that leads".to_owned(),
+        ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Malformed => {
+            "wait; if it lasts, ask the cloud's support with the ID of the request".to_owned()
+        }
+        ErrorKind::Unsupported => "use another provider, or do without it".to_owned(),
+    }
+}
+
+/// A moment, as `at 2026-11-28T17:30:05Z, in 4 min` or `..., 4 min ago`.
+pub fn moment(at: At, now: At) -> String {
+    let distance = if at > now {
+        format!("in {}", in_words(at.since(now)))
+    } else {
+        format!("{} ago", in_words(now.since(at)))
+    };
+    let text = at.to_string();
+    let seconds = text.split_once('.').map_or(text.clone(), |(before, _)| format!("{before}Z"));
+    format!("at {seconds}, {distance}")
+}
+
+type Explain = Arc<dyn Fn(&str) -> Explanation + Send + Sync>;
+
+struct Explainer {
+    controller: &'static str,
+    kind: &'static str,
+    explain: Explain,
+}
+
+/// The explanations of a process. Clones share them.
+#[derive(Clone)]
+pub struct Explanations {
+    all: Arc<Mutex<Vec<Explainer>>>,
+    plans: Plans,
+}
+
+/// An explanation on the page.
+#[derive(Serialize)]
+struct Shown<'a> {
+    kind: &'static str,
+    name: &'a str,
+    controller: &'static str,
+    #[serde(flatten)]
+    explanation: Explanation,
+    decided: Option<Decided>,
+}
+
+/// The page as JSON.
+#[derive(Serialize)]
+struct Page<'a> {
+    /// Whether this replica does not lead, so that it knows only what it reads.
+    standby: bool,
+    objects: Vec<Shown<'a>>,
+}
+
+/// The reason why there is no explanation.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unexplained {
+    /// The query names no object.
+    #[error("which object? Use /explain?kind=KIND&name=NAME; a Service is NAMESPACE/NAME")]
+    NoName,
+    /// No controller of this program knows such objects.
+    #[error("this program explains no {given:?}: use kind={}", known.join(" or kind="))]
+    Kind {
+        /// The kind in the query.
+        given: String,
+        /// The kinds that it could be.
+        known: Vec<&'static str>,
+    },
+}
+
+impl Explanations {
+    /// None yet.
+    pub fn new(plans: Plans) -> Self {
+        Self { all: Arc::default(), plans }
+    }
+
+    /// Adds what a controller says about the objects of a kind: its name, or `NAMESPACE/NAME`, is given.
+    pub fn add(
+        &self,
+        controller: &'static str,
+        kind: &'static str,
+        explain: impl Fn(&str) -> Explanation + Send + Sync + 'static,
+    ) {
+        self.all.lock().push(Explainer { controller, kind, explain: Arc::new(explain) });
+    }
+
+    fn page<'a>(&self, kind: Option<&str>, name: Option<&'a str>) -> Result<Page<'a>, Unexplained> {
+        let name = name.filter(|name| !name.is_empty()).ok_or(Unexplained::NoName)?;
+        let mut chosen = Vec::new();
+        let mut known = Vec::new();
+        for Explainer { controller, kind: own, explain } in &*self.all.lock() {
+            known.push(*own);
+            if kind.is_none_or(|kind| is_kind(own, kind)) {
+                chosen.push((*controller, *own, Arc::clone(explain)));
+            }
+        }
+        if let (Some(given), true) = (kind, chosen.is_empty()) {
+            known.dedup();
+            return Err(Unexplained::Kind { given: one_line(given, 100), known });
+        }
+        let mut objects: Vec<Shown<'_>> = chosen
+            .into_iter()
+            .map(|(controller, kind, explain)| {
+                let mut explanation = explain(name);
+                explanation.each_text(|text| *text = one_line(text, LONGEST_LINE));
+                let decided = self.plans.decided(kind, name);
+                Shown { kind, name, controller, explanation, decided }
+            })
+            .collect();
+        // Without a kind, only those are of interest that know the name.
+        let is_known = |shown: &Shown<'_>| shown.explanation.fares != Fares::Unknown;
+        if kind.is_none() && objects.iter().any(is_known) {
+            objects.retain(is_known);
+        }
+        Ok(Page { standby: self.plans.is_standby(), objects })
+    }
+
+    /// The page as JSON.
+    pub fn json(&self, kind: Option<&str>, name: Option<&str>) -> Result<String, Unexplained> {
+        let page = self.page(kind, name)?;
+        Ok(serde_json::to_string_pretty(&page).unwrap_or_default() + "\n")
+    }
+
+    /// The page as text. The first three lines about an object say how it fares, why, and what would mend it.
+    pub fn text(&self, kind: Option<&str>, name: Option<&str>) -> Result<String, Unexplained> {
+        let Page { standby, objects } = self.page(kind, name)?;
+        let texts: Vec<String> = objects.iter().map(|shown| shown.text(standby)).collect();
+        Ok(texts.join("\n"))
+    }
+}
+
+/// Returns true if this is the kind, in lower case or in the plural as well.
+fn is_kind(kind: &str, given: &str) -> bool {
+    let given = given.to_ascii_lowercase();
+    let kind = kind.to_ascii_lowercase();
+    given == kind || given.strip_suffix('s') == Some(&kind)
+}
+
+impl Shown<'_> {
+    fn text(&self, standby: bool) -> String {
+        let Self { kind, name, controller, explanation, decided } = self;
+        let Explanation { fares, cause, mend, wanted, there, last, next } = explanation;
+        let standby = if standby { " (standby: the leader knows more)" } else { "" };
+        let mut text = format!("{kind} {name}, {controller}{standby}: {fares}\n");
+        line(&mut text, "cause", cause);
+        line(&mut text, "mend", mend);
+        wanted.iter().for_each(|one| line(&mut text, "wanted", one));
+        there.iter().for_each(|one| line(&mut text, "there", one));
+        last.iter().for_each(|one| line(&mut text, "last", one));
+        if let Some(Decided { since, steps, blocked }) = decided {
+            let since = format!("since {since:.0}");
+            let blocked = blocked.iter().map(|why| format!("nothing, blocked: {why}"));
+            let texts = blocked.chain(steps.iter().map(ToString::to_string));
+            texts.for_each(|one| line(&mut text, "decided", &format!("{one}; {since}")));
+        }
+        line(&mut text, "next", next);
+        text
+    }
+}
+
+fn line(text: &mut String, title: &str, content: &str) {
+    if !content.is_empty() {
+        let title = format!("{title}:");
+        text.push_str(&format!("{title:<9}{content}\n"));
+    }
+}
+
+#[cfg(test)]
+mod tests;
