@@ -168,6 +168,14 @@ fn show(context: &Context<ServiceCcm>, translator: &Arc<Translator>) {
         let look = move || door.read(|machine, _| verdict(machine));
         context.health.add(name, Scope::Information, look);
     }
+    let (explained, of_balancers) = (Arc::clone(translator), door.clone());
+    context.explanations.add(programs::SERVICE_CCM.binary, "Service", move |name| {
+        let service = explained.services.get(name);
+        explained.performer.door.read(|machine, now| machine.explain(name, service.as_deref(), now))
+    });
+    context.explanations.add(programs::SERVICE_CCM.binary, "LoadBalancer", move |id| {
+        of_balancers.read(|machine, now| machine.explain_load_balancer(id, now))
+    });
     let shown = Arc::clone(translator);
     context.health.add("classes", Scope::Information, move || {
         let services = shown.services.list();

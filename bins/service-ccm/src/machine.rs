@@ -18,6 +18,7 @@
 //! | `polls`, `polled` | polls, and what one says about a load balancer |
 //! | `orphans` | load balancers without a Service |
 //! | `left`, `note` | what is left to the next leader, and when |
+//! | `explain` | what the page `/explain` says about one Service or load balancer |
 //! | `counts` | what metrics and `/readyz?verbose` show |
 //! | `recorded` | which Service an event or effect is about |
 
@@ -32,6 +33,7 @@ mod due;
 pub(crate) mod effect;
 mod entry;
 pub(crate) mod event;
+mod explain;
 pub(crate) mod left;
 mod listed;
 mod nodes;

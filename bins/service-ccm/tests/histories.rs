@@ -27,6 +27,8 @@ mod cluster;
 mod conditions;
 #[path = "histories/events.rs"]
 mod events;
+#[path = "histories/explained.rs"]
+mod explained;
 #[path = "histories/fairness.rs"]
 mod fairness;
 #[path = "histories/finalizers.rs"]

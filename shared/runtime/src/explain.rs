@@ -176,6 +176,9 @@ pub enum Unexplained {
     /// The query names no object.
     #[error("which object? Use /explain?kind=KIND&name=NAME; a Service is NAMESPACE/NAME")]
     NoName,
+    /// No controller of this program explains anything.
+    #[error("this program explains no objects")]
+    Nothing,
     /// No controller of this program knows such objects.
     #[error("this program explains no {given:?}: use kind={}", known.join(" or kind="))]
     Kind {
@@ -212,9 +215,14 @@ impl Explanations {
                 chosen.push((*controller, *own, Arc::clone(explain)));
             }
         }
-        if let (Some(given), true) = (kind, chosen.is_empty()) {
-            known.dedup();
-            return Err(Unexplained::Kind { given: one_line(given, 100), known });
+        known.sort_unstable();
+        known.dedup();
+        match kind {
+            _ if known.is_empty() => return Err(Unexplained::Nothing),
+            Some(given) if chosen.is_empty() => {
+                return Err(Unexplained::Kind { given: one_line(given, 100), known });
+            }
+            _ => {}
         }
         let mut objects: Vec<Shown<'_>> = chosen
             .into_iter()
@@ -259,28 +267,33 @@ impl Shown<'_> {
         let Self { kind, name, controller, explanation, decided } = self;
         let Explanation { fares, cause, mend, wanted, there, last, next } = explanation;
         let standby = if standby { " (standby: the leader knows more)" } else { "" };
-        let mut text = format!("{kind} {name}, {controller}{standby}: {fares}\n");
-        line(&mut text, "cause", cause);
-        line(&mut text, "mend", mend);
-        wanted.iter().for_each(|one| line(&mut text, "wanted", one));
-        there.iter().for_each(|one| line(&mut text, "there", one));
-        last.iter().for_each(|one| line(&mut text, "last", one));
-        if let Some(Decided { since, steps, blocked }) = decided {
-            let since = format!("since {since:.0}");
-            let blocked = blocked.iter().map(|why| format!("nothing, blocked: {why}"));
-            let texts = blocked.chain(steps.iter().map(ToString::to_string));
-            texts.for_each(|one| line(&mut text, "decided", &format!("{one}; {since}")));
-        }
-        line(&mut text, "next", next);
-        text
+        let name = one_line(name, LONGEST_LINE);
+        let head = format!("{kind} {name}, {controller}{standby}: {fares}\n");
+        let list = |title, texts: &[String]| -> String {
+            texts.iter().map(|text| line(title, text)).collect()
+        };
+        let decided = decided.iter().map(|decided| list("decided", &decided.in_words()));
+        [head, line("cause", cause), line("mend", mend)]
+            .into_iter()
+            .chain([list("wanted", wanted), list("there", there), list("last", last)])
+            .chain(decided)
+            .chain([line("next", next)])
+            .collect()
     }
 }
 
-fn line(text: &mut String, title: &str, content: &str) {
-    if !content.is_empty() {
-        let title = format!("{title}:");
-        text.push_str(&format!("{title:<9}{content}\n"));
+impl Decided {
+    fn in_words(&self) -> Vec<String> {
+        let blocked = self.blocked.iter().map(|why| format!("nothing, blocked: {why}"));
+        let texts = blocked.chain(self.steps.iter().map(ToString::to_string));
+        texts.map(|text| format!("{text}; since {:.0}", self.since)).collect()
     }
+}
+
+/// A line of the page; nothing if there is nothing to say.
+fn line(title: &str, text: &str) -> String {
+    let title = format!("{title}:");
+    if text.is_empty() { String::new() } else { format!("{title:<9}{text}\n") }
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ impl Machine {
     }
 
     /// The inputs of calls, besides their Services.
-    fn inputs(&self) -> Inputs {
+    pub(super) fn inputs(&self) -> Inputs {
         Inputs { nodes: self.balancers.published(), revision: self.revision }
     }
 

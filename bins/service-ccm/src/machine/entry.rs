@@ -159,6 +159,11 @@ impl Entry {
         self.asked.insert(lane, Box::new(asked));
     }
 
+    /// The calls that are under way.
+    pub(super) fn all_asked(&self) -> impl Iterator<Item = &Asked> {
+        self.asked.values().map(|asked| &**asked)
+    }
+
     /// The call that is under way on this lane is answered.
     pub(super) fn take_asked(&mut self, lane: Lane, call: CallKind) -> Option<Box<Asked>> {
         self.asked.remove(&lane).filter(|asked| asked.call == call)

@@ -52,15 +52,24 @@ pub(super) fn blocked(service: &Service, planned: &Planned) -> Option<String> {
         return None;
     }
     if planned.plan == Plan::NotOurs {
-        let class = service.details.as_ref().and_then(|details| details.class.as_deref());
-        return Some(match class {
-            Some(class) => format!("load balancer class {class} is not served here"),
-            None => "Services without a load balancer class are not served here".to_owned(),
-        });
+        return Some(not_served(service));
     }
     let fatal: Vec<&Problem> = planned.problems.iter().filter(|one| one.fatal).collect();
     (!fatal.is_empty())
         .then(|| format!("{}: {}", Reason::InvalidConfiguration.as_str(), in_words(&fatal)))
+}
+
+/// Why a Service with its class is not served.
+pub(super) fn not_served(service: &Service) -> String {
+    match class(service) {
+        Some(class) => format!("load balancer class {class} is not served here"),
+        None => "Services without a load balancer class are not served here".to_owned(),
+    }
+}
+
+/// The class of a Service.
+pub(super) fn class(service: &Service) -> Option<&str> {
+    service.details.as_ref().and_then(|details| details.class.as_deref())
 }
 
 /// The step of a load balancer that waits to be adopted.

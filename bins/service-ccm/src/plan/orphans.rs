@@ -268,6 +268,11 @@ impl Orphans {
         self.called.clear();
     }
 
+    /// A load balancer without a Service, by its ID.
+    pub fn get(&self, id: &str) -> Option<&Orphan> {
+        self.seen.get(id)
+    }
+
     /// Returns true if a deletion for the Service with this UID is running.
     pub fn is_called(&self, uid: &str) -> bool {
         self.called.contains(uid)
@@ -329,6 +334,11 @@ impl Orphan {
             attempt: None,
             is_called: false,
         }
+    }
+
+    /// When the first and the last complete list came that has shown it.
+    pub fn seen(&self) -> (At, At) {
+        (self.first, self.last)
     }
 
     /// In words: since when it exists, and what it costs.

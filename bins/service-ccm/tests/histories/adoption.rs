@@ -21,7 +21,7 @@ const ID: &str = "quartet.dev/load-balancer-id";
 
 /// Who has made the load balancers.
 #[derive(Clone, Copy)]
-enum Maker {
+pub(crate) enum Maker {
     /// A controller that records no owners.
     Older,
     /// This one, before the cluster was rebuilt: it has another UID.
@@ -49,7 +49,7 @@ impl Maker {
 impl World {
     /// Services whose load balancers another controller has made, with finalizer and address, before a
     /// process of this program begins.
-    async fn of(maker: Maker, services: usize, variant: Variant) -> Self {
+    pub(crate) async fn of(maker: Maker, services: usize, variant: Variant) -> Self {
         let mut world = Self::start(1, variant).await;
         (0..services).for_each(|number| world.create(number));
         sleep(SOON).await;

@@ -52,7 +52,7 @@ const INDEX: &str = "\
 /configz            the settings in force, JSON; on loopback
 /plan               steps that are not executed yet; /plan?format=json; on loopback
 /plan?name=NAME     the same of one object; of a Service NAMESPACE/NAME
-/explain?kind=KIND&name=NAME   one object: why, and what would mend it; with format=json; on loopback
+/explain?name=NAME  why an object is as it is, and what would mend it; also kind=KIND and format=json
 /record             the last events and what was decided on each; on loopback
 /record?name=NAME   the same of one object; with anonymous=true without names
 ";

@@ -22,6 +22,7 @@ use crate::{
 
 mod checks;
 mod crowd;
+mod explain;
 mod record;
 
 fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -> Pages {

@@ -17,7 +17,7 @@ use crate::{
     cloud_gate::CloudGate,
     explain::Explanations,
     health::{Condition, Health, Scope, Verdict},
-    http::{Pages, Scrapes, Server},
+    http::{PageSettings, Pages, Scrapes, Server},
     leadership::{Elector, Eligibility, Leadership, LeadershipMetrics, guard::LeaseGuard},
     limits::Limits,
     logging::LogControl,
@@ -88,8 +88,7 @@ impl<P: Program> Parts<P> {
             None => Leadership::unconditional(),
         };
         let gate = gate(&limits, &leadership, &health, &metrics);
-        let plans = Plans::new(settings.mode, &metrics);
-        let records = Records::new(&metrics);
+        let (plans, records) = (Plans::new(settings.mode, &metrics), Records::new(&metrics));
         let explanations = Explanations::new(plans.clone());
         show(&health, &plans, &clients.clock, &tasks);
 
@@ -103,8 +102,7 @@ impl<P: Program> Parts<P> {
                 records: records.clone(),
                 open: pages.open.clone(),
             };
-            let server = Server::bind(pages, content).map_err(|e| Failure::Broken(chain(&e)))?;
-            tasks.spawn("pages", server.run(tasks.token().clone()));
+            serve(pages, content, &tasks)?;
         }
         tasks.spawn("settings", apply(common.clone(), limits, log, tasks.token().clone()));
         tasks.spawn("config-file", reload.run(tasks.token().clone()));
@@ -129,6 +127,13 @@ impl<P: Program> Parts<P> {
         };
         Ok((parts, elector))
     }
+}
+
+/// Serves the pages.
+fn serve(pages: &PageSettings, content: Pages, tasks: &Supervisor) -> Result<(), Failure> {
+    let server = Server::bind(pages, content).map_err(|e| Failure::Broken(chain(&e)))?;
+    tasks.spawn("pages", server.run(tasks.token().clone()));
+    Ok(())
 }
 
 /// The lines of health that need no program.

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{record::spoken, *};
+use crate::explain::Explanation;
 
 #[tokio::test(start_paused = true)]
 async fn a_line_says_for_how_long_it_has_been_so() {
@@ -65,6 +66,7 @@ async fn the_checks_are_text_or_json() {
 async fn the_first_page_lists_the_others() {
     let pages = pages(&[]);
     pages.records.add(spoken("a record", 1).0);
+    pages.explanations.add("toy", "Node", |_| Explanation::fine("it runs"));
     let (status, text) = get(&pages, "/").await;
     assert_eq!(status, 200);
     let words = text.split([' ', ';', '\n']).map(|word| word.trim_matches(','));

@@ -1,0 +1,108 @@
+//! What the conditions of a Service say, and what would mend it.
+
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_objects::{Service, ServiceCondition};
+use ccm_runtime::explain::{Explanation, Fares, NOTHING, mend};
+use strum::VariantArray as _;
+
+use crate::plan::{
+    ADOPT, APPROVED, REPLACEMENT_APPROVED,
+    reason::{PROVISIONING, Reason, SERVING},
+};
+
+/// The condition that says what is wrong, or that it serves.
+pub(super) fn shown(service: &Service) -> Option<Explanation> {
+    let provisioning = service.condition(PROVISIONING).and_then(read);
+    let serving = service.condition(SERVING).and_then(read);
+    let is_wrong = |(reason, _): &(Reason, _)| fares(*reason) != Fares::Fine;
+    let (reason, condition) = provisioning.filter(is_wrong).or(serving).or(provisioning)?;
+    let cause = match &*condition.message {
+        "" => reason.meaning(),
+        message => format!("{}: {message}", reason.as_str()),
+    };
+    Some(Explanation::new(fares(reason), cause, mend_of(reason, service)))
+}
+
+fn read(condition: &ServiceCondition) -> Option<(Reason, &ServiceCondition)> {
+    let reason = Reason::VARIANTS.iter().find(|reason| *reason.as_str() == *condition.reason)?;
+    Some((*reason, condition))
+}
+
+/// How a Service fares whose condition has this reason.
+pub(super) const fn fares(reason: Reason) -> Fares {
+    match reason {
+        Reason::Provisioned | Reason::PartlyProvisioned | Reason::Serving => Fares::Fine,
+        Reason::Creating
+        | Reason::WaitingForCloud
+        | Reason::Throttled
+        | Reason::CloudUnavailable
+        | Reason::Deleting
+        | Reason::BeingDeleted
+        | Reason::LoadBalancerGone
+        | Reason::NotConfirmed
+        | Reason::NoAddress => Fares::Working,
+        Reason::ReplacementHeld | Reason::MembersHeld => Fares::Held,
+        Reason::Elsewhere => Fares::Foreign,
+        Reason::InvalidConfiguration
+        | Reason::LimitReached
+        | Reason::QuotaExceeded
+        | Reason::CloudAccessDenied
+        | Reason::Conflict
+        | Reason::LoadBalancersNotOffered
+        | Reason::LoadBalancerFailed
+        | Reason::WaitingForAdoption
+        | Reason::DeletionFailed
+        | Reason::AddressRefused
+        | Reason::NoMembers => Fares::Blocked,
+    }
+}
+
+/// What a person can do about a reason.
+pub(super) fn mend_of(reason: Reason, service: &Service) -> String {
+    let of_cloud = |kind| mend(&CloudError::new(kind, ""));
+    match reason {
+        Reason::Provisioned | Reason::Serving => NOTHING.to_owned(),
+        Reason::PartlyProvisioned => "change what the cause names, or leave it: the rest serves".to_owned(),
+        Reason::Creating
+        | Reason::WaitingForCloud
+        | Reason::Deleting
+        | Reason::BeingDeleted
+        | Reason::NoAddress => "wait: nothing has to be done".to_owned(),
+        Reason::InvalidConfiguration => "change what the cause names in the Service".to_owned(),
+        Reason::LimitReached => "delete another Service of the namespace, or raise --max-load-balancers-per-namespace".to_owned(),
+        Reason::QuotaExceeded => of_cloud(ErrorKind::QuotaExceeded),
+        Reason::Throttled => of_cloud(ErrorKind::Throttled),
+        Reason::CloudAccessDenied => "renew the credentials of the cloud, or give its user the permission that is missing".to_owned(),
+        Reason::Conflict => of_cloud(ErrorKind::Conflict),
+        Reason::CloudUnavailable | Reason::NotConfirmed => of_cloud(ErrorKind::Unavailable),
+        Reason::LoadBalancersNotOffered => of_cloud(ErrorKind::Unsupported),
+        Reason::LoadBalancerFailed => "repair it in the cloud, or delete it there: then another one is made".to_owned(),
+        Reason::ReplacementHeld | Reason::LoadBalancerGone => {
+            let command = approve(service, REPLACEMENT_APPROVED);
+            format!("repair or restore it in the cloud; or let another one be made: {command}")
+        }
+        Reason::WaitingForAdoption => {
+            let command = annotate(service, ADOPT, "ID");
+            format!("look at what would change (decided), then: {command}")
+        }
+        Reason::DeletionFailed => "remove what the cause names; the finalizer goes after the load balancer".to_owned(),
+        Reason::Elsewhere => "ask that controller; service-ccm leaves the Service to it".to_owned(),
+        Reason::MembersHeld => {
+            let command = approve(service, APPROVED);
+            format!("bring the nodes back; or if they should leave: {command}")
+        }
+        Reason::AddressRefused => "if it is right, allow it by --load-balancer-allowed-addresses; otherwise ask the provider".to_owned(),
+        Reason::NoMembers => "make a node that may be a member, or mend what the cause names".to_owned(),
+    }
+}
+
+/// The command that sets an annotation.
+pub(super) fn annotate(service: &Service, key: &str, value: &str) -> String {
+    let (namespace, name) = service.names();
+    format!("kubectl -n {namespace} annotate service {name} {key}={value}")
+}
+
+/// The command that approves something.
+pub(super) fn approve(service: &Service, key: &str) -> String {
+    annotate(service, key, "yes")
+}
