@@ -126,7 +126,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
 }
 
 /// Of the crates that decisions and memories may not know: decisions themselves, and plain values.
-const VALUES: [&str; 14] = [
+const VALUES: [&str; 15] = [
     "ccm_controller::brake",
     "ccm_controller::identity",
     "ccm_controller::machine",
@@ -139,6 +139,7 @@ const VALUES: [&str; 14] = [
     "ccm_kube::ApiError",
     "ccm_kube::selector",
     "ccm_runtime::health::Verdict",
+    "ccm_runtime::explain",
     "ccm_runtime::plans",
     "ccm_controller::turns",
 ];
