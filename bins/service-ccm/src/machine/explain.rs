@@ -28,6 +28,9 @@ struct About<'a> {
     now: At,
 }
 
+/// The mend of work that is under way.
+const WAIT: &str = "wait: nothing has to be done";
+
 type Cause = fn(&Machine, About<'_>) -> Option<Explanation>;
 
 /// The possible causes, the first that holds counts. What the conditions of the Service say comes last: they may
@@ -43,6 +46,8 @@ const CAUSES: &[Cause] = &[
     |_, about| has_failed(about),
     |_, about| is_worked_on(about),
     |_, about| is_refused(about),
+    |_, about| is_removed(about),
+    |machine, about| machine.is_behind(about),
     |_, about| reasons::shown(about.service),
     |machine, about| machine.has_not_looked(about),
 ];
@@ -55,8 +60,8 @@ impl Machine {
         let about = About { service, entry, inputs: self.inputs(), now };
         let cause = CAUSES.iter().find_map(|cause| cause(self, about));
         let mut explanation = cause.unwrap_or_else(|| {
-            let text = "it needs nothing, by what is known of it";
-            Explanation::fine(text)
+            let cause = "service-ccm has not written a condition to it yet";
+            Explanation::new(Fares::Working, cause, WAIT)
         });
         explanation.wanted = self.asks_for(service);
         explanation.there = self.there(about);
@@ -142,6 +147,25 @@ impl Machine {
         let cause = self.losses.in_words(&about.service.uid);
         let mend = reasons::mend_of(Reason::ReplacementHeld, about.service);
         Some(Explanation::new(Fares::Held, cause, mend))
+    }
+
+    /// The Service has changed since, or has no load balancer yet.
+    fn is_behind(&self, about: About<'_>) -> Option<Explanation> {
+        let (service, state) = (about.service, about.entry?.state());
+        let front_end = desired(service, &self.cluster, &self.traits).front_end;
+        let digest = front_end.map(|front_end| front_end.digest);
+        let has_address = service.details.as_ref().is_some_and(|it| !it.ingress.is_empty());
+        let cause = match &state.known {
+            Known::Absent => "it has no load balancer yet, or the cloud does not show it any more",
+            Known::There(_) if state.configured != digest => {
+                "service-ccm has not seen yet that the load balancer is as the Service asks"
+            }
+            _ if !has_address && !self.is_observing => "it does not show an address yet",
+            _ => return None,
+        };
+        // The condition may know more.
+        let wrong = reasons::wrong(service);
+        Some(wrong.unwrap_or_else(|| Explanation::new(Fares::Working, cause, WAIT)))
     }
 
     /// Nothing is known of its load balancer.
@@ -235,6 +259,16 @@ fn asks_for_none(about: About<'_>) -> Option<Explanation> {
     })
 }
 
+/// Its load balancer should go, and then the finalizer.
+fn is_removed(about: About<'_>) -> Option<Explanation> {
+    let service = about.service;
+    if !service.has_finalizer || service.is_load_balancer && !service.deleting {
+        return None;
+    }
+    let cause = "its load balancer has to be deleted first, then service-ccm removes the finalizer";
+    Some(reasons::wrong(service).unwrap_or_else(|| Explanation::new(Fares::Working, cause, WAIT)))
+}
+
 fn is_full(about: About<'_>) -> Option<Explanation> {
     about.entry.filter(|entry| entry.waits())?;
     let cause =
@@ -266,16 +300,15 @@ fn has_failed(about: About<'_>) -> Option<Explanation> {
 
 fn is_worked_on(about: About<'_>) -> Option<Explanation> {
     let entry = about.entry?;
-    let wait = "wait: nothing has to be done";
     if let Some(pending) = &entry.state().pending {
         let since = moment(pending.since, about.now);
         let cause = format!("the cloud works on it: {} (begun {since})", pending.what);
-        return Some(Explanation::new(Fares::Working, cause, wait));
+        return Some(Explanation::new(Fares::Working, cause, WAIT));
     }
     let asked = entry.all_asked().min_by_key(|asked| asked.began)?;
     let since = moment(asked.began, about.now);
     let cause = format!("{} is under way (begun {since})", call(asked.call));
-    Some(Explanation::new(Fares::Working, cause, wait))
+    Some(Explanation::new(Fares::Working, cause, WAIT))
 }
 
 /// Members that are held, addresses that the Service does not show, and who else is responsible.

@@ -5,6 +5,7 @@ use ccm_objects::{Service, ServiceCondition};
 use ccm_runtime::explain::{Explanation, Fares, NOTHING, mend};
 use strum::VariantArray as _;
 
+use super::WAIT;
 use crate::plan::{
     ADOPT, APPROVED, REPLACEMENT_APPROVED,
     reason::{PROVISIONING, Reason, SERVING},
@@ -12,10 +13,16 @@ use crate::plan::{
 
 /// The condition that says what is wrong, or that it serves.
 pub(super) fn shown(service: &Service) -> Option<Explanation> {
-    let provisioning = service.condition(PROVISIONING).and_then(read);
-    let serving = service.condition(SERVING).and_then(read);
-    let is_wrong = |(reason, _): &(Reason, _)| fares(*reason) != Fares::Fine;
-    let (reason, condition) = provisioning.filter(is_wrong).or(serving).or(provisioning)?;
+    wrong(service).or_else(|| told(service, SERVING)).or_else(|| told(service, PROVISIONING))
+}
+
+/// The condition that says why the load balancer is not as the Service asks for.
+pub(super) fn wrong(service: &Service) -> Option<Explanation> {
+    told(service, PROVISIONING).filter(|told| told.fares != Fares::Fine)
+}
+
+fn told(service: &Service, kind: &str) -> Option<Explanation> {
+    let (reason, condition) = service.condition(kind).and_then(read)?;
     let cause = match &*condition.message {
         "" => reason.meaning(),
         message => format!("{}: {message}", reason.as_str()),
@@ -67,7 +74,7 @@ pub(super) fn mend_of(reason: Reason, service: &Service) -> String {
         | Reason::WaitingForCloud
         | Reason::Deleting
         | Reason::BeingDeleted
-        | Reason::NoAddress => "wait: nothing has to be done".to_owned(),
+        | Reason::NoAddress => WAIT.to_owned(),
         Reason::InvalidConfiguration => "change what the cause names in the Service".to_owned(),
         Reason::LimitReached => "delete another Service of the namespace, or raise --max-load-balancers-per-namespace".to_owned(),
         Reason::QuotaExceeded => of_cloud(ErrorKind::QuotaExceeded),

@@ -330,6 +330,7 @@ impl World {
         self.run(end);
         Rules::right(self.now, &self.api, &self.nodes, &self.cloud);
         self.rules.begin_quiet();
+        self.explain(&self.api);
         let end = self.now + Duration::from_mins(20);
         self.run(end);
         self.rules.end_quiet();

@@ -1,6 +1,6 @@
 //! Changes by users and nodes, and the API server's answers to writes.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_kube::ApiError;
 use ccm_objects::{
@@ -52,6 +52,15 @@ impl World {
         };
         let until = self.now + wait;
         self.run(until);
+        self.explain(&self.store);
+    }
+
+    /// Each Service has an explanation.
+    pub(super) fn explain(&self, services: &BTreeMap<Name, Arc<Service>>) {
+        for service in services.values() {
+            let told = self.machine.explain(&service.key, Some(service), self.now);
+            self.rules.explained(service, &told);
+        }
     }
 
     fn store_as(&mut self, service: Service) -> Arc<Service> {

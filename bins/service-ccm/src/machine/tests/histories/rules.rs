@@ -8,6 +8,7 @@ use std::{
 
 use ccm_base::At;
 use ccm_objects::{Node, Service, Shared as Name};
+use ccm_runtime::explain::{Explanation, Fares};
 
 use super::cloud::Cloud;
 use crate::{
@@ -118,6 +119,22 @@ impl Rules {
     pub(super) fn written(service: &Service, write: &Write, cloud: &Cloud) {
         if write.step == Step::Release {
             assert_eq!(cloud.of(&service.uid), Vec::<String>::new(), "{service:?}");
+        }
+    }
+
+    /// Each explanation has a cause and a mend, and no Service is fine that has no address. When nothing is left to
+    /// be done, each Service is fine, or asks for nothing.
+    pub(super) fn explained(&self, service: &Service, told: &Explanation) {
+        assert!(!told.cause.is_empty() && !told.mend.is_empty(), "{service:?}: {told:?}");
+        assert_ne!(told.fares, Fares::Unknown, "{service:?}: {told:?}");
+        let asks = service.is_load_balancer && !service.deleting;
+        let has_address =
+            service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
+        let is_fine = told.fares == Fares::Fine;
+        assert!(!is_fine || asks && has_address, "{service:?}: {told:?}");
+        if self.is_quiet {
+            let expected = if asks { Fares::Fine } else { Fares::Foreign };
+            assert_eq!(told.fares, expected, "{service:?}: {told:?}");
         }
     }
 
