@@ -64,7 +64,7 @@ impl Machine {
             Explanation::new(Fares::Working, cause, WAIT)
         });
         explanation.wanted = self.asks_for(service);
-        explanation.there = self.there(about);
+        explanation.there = there(about);
         explanation.last = entry.map(|entry| last(entry, now)).unwrap_or_default();
         explanation.next = self.next_time(about);
         explanation
@@ -125,15 +125,16 @@ impl Machine {
     }
 
     fn has_no_offer(&self, _: About<'_>) -> Option<Explanation> {
-        let error = self.offer.as_ref().err()?;
+        let error = self.offer.as_ref().err().filter(|_| self.leads)?;
         let cause = format!("the provider offers no load balancers now: {error}");
-        Some(Explanation::new(Fares::Blocked, cause, mend(error)))
+        Some(Explanation::new(reasons::fares(Reason::of(error)), cause, mend(error)))
     }
 
     /// A mistake in the Service itself.
     fn is_wrong(&self, about: About<'_>) -> Option<Explanation> {
         let service = about.service;
-        if !service.is_load_balancer || service.deleting {
+        // What is right depends on the provider's traits.
+        if !service.is_load_balancer || service.deleting || self.offer.is_err() {
             return None;
         }
         let desired = desired(service, &self.cluster, &self.traits);
@@ -194,22 +195,6 @@ impl Machine {
         if self.leads {
             lines.push(format!("nodes: {}", self.nodes.set().summary()));
         }
-        lines
-    }
-
-    fn there(&self, about: About<'_>) -> Vec<String> {
-        let (service, now) = (about.service, about.now);
-        let mut lines: Vec<String> =
-            about.entry.into_iter().flat_map(|one| seen(one, now)).collect();
-        if service.has_finalizer {
-            lines.push(format!("the Service has the finalizer {}", service_keys::CLEANUP));
-        }
-        let conditions = service.details.iter().flat_map(|details| &details.conditions);
-        lines.extend(conditions.map(|one| {
-            let since = one.last_transition_time.map(|at| moment(At::from(at), now));
-            let since = since.map(|since| format!(" ({since})")).unwrap_or_default();
-            format!("{}={} {}: {}{since}", one.kind, one.status, one.reason, one.message)
-        }));
         lines
     }
 
@@ -333,6 +318,22 @@ fn is_refused(about: About<'_>) -> Option<Explanation> {
         let mend = reasons::mend_of(Reason::MembersHeld, about.service);
         Explanation::new(Fares::Held, cause, mend)
     })
+}
+
+/// What was seen last: the load balancer, and what the Service shows.
+fn there(about: About<'_>) -> Vec<String> {
+    let (service, now) = (about.service, about.now);
+    let mut lines: Vec<String> = about.entry.into_iter().flat_map(|one| seen(one, now)).collect();
+    if service.has_finalizer {
+        lines.push(format!("the Service has the finalizer {}", service_keys::CLEANUP));
+    }
+    let conditions = service.details.iter().flat_map(|details| &details.conditions);
+    lines.extend(conditions.map(|one| {
+        let since = one.last_transition_time.map(|at| moment(At::from(at), now));
+        let since = since.map(|since| format!(" ({since})")).unwrap_or_default();
+        format!("{}={} {}: {}{since}", one.kind, one.status, one.reason, one.message)
+    }));
+    lines
 }
 
 /// What was seen of its load balancer.

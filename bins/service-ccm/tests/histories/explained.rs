@@ -26,7 +26,6 @@ impl World {
             ([cause.starts_with("cause:"), mend.starts_with("mend:")], lines);
         let is_right = first == head && cause.contains(why) && mend.contains(what);
         assert!(is_right && titled == [true; 2], "{lines:#?} is not in\n{page}");
-        println!("{}\n", found.join("\n"));
     }
 
     fn fails(&self, operation: Operation, number: usize, error: CloudError) {
@@ -85,6 +84,39 @@ async fn of_services_that_nobody_changes() {
         "web-0",
         ["blocked", SOURCE_RANGES, "change what the cause names in the Service"],
     );
+}
+
+/// A standby knows what the leader has written, and asks the cloud nothing.
+#[tokio::test(start_paused = true)]
+async fn by_a_standby() {
+    let world = World::with_services(0..1).await;
+    world.fails(
+        Operation::EnsureLoadBalancers,
+        1,
+        error(ErrorKind::Forbidden, "no right", "req-5"),
+    );
+    world.create(1);
+    world
+        .api
+        .create(service(
+            "unserved",
+            json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/nobody"}),
+        ))
+        .unwrap();
+    let (standby, _program) = world.stand_by().await;
+    sleep(SOON).await;
+    let has = |name: &str, texts: [&str; 3]| {
+        let page = standby.explain("Service", &format!("default/{name}"));
+        let lines: Vec<&str> = page.lines().collect();
+        let is_right = lines.iter().zip(texts).all(|(line, text)| line.contains(text));
+        assert!(is_right && lines.len() > 3, "{page}");
+    };
+    has("web-0", ["fine", "Serving: clients reach it at", "nothing has to be done"]);
+    has(
+        "web-1",
+        ["blocked", "CloudAccessDenied: forbidden: no right (request req-5)", "permission"],
+    );
+    has("unserved", ["not responsible", "is not served here", "--load-balancer-classes"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use crate::{
         entry::Asked,
         event::Written,
     },
-    plan::{CallKind, Inputs, Step},
+    plan::{CallKind, Inputs, Step, members::Decision},
 };
 
 fn service() -> Arc<Service> {
@@ -74,7 +74,7 @@ fn asked(call: CallKind) -> Asked {
         service: service(),
         call,
         step: Step::Protect,
-        members: Default::default(),
+        members: Decision::default(),
         digest: None,
         sent: None,
         inputs: Inputs::default(),
