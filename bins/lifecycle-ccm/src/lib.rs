@@ -19,9 +19,11 @@
 //! | `perform::reports` | log lines about cloud errors and the breaker |
 //! | `pass` | the order of the events of a pass |
 //! | `report` | events and log lines about decisions and writes |
+//! | `explanations` | adds the nodes to the page `/explain` |
 //! | `leftovers` | which taints of an earlier controller are named |
 //! | `settings`, `metrics` | flags; `ccm_lifecycle_*` and upstream's metrics |
 
+mod explanations;
 mod leftovers;
 pub mod machine;
 mod metrics;
@@ -107,6 +109,7 @@ impl Program for LifecycleCcm {
         let parameters = translate::parameters(&context.settings.borrow());
         let machine = Machine::new(parameters, context.plans.is_observing());
         let door = record::door(context, machine);
+        explanations::add(context, &door, &store);
         let translator = Translator::new(&door, &store, &context.cloud);
         let performer = Arc::new(Performer::new(context, &store, &passes));
         let (told, translates, performs) = (door.clone(), translator.clone(), performer.clone());

@@ -14,11 +14,14 @@
 //! | `nodes` | the nodes as the API server has shown them |
 //! | `pass` | the events of a pass |
 //! | `written` | the answers to writes |
+//! | `last`, `explain` | what came last about each node, and what the page `/explain` says of it |
 //! | `recorded` | which node an event or effect is about |
 //! | this file | the memory, and what others read of it |
 
 pub mod effect;
 pub mod event;
+pub(crate) mod explain;
+mod last;
 mod nodes;
 mod pass;
 mod recorded;
@@ -41,7 +44,7 @@ pub use self::{
     effect::Effect,
     event::{Event, Parameters},
 };
-use self::{nodes::Nodes, pass::Asked};
+use self::{last::Last, nodes::Nodes, pass::Asked};
 use crate::policy::{
     Counts, Decider, NodeView, Source,
     backlog::{Backlog, BacklogSize},
@@ -70,6 +73,8 @@ pub struct Machine {
     /// True if a mark was not written in this pass.
     has_failed: bool,
     shown: Option<Shown>,
+    #[serde(default)]
+    last: Last,
 }
 
 /// The number of initialised nodes that the last list has shown, or the lookups of witnesses.
@@ -131,6 +136,7 @@ impl ccm_controller::machine::Machine for Machine {
                 self.nodes.forget(&name, &uid);
                 self.written.remove(&name);
                 self.planned.remove(&name);
+                self.last.forget(&name);
                 return vec![Effect::Forget(name)];
             }
             Event::Pass(sight) => return self.begin_pass(sight, now),
@@ -166,6 +172,7 @@ impl Machine {
             asked: None,
             has_failed: false,
             shown: None,
+            last: Last::default(),
         }
     }
 

@@ -6,6 +6,8 @@
 mod another_cloud;
 #[path = "whole/damped.rs"]
 mod damped;
+#[path = "whole/explain.rs"]
+mod explain;
 #[path = "whole/repeated.rs"]
 mod repeated;
 #[path = "whole/survey.rs"]

@@ -17,8 +17,10 @@ use super::{
     event::{Left, Listed, Sight, Unlisted},
 };
 use crate::policy::{
-    Abilities, Agenda, Answers, Decision, Deletion, Heartbeat, Listing, LookedUp, NodeView, Source,
+    Abilities, Agenda, Answers, Decision, Deletion, Heartbeat, Listing, LookedUp, NodeView, Reason,
+    Source,
     action::{self, Action, Write},
+    text::kept,
 };
 
 /// The wait when no node is due; any change wakes the loop.
@@ -29,7 +31,7 @@ type ByName = HashMap<Name, Arc<Node>>;
 /// The look at the cloud that is under way.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Asked {
-    answers: Answers,
+    pub(super) answers: Answers,
     /// The nodes whose kubelet's Lease is read after an answer "gone".
     heartbeats: BTreeSet<Name>,
 }
@@ -44,6 +46,7 @@ impl Machine {
         let (mut effects, mut actions) = (Vec::new(), Vec::new());
         for view in views.iter().filter(|view| view.is_well()) {
             let Some(node) = self.nodes.get(&view.name).cloned() else { continue };
+            self.last.is_well(&view.name);
             let action = action::marks(view, &node, None, removal);
             let steps = action.iter().map(Planned::marks).collect();
             effects.extend(self.page(&node, Page::Steps(steps)));
@@ -129,9 +132,11 @@ impl Machine {
         let answers = self.compared_with(answers, unlisted, &views);
         let mut effects = failures(&answers);
         let marks = self.marks_of_watched(&answers, &views);
-        let errors = answers.errors();
+        let (errors, lookups) = (answers.errors(), answers.lookups.clone());
+        self.last.saw(now, &answers);
         let (before, policy) = (*self.decider.breaker(), &self.parameters.policy);
         let decisions = self.decider.decide(now, &views, answers, policy);
+        self.last.heard(lookups, &decisions);
         let (after, deleted) = (*self.decider.breaker(), self.decider.window(now, policy));
         effects.push(Effect::Breaker { before, after });
         // No node is deleted before this is stored.
@@ -159,7 +164,7 @@ impl Machine {
             let is_left = !view.selected || view.claim == ccm_cloud::Claim::Foreign;
             let page = match is_left {
                 true => Page::LeftOut { is_selected: view.selected },
-                false => Page::Blocked("it is already being deleted".to_owned()),
+                false => Page::Blocked(kept(Reason::Deleting).text),
             };
             effects.extend(self.page(&node, page));
         }

@@ -17,11 +17,11 @@ use crate::policy::{
     action::{APPROVED, Action, Write},
 };
 
-fn at(seconds: u64) -> At {
+pub(super) fn at(seconds: u64) -> At {
     At(Duration::from_secs(seconds))
 }
 
-fn node(name: &str, version: u64, is_ready: bool) -> Arc<Node> {
+pub(super) fn node(name: &str, version: u64, is_ready: bool) -> Arc<Node> {
     let status = if is_ready { "True" } else { "Unknown" };
     let (kind, status) = ("Ready".into(), status.into());
     Arc::new(Node {
@@ -35,7 +35,7 @@ fn node(name: &str, version: u64, is_ready: bool) -> Arc<Node> {
     })
 }
 
-fn parameters() -> Parameters {
+pub(super) fn parameters() -> Parameters {
     Parameters {
         policy: Policy { grace_period: Duration::ZERO, ..Policy::default() },
         node_selector: "!left-out".parse().unwrap(),
@@ -44,12 +44,12 @@ fn parameters() -> Parameters {
     }
 }
 
-fn see(machine: &mut Machine, now: At, node: Arc<Node>) -> Vec<Effect> {
+pub(super) fn see(machine: &mut Machine, now: At, node: Arc<Node>) -> Vec<Effect> {
     machine.apply(Event::Seen { node, claim: Some(Claim::Ours), is_new: false }, now)
 }
 
 /// A machine with this node, which is not Ready, and ten that are.
-fn with_nodes(observes: bool) -> Machine {
+pub(super) fn with_nodes(observes: bool) -> Machine {
     let mut machine = Machine::new(parameters(), observes);
     machine.apply(Event::Began(Left::default()), at(0));
     see(&mut machine, at(0), node("a", 1, false));
@@ -59,30 +59,30 @@ fn with_nodes(observes: bool) -> Machine {
     machine
 }
 
-fn sight(now: At) -> Sight {
+pub(super) fn sight(now: At) -> Sight {
     let wall = Timestamp::from_second(now.0.as_secs().try_into().unwrap()).unwrap();
     Sight { wall, claims: Vec::new() }
 }
 
-fn gone() -> Lookup {
+pub(super) fn gone() -> Lookup {
     let (method, evidence) = (ProofMethod::ById, "no such instance".to_owned());
     Lookup::Gone(AbsenceProof { method, evidence, request_id: None })
 }
 
-fn is_asked(effects: &[Effect]) -> Option<&Ask> {
+pub(super) fn is_asked(effects: &[Effect]) -> Option<&Ask> {
     effects.iter().find_map(|effect| match effect {
         Effect::Ask(ask) => Some(ask),
         _ => None,
     })
 }
 
-fn due(machine: &mut Machine, now: At) -> Vec<Effect> {
+pub(super) fn due(machine: &mut Machine, now: At) -> Vec<Effect> {
     machine.apply(Event::Pass(sight(now)), now);
     machine.apply(Event::Due { most_lookups: 500, lists: true, seed: 1 }, now)
 }
 
 /// A pass in which the cloud knows no instance of `a`, neither by lookup nor in the list. Returns what was decided.
-fn pass(machine: &mut Machine, now: At) -> Vec<Effect> {
+pub(super) fn pass(machine: &mut Machine, now: At) -> Vec<Effect> {
     let effects = due(machine, now);
     let Some(Ask { look_up, list, .. }) = is_asked(&effects) else { return effects };
     for node in look_up {
@@ -103,7 +103,7 @@ fn pass(machine: &mut Machine, now: At) -> Vec<Effect> {
     machine.apply(Event::Decide { sight: sight(now), unlisted }, now)
 }
 
-fn writes(effects: &[Effect]) -> Vec<&Action> {
+pub(super) fn writes(effects: &[Effect]) -> Vec<&Action> {
     let writes = effects.iter().filter_map(|effect| match effect {
         Effect::Write(action) => Some(action),
         _ => None,
@@ -112,7 +112,7 @@ fn writes(effects: &[Effect]) -> Vec<&Action> {
 }
 
 /// The write that deletes `a`, after as many passes as that takes.
-fn deletion(machine: &mut Machine) -> (At, Action) {
+pub(super) fn deletion(machine: &mut Machine) -> (At, Action) {
     pass(machine, at(1000));
     let effects = pass(machine, at(1021));
     let left = effects.iter().position(|effect| matches!(effect, Effect::Leave(_)));
@@ -122,7 +122,12 @@ fn deletion(machine: &mut Machine) -> (At, Action) {
     (at(1021), action.clone())
 }
 
-fn answered(machine: &mut Machine, now: At, action: &Action, answer: Answer) -> Vec<Effect> {
+pub(super) fn answered(
+    machine: &mut Machine,
+    now: At,
+    action: &Action,
+    answer: Answer,
+) -> Vec<Effect> {
     machine.apply(Event::Written { action: action.clone(), answer }, now)
 }
 

@@ -106,6 +106,17 @@ impl Decider {
         Agenda { look_up, heartbeats, witnesses, list, next, ended }
     }
 
+    /// What is remembered of this node if it is watched, and when its next lookup is due.
+    pub(crate) fn watched(&self, view: &NodeView, policy: &Policy) -> Option<(&Record, At)> {
+        let record = self.records.get(&view.name).filter(|record| record.uid == view.uid)?;
+        Some((record, due(view, record, policy)))
+    }
+
+    /// Whether the cloud can list its instances.
+    pub(crate) fn lists(&self) -> bool {
+        self.abilities.lists
+    }
+
     /// When an open breaker needs a new list, or an observer its first one.
     fn relist(&self, policy: &Policy) -> Option<At> {
         let pause = policy.monitor_period * HELD_PERIODS;

@@ -66,7 +66,7 @@ impl NodeView {
 
     /// Whether it may be deleted if its instance is gone: it has a provider ID, or
     /// [`Ghosts`] allows it.
-    pub(super) fn may_be_deleted(&self, policy: &Policy) -> bool {
+    pub(crate) fn may_be_deleted(&self, policy: &Policy) -> bool {
         self.has_id || (policy.ghosts == Ghosts::Uninitialised && self.uninitialised)
     }
 }

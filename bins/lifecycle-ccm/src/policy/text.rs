@@ -93,7 +93,8 @@ fn held(why: &str) -> Message {
     Message { text, event: Some("NodeDeletionHeld"), warning: true }
 }
 
-fn kept(reason: Reason) -> Message {
+/// Why a node is kept.
+pub(crate) fn kept(reason: Reason) -> Message {
     let (text, event, warning) = match reason {
         Reason::Protected => (
             "the cloud reports that its instance is gone, but the annotation quartet.dev/deletion-protected prevents its deletion",

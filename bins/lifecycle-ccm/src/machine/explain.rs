@@ -1,0 +1,369 @@
+//! What the page `/explain` says about a node: from the memory alone, which it does not change.
+
+mod gone;
+
+use std::sync::Arc;
+
+use ccm_base::At;
+use ccm_cloud::{Claim, CloudError, ErrorKind, Lookup, PowerState};
+use ccm_controller::brake::Usage;
+use ccm_kube::ApiError;
+use ccm_objects::Node;
+use ccm_runtime::explain::{Explanation, Fares, NOTHING, mend, moment};
+
+use super::{Machine, last::Heard};
+use crate::policy::{
+    Breaker, NodeView, Reason, Replaced, Verdict,
+    action::{self, APPROVED, Action, GONE, PROTECTED},
+    shutdown,
+    text::kept,
+};
+
+/// What others than the machine know of a node.
+pub(crate) struct Around<'a> {
+    /// Why a node is left out, and whether `--node-selector` selects it.
+    pub(crate) why_left_out: &'a dyn Fn(&Node, bool) -> String,
+    /// Why no call reaches the cloud, and what a person can do about that.
+    pub(crate) unreachable: Option<(String, String)>,
+}
+
+/// A node, and all that explains it.
+struct About<'a> {
+    node: &'a Node,
+    view: &'a NodeView,
+    heard: Option<&'a Heard>,
+    budget: Usage,
+    now: At,
+}
+
+impl Machine {
+    /// Explains a node as the API server shows it.
+    pub(crate) fn explain(
+        &self,
+        object: Option<&Node>,
+        around: &Around<'_>,
+        now: At,
+    ) -> Explanation {
+        let Some(node) = object else {
+            return Explanation::new(
+                Fares::Unknown,
+                "the API server has shown no Node of this name",
+                "check the name; a node that lifecycle-ccm has deleted has an event: kubectl get events -A --field-selector reason=DeletingNode --sort-by=.lastTimestamp",
+            );
+        };
+        let views = self.views(now);
+        let view = views.iter().find(|view| view.name == node.name && view.uid == node.uid);
+        let Some(view) = view else { return unclaimed(node) };
+        let is_looked = |view| self.decider.watched(view, &self.parameters.policy)?.0.looked;
+        let heard = self.last.of(&view.name, &view.uid).filter(|_| is_looked(view).is_some());
+        let budget = self.decider.budget(now, &views, &self.parameters.policy);
+        let about = About { node, view, heard, budget, now };
+        let explanation = self.cause(&about, around);
+        let next = Some(explanation.next).filter(|next| !next.is_empty());
+        Explanation {
+            wanted: wanted(&about),
+            there: self.there(&about),
+            last: self.last(&about),
+            next: next.unwrap_or_else(|| self.next(&about)),
+            ..explanation
+        }
+    }
+
+    /// How it fares, why, and what would mend it: in the order in which the policy decides.
+    fn cause(&self, about: &About<'_>, around: &Around<'_>) -> Explanation {
+        let About { node, view, .. } = *about;
+        if !view.selected {
+            let why = (around.why_left_out)(node, false);
+            let mend = "nothing has to be done; to have it looked after, change its labels or --node-selector";
+            return Explanation::new(Fares::Foreign, why, mend);
+        }
+        if view.claim == Claim::Foreign {
+            let why = (around.why_left_out)(node, true);
+            let mend = "nothing has to be done if another controller looks after it; if not, check the provider, its project and region in --cloud-config: a provider ID cannot be changed, so a wrong one needs the node registered again";
+            return Explanation::new(Fares::Foreign, why, mend);
+        }
+        if view.deleting {
+            let mend = format!(
+                "wait until the owner of its last finalizer removes it: kubectl get node {} -o jsonpath='{{.metadata.finalizers}}'",
+                node.name
+            );
+            return Explanation::new(Fares::Working, kept(Reason::Deleting).text, mend);
+        }
+        if view.is_well() {
+            let fine = Explanation::fine("it is Ready, so the cloud is not asked about it");
+            return self.awaits_marks(about, None).unwrap_or(fine);
+        }
+        if let Some((why, mend)) = &around.unreachable {
+            return Explanation::new(Fares::Blocked, why, mend);
+        }
+        let Some(heard) = about.heard else { return self.unheard(about) };
+        match (heard.decision.verdict, &heard.said.result) {
+            (Verdict::Keep(Reason::Exists), Ok(Lookup::Found(instance))) => {
+                let marked = self.awaits_marks(about, Some(instance.power));
+                marked.unwrap_or_else(|| exists(about.node, instance.power))
+            }
+            (Verdict::Keep(Reason::NotOurs), Ok(Lookup::NotOurs(why))) => {
+                let cause = format!("{}: {why}", kept(Reason::NotOurs).text);
+                Explanation::new(Fares::Foreign, cause, NOTHING)
+            }
+            (Verdict::Keep(Reason::NoAnswer), Err(error)) => unanswered(error),
+            _ => self.gone(about, heard),
+        }
+    }
+
+    /// It is not Ready, and the cloud has not answered about it.
+    fn unheard(&self, about: &About<'_>) -> Explanation {
+        let not_ready = not_ready(about.node);
+        match (self.decider.watched(about.view, &self.parameters.policy), &self.asked) {
+            (Some(_), Some(asked)) => {
+                let asked = moment(asked.answers.asked, about.now);
+                let cause = format!(
+                    "{not_ready}, and there is no answer of the cloud about it yet: the last look began {asked}"
+                );
+                let mend = "wait for the answer: a call takes no longer than --cloud-call-timeout";
+                Explanation::new(Fares::Working, cause, mend)
+            }
+            (Some(_), None) => {
+                let cause = format!("{not_ready}, and the cloud was not asked about it yet");
+                Explanation::new(Fares::Working, cause, "wait for its turn")
+            }
+            (None, _) => Explanation::new(
+                Fares::Unknown,
+                format!("{not_ready}, and this replica has not looked at it yet"),
+                "wait for the first look; only the replica that leads looks at nodes: ask it, and if this one leads, see the line stores of /readyz?verbose",
+            ),
+        }
+    }
+
+    /// Its marks do not fit its state: the shutdown taint, an approval or a proof. None if they do.
+    fn awaits_marks(&self, about: &About<'_>, power: Option<PowerState>) -> Option<Explanation> {
+        let node = Arc::new(about.node.clone());
+        let removal = self.parameters.shutdown_taint_removal;
+        let Action { write, .. } = action::marks(about.view, &node, power, removal)?;
+        let action::Words { reason, what, .. } = write.words();
+        let due = format!("{reason}; {what} is due");
+        let repeats = self.written.get(&node.name);
+        let repeated = repeats.and_then(|repeats| repeats.waiting(about.now).next());
+        Some(if self.observes {
+            observed(due)
+        } else if let Some(failed) = self.last.failure(&node.name, false) {
+            refused(format!("{due}, and failed"), &failed.error)
+        } else if let Some(repeated) = repeated {
+            let mend = "find what takes it back: an admission webhook or policy, or another client that writes the node";
+            let next = moment(about.now + repeated.wait, about.now);
+            let next = format!("it is written again {next} at the earliest");
+            let cause = format!("{due}: {repeated}");
+            Explanation { next, ..Explanation::new(Fares::Blocked, cause, mend) }
+        } else {
+            Explanation::new(Fares::Working, due, NOTHING)
+        })
+    }
+
+    fn there(&self, about: &About<'_>) -> Vec<String> {
+        let About { node, view, budget, now, .. } = *about;
+        let ready = node.condition("Ready").unwrap_or("not reported");
+        let mut there = vec![format!("its condition Ready is {ready}")];
+        let taint = node.taints.iter().find(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
+        there.extend(taint.map(|_| format!("taint {}:{}", shutdown::KEY, shutdown::EFFECT)));
+        if !view.is_watched() {
+            return there;
+        }
+        if let Breaker::Open { since, cause } = self.decider.breaker() {
+            there.push(format!(
+                "the breaker opened {}, and is open still: {cause}",
+                moment(*since, now)
+            ));
+        }
+        let window = ccm_base::duration::format(self.parameters.policy.budget_window);
+        let Usage { used, limit } = budget;
+        there.push(format!("--node-deletion-budget: {used} of {limit} deletions within {window}"));
+        there
+    }
+
+    fn last(&self, about: &About<'_>) -> Vec<String> {
+        let About { view, now, .. } = *about;
+        let heard = about.heard.map(|heard| {
+            let said = match &heard.said.result {
+                Ok(Lookup::Found(instance)) => {
+                    format!("its instance exists ({})", in_words(instance.power))
+                }
+                Ok(Lookup::Gone(proof)) => format!("{GONE}: {proof}"),
+                Ok(Lookup::NotOurs(why)) => format!("it is not this provider's: {why}"),
+                Err(error) => error.to_string(),
+            };
+            format!("the cloud's answer {}: {said}", moment(heard.said.answered, now))
+        });
+        let failed = [(true, "its deletion"), (false, "the change of its marks")];
+        let failed = failed.into_iter().filter_map(|(is_deletion, what)| {
+            let failed = self.last.failure(&view.name, is_deletion)?;
+            Some(format!("{what} failed {}: {}", moment(failed.at, now), failed.error))
+        });
+        let fleet = self.last.fleet().filter(|_| view.is_watched());
+        let fleet = fleet.map(|(at, error)| {
+            format!("the look at the fleet failed {}: {error}", moment(*at, now))
+        });
+        heard.into_iter().chain(failed).chain(fleet).collect()
+    }
+
+    /// Whether it is not deleted whatever the cloud says, because it is Ready.
+    fn is_reported(&self, view: &NodeView) -> bool {
+        view.ready && self.parameters.policy.replaced == Replaced::Report
+    }
+
+    fn next(&self, about: &About<'_>) -> String {
+        let About { view, now, .. } = *about;
+        let policy = &self.parameters.policy;
+        if view.in_reach() && view.is_well() {
+            let failed = self.last.failure(&view.name, false);
+            return match failed.filter(|_| self.awaits_marks(about, None).is_some()) {
+                Some(_) => {
+                    let period = ccm_base::duration::format(policy.monitor_period);
+                    format!("it is written again within {period}")
+                }
+                None => "when it stops being Ready, at once".to_owned(),
+            };
+        }
+        let Some((record, due)) = self.decider.watched(view, policy).filter(|_| view.is_watched())
+        else {
+            return String::new();
+        };
+        let lookup = match &self.asked {
+            _ if due > now => format!("the next lookup is due {}", moment(due, now)),
+            Some(asked) => {
+                format!("a look is under way, begun {}", moment(asked.answers.asked, now))
+            }
+            None => "the next lookup is due now".to_owned(),
+        };
+        let case = record.case.as_ref().filter(|_| !self.is_reported(view));
+        let earliest = case.map(|case| {
+            let (periods, _) = case.needs(self.decider.lists());
+            case.opened() + policy.confirmation_period * periods
+        });
+        match earliest.filter(|earliest| *earliest > now) {
+            Some(earliest) => {
+                format!("{lookup}; its deletion {} at the earliest", moment(earliest, now))
+            }
+            None => lookup,
+        }
+    }
+}
+
+/// Its instance exists, and its marks say what the cloud says.
+fn exists(node: &Node, power: PowerState) -> Explanation {
+    let (not_ready, name) = (not_ready(node), &node.name);
+    let is_off = node.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
+    let (cause, mend) = match power {
+        PowerState::Stopped if is_off => (
+            format!(
+                "its machine is shut down in the cloud, so it has the taint {}",
+                shutdown::KEY
+            ),
+            "start the machine in the cloud, or delete it there if it is not needed: then the node goes".to_owned(),
+        ),
+        PowerState::Running if is_off => (
+            format!("{not_ready}, and its instance runs; the taint {} stays until it is Ready", shutdown::KEY),
+            format!("see to its kubelet and its network (kubectl describe node {name}), or set --shutdown-taint-removal=cloud"),
+        ),
+        PowerState::Running => (
+            format!("{not_ready}, but its instance exists and runs; the node is kept"),
+            format!("nothing to do here: see to its kubelet, its machine and its network (kubectl describe node {name})"),
+        ),
+        PowerState::Stopped | PowerState::Changing | PowerState::Unknown => (
+            format!("{not_ready}, but its instance exists ({}); the node is kept", in_words(power)),
+            "wait; if it lasts, see to its machine in the cloud".to_owned(),
+        ),
+    };
+    Explanation::new(Fares::Fine, cause, mend)
+}
+
+/// It is not known whose the node is.
+fn unclaimed(node: &Node) -> Explanation {
+    let id = node.provider_id.as_deref().unwrap_or("none");
+    Explanation::new(
+        Fares::Unknown,
+        format!(
+            "the provider has not told yet which provider IDs are its own, so nobody knows whose this node is (provider ID {id})"
+        ),
+        "wait; if it lasts, see if the provider is reached: /readyz?verbose and the log",
+    )
+}
+
+/// What the node asks for.
+fn wanted(about: &About<'_>) -> Vec<String> {
+    let About { node, view, .. } = *about;
+    let instance = match &node.provider_id {
+        Some(id) => format!("the instance {id}"),
+        None => "an instance with its name or system UUID: it has no provider ID".to_owned(),
+    };
+    let protected = format!("no deletion: it has the annotation {PROTECTED}");
+    let by = if action::is_approved(node) { APPROVED } else { "the approval on the Lease" };
+    let approved = format!("a deletion that breaker and budget do not hold: {by}");
+    let marked = "its end: it has a taint of --scale-down-taints".to_owned();
+    let marks = [(view.protected, protected), (view.approved, approved), (view.marked, marked)];
+    let marks = marks.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text);
+    std::iter::once(instance).chain(marks).collect()
+}
+
+fn not_ready(node: &Node) -> String {
+    match node.condition("Ready") {
+        Some("True") => "it is Ready, on another machine than before".to_owned(),
+        Some(status) => format!("it is not Ready ({status})"),
+        None => "its kubelet has not reported whether it is Ready".to_owned(),
+    }
+}
+
+const fn in_words(power: PowerState) -> &'static str {
+    match power {
+        PowerState::Running => "it runs",
+        PowerState::Stopped => "it is shut down",
+        PowerState::Changing => "it is between two states",
+        PowerState::Unknown => "the cloud does not say whether it runs",
+    }
+}
+
+/// The cloud has answered with an error.
+fn unanswered(error: &CloudError) -> Explanation {
+    let cause = format!("the cloud cannot be asked about it, so the node is kept: {error}");
+    Explanation::new(fares_of(error), cause, mend(error))
+}
+
+/// Some errors end by themselves.
+const fn fares_of(error: &CloudError) -> Fares {
+    match error.kind {
+        ErrorKind::Throttled
+        | ErrorKind::Busy
+        | ErrorKind::Stale
+        | ErrorKind::Unavailable
+        | ErrorKind::Timeout
+        | ErrorKind::Malformed => Fares::Working,
+        _ => Fares::Blocked,
+    }
+}
+
+/// The API server has not accepted a write.
+fn refused(what: String, error: &ApiError) -> Explanation {
+    let (fares, mend) = match error {
+        ApiError::Forbidden(_) => (
+            Fares::Blocked,
+            "grant the right that is missing, or change the admission policy or webhook that refuses it: docs/lifecycle-ccm.md, Rights",
+        ),
+        ApiError::Invalid(_) => (
+            Fares::Blocked,
+            "find what refuses it, for instance an admission webhook: the message is its own",
+        ),
+        ApiError::Unauthorized | ApiError::Credentials(_) => {
+            (Fares::Blocked, "renew the credentials for the API server")
+        }
+        _ => (Fares::Working, "wait: it is tried again; if it lasts, see to the API server"),
+    };
+    Explanation::new(fares, format!("{what}: {error}"), mend)
+}
+
+/// An observer does not do what is due.
+fn observed(due: String) -> Explanation {
+    let cause = format!("{due}, but with --mode=observe nothing is written");
+    Explanation::new(Fares::Blocked, cause, "nothing has to be done; --mode=control would do it")
+}
+
+#[cfg(test)]
+mod tests;

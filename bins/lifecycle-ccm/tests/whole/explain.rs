@@ -1,0 +1,258 @@
+//! What the page `/explain` says of nodes in each state. The first three lines say how a node fares, why, and what
+//! would mend that.
+
+use ccm_cloud::{CloudError, ErrorKind, InstanceTraits};
+use ccm_sim::{
+    apiserver::{Action, Fault},
+    faults::{Effect, Fault as CloudFault},
+};
+
+use super::*;
+
+const ALL: usize = 10;
+const APPROVE: &str = "quartet.dev/deletion-approved=yes";
+
+struct World {
+    api: Arc<ApiServer>,
+    cloud: SimCloud,
+    process: InProcess<LifecycleCcm>,
+}
+
+impl World {
+    /// Nodes that are Ready, and a program with these arguments: it leads.
+    async fn start(arguments: &[&str]) -> Self {
+        let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
+        let cloud = SimCloud::new();
+        cloud.add_many(0, ALL);
+        (0..ALL).for_each(|number| register(&api, number));
+        let arguments = [&["--node-grace-period=0s"], arguments].concat();
+        let settings = loaded::<LifecycleCcm>(&arguments).unwrap();
+        let (shared, metrics) = (Arc::new(cloud.clone()), Metrics::new());
+        let process = InProcess::leading(&api, shared, &settings, None, metrics).await.unwrap();
+        sleep(Duration::from_mins(1)).await;
+        Self { api, cloud, process }
+    }
+
+    fn lose(&self, number: usize) {
+        self.cloud.remove(&SimInstance::numbered(number).id).unwrap();
+        set_ready(&self.api, number, "Unknown");
+    }
+
+    fn annotate(&self, number: usize, annotation: &str) {
+        let (key, value) = annotation.split_once('=').unwrap();
+        let change = json!({"metadata": {"annotations": {key: value}}});
+        self.api.patch("nodes", &name(number), "", PatchKind::Merge, change).unwrap();
+    }
+
+    /// Checks that the page about this node begins with these lines, the last two of which contain the texts.
+    #[track_caller]
+    fn check(&self, node: &str, [fares, cause, mend]: [&str; 3]) {
+        let page = self.process.explain("Node", node);
+        let lines: Vec<&str> = page.lines().collect();
+        assert_eq!(lines[0], format!("Node {node}, lifecycle-ccm: {fares}"), "{page}");
+        assert!(lines[1].starts_with("cause:") && lines[1].contains(cause), "{page}");
+        assert!(lines[2].starts_with("mend:") && lines[2].contains(mend), "{page}");
+    }
+}
+
+/// A node in each state that needs no setting, ten seconds after they came into it.
+async fn each_state() -> World {
+    let world = World::start(&["--node-selector=!left-out"]).await;
+    for number in 1..5 {
+        set_ready(&world.api, number, "Unknown");
+    }
+    world.cloud.set_power(&SimInstance::numbered(3).id, PowerState::Stopped);
+    let refused = CloudError::new(ErrorKind::Forbidden, "policy doesn't allow it");
+    let refused = Effect::FailNodes(vec![name(4)], refused.with_request_id("req-42"));
+    world.cloud.faults().add(CloudFault::new(refused));
+    let foreign = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "foreign"},
+        "spec": {"providerID": "elsewhere://i-5"},
+    });
+    world.api.create(foreign).unwrap();
+    let label = json!({"metadata": {"labels": {"left-out": ""}}});
+    world.api.patch("nodes", &name(6), "", PatchKind::Merge, label).unwrap();
+    set_ready(&world.api, 6, "Unknown");
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    world.api.patch("nodes", &name(7), "", PatchKind::Merge, hold).unwrap();
+    world.api.delete("nodes", &name(7)).unwrap();
+    world.lose(2);
+    world.lose(8);
+    world.annotate(8, "quartet.dev/deletion-protected=true");
+    sleep(Duration::from_secs(10)).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_node_is_explained() {
+    let world = each_state().await;
+    for (node, expect) in [
+        (
+            &*name(0),
+            ["fine", "it is Ready, so the cloud is not asked about it", "nothing has to be done"],
+        ),
+        (
+            &name(1),
+            ["fine", "it is not Ready (Unknown), but its instance exists and runs", "kubelet"],
+        ),
+        (
+            &name(2),
+            [
+                "work is under way",
+                "its instance is gone; waiting for confirmation;",
+                "kubectl annotate node node-00002 quartet.dev/deletion-protected=true",
+            ],
+        ),
+        (
+            &name(3),
+            [
+                "fine",
+                "its machine is shut down in the cloud, so it has the taint node.cloudprovider.kubernetes.io/shutdown",
+                "start the machine in the cloud",
+            ],
+        ),
+        (
+            &name(4),
+            [
+                "blocked",
+                "forbidden: policy doesn't allow it (request req-42)",
+                "give the cloud user the permission that is missing",
+            ],
+        ),
+        (
+            "foreign",
+            [
+                "not responsible",
+                "provider ID elsewhere://i-5 has no scheme of this provider (sim)",
+                "another controller",
+            ],
+        ),
+        (&name(6), ["not responsible", "--node-selector does not select it", "--node-selector"]),
+        (&name(7), ["work is under way", "it is already being deleted", "finalizer"]),
+        (
+            &name(8),
+            [
+                "held",
+                "the annotation quartet.dev/deletion-protected prevents its deletion",
+                "quartet.dev/deletion-protected-",
+            ],
+        ),
+        ("no-such", ["unknown", "the API server has shown no Node of this name", "check the name"]),
+    ] {
+        world.check(node, expect);
+    }
+    sleep(Duration::from_mins(1)).await;
+    world.check(&name(2), ["unknown", "no Node of this name", "reason=DeletingNode"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_an_answer_yet_is_explained() {
+    let world = World::start(&[]).await;
+    world.cloud.faults().add(CloudFault::new(Effect::Hang));
+    set_ready(&world.api, 0, "Unknown");
+    sleep(Duration::from_secs(4)).await;
+    let asked = "no answer of the cloud about it yet: the last look began at";
+    world.check(&name(0), ["work is under way", asked, "--cloud-call-timeout"]);
+    sleep(Duration::from_mins(1)).await;
+    world.check(&name(0), ["work is under way", "timeout: ", "wait; if it lasts"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_says_that_it_has_not_looked() {
+    let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
+    register(&api, 0);
+    set_ready(&api, 0, "Unknown");
+    let cloud = SimCloud::new();
+    let settings = loaded::<LifecycleCcm>(&[]).unwrap();
+    let shared = Arc::new(cloud.clone());
+    let (process, _program) =
+        InProcess::<LifecycleCcm>::standing_by(&api, shared, &settings, Metrics::new())
+            .await
+            .unwrap();
+    let world = World { api, cloud, process };
+    let waits = "it is not Ready (Unknown), and this replica has not looked at it yet";
+    world.check(&name(0), ["unknown", waits, "the replica that leads"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_the_budget_holds_is_explained() {
+    let world = World::start(&["--node-deletion-budget=1"]).await;
+    world.lose(1);
+    world.lose(2);
+    sleep(Duration::from_mins(1)).await;
+    let (used, approve) = (
+        "but --node-deletion-budget is used up; ",
+        "to delete it now: kubectl annotate node node-00002 quartet.dev/deletion-approved=yes",
+    );
+    world.check(&name(2), ["held", used, approve]);
+    world.annotate(2, APPROVE);
+    sleep(Duration::from_mins(1)).await;
+    world.check(&name(2), ["unknown", "no Node of this name", "check the name"]);
+}
+
+/// By its list, or by the nodes that stand for it.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_the_breaker_holds_is_explained() {
+    for (lists, cause) in [
+        (
+            true,
+            "the breaker is open: the cloud's list shows none of 10 nodes: wrong project, region or credentials?; ",
+        ),
+        (
+            false,
+            "the breaker is open: the cloud, which is asked node by node, shows none of 9 nodes: wrong project",
+        ),
+    ] {
+        let world = World::start(&[]).await;
+        world.cloud.set_traits(InstanceTraits { lists, ..InstanceTraits::default() });
+        world.cloud.faults().add(CloudFault::new(Effect::WrongProject));
+        set_ready(&world.api, 1, "Unknown");
+        sleep(Duration::from_mins(2)).await;
+        let approve = "only if the machine is really gone: kubectl annotate node node-00001 quartet.dev/deletion-approved=yes";
+        world.check(&name(1), ["held", cause, approve]);
+        world.check(
+            &name(1),
+            ["held", "no instance sim://i-00001", "check project, region and credentials"],
+        );
+        world.annotate(1, APPROVE);
+        sleep(Duration::from_mins(2)).await;
+        world.check(&name(1), ["unknown", "no Node of this name", "check the name"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_the_api_server_refuses_is_explained() {
+    let world = World::start(&[]).await;
+    let denied = Fault::new(Action::Status { code: 403, retry_after: None }).resource("nodes");
+    let own = |verb| denied.clone().verb(verb).user_agent("lifecycle-ccm/");
+    world.api.faults().add(own(Verb::Delete));
+    world.api.faults().add(own(Verb::Patch));
+    world.lose(1);
+    world.cloud.set_power(&SimInstance::numbered(2).id, PowerState::Stopped);
+    set_ready(&world.api, 2, "Unknown");
+    sleep(Duration::from_mins(1)).await;
+    let deletion = "but the deletion of the node failed: forbidden: ";
+    world.check(&name(1), ["blocked", deletion, "grant the right that is missing"]);
+    let taint =
+        "the machine is shut down; update of the shutdown taint is due, and failed: forbidden: ";
+    world.check(&name(2), ["blocked", taint, "grant the right that is missing"]);
+    world.api.faults().clear();
+    sleep(Duration::from_mins(1)).await;
+    world.check(&name(1), ["unknown", "no Node of this name", "check the name"]);
+    world.check(&name(2), ["fine", "its machine is shut down", "start the machine"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_cloud_is_explained() {
+    let world = World::start(&[]).await;
+    world.process.lose_project(&world.cloud);
+    set_ready(&world.api, 1, "Unknown");
+    sleep(Duration::from_mins(1)).await;
+    let cause = "the cloud is another one, so it is not asked: it was ";
+    let approve = "only if the cluster has moved to this cloud: kubectl annotate lease -n kube-system lifecycle-ccm quartet.dev/cloud-identity-";
+    world.check(&name(1), ["blocked", cause, approve]);
+    world.check(&name(0), ["fine", "it is Ready", "nothing has to be done"]);
+    world.process.approve_project(&world.cloud);
+    sleep(Duration::from_mins(1)).await;
+    world.check(&name(1), ["fine", "its instance exists and runs", "kubelet"]);
+}
