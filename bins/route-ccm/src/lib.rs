@@ -15,9 +15,11 @@
 //! | `node_ipam` | gives nodes their pod CIDRs |
 //! | [`ipam`] | which blocks of the cluster CIDRs nodes get: pure |
 //! | `networks` | the networks of the cluster, from the flags: pure |
+//! | `advice` | parts of explanations: what a person can do |
 //! | `lease` | what a leader leaves to the next one |
 //! | `settings` | flags |
 
+mod advice;
 mod lease;
 mod networks;
 mod node_ipam;
@@ -107,6 +109,7 @@ impl Program for RouteCcm {
         };
         let freshness = Watches::new(context).watch(&store, on_change).await;
         own_node::check(context, &store);
+        routes.explain(context);
         let stores = Stores::new(context, [freshness]);
         Ok(Self { routes, store, stores })
     }

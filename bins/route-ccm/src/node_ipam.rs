@@ -25,8 +25,9 @@ mod translate;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::{At, Backoff};
-use ccm_cloud::Cloud;
+use ccm_cloud::{Claim, Cloud};
 use ccm_controller::{
+    instances,
     machine::Door,
     queue::{QueueConfig, QueueMetrics, WorkQueue},
     record,
@@ -143,6 +144,23 @@ impl NodeIpam {
             settings: context.settings.clone(),
             closing: CancellationToken::new(),
         })
+    }
+
+    /// Says on the page `/explain` why nodes have the pod CIDRs that they have, or none.
+    pub(crate) fn explain<P: Program>(&self, context: &Context<P>) {
+        let (door, store) = (self.door.clone(), self.perform.store.clone());
+        let cloud = Arc::clone(&self.cloud);
+        context.explanations.add("node-ipam", "Node", move |name| {
+            let node = store.get(name);
+            let anothers = |node: &Arc<Node>| {
+                let is_anothers = instances::claim(&*cloud, node) == Some(Claim::Foreign);
+                is_anothers.then(|| instances::why_left_out(&*cloud, node, true))
+            };
+            let anothers = node.as_ref().and_then(anothers);
+            door.read(|machine, now| {
+                machine.explain(name, node.as_deref(), anothers.as_deref(), now)
+            })
+        });
     }
 
     /// Applies an event that no request follows from.

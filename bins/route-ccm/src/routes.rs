@@ -41,7 +41,7 @@ use ccm_controller::{
     writer::Writer,
 };
 use ccm_kube::store::{Change, Store};
-use ccm_objects::Node;
+use ccm_objects::{Node, ObjectRef};
 use ccm_runtime::{
     health::Scope,
     program::{Context, Failure, Program},
@@ -51,12 +51,12 @@ use tokio::{sync::mpsc, time::sleep};
 
 use self::{
     entrance::Entrance,
-    machine::{Event, Fixed, Term},
+    machine::{Asked, Event, Fixed, Term},
     metrics::{Look, RouteMetrics},
     nodes::Nodes,
     perform::{Lines, Perform, calls::Calls, conditions::Conditions},
     report::RouteReports,
-    translate::pass::Looks,
+    translate::pass::{Looks, look},
 };
 use crate::{
     lease::Handover,
@@ -152,6 +152,34 @@ impl Controller {
     /// Gives nodes their pod CIDRs, if this program does.
     pub(crate) fn ipam(&self) -> Option<&Arc<NodeIpam>> {
         self.perform.ipam.as_ref()
+    }
+
+    /// Says on the page `/explain` why nodes and routes are as they are, also while this replica does not lead.
+    pub(crate) fn explain<P: Program>(&self, context: &Context<P>) {
+        if let Some(ipam) = self.ipam() {
+            ipam.explain(context);
+        }
+        if self.cluster.is_none() {
+            return;
+        }
+        let lease = {
+            let election = &context.common.borrow().election;
+            ObjectRef::lease(&election.namespace, &election.lease)
+        };
+        for kind in ["Node", "Route"] {
+            let (entrance, nodes) = (Arc::clone(&self.entrance), Arc::clone(&self.nodes));
+            let (perform, lease) = (Arc::clone(&self.perform), lease.clone());
+            context.explanations.add("routes", kind, move |name| {
+                let pass = look(&nodes, &perform, 0);
+                let node = pass.nodes.iter().find(|view| *view.node.name == *name);
+                let left_out = node.and_then(|view| nodes.why_left_out(view));
+                let asked = Asked { pass, left_out, lease: lease.clone() };
+                entrance.read(|machine, now| match kind {
+                    "Route" => machine.explain_route(name, &asked, now),
+                    _ => machine.explain_node(name, &asked, now),
+                })
+            });
+        }
     }
 
     /// Handles a change of a node. The informer calls it on every replica; never blocks.

@@ -5,6 +5,8 @@
 
 #[path = "cidrs/blocks.rs"]
 mod blocks;
+#[path = "cidrs/explain.rs"]
+mod explain;
 #[path = "cidrs/foreign.rs"]
 mod foreign;
 #[path = "cidrs/gate.rs"]

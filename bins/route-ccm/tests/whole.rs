@@ -7,6 +7,8 @@
 mod another_cloud;
 #[path = "whole/conditions.rs"]
 mod conditions;
+#[path = "whole/explain.rs"]
+mod explain;
 #[path = "whole/faults.rs"]
 mod faults;
 #[path = "whole/foreign.rs"]

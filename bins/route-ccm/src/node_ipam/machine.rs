@@ -6,6 +6,7 @@
 //! | `seen` | the beginning of a term; nodes that are new, have changed or are gone |
 //! | `turn` | a node has its turn, or the cloud has answered about its instance |
 //! | `written` | the API server has answered a write |
+//! | `explain` | what the page `/explain` says of a node |
 //! | `core` | what a leader knows: the allocator, and the nodes that wait |
 //! | `waiting` | the nodes that get none now |
 //! | `recorded` | which node an event or effect is about |
@@ -14,6 +15,7 @@
 mod core;
 mod effect;
 mod event;
+mod explain;
 mod recorded;
 mod seen;
 mod turn;
@@ -105,7 +107,7 @@ impl Machine {
             Event::Gone(node) => self.gone(&node, now, effects),
             Event::Turn { name, node } => self.turn(name, node, now, effects),
             Event::Found(found) => self.found(*found, now, effects),
-            Event::NotOurs(node) => self.is_not_ours(&node, effects),
+            Event::NotOurs(node) => self.is_not_ours(&node, now, effects),
             Event::Written(written) => self.written(*written, now, effects),
             Event::RoutesAre { destinations, read } => self.routes_are(destinations, read, effects),
             Event::RouteGone(destination) => {

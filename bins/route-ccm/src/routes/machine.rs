@@ -9,6 +9,7 @@
 //! | `conditions` | the condition `NetworkUnavailable` of a node |
 //! | `listing` | the table as listed, with the changes since, and when to list it |
 //! | `progress` | how far the routes of each node are |
+//! | `explain` | what the page `/explain` says of a node or a route |
 //! | `page` | what the page `/plan` shows |
 //! | `recorded` | which node an event or effect is about |
 
@@ -16,6 +17,7 @@ mod answers;
 mod conditions;
 mod effect;
 mod event;
+mod explain;
 mod listing;
 mod nodes;
 mod page;
@@ -37,6 +39,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::{
     effect::{Blocked, Call, Effect, Page},
     event::{Applied, Basis, Event, Parameters, Pass, Sending, Term, Written},
+    explain::Asked,
 };
 use self::{listing::Listing, page::Shown, progress::Progress};
 use super::plan::{Planned, Planner, targets::Former, widths::Widths};

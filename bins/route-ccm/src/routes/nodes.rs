@@ -51,6 +51,12 @@ impl Nodes {
         view
     }
 
+    /// Why the node is left out, in words, if it is.
+    pub(crate) fn why_left_out(&self, view: &NodeView) -> Option<String> {
+        let is_selected = view.left_out? != LeftOut::NotSelected;
+        Some(instances::why_left_out(&*self.cloud, &view.node, is_selected))
+    }
+
     /// The present nodes.
     pub(crate) fn all(&self) -> Vec<NodeView> {
         let (nodes, schemes) = (self.store.list(), self.cloud.schemes());

@@ -22,6 +22,7 @@ mod decide;
 pub mod failures;
 mod held;
 pub mod in_flight;
+mod node_routes;
 mod node_view;
 mod pairs;
 mod planned;
@@ -39,7 +40,7 @@ use ccm_cloud::{
     TargetState,
 };
 use ccm_controller::brake::{Brake, Budget, Transition, Window, approval::SetApproval};
-use ccm_objects::{Node, Shared};
+use ccm_objects::Shared;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +48,7 @@ use self::{
     cases::Cases,
     claims::{Claim, Claims},
     decide::Decider,
-    failures::Failures,
+    failures::{Failure, Failures},
     in_flight::InFlight,
     planned::target_of,
     table::Table,
@@ -55,7 +56,12 @@ use self::{
     wanted::{LeftOut, NodeView, Problem, Terms, wanted},
     widths::Widths,
 };
-pub use self::{held::Held, planned::Planned};
+pub use self::{
+    decide::Title,
+    held::Held,
+    node_routes::{Lack, NodeRoutes},
+    planned::Planned,
+};
 
 /// All that a plan depends on, besides the planner's memory.
 #[derive(Clone, Copy, Debug)]
@@ -95,71 +101,6 @@ impl<'a> View<'a> {
             table: self.table,
             former: self.former,
         }
-    }
-}
-
-/// What a node's routes lack. Nothing, if they are all there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeRoutes {
-    /// The UID of the node.
-    pub uid: Box<str>,
-    /// The pod CIDRs without a working route: one or two, so no map.
-    missing: Vec<(IpNet, Lack)>,
-    /// Why another pod CIDR gets no route.
-    pub problem: Option<String>,
-}
-
-/// Why a route is missing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lack {
-    /// The reason.
-    pub why: String,
-    /// Whether something has failed, so that it is worth to be shown at once.
-    pub has_failed: bool,
-}
-
-impl Lack {
-    /// It is being made, or waits for something normal.
-    pub fn pending(why: impl Into<String>) -> Self {
-        Self { why: why.into(), has_failed: false }
-    }
-
-    /// It cannot be made for now.
-    pub fn failed(why: impl Into<String>) -> Self {
-        Self { why: why.into(), has_failed: true }
-    }
-}
-
-impl NodeRoutes {
-    /// Returns true if they belong to this node, and not to an earlier node of the same name.
-    pub fn are_of(&self, node: &Node) -> bool {
-        self.uid == node.uid
-    }
-
-    /// The route of this pod CIDR is missing, for this reason.
-    pub fn lack(&mut self, destination: IpNet, lack: Lack) {
-        self.found(destination);
-        self.missing.reserve_exact(1);
-        self.missing.push((destination, lack));
-    }
-
-    /// The route of this pod CIDR is there.
-    pub fn found(&mut self, destination: IpNet) {
-        self.missing.retain(|(missing, _)| *missing != destination);
-    }
-
-    /// Whether all routes are there.
-    pub fn is_complete(&self) -> bool {
-        self.missing.is_empty() && self.problem.is_none()
-    }
-
-    /// The first reason why they are not, those of failures before others; and whether it is one.
-    pub fn why(&self) -> Option<(&str, bool)> {
-        let lacks = || self.missing.iter().map(|(_, lack)| lack);
-        let failed = lacks().find(|lack| lack.has_failed).map(|lack| (&*lack.why, true));
-        let problem = self.problem.as_deref().map(|why| (why, true));
-        let pending = || lacks().next().map(|lack| (&*lack.why, false));
-        problem.or(failed).or_else(pending)
     }
 }
 
@@ -266,7 +207,7 @@ impl Plan {
 }
 
 /// The memory of the plans of one leader.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Planner {
     brake: Brake<Cause>,
     cases: Cases,
@@ -328,6 +269,23 @@ impl Planner {
         next.into_iter().flatten().for_each(|next| plan.again(next));
         nodes(view, &wanted, &mut plan);
         plan
+    }
+
+    /// The plan that would be made now. It changes nothing: for explanations.
+    pub fn rehearse(&self, now: At, view: &View<'_>, changed: impl Iterator<Item = IpNet>) -> Plan {
+        let mut copy = self.clone();
+        copy.node_changed(changed);
+        copy.plan(now, view)
+    }
+
+    /// The last failure of a change of this destination.
+    pub fn failure(&self, destination: IpNet) -> Option<&Failure> {
+        self.failures.get(destination)
+    }
+
+    /// When the cloud is asked next about the targets of routes.
+    pub fn asks_at(&self, now: At) -> Option<At> {
+        [self.cases.next(now), self.claims.next(now)].into_iter().flatten().min()
     }
 
     /// The change is sent: its destination waits for the answer.

@@ -13,7 +13,10 @@ use ccm_kube::ApiError;
 use ccm_objects::{Node, ObjectRef};
 use ccm_runtime::program::{Context, Program};
 
-use super::plan::{Cause, Planned, wanted::Problem};
+use super::plan::{
+    Cause, Planned,
+    wanted::{ASSIGN, Problem},
+};
 
 /// The target of log lines.
 const TARGET: &str = "route_ccm::report";
@@ -90,10 +93,7 @@ impl RouteReports {
 
     /// Reports a node without pod CIDRs that this program does not give any, once.
     pub(crate) fn bare(&self, node: &Node) {
-        let text = format!(
-            "node {} has no podCIDRs, so it gets no route: set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program assigns none",
-            node.name
-        );
+        let text = format!("node {} has no podCIDRs, so it gets no route: {ASSIGN}", node.name);
         let report = Report::warning("NoPodCIDR", "none", &*text).with_event("NoPodCIDR", &*text);
         self.routes.report(&node.reference(), When::Once, report);
     }

@@ -18,7 +18,7 @@ impl World {
     }
 
     /// Another allocator is faster: it gives these nodes these pod CIDRs.
-    async fn assigned_by_another(&self, nodes: &[(usize, &str)]) -> Vec<String> {
+    pub(super) async fn assigned_by_another(&self, nodes: &[(usize, &str)]) -> Vec<String> {
         let forbidden = Action::Status { code: 403, retry_after: None };
         let fault = self.api.faults().add(Self::fault(forbidden));
         let mut names = Vec::new();

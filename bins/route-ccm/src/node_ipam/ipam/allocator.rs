@@ -373,6 +373,12 @@ impl Allocator {
         self.problems.iter().map(|(uid, problems)| (&**uid, &**problems))
     }
 
+    /// What is kept for a node that does not show it, and if a write of that is not answered yet.
+    pub fn reserved(&self, uid: &str) -> Option<(&[IpNet], bool)> {
+        let record = self.nodes.get(uid)?;
+        record.writes.map(|writes| (&*record.networks, writes.pending))
+    }
+
     /// How full each cluster CIDR is.
     pub fn usage(&self) -> impl Iterator<Item = Usage> {
         self.pools.iter().map(|pool| Usage {

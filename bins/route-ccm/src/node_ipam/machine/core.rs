@@ -4,7 +4,9 @@ use std::{
 };
 
 use ccm_base::At;
+use ccm_cloud::CloudError;
 use ccm_controller::queue::Priority;
+use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +18,27 @@ pub(crate) fn needs_cidrs(node: &Node) -> bool {
     node.pod_cidrs.is_empty() && !node.deleting
 }
 
+/// Why a node has no pod CIDRs, if neither the allocator nor the node itself says that.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Failed {
+    /// The API server has refused the write, or not answered it.
+    Write(ApiError),
+    /// The API server has answered that it is done, and has not stored it.
+    NotStored,
+    /// The cloud was asked for its instance.
+    Lookup(CloudError),
+    /// Its instance is none of this cloud.
+    NotOurs,
+}
+
 /// The memory of a leader.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Core {
     pub(super) allocator: Allocator,
     pub(super) waiting: Waiting,
+    /// The last failures of nodes that have no pod CIDRs, and when they came: for explanations.
+    #[serde(default)]
+    pub(super) failed: BTreeMap<Name, (At, Failed)>,
     /// The UIDs of the nodes that are there. An answer meets only the node that it was asked for.
     pub(super) here: BTreeMap<Name, Box<str>>,
 }
@@ -61,6 +79,7 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         self.waiting.insert(&node.name, Some(why.to_owned()));
+        self.failed.remove(&node.name);
         let (node, state, why) = (Arc::clone(node), state.to_owned(), why.to_owned());
         let name = Name::clone(&node.name);
         effects.extend([
@@ -82,6 +101,7 @@ impl Core {
     ) {
         if !needs_cidrs(node) {
             self.waiting.remove(&node.name);
+            self.failed.remove(&node.name);
             effects.push(Effect::Clear(Name::clone(&node.name)));
         }
         let seen = match fixed.is_observing {

@@ -1,6 +1,6 @@
 //! The beginning of a term; nodes that are new, have changed or are gone.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ccm_base::At;
 use ccm_controller::queue::Priority;
@@ -25,7 +25,12 @@ impl Machine {
         let all = nodes.iter().map(AsRef::as_ref);
         let allocator = Allocator::rebuild(config, until, all, held.collect());
         let here = nodes.iter().map(|node| (Name::clone(&node.name), node.uid.clone())).collect();
-        let core = self.core.insert(Core { allocator, waiting: Waiting::default(), here });
+        let core = self.core.insert(Core {
+            allocator,
+            waiting: Waiting::default(),
+            failed: BTreeMap::new(),
+            here,
+        });
         let problems = core.problems();
         for node in nodes.iter().filter(|_| !problems.is_empty()) {
             let wrong = problems.get(&*node.uid).copied().unwrap_or_default();
@@ -72,6 +77,7 @@ impl Machine {
             if core.is_here(node) {
                 core.here.remove(&node.name);
             }
+            core.failed.remove(&node.name);
             core.waiting.remove(&node.name);
             core.allocator.release(&node.uid, now);
         }

@@ -10,11 +10,11 @@ use crate::networks::{AllocatorType, ClusterRange};
 
 const GRACE: Duration = Duration::from_secs(30);
 
-fn at(seconds: u64) -> At {
+pub(super) fn at(seconds: u64) -> At {
     At(Duration::from_secs(seconds))
 }
 
-fn node(name: &str, cidrs: &[&str]) -> Arc<Node> {
+pub(super) fn node(name: &str, cidrs: &[&str]) -> Arc<Node> {
     Arc::new(Node {
         name: name.into(),
         uid: name.into(),
@@ -24,7 +24,7 @@ fn node(name: &str, cidrs: &[&str]) -> Arc<Node> {
 }
 
 /// The machine of a leader in a cluster with one block.
-fn begun(nodes: Vec<Arc<Node>>) -> Machine {
+pub(super) fn begun(nodes: Vec<Arc<Node>>) -> Machine {
     let network = "10.0.0.0/24".parse().expect("a network");
     let config = Config {
         allocator: AllocatorType::RangeAllocator,
@@ -40,7 +40,7 @@ fn begun(nodes: Vec<Arc<Node>>) -> Machine {
     machine
 }
 
-fn turn(machine: &mut Machine, node: &Arc<Node>, now: At) -> Vec<Effect> {
+pub(super) fn turn(machine: &mut Machine, node: &Arc<Node>, now: At) -> Vec<Effect> {
     let (name, node) = (Name::clone(&node.name), Some(Arc::clone(node)));
     machine.apply(Event::Turn { name, node }, now)
 }

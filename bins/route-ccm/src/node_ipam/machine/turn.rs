@@ -7,7 +7,10 @@ use ccm_cloud::{Instance, Lookup};
 use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 
-use super::{Effect, Found, Machine, core::needs_cidrs};
+use super::{
+    Effect, Found, Machine,
+    core::{Failed, needs_cidrs},
+};
 use crate::node_ipam::ipam::{self, Refusal, Reservation, Written};
 
 /// The pause before route-ccm tries a node again that waits for another node or for a route.
@@ -60,11 +63,12 @@ impl Machine {
                 }
                 effects.push(Effect::RetryAs(name(), RetryClass::Retry));
             }
-            Ok(Lookup::NotOurs(_)) => self.is_not_ours(&node, effects),
+            Ok(Lookup::NotOurs(_)) => self.is_not_ours(&node, now, effects),
             Err(error) => {
                 let why = format!("cannot look up its instance: {error}");
                 self.has_none(&node, error.kind.reason(), &why, effects);
                 effects.push(Effect::RetryAs(name(), error.class()));
+                self.has_failed(&node, now, Failed::Lookup(error));
             }
         }
     }
@@ -77,6 +81,9 @@ impl Machine {
         now: At,
         effects: &mut Vec<Effect>,
     ) {
+        if let Some(core) = &mut self.core {
+            core.failed.remove(&node.name);
+        }
         let cidrs = match ipam::given(instance, &self.fixed.config) {
             Ok(cidrs) => cidrs,
             Err(why) => {
@@ -93,13 +100,21 @@ impl Machine {
     }
 
     /// The node has no instance in this cloud: nothing waits for its pod CIDRs any more.
-    pub(super) fn is_not_ours(&mut self, node: &Node, effects: &mut Vec<Effect>) {
+    pub(super) fn is_not_ours(&mut self, node: &Node, now: At, effects: &mut Vec<Effect>) {
+        self.has_failed(node, now, Failed::NotOurs);
         let name = || Name::clone(&node.name);
         if let Some(core) = self.core.as_mut().filter(|core| core.is_here(node)) {
             core.waiting.remove(&node.name);
             effects.push(Effect::Clear(name()));
         }
         effects.push(Effect::Forget(name()));
+    }
+
+    /// Remembers why the node has none, for its explanation.
+    pub(super) fn has_failed(&mut self, node: &Node, now: At, why: Failed) {
+        if let Some(core) = self.core.as_mut().filter(|core| core.is_bare(node, Some(node))) {
+            core.failed.insert(Name::clone(&node.name), (now, why));
+        }
     }
 
     fn has_none(&mut self, node: &Arc<Node>, state: &str, why: &str, effects: &mut Vec<Effect>) {

@@ -9,7 +9,7 @@ use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 
-use super::{Effect, Machine, WriteEnd, Written};
+use super::{Effect, Machine, WriteEnd, Written, core::Failed};
 use crate::{
     networks::{join, network},
     node_ipam::ipam,
@@ -33,12 +33,12 @@ impl Machine {
                 effects.push(Effect::Ended(end));
                 match outcome {
                     ipam::Written::Unknown => {
-                        self.not_stored(&asked, &cidrs, node.as_deref(), effects);
+                        self.not_stored(&asked, &cidrs, node.as_deref(), now, effects);
                     }
                     outcome => self.settle(&answer, outcome, now, effects),
                 }
             }
-            Err(error) => self.failed(&asked, error, effects),
+            Err(error) => self.failed(&asked, error, now, effects),
         }
     }
 
@@ -70,6 +70,7 @@ impl Machine {
         asked: &Arc<Node>,
         cidrs: &[IpNet],
         node: Option<&Node>,
+        now: At,
         effects: &mut Vec<Effect>,
     ) {
         let name = || Name::clone(&asked.name);
@@ -82,6 +83,7 @@ impl Machine {
             join(cidrs)
         );
         core.waiting.insert(&asked.name, Some(why.clone()));
+        core.failed.insert(Name::clone(&asked.name), (now, Failed::NotStored));
         let node = || Arc::clone(asked);
         effects.extend([
             Effect::Show { node: node(), cidrs: cidrs.to_vec(), held: Some(why.clone()) },
@@ -90,7 +92,13 @@ impl Machine {
         ]);
     }
 
-    fn failed(&mut self, node: &Arc<Node>, error: Option<ApiError>, effects: &mut Vec<Effect>) {
+    fn failed(
+        &mut self,
+        node: &Arc<Node>,
+        error: Option<ApiError>,
+        now: At,
+        effects: &mut Vec<Effect>,
+    ) {
         let name = Name::clone(&node.name);
         // What the API server refuses is not carried out; of all else nothing is known.
         let is_uncertain = error.as_ref().is_some_and(ApiError::is_uncertain);
@@ -107,6 +115,9 @@ impl Machine {
         // After a conflict the node is only looked at again.
         let is_here = self.core.as_ref().is_some_and(|core| core.is_here(node));
         let told = (is_here && error != ApiError::Conflict).then(|| Arc::clone(node));
+        if told.is_some() {
+            self.has_failed(node, now, Failed::Write(error.clone()));
+        }
         effects.push(Effect::RetryRefused { name, error, told });
     }
 }

@@ -57,7 +57,13 @@ impl Machine {
         });
     }
 
-    fn may_write(&self, now: At, name: &str, status: Status, moves: bool) -> Result<(), Repeated> {
+    pub(super) fn may_write(
+        &self,
+        now: At,
+        name: &str,
+        status: Status,
+        moves: bool,
+    ) -> Result<(), Repeated> {
         let (kind, content) = write(status, moves);
         let Some(repeats) = self.conditions.get(name) else { return Ok(()) };
         repeats.check(now, &kind, || content)

@@ -3,8 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use ccm_base::{At, Backoff, Waits};
-use ccm_cloud::{AppliedChange, CloudError, RouteChange, RouteTable};
+use ccm_cloud::{AppliedChange, CloudError, ErrorKind, RouteChange, RouteTable};
 use ccm_controller::retries::Retry;
+use ccm_runtime::explain::moment;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,9 @@ pub(super) struct Listing {
     changed_since: Option<Vec<(RouteChange, AppliedChange)>>,
     /// When the list that is under way, or the last one, began.
     read_at: At,
+    /// When the list began that has shown the table; the epoch if a process that has not remembered it has listed it.
+    #[serde(default)]
+    pub(super) seen_at: At,
     /// Destinations of changes that may be carried out, though they have failed, since the last list
     /// began; and the changes before that, which the list under way will show.
     doubted: BTreeSet<IpNet>,
@@ -51,6 +55,9 @@ pub(super) struct Listing {
     failed: Retry,
     /// The error of the last list, if it has failed.
     pub(super) error: Option<String>,
+    /// The kind of that error.
+    #[serde(default)]
+    pub(super) error_kind: Option<ErrorKind>,
 }
 
 impl Listing {
@@ -60,6 +67,7 @@ impl Listing {
             table: None,
             changed_since: None,
             read_at: now,
+            seen_at: At::default(),
             doubted: BTreeSet::new(),
             shown_soon: BTreeSet::new(),
             list_at: now,
@@ -69,6 +77,7 @@ impl Listing {
             conflicts: 0,
             failed: Retry::default(),
             error: None,
+            error_kind: None,
         }
     }
 
@@ -117,7 +126,8 @@ impl Listing {
                 for (change, applied) in &changes {
                     table.apply(change, applied);
                 }
-                (self.failed, self.error) = (Retry::default(), None);
+                (self.failed, self.error, self.error_kind) = (Retry::default(), None, None);
+                self.seen_at = self.read_at;
                 self.shown_soon.clear();
                 self.list_at = now + period;
                 // Unless that was seen after the list had begun.
@@ -125,7 +135,7 @@ impl Listing {
                 self.table.replace(table).is_none()
             }
             Err(error) => {
-                self.error = Some(error.to_string());
+                (self.error, self.error_kind) = (Some(error.to_string()), Some(error.kind));
                 self.list_at = now + self.failed.failed(now, &RETRY, error.class()).min(period);
                 false
             }
@@ -180,6 +190,35 @@ impl Listing {
             && !in_flight.contains(destination)
             && !self.doubted.contains(&destination)
             && !self.shown_soon.contains(&destination)
+    }
+
+    /// Why no table is known yet.
+    pub(super) fn why_unlisted(&self) -> String {
+        match &self.error {
+            Some(error) => format!("cannot list the routes: {error}"),
+            None => "the routes are not listed yet".to_owned(),
+        }
+    }
+
+    /// By which list the table is known, and since when a list is under way, if one is.
+    pub(super) fn known_by(&self, now: At) -> String {
+        let began = match self.seen_at {
+            at if at == At::default() => "an earlier list of the cloud's routes".to_owned(),
+            at => format!("the list of the cloud's routes that began {}", moment(at, now)),
+        };
+        let failed = self.error.as_ref().map(|error| {
+            let ended = moment(self.ended_at, now);
+            format!("; the last list has failed ({ended}): {error}")
+        });
+        format!("{began}, and the answers since{}", failed.unwrap_or_default())
+    }
+
+    /// When the table is listed again.
+    pub(super) fn next_list(&self, now: At) -> String {
+        match self.next() {
+            Some(at) => format!("the cloud's routes are listed {}", moment(at, now)),
+            None => format!("a list is under way, since {}", moment(self.read_at, now)),
+        }
     }
 
     /// The routes at the destination of a change.

@@ -1,13 +1,13 @@
 //! A look at all nodes: the plan, and the calls that follow.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 
 use super::{Basis, Blocked, Call, Effect, Machine, Pass};
-use crate::routes::plan::{Held, Plan, Planned, View, wanted::NodeView};
+use crate::routes::plan::{Held, Plan, Planned, Planner, View, wanted::NodeView, widths::Widths};
 
 /// How long to sleep when nothing is due; any change wakes the loop.
 const IDLE: Duration = Duration::from_mins(1);
@@ -52,8 +52,8 @@ impl Machine {
         effects.extend(bare.map(|view| Effect::Bare(Arc::clone(&view.node))));
         let changed = self.take_changed();
         let Some(mut plan) = self.make_plan(pass, now, changed) else {
-            let error = self.listing.error.as_deref();
-            effects.push(Effect::Counted(self.progress.unlisted(now, &pass.nodes, error)));
+            let why = self.listing.why_unlisted();
+            effects.push(Effect::Counted(self.progress.unlisted(now, &pass.nodes, &why)));
             return None;
         };
         let blocked = pass.nodes.iter().filter_map(|view| {
@@ -64,7 +64,7 @@ impl Machine {
         if plan.is_full() {
             self.listing.is_full();
         }
-        let completed = self.progress.planned(now, std::mem::take(&mut plan.nodes));
+        let completed = self.progress.planned(now, mem::take(&mut plan.nodes));
         self.shown.routes(&plan.changes, effects);
         self.calls(pass, &plan, now, effects);
         for view in completed.iter().filter_map(|name| nodes.get(&**name)) {
@@ -81,28 +81,50 @@ impl Machine {
         now: At,
         changed: impl IntoIterator<Item = ipnet::IpNet>,
     ) -> Option<Plan> {
-        let widths = self.widths();
-        let Self { fixed, parameters, approval, planner, listing, former, .. } = self;
-        let table = listing.table.as_ref()?;
-        planner.node_changed(changed.into_iter());
-        former.retain(now, &table.targets());
-        let view = View {
+        let table = self.listing.table.as_ref()?;
+        self.planner.node_changed(changed.into_iter());
+        self.former.retain(now, &table.targets());
+        let (widths, mut planner) = (self.widths(), mem::take(&mut self.planner));
+        let sendable = self.sendable(&planner, pass, now);
+        let plan = self.view(pass, &widths, sendable).map(|view| planner.plan(now, &view));
+        self.planner = planner;
+        plan
+    }
+
+    /// The plan that would be made now, without any consequence; `None` before the first list.
+    pub(super) fn rehearse(&self, pass: &Pass, now: At) -> Option<Plan> {
+        let (widths, sendable) = (self.widths(), self.sendable(&self.planner, pass, now));
+        let view = self.view(pass, &widths, sendable)?;
+        Some(self.planner.rehearse(now, &view, self.changed.iter().flatten().copied()))
+    }
+
+    fn sendable(&self, planner: &Planner, pass: &Pass, now: At) -> usize {
+        match self.fixed.is_observing {
+            true => usize::MAX,
+            false => planner.in_flight().room(now, &pass.traits),
+        }
+    }
+
+    /// The inputs of a plan; `None` before the first list.
+    pub(super) fn view<'a>(
+        &'a self,
+        pass: &'a Pass,
+        widths: &'a Widths,
+        sendable: usize,
+    ) -> Option<View<'a>> {
+        Some(View {
             nodes: &pass.nodes,
-            table,
+            table: self.listing.table.as_ref()?,
             traits: &pass.traits,
-            cluster: &fixed.cluster,
-            cluster_cidrs: &parameters.cluster_cidrs,
-            widths: &widths,
-            former,
+            cluster: &self.fixed.cluster,
+            cluster_cidrs: &self.parameters.cluster_cidrs,
+            widths,
+            former: &self.former,
             has_instances: pass.has_instances,
-            budget: parameters.budget,
-            approval: approval.as_ref(),
-            sendable: match fixed.is_observing {
-                true => usize::MAX,
-                false => planner.in_flight().room(now, &pass.traits),
-            },
-        };
-        Some(planner.plan(now, &view))
+            budget: self.parameters.budget,
+            approval: self.approval.as_ref(),
+            sendable,
+        })
     }
 
     /// Says why a node gets no route, if something hinders it. Node IPAM itself says why a node has no pod CIDRs.
@@ -126,11 +148,11 @@ impl Machine {
             });
         }
         // One question of each kind at a time.
-        if !plan.questions.is_empty() && !std::mem::replace(&mut self.is_asking, true) {
+        if !plan.questions.is_empty() && !mem::replace(&mut self.is_asking, true) {
             let (targets, witnesses) = (plan.questions.clone(), plan.witnesses.clone());
             effects.push(Effect::Call(Call::Ask { targets, witnesses }));
         }
-        if !plan.claims.is_empty() && !std::mem::replace(&mut self.is_looking_up, true) {
+        if !plan.claims.is_empty() && !mem::replace(&mut self.is_looking_up, true) {
             let claims = plan.claims.iter().take(LOOKED_UP).cloned().collect();
             effects.push(Effect::Call(Call::LookUp(claims)));
         }

@@ -72,13 +72,9 @@ impl Progress {
         complete
     }
 
-    /// Looks at the nodes as long as no table was listed, because of this error: those that join lack their routes, and
+    /// Looks at the nodes as long as no table was listed, for this reason: those that join lack their routes, and
     /// more is not known. What other nodes show is the word of a leader who knew the table.
-    pub(super) fn unlisted(&mut self, now: At, nodes: &[NodeView], error: Option<&str>) -> Counts {
-        let why = match error {
-            Some(error) => format!("cannot list the routes: {error}"),
-            None => "the routes are not listed yet".to_owned(),
-        };
+    pub(super) fn unlisted(&mut self, now: At, nodes: &[NodeView], why: &str) -> Counts {
         let mut counts = Counts::default();
         nodes.iter().filter_map(|view| view.left_out).for_each(|why| counts.left_out(why));
         let served = || nodes.iter().filter(|view| view.left_out.is_none());
@@ -91,7 +87,7 @@ impl Progress {
             for cidr in view.pod_cidrs() {
                 let routes = lacking.entry(Name::clone(&view.node.name)).or_default();
                 routes.uid.clone_from(&view.node.uid);
-                routes.lack(cidr, Lack::pending(why.as_str()));
+                routes.lack(cidr, Lack::pending(why));
             }
         }
         counts.nodes_without_cidrs = served().filter(|view| view.node.pod_cidrs.is_empty()).count();

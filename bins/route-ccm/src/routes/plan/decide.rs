@@ -1,6 +1,7 @@
 //! One decision per destination.
 
 mod losses;
+mod title;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,6 +12,8 @@ use ccm_base::At;
 use ccm_cloud::{Owner, Route, RouteChange, RouteTarget, WantedRoute};
 use ccm_objects::{Labels, Node, Shared};
 use ipnet::IpNet;
+
+pub use self::title::Title;
 
 use self::losses::Loss;
 use super::{
@@ -360,10 +363,7 @@ impl<'a> Decider<'a> {
     /// destination.
     fn unknown_target(&mut self, route: &Route) -> Lack {
         self.unknown.extend(route.target.clone());
-        let (destination, target) = (route.destination, target_of(route));
-        Lack::pending(format!(
-            "there is a route of {destination} to {target}, which is no node of this cluster; asking the cloud whether it exists"
-        ))
+        unknown(route)
     }
 
     fn whose(&mut self, route: &Route) -> Whose {
@@ -466,6 +466,14 @@ impl<'a> Decider<'a> {
             Finding::Unknown => Whose::Unknown,
         }
     }
+}
+
+/// Says what a route to a target that is not known means for a node that needs its destination.
+fn unknown(route: &Route) -> Lack {
+    let (destination, target) = (route.destination, target_of(route));
+    Lack::pending(format!(
+        "there is a route of {destination} to {target}, which is no node of this cluster; asking the cloud whether it exists"
+    ))
 }
 
 /// Says what a route to a target means for a node that needs its destination, if another node names the target as its own.

@@ -21,8 +21,8 @@ pub struct Failure {
     pub retry: Retry,
     /// The error.
     pub error: String,
-    /// `None` for a defect.
-    kind: Option<ErrorKind>,
+    /// `None` for a defect, and for a change that does not last.
+    pub kind: Option<ErrorKind>,
 }
 
 impl Failure {

@@ -37,6 +37,11 @@ impl InFlight {
         self.sent.contains_key(&destination)
     }
 
+    /// When the change of this destination was sent, if it is not answered yet.
+    pub fn since(&self, destination: IpNet) -> Option<At> {
+        self.sent.get(&destination).copied()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty()

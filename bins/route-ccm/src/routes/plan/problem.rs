@@ -57,11 +57,28 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// Returns true if it is about this pod CIDR of its node, or about all of them.
+    pub fn concerns(&self, destination: IpNet) -> bool {
+        match self {
+            Self::Unreadable(_) => false,
+            Self::Outside(cidr) | Self::Family(cidr) | Self::NoAddress(cidr) => {
+                *cidr == destination
+            }
+            Self::Overlaps { cidr, .. }
+            | Self::TooWide { cidr, .. }
+            | Self::WiderThanMost { cidr, .. } => *cidr == destination,
+            Self::SameId { .. } | Self::NoProviderId | Self::Lent(_) => true,
+        }
+    }
+
     /// Returns true if a route could be made, and what its node says of itself is not believed.
     pub const fn is_of_its_node(&self) -> bool {
         matches!(self, Self::TooWide { .. } | Self::WiderThanMost { .. } | Self::SameId { .. })
     }
 }
+
+/// The advice for a node without pod CIDRs, if this program assigns none.
+pub const ASSIGN: &str = "set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program assigns none";
 
 /// The advice for the operator. Pod CIDRs cannot be changed.
 const AGAIN: &str = "delete this Node, so that it registers again and gets another pod CIDR";

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 pub use super::{
     node_view::{LeftOut, NodeView},
-    problem::Problem,
+    problem::{ASSIGN, Problem},
 };
 use super::{
     table::Table,

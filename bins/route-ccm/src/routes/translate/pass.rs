@@ -33,7 +33,9 @@ impl passes::Pass for Looks {
     }
 
     async fn pass(&mut self) -> Next {
-        let effects = self.entrance.apply(Event::Pass(Box::new(self.look())));
+        let room = self.calls.capacity().saturating_sub(QUESTIONS);
+        let look = look(&self.nodes, &self.perform, room);
+        let effects = self.entrance.apply(Event::Pass(Box::new(look)));
         let timeline = self.entrance.timeline();
         let mut due = timeline.now() + self.period();
         self.perform.perform(effects, |request| match request {
@@ -46,22 +48,23 @@ impl passes::Pass for Looks {
 }
 
 impl Looks {
-    fn look(&self) -> Pass {
-        let (cloud, ipam) = (&*self.nodes.cloud, self.perform.ipam.as_ref());
-        Pass {
-            lacks: ipam.map(|ipam| ipam.lacks()).unwrap_or_default(),
-            awaited: ipam.map(|ipam| ipam.awaited()).unwrap_or_default(),
-            nodes: self.nodes.all(),
-            traits: calls::traits(cloud),
-            has_instances: !matches!(cloud.instances(), Ok(None)),
-            room: self.calls.capacity().saturating_sub(QUESTIONS),
-        }
-    }
-
     fn send(&self, call: Call) {
         // The number of calls is limited by the channel's room.
         if let Err(error) = self.calls.try_send(call) {
             tracing::error!("a call to the cloud cannot be queued: {error}");
         }
+    }
+}
+
+/// All that a look depends on. `room`: how many calls may wait for a lane.
+pub(crate) fn look(nodes: &Nodes, perform: &Perform, room: usize) -> Pass {
+    let (cloud, ipam) = (&*nodes.cloud, perform.ipam.as_ref());
+    Pass {
+        lacks: ipam.map(|ipam| ipam.lacks()).unwrap_or_default(),
+        awaited: ipam.map(|ipam| ipam.awaited()).unwrap_or_default(),
+        nodes: nodes.all(),
+        traits: calls::traits(cloud),
+        has_instances: !matches!(cloud.instances(), Ok(None)),
+        room,
     }
 }

@@ -88,6 +88,13 @@ impl Allocator {
         gone.flat_map(|gone| gone.waiting.iter().map(|network| (*network, &gone.record.name)))
     }
 
+    /// What the nodes of this name hold that are gone: their blocks, since when they are gone, and the blocks
+    /// to which there may be a route.
+    pub fn held_by(&self, name: &str) -> impl Iterator<Item = (&[IpNet], At, &[IpNet])> {
+        let named = self.gone.values().filter(move |gone| *gone.record.name == *name);
+        named.map(|gone| (&*gone.record.networks, gone.since, &*gone.waiting))
+    }
+
     /// How many nodes are gone and hold their blocks.
     pub fn held_nodes(&self) -> usize {
         self.gone.len()

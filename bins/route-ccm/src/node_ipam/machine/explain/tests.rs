@@ -1,0 +1,151 @@
+//! What is said of nodes in each state. Nodes and the one block are those of the machine's tests.
+
+use std::sync::Arc;
+
+use ccm_cloud::{CloudError, ErrorKind, Lookup};
+use ccm_controller::machine::Machine as _;
+
+use super::{
+    super::{
+        Event, Found, Written,
+        tests::{at, begun, node, turn},
+    },
+    *,
+};
+
+fn says(explained: &Explanation, fares: Fares, cause: &str, mend: &str) {
+    assert_eq!(explained.fares, fares, "{explained:#?}");
+    assert!(explained.cause.contains(cause), "{cause:?}: {explained:#?}");
+    assert!(explained.mend.contains(mend), "{mend:?}: {explained:#?}");
+}
+
+/// The explanation of a node, a minute after the begin. It changes nothing.
+fn explain(machine: &Machine, node: &Arc<Node>) -> Explanation {
+    let memory = || serde_json::to_value(machine).expect("it can be written");
+    let before = memory();
+    let explained = machine.explain(&node.name, Some(node), None, at(60));
+    assert_eq!(memory(), before);
+    explained
+}
+
+#[test]
+fn a_node_with_pod_cidrs_is_compared_with_the_others() {
+    let own = node("a", &["10.0.0.0/24"]);
+    let machine = begun(vec![Arc::clone(&own)]);
+    let fine = "podCIDRs 10.0.0.0/24, inside of --cluster-cidr 10.0.0.0/24";
+    says(&explain(&machine, &own), Fares::Fine, fine, NOTHING);
+    says(&explain(&machine, &node("new", &["10.0.0.0/24"])), Fares::Fine, "not compared", NOTHING);
+    for (other, fares, cause, mend) in [
+        ("10.9.0.0/24", Fares::Blocked, "is not in --cluster-cidr 10.0.0.0/24", "add its network"),
+        ("10.0.0.0/24", Fares::Blocked, "overlaps 10.0.0.0/24 of node a", "delete one of the"),
+        ("x", Fares::Blocked, "is no network", "delete the node"),
+    ] {
+        let other = node("b", &[other]);
+        let machine = begun(vec![Arc::clone(&own), Arc::clone(&other)]);
+        says(&explain(&machine, &other), fares, cause, mend);
+    }
+    let half = node("b", &["10.0.0.0/25"]);
+    let machine = begun(vec![Arc::clone(&half)]);
+    says(&explain(&machine, &half), Fares::Fine, "no block of /24 as --node-cidr-mask", NOTHING);
+}
+
+#[test]
+fn a_node_without_pod_cidrs_says_what_it_waits_for() {
+    let (there, new) = (node("a", &["10.0.0.0/24"]), node("b", &[]));
+    let mut machine = begun(vec![Arc::clone(&there), Arc::clone(&new)]);
+    let full = "10.0.0.0/24 has no free IPv4 block of /24: all 1 are taken";
+    let larger = "set --cluster-cidr to a larger network that contains it";
+    // Also before its turn.
+    says(&explain(&machine, &new), Fares::Blocked, full, larger);
+    turn(&mut machine, &new, at(1));
+    says(&explain(&machine, &new), Fares::Blocked, full, larger);
+    machine.apply(Event::Gone(Arc::clone(&there)), at(50));
+    let held = explain(&machine, &new);
+    says(&held, Fares::Blocked, "also by 1 node that is gone", larger);
+    assert!(held.next.starts_with("blocks of nodes that are gone become free at"), "{held:?}");
+    let gone = machine.explain("a", None, None, at(60));
+    says(&gone, Fares::Working, "its blocks 10.0.0.0/24 are given to no other node", "wait");
+    machine.apply(Event::Time, at(90));
+    let turns = "the node waits for its turn, and would get podCIDRs 10.0.0.0/24 now";
+    says(&explain(&machine, &new), Fares::Working, turns, "wait");
+    turn(&mut machine, &new, at(91));
+    says(
+        &explain(&machine, &new),
+        Fares::Working,
+        "podCIDRs 10.0.0.0/24 are being written",
+        "wait",
+    );
+    let unknown = machine.explain("x", None, None, at(60));
+    says(&unknown, Fares::Unknown, "shows no node \"x\"", "check the name");
+    let going = Arc::new(Node { deleting: true, ..Node::clone(&new) });
+    says(&explain(&machine, &going), Fares::Fine, "is being deleted: it gets none", NOTHING);
+}
+
+#[test]
+fn a_refused_write_says_who_refuses_it_until_it_succeeds() {
+    let new = node("b", &[]);
+    let mut machine = begun(vec![Arc::clone(&new)]);
+    turn(&mut machine, &new, at(1));
+    let cidrs = vec!["10.0.0.0/24".parse().expect("a network")];
+    let write = |machine: &mut Machine, answer| {
+        let (asked, node, cidrs) = (Arc::clone(&new), Some(Arc::clone(&new)), cidrs.clone());
+        machine.apply(Event::Written(Box::new(Written { asked, cidrs, node, answer })), at(2));
+    };
+    for (error, fares, cause, mend) in [
+        (ApiError::Forbidden("no".to_owned()), Fares::Blocked, "forbidden: no", "patch nodes"),
+        (ApiError::Invalid("no".to_owned()), Fares::Blocked, "as invalid: no", "change what"),
+        (ApiError::Unauthorized, Fares::Blocked, "the credentials", "renew the credentials"),
+        (ApiError::Timeout, Fares::Working, "no response in time", "wait"),
+    ] {
+        write(&mut machine, Err(Some(error)));
+        let explained = explain(&machine, &new);
+        says(&explained, fares, "the write of podCIDRs 10.0.0.0/24 has failed", mend);
+        says(&explained, fares, cause, mend);
+        assert!(explained.next.starts_with("the write is repeated "), "{explained:?}");
+    }
+    write(&mut machine, Ok(Arc::clone(&new)));
+    let dropped = "the API server did not store podCIDRs 10.0.0.0/24";
+    says(&explain(&machine, &new), Fares::Blocked, dropped, "mutatingwebhookconfigurations");
+    let done = node("b", &["10.0.0.0/24"]);
+    write(&mut machine, Ok(Arc::clone(&done)));
+    says(&explain(&machine, &done), Fares::Fine, "podCIDRs 10.0.0.0/24", NOTHING);
+    assert!(machine.core.as_ref().is_some_and(|core| core.failed.is_empty()));
+}
+
+#[test]
+fn the_words_of_the_cloud_are_shown_while_they_are_the_last() {
+    let new = node("b", &[]);
+    let mut machine = begun(vec![Arc::clone(&new)]);
+    machine.fixed.config.allocator = AllocatorType::CloudAllocator;
+    says(&explain(&machine, &new), Fares::Working, "the cloud is being asked", "wait");
+    let found = |answer| {
+        let (asked, node) = (Arc::clone(&new), Some(Arc::clone(&new)));
+        Event::Found(Box::new(Found { asked, node, answer, failures: 2 }))
+    };
+    let error = CloudError::new(ErrorKind::Forbidden, "not you").with_request_id("r-1");
+    machine.apply(found(Err(error)), at(1));
+    let words = "cannot look up its instance: forbidden: not you (request r-1)";
+    says(&explain(&machine, &new), Fares::Blocked, words, "give the cloud user the permission");
+    let proof = ccm_cloud::AbsenceProof {
+        method: ccm_cloud::ProofMethod::ById,
+        evidence: String::new(),
+        request_id: None,
+    };
+    machine.apply(found(Ok(Lookup::Gone(proof))), at(2));
+    says(&explain(&machine, &new), Fares::Blocked, "has no instance for it", "delete the Node");
+    machine.apply(Event::NotOurs(Arc::clone(&new)), at(3));
+    says(&explain(&machine, &new), Fares::Foreign, "its instance is not its own", NOTHING);
+    let anothers = machine.explain("b", Some(&new), Some("provider ID k3s://a"), at(60));
+    says(&anothers, Fares::Foreign, "provider ID k3s://a", NOTHING);
+}
+
+#[test]
+fn a_replica_that_does_not_lead_says_so() {
+    let (bare, has) = (node("a", &[]), node("b", &["10.0.0.0/24"]));
+    let mut machine = begun(Vec::new());
+    machine.core = None;
+    says(&explain(&machine, &bare), Fares::Working, "all nodes are being read", "wait");
+    machine.leads = false;
+    says(&explain(&machine, &bare), Fares::Unknown, "does not lead", "ask the replica that leads");
+    says(&explain(&machine, &has), Fares::Fine, "this replica does not lead", NOTHING);
+}

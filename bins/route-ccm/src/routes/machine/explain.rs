@@ -1,0 +1,452 @@
+//! What the page `/explain` says of a node or of a route. It rehearses the plan, so it says what would be decided now.
+
+mod changes;
+
+use ccm_base::At;
+use ccm_cloud::{CloudError, ErrorKind, Route};
+use ccm_objects::ObjectRef;
+use ccm_runtime::explain::{Explanation, Fares, NOTHING, moment};
+use ipnet::IpNet;
+
+use super::{Machine, Pass};
+use crate::{
+    advice::{of_error, split},
+    networks::network,
+    routes::plan::{
+        Lack, Plan, Planned, Title,
+        condition::{NETWORK_UNAVAILABLE, Status},
+        table::Table,
+        targets::is_target,
+        wanted::{ASSIGN, LeftOut, NodeView, Problem},
+    },
+};
+
+/// The inputs of an explanation, besides the memory.
+pub(crate) struct Asked {
+    /// The nodes as they are now, and what the cloud offers.
+    pub(crate) pass: Pass,
+    /// Why the node is left out, in words, if it is.
+    pub(crate) left_out: Option<String>,
+    /// The Lease, on which a person approves changes.
+    pub(crate) lease: ObjectRef,
+}
+
+/// What is known of all routes.
+struct About<'a> {
+    asked: &'a Asked,
+    table: &'a Table,
+    plan: Plan,
+    now: At,
+}
+
+impl Machine {
+    /// Explains the routes of a node.
+    pub(crate) fn explain_node(&self, name: &str, asked: &Asked, now: At) -> Explanation {
+        let view = asked.pass.nodes.iter().find(|view| *view.node.name == *name);
+        let about = self.about(asked, now);
+        let mut explanation = match (view, &about) {
+            (Some(view), about) if view.left_out.is_some() => {
+                self.left_out(view, about.as_ref(), asked)
+            }
+            (Some(view), _) if view.node.pod_cidrs.is_empty() => self.without_cidrs(view, asked),
+            (_, None) => self.unlisted(asked, now),
+            (Some(view), Some(about)) => self.with_cidrs(view, about),
+            (None, Some(about)) => self.no_node(name, about),
+        };
+        let destinations: Vec<IpNet> = match (view, &about) {
+            (Some(view), about) => {
+                let elsewhere = about.iter().flat_map(|about| about.leading_to(view));
+                let mut all: Vec<IpNet> = view.pod_cidrs().chain(elsewhere).collect();
+                all.dedup();
+                all
+            }
+            (None, Some(about)) => self.destinations_of(name, about),
+            (None, None) => Vec::new(),
+        };
+        let served = view.filter(|view| view.left_out.is_none());
+        explanation.wanted = served.iter().flat_map(|view| wanted(view)).collect();
+        if let Some(about) = &about {
+            explanation.there =
+                destinations.iter().flat_map(|one| self.there(*one, about)).collect();
+        }
+        explanation.there.extend(view.iter().flat_map(|view| shown(view)));
+        self.complete(explanation, about.as_ref(), now)
+    }
+
+    /// Explains the routes of one destination.
+    pub(crate) fn explain_route(&self, name: &str, asked: &Asked, now: At) -> Explanation {
+        let Some(destination) = network(name.trim()).map(|cidr| cidr.trunc()) else {
+            let cause = format!("{name:?} is no CIDR");
+            return Explanation::new(Fares::Unknown, cause, "use kind=Route&name=10.244.1.0/24");
+        };
+        let Some(about) = self.about(asked, now) else { return self.unlisted(asked, now) };
+        let view = about.node_with(destination);
+        let mut explanation = match (self.change_of(destination, &about), view) {
+            (Some(change), _) => change,
+            (None, Some(view)) => self.route_of(destination, view, &about),
+            (None, None) => self.of_nobody(destination, &about),
+        };
+        explanation.wanted = match view {
+            Some(view) => vec![format!("a route to node {}, whose pod CIDR it is", view.node.name)],
+            None => vec!["no route: no node has this pod CIDR".to_owned()],
+        };
+        explanation.there = self.there(destination, &about);
+        self.complete(explanation, Some(&about), now)
+    }
+
+    fn about<'a>(&'a self, asked: &'a Asked, now: At) -> Option<About<'a>> {
+        let table = self.listing.table.as_ref()?;
+        let plan = self.rehearse(&asked.pass, now)?;
+        Some(About { asked, table, plan, now })
+    }
+
+    /// A node that gets no routes. One that leads to it waits for a person.
+    fn left_out(&self, view: &NodeView, about: Option<&About<'_>>, asked: &Asked) -> Explanation {
+        let held = about.and_then(|about| self.elsewhere(view, about).into_iter().next());
+        let why = asked.left_out.as_deref().unwrap_or("it is left out");
+        let mend = match view.left_out {
+            Some(LeftOut::NotSelected) => {
+                "nothing has to be done; if it should get routes, change its labels or --node-selector"
+            }
+            _ => {
+                "nothing has to be done; if it is a machine of this cloud, its Node has to register again with the right provider ID"
+            }
+        };
+        held.unwrap_or_else(|| {
+            Explanation::new(Fares::Foreign, format!("the node gets no routes: {why}"), mend)
+        })
+    }
+
+    fn without_cidrs(&self, view: &NodeView, asked: &Asked) -> Explanation {
+        let node = &view.node;
+        let why = asked.pass.lacks.get(&node.name);
+        match (self.fixed.gives_cidrs, why) {
+            _ if node.deleting => {
+                Explanation::fine("the node has no podCIDRs and is being deleted: it gets no route")
+            }
+            (false, _) => {
+                let cause = "the node has no podCIDRs, so it gets no route";
+                Explanation::new(Fares::Blocked, cause, ASSIGN)
+            }
+            (true, Some(why)) => {
+                let cause = format!("the node has no podCIDRs, so it gets no route: {why}");
+                let mend =
+                    "see what node-ipam says of it on this page; the route follows by itself";
+                Explanation::new(Fares::Blocked, cause, mend)
+            }
+            (true, None) => {
+                let cause =
+                    "the node has no podCIDRs yet, which node-ipam of this program gives it";
+                let mend = "wait; node-ipam says on this page what for";
+                Explanation::new(Fares::Working, cause, mend)
+            }
+        }
+    }
+
+    /// Nothing is known of the cloud's routes.
+    fn unlisted(&self, asked: &Asked, now: At) -> Explanation {
+        if !self.leads {
+            let cause = "this replica does not lead, and has not listed the cloud's routes";
+            let lease = &asked.lease;
+            let mend = format!(
+                "ask the replica that leads: kubectl -n {} get lease {} -o jsonpath={{.spec.holderIdentity}}",
+                lease.namespace.as_deref().unwrap_or_default(),
+                lease.name
+            );
+            return Explanation::new(Fares::Unknown, cause, mend);
+        }
+        let why = self.listing.why_unlisted();
+        let mut explanation = match self.listing.error_kind {
+            Some(kind) => by_kind(kind, why),
+            None => Explanation::new(Fares::Working, why, "wait for the first list"),
+        };
+        explanation.next = self.listing.next_list(now);
+        explanation
+    }
+
+    fn with_cidrs(&self, view: &NodeView, about: &About<'_>) -> Explanation {
+        let own = view.pod_cidrs().map(|cidr| self.route_of(cidr, view, about));
+        let unreadable = about.problems(view).filter(|one| matches!(one, Problem::Unreadable(_)));
+        let unreadable = unreadable.map(|problem| split(Fares::Blocked, &problem.to_string()));
+        let parts: Vec<_> = own.chain(unreadable).chain(self.elsewhere(view, about)).collect();
+        let is_fine = parts.iter().all(|part| part.fares == Fares::Fine);
+        let condition = is_fine.then(|| self.condition_differs(view, about)).flatten();
+        condition.or_else(|| worst(parts)).unwrap_or_default()
+    }
+
+    /// All routes are there, and the condition of the node says something else.
+    fn condition_differs(&self, view: &NodeView, about: &About<'_>) -> Option<Explanation> {
+        let (name, now) = (&view.node.name, about.now);
+        let due = self.condition(now, view, None)?;
+        // Before the first look after a list the memory says less than the plan.
+        let due = Some(due).filter(|due| due.moves && due.status == Status::False)?;
+        let status = due.status.as_str();
+        if let Err(repeated) = self.may_write(now, name, due.status, due.moves) {
+            let cause = format!("all routes are there, but {repeated}");
+            let mend = format!(
+                "find what sets {NETWORK_UNAVAILABLE} of the node again, a network plugin or an admission policy: kubectl get node {name} -o yaml --show-managed-fields"
+            );
+            let next = format!("the condition is written {}", moment(now + repeated.wait, now));
+            return Some(Explanation { next, ..Explanation::new(Fares::Blocked, cause, mend) });
+        }
+        let cause = format!(
+            "all routes are there, and the condition {NETWORK_UNAVAILABLE}={status} is not written yet"
+        );
+        let mend = match self.fixed.is_observing {
+            true => "nothing has to be done; --mode=observe writes no condition",
+            false => {
+                "wait; if it lasts, the log says `cannot write NetworkUnavailable`, with the API server's words"
+            }
+        };
+        Some(Explanation::new(Fares::Working, cause, mend))
+    }
+
+    /// The routes that lead to a node and have another destination than its pod CIDRs, if something is decided.
+    fn elsewhere(&self, view: &NodeView, about: &About<'_>) -> Vec<Explanation> {
+        let others = about.leading_to(view).into_iter();
+        others.filter_map(|destination| self.change_of(destination, about)).collect()
+    }
+
+    /// A node that the API server does not show.
+    fn no_node(&self, name: &str, about: &About<'_>) -> Explanation {
+        let of_it = self.destinations_of(name, about).into_iter();
+        let parts = of_it.filter_map(|destination| self.change_of(destination, about)).collect();
+        worst(parts).unwrap_or_else(|| {
+            let cause = format!(
+                "the API server shows no node {name:?}, and nothing is decided about routes of it, by {}",
+                self.listing.known_by(about.now)
+            );
+            let mend = "check the name; a route is explained by kind=Route&name=CIDR";
+            Explanation::new(Fares::Unknown, cause, mend)
+        })
+    }
+
+    /// The destinations of routes that were a node's which is gone: one that this process has seen, or that is recorded.
+    fn destinations_of(&self, name: &str, about: &About<'_>) -> Vec<IpNet> {
+        let was_its = |route: &Route| {
+            let former = route.target.as_ref().and_then(|target| self.former.get(target));
+            let owner = route.owner.as_ref();
+            let owner = owner.filter(|owner| owner.cluster.uid == self.fixed.cluster.uid);
+            former.is_some_and(|former| *former.node.name == *name)
+                || owner.is_some_and(|owner| owner.name == name)
+        };
+        let all = about.table.destinations();
+        all.filter(|destination| about.table.to(*destination).iter().any(was_its)).collect()
+    }
+
+    /// The route of a pod CIDR of this node.
+    fn route_of(&self, cidr: IpNet, view: &NodeView, about: &About<'_>) -> Explanation {
+        let state = about.plan.nodes.get(&view.node.name);
+        if let Some(lack) = state.and_then(|state| state.lacks(cidr)) {
+            return self.missing(cidr, lack, view, about);
+        }
+        let leads = |route: &&Route| route.target.as_ref().is_some_and(|to| is_target(to, view));
+        let there = about.table.to(cidr).iter().filter(leads).find(|one| one.defect.is_none());
+        let seen = self.listing.known_by(about.now);
+        if let Some(problem) = about.problems(view).find(|problem| problem.concerns(cidr)) {
+            let serves = matches!(problem, Problem::Lent(_))
+                || there.is_some() && matches!(problem, Problem::Outside(_));
+            let text = problem.to_string();
+            if serves {
+                return split(Fares::Fine, &format!("its route is there, by {seen}; {text}"));
+            }
+            let mut explanation = split(Fares::Blocked, &text);
+            if matches!(problem, Problem::WiderThanMost { .. }) {
+                let approve = about.approve(Some(&view.node.labels));
+                explanation.mend =
+                    format!("set --max-pod-cidr; or, if this one is right: {approve}");
+            }
+            return explanation;
+        }
+        let to = there.and_then(|route| route.target.as_ref());
+        let to = to.map(|target| format!(" to {target}")).unwrap_or_default();
+        Explanation::fine(format!("the route of {cidr}{to} is there, by {seen}"))
+    }
+
+    fn missing(&self, cidr: IpNet, lack: &Lack, view: &NodeView, about: &About<'_>) -> Explanation {
+        if let Some(change) = self.change_of(cidr, about) {
+            return change;
+        }
+        let name = &view.node.name;
+        if view.lacks(cidr, &about.asked.pass.traits).is_some() {
+            let Explanation { cause, mend, .. } = split(Fares::Blocked, &lack.why);
+            let fares = match view.node.is_uninitialised() {
+                true => Fares::Working,
+                false => Fares::Blocked,
+            };
+            let mend = format!(
+                "{mend}: ask the page /explain?kind=Node&name={name} of node-ccm why it has not"
+            );
+            return Explanation::new(fares, cause, mend);
+        }
+        match lack.has_failed {
+            true => split(Fares::Blocked, &lack.why),
+            false => {
+                let next = self.planner.asks_at(about.now).map(|at| moment(at, about.now));
+                let next = next.map(|at| format!("the cloud is asked again {at}"));
+                let mend = "wait: the cloud is asked again by itself; a target is gone if it says so twice, a minute apart";
+                let explanation = Explanation::new(Fares::Working, &*lack.why, mend);
+                Explanation { next: next.unwrap_or_default(), ..explanation }
+            }
+        }
+    }
+
+    /// A destination that no node needs, and about which nothing is decided.
+    fn of_nobody(&self, destination: IpNet, about: &About<'_>) -> Explanation {
+        let seen = self.listing.known_by(about.now);
+        let titles: Vec<Title> = self.titles(destination, about).map(|(_, title)| title).collect();
+        let foreign = titles.iter().find(|title| matches!(title, Title::Foreign(_)));
+        let open = titles.iter().find(|title| matches!(title, Title::Open(_)));
+        match foreign.or(open).or(titles.first()) {
+            Some(Title::Foreign(why)) => Explanation::new(
+                Fares::Foreign,
+                format!("the route is another owner's and is never touched: {why}"),
+                "nothing has to be done; if it is not needed, remove it in the cloud",
+            ),
+            Some(Title::Open(why)) => Explanation::new(
+                Fares::Working,
+                why,
+                "wait: if the cloud says twice, a minute apart, that its target does not exist, the route goes",
+            ),
+            Some(Title::Ours(why)) => {
+                Explanation::fine(format!("the route is this cluster's ({why}) and stays as it is"))
+            }
+            None => Explanation::new(
+                Fares::Unknown,
+                format!(
+                    "there is no route of {destination}, and no node has this pod CIDR, by {seen}"
+                ),
+                "check the CIDR; a node is explained by kind=Node&name=NAME",
+            ),
+        }
+    }
+
+    fn titles<'a>(
+        &'a self,
+        destination: IpNet,
+        about: &'a About<'_>,
+    ) -> impl Iterator<Item = (&'a Route, Title)> {
+        let widths = self.widths();
+        about.table.to(destination).iter().filter_map(move |route| {
+            let view = self.view(&about.asked.pass, &widths, 0)?;
+            Some((route, self.planner.title(about.now, &view, route)))
+        })
+    }
+
+    /// The routes of a destination, in lines.
+    fn there(&self, destination: IpNet, about: &About<'_>) -> Vec<String> {
+        let routes = self.titles(destination, about).map(|(route, title)| {
+            let target = route.target.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+            let title = match title {
+                Title::Ours(why) => format!("this cluster's: {why}"),
+                Title::Open(why) => format!("not known whose: {why}"),
+                Title::Foreign(why) => format!("another owner's: {why}"),
+            };
+            let defect = route.defect.as_ref().map(|defect| format!("; no traffic: {defect}"));
+            format!("route of {destination} to {target}, {title}{}", defect.unwrap_or_default())
+        });
+        let mut lines: Vec<String> = routes.collect();
+        if lines.is_empty() {
+            lines.push(format!("no route of {destination}"));
+        }
+        lines
+    }
+
+    /// Adds what holds for all objects: when the table was seen, and when it is listed again.
+    fn complete(
+        &self,
+        mut explanation: Explanation,
+        about: Option<&About<'_>>,
+        now: At,
+    ) -> Explanation {
+        if about.is_some() {
+            explanation
+                .last
+                .push(format!("the routes are known by {}", self.listing.known_by(now)));
+        }
+        let approval = self.approval.as_ref();
+        explanation
+            .last
+            .extend(approval.map(|approval| format!("approved on the Lease: {approval}")));
+        if explanation.next.is_empty() && self.leads {
+            explanation.next = self.listing.next_list(now);
+        }
+        explanation
+    }
+}
+
+impl About<'_> {
+    fn planned(&self, destination: IpNet) -> Option<&Planned> {
+        self.plan.changes.iter().find(|planned| planned.change.destination() == destination)
+    }
+
+    fn problems<'a>(&'a self, view: &'a NodeView) -> impl Iterator<Item = &'a Problem> {
+        let all = self.plan.problems.iter();
+        all.filter(|(name, _)| *name == view.node.name).map(|(_, problem)| problem)
+    }
+
+    /// The node that has the pod CIDR. Of several, the one that gets the route.
+    fn node_with(&self, cidr: IpNet) -> Option<&NodeView> {
+        let served = self.asked.pass.nodes.iter().filter(|view| view.left_out.is_none());
+        let have: Vec<_> = served.filter(|view| view.pod_cidrs().any(|one| one == cidr)).collect();
+        let has_no_problem = |view: &&&NodeView| !self.problems(view).any(|one| one.concerns(cidr));
+        have.iter().find(has_no_problem).or(have.first()).copied()
+    }
+
+    /// The destinations of routes that lead to a node, besides its pod CIDRs. Of a node that is left out, all.
+    fn leading_to(&self, view: &NodeView) -> Vec<IpNet> {
+        let leads = |route: &Route| route.target.as_ref().is_some_and(|to| is_target(to, view));
+        let is_own =
+            |cidr: &IpNet| view.left_out.is_none() && view.pod_cidrs().any(|one| one == *cidr);
+        let others = self.table.destinations().filter(|cidr| !is_own(cidr));
+        others.filter(|cidr| self.table.to(*cidr).iter().any(leads)).collect()
+    }
+}
+
+/// An error of the cloud, of which the kind and the words are known.
+fn by_kind(kind: ErrorKind, cause: String) -> Explanation {
+    of_error(&CloudError::new(kind, ""), cause)
+}
+
+/// The part that needs a person most. The others are told behind it.
+fn worst(mut parts: Vec<Explanation>) -> Option<Explanation> {
+    let rank = |part: &Explanation| match part.fares {
+        Fares::Blocked => 4,
+        Fares::Held => 3,
+        Fares::Working => 2,
+        _ => u8::from(part.mend != NOTHING),
+    };
+    let most = parts.iter().map(rank).max()?;
+    let place = parts.iter().position(|part| rank(part) == most)?;
+    let mut chosen = parts.remove(place);
+    let also = parts.iter().map(|part| format!("{} as well: {}", part.fares, part.cause));
+    chosen.last.extend(also);
+    Some(chosen)
+}
+
+fn wanted(view: &NodeView) -> Vec<String> {
+    let ips: Vec<String> = view.ips().map(|ip| ip.to_string()).collect();
+    let id = view.id.as_ref().map_or("no provider ID".to_owned(), ToString::to_string);
+    let ips = if ips.is_empty() { "no InternalIP".to_owned() } else { ips.join(", ") };
+    let name = &view.node.name;
+    view.pod_cidrs().map(|cidr| format!("a route of {cidr} to node {name} ({id}; {ips})")).collect()
+}
+
+/// What the node shows.
+fn shown(view: &NodeView) -> Vec<String> {
+    let conditions = view.node.conditions.iter().filter(|one| *one.kind == *NETWORK_UNAVAILABLE);
+    let lines = conditions.map(|one| {
+        let text =
+            |text: &Option<ccm_objects::Shared>| text.as_deref().unwrap_or_default().to_owned();
+        let (reason, message) = (text(&one.reason), text(&one.message));
+        format!("condition {}={} {reason}: {message}", one.kind, one.status)
+    });
+    let deleting = view
+        .node
+        .deleting
+        .then(|| "the node is being deleted: its routes stay until it is gone".to_owned());
+    lines.chain(deleting).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! A change of a route that is under way, due, held or failing.
+
+use ccm_cloud::{Route, RouteTarget};
+use ccm_controller::brake::{
+    Hold,
+    approval::{SELECTOR, UNTIL},
+};
+use ccm_objects::Labels;
+use ccm_runtime::explain::{Explanation, Fares, moment};
+use ipnet::IpNet;
+
+use super::{About, Machine, by_kind};
+use crate::routes::plan::{Held, Planned, failures::Failure, targets::is_target};
+
+/// The label by which an approval is about one node.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+impl Machine {
+    /// The change of this destination that is under way or decided, if there is one.
+    pub(super) fn change_of(&self, destination: IpNet, about: &About<'_>) -> Option<Explanation> {
+        let planned = about.planned(destination);
+        let failure = self.planner.failure(destination);
+        let what = || planned.map_or(format!("the route of {destination}"), Planned::words);
+        if let Some(since) = self.planner.in_flight().since(destination) {
+            let since = moment(since, about.now);
+            let next = format!("a call to the cloud is under way, since {since}");
+            return Some(match failure {
+                Some(failure) => Explanation { next, ..failed(&what(), failure, about) },
+                None => {
+                    let cause = format!(
+                        "the change of the route of {destination} was sent {since}, and the cloud has not answered yet"
+                    );
+                    Explanation {
+                        next,
+                        ..Explanation::new(Fares::Working, cause, "wait: nothing has to be done")
+                    }
+                }
+            });
+        }
+        let planned = planned?;
+        Some(match &planned.held {
+            Some(Held::Brake(hold)) => self.held(planned, *hold, about),
+            Some(held @ (Held::NewlyInside { .. } | Held::LeftOut { .. })) => {
+                let cause = format!("{} is held: {held}", planned.words());
+                Explanation::new(
+                    Fares::Held,
+                    cause,
+                    format!("if it should go: {}", self.approve(planned, about)),
+                )
+            }
+            Some(held @ Held::NoRoom) => Explanation::new(
+                Fares::Blocked,
+                format!("{} is held: {held}", planned.words()),
+                "raise the quota of the cloud's route table, or remove routes that nobody needs; a route of this cluster that goes makes room as well",
+            ),
+            Some(Held::Retry { .. }) | None => match failure {
+                Some(failure) => failed(&planned.words(), failure, about),
+                None => self.due(planned),
+            },
+        })
+    }
+
+    fn due(&self, planned: &Planned) -> Explanation {
+        let (words, why) = (planned.words(), &planned.why);
+        match self.fixed.is_observing {
+            true => Explanation::new(
+                Fares::Working,
+                format!("--mode=observe makes no change; it would {words} ({why})"),
+                "nothing has to be done; the program that makes the routes does it, or this one with --mode=control",
+            ),
+            false => Explanation::new(
+                Fares::Working,
+                format!("{words} is due ({why}), and not sent yet"),
+                "wait: nothing has to be done",
+            ),
+        }
+    }
+
+    /// The brake holds the change.
+    fn held(&self, planned: &Planned, hold: Hold, about: &About<'_>) -> Explanation {
+        let (words, why) = (planned.words(), &planned.why);
+        let approve = self.approve(planned, about);
+        let asks = self.planner.asks_at(about.now);
+        let asks = asks.map(|at| {
+            format!("the cloud is asked {} whether a target is gone", moment(at, about.now))
+        });
+        let (cause, mend, free) = match hold {
+            Hold::Breaker => (
+                format!("{words} is held ({why}): the API server lists no node at all"),
+                format!("find out why it lists none; if there is really none: {approve}"),
+                None,
+            ),
+            Hold::Budget { until: None } => (
+                format!("{words} is held ({why}): --route-loss=0 lets no route go"),
+                format!("raise --route-loss; or, if the node is really gone: {approve}"),
+                None,
+            ),
+            Hold::Budget { until: Some(until) } => (
+                format!(
+                    "{words} is held ({why}): as many routes have gone as --route-loss allows within --route-loss-window"
+                ),
+                format!(
+                    "if the node is really gone: {approve}; otherwise wait: it goes when the budget allows it, or when the cloud has proven twice that its target is gone"
+                ),
+                Some(format!("the budget may allow it {}", moment(until, about.now))),
+            ),
+        };
+        let next: Vec<String> = free.into_iter().chain(asks).collect();
+        Explanation { next: next.join("; "), ..Explanation::new(Fares::Held, cause, mend) }
+    }
+
+    fn approve(&self, planned: &Planned, about: &About<'_>) -> String {
+        about.approve(planned.old().and_then(|old| self.labels_of(old, about)))
+    }
+
+    /// The labels by which an approval covers the route.
+    fn labels_of<'a>(&'a self, old: &Route, about: &'a About<'_>) -> Option<&'a Labels> {
+        let target: &RouteTarget = old.target.as_ref()?;
+        let nodes = about.asked.pass.nodes.iter();
+        let mut present = nodes.filter(|view| is_target(target, view));
+        let present = present.next().map(|view| &view.node);
+        let node = present.or_else(|| Some(&self.former.get(target)?.node))?;
+        Some(&node.labels)
+    }
+}
+
+impl About<'_> {
+    /// The command that approves what is held because of a node with these labels.
+    pub(super) fn approve(&self, labels: Option<&Labels>) -> String {
+        let selector = labels.and_then(|labels| labels.get(HOSTNAME));
+        let selector = selector.map_or("*".to_owned(), |name| format!("{HOSTNAME}={name}"));
+        let lease = &self.asked.lease;
+        let namespace = lease.namespace.as_deref().unwrap_or_default();
+        format!(
+            "kubectl -n {namespace} annotate lease {} --overwrite '{SELECTOR}={selector}' \"{UNTIL}=$(date -u -d '+10 minutes' +%FT%TZ)\"",
+            lease.name
+        )
+    }
+}
+
+/// The last attempt has failed.
+fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explanation {
+    let Failure { retry, error, kind } = failure;
+    let times = if retry.times == 1 { "once" } else { &*format!("{} times in a row", retry.times) };
+    let mut explanation = match kind {
+        Some(kind) => by_kind(*kind, format!("{what} has failed {times}: {error}")),
+        None if retry.times > 0 => Explanation::new(
+            Fares::Working,
+            format!("the route is there, and carries no traffic ({what}): {error}"),
+            "wait: it is repaired by itself; if it lasts, mend in the cloud what the cause names",
+        ),
+        None => Explanation::new(
+            Fares::Blocked,
+            format!("the cloud does not keep the change: {error}"),
+            "find what takes it back in the cloud: another controller, another cluster or a person",
+        ),
+    };
+    explanation.next = match retry.at > about.now {
+        true => format!("it is tried again {}", moment(retry.at, about.now)),
+        false => "it is tried again now".to_owned(),
+    };
+    explanation
+}

@@ -1,0 +1,54 @@
+//! Whose a route is, in words.
+
+use ccm_base::At;
+use ccm_cloud::Route;
+
+use super::{Decider, Whose, claimed, unknown};
+use crate::routes::plan::{Planner, View, targets::Targets, wanted::is_inside};
+
+/// Whose a route is, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Title {
+    /// This cluster's.
+    Ours(String),
+    /// The cloud is being asked.
+    Open(String),
+    /// Another owner's: it is never touched.
+    Foreign(String),
+}
+
+impl Planner {
+    /// Whose the route is by what is known now. It asks nothing.
+    pub fn title(&self, now: At, view: &View<'_>, route: &Route) -> Title {
+        let (targets, mut copy) = (Targets::of(view.nodes), self.clone());
+        let mut decider = Decider::new(now, view, &targets, &mut copy);
+        match decider.title(route) {
+            Whose::Node(place) => {
+                let name = view.nodes.get(place).map(|one| one.node.name.to_string());
+                Title::Ours(format!("its target is node {}", name.unwrap_or_default()))
+            }
+            Whose::Orphan(orphan) => Title::Ours(orphan.why),
+            Whose::Claimed(node) => Title::Open(claimed(route, &node).why),
+            Whose::Unknown => Title::Open(unknown(route).why),
+            Whose::Foreign => Title::Foreign(decider.why_foreign(route)),
+        }
+    }
+}
+
+impl Decider<'_> {
+    fn why_foreign(&self, route: &Route) -> String {
+        if let (true, Some(owner)) = (self.is_theirs(route), &route.owner) {
+            let cluster = &owner.cluster;
+            return format!("cluster {} (UID {}) is recorded with it", cluster.name, cluster.uid);
+        }
+        if !is_inside(route.destination.trunc(), self.view.cluster_cidrs) {
+            return "it is not inside --cluster-cidr, and no owner is recorded".to_owned();
+        }
+        match &route.target {
+            None => "it drops packets, and no owner is recorded".to_owned(),
+            Some(target) => {
+                format!("its target {target} exists in the cloud, and is no node of this cluster")
+            }
+        }
+    }
+}

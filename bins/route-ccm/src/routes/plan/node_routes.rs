@@ -1,0 +1,76 @@
+//! What the routes of one node lack.
+
+use ccm_objects::Node;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// What a node's routes lack. Nothing, if they are all there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRoutes {
+    /// The UID of the node.
+    pub uid: Box<str>,
+    /// The pod CIDRs without a working route: one or two, so no map.
+    missing: Vec<(IpNet, Lack)>,
+    /// Why another pod CIDR gets no route.
+    pub problem: Option<String>,
+}
+
+/// Why a route is missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lack {
+    /// The reason.
+    pub why: String,
+    /// Whether something has failed, so that it is worth to be shown at once.
+    pub has_failed: bool,
+}
+
+impl Lack {
+    /// It is being made, or waits for something normal.
+    pub fn pending(why: impl Into<String>) -> Self {
+        Self { why: why.into(), has_failed: false }
+    }
+
+    /// It cannot be made for now.
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self { why: why.into(), has_failed: true }
+    }
+}
+
+impl NodeRoutes {
+    /// Returns true if they belong to this node, and not to an earlier node of the same name.
+    pub fn are_of(&self, node: &Node) -> bool {
+        self.uid == node.uid
+    }
+
+    /// The route of this pod CIDR is missing, for this reason.
+    pub fn lack(&mut self, destination: IpNet, lack: Lack) {
+        self.found(destination);
+        self.missing.reserve_exact(1);
+        self.missing.push((destination, lack));
+    }
+
+    /// The route of this pod CIDR is there.
+    pub fn found(&mut self, destination: IpNet) {
+        self.missing.retain(|(missing, _)| *missing != destination);
+    }
+
+    /// Why the route of this pod CIDR is missing, if it is.
+    pub fn lacks(&self, destination: IpNet) -> Option<&Lack> {
+        let mut missing = self.missing.iter();
+        missing.find_map(|(one, lack)| (*one == destination).then_some(lack))
+    }
+
+    /// Whether all routes are there.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty() && self.problem.is_none()
+    }
+
+    /// The first reason why they are not, those of failures before others; and whether it is one.
+    pub fn why(&self) -> Option<(&str, bool)> {
+        let lacks = || self.missing.iter().map(|(_, lack)| lack);
+        let failed = lacks().find(|lack| lack.has_failed).map(|lack| (&*lack.why, true));
+        let problem = self.problem.as_deref().map(|why| (why, true));
+        let pending = || lacks().next().map(|lack| (&*lack.why, false));
+        problem.or(failed).or_else(pending)
+    }
+}
