@@ -110,6 +110,7 @@ impl Program for NodeCcm {
         show::collect(&context.metrics, performer.door(), &store);
         let is_observing = context.plans.is_observing();
         show::show(&context.health, performer.door(), &store, is_observing);
+        show::explain(context, &source, performer.door());
         let (translator, listener) = (source.clone(), Arc::clone(&performer));
         let watches = Watches::new(context);
         let hear = move |change| drop(listener.hear(translator.change(change)));

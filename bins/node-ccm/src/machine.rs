@@ -10,6 +10,7 @@
 //! | `refresh` | all nodes are compared with the cloud's answers; the census |
 //! | `brake`, `corrections` | which changes of initialised nodes wait |
 //! | `entry` | the memory of one node |
+//! | `explain` | what the page `/explain` says about one node |
 //! | `inventory` | the instances that lookups have found |
 //! | `recorded` | which node an event or effect is about |
 
@@ -18,6 +19,7 @@ mod corrections;
 mod effect;
 mod entry;
 mod event;
+mod explain;
 mod intake;
 mod inventory;
 mod lookups;
@@ -38,14 +40,15 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     brake::Brake,
-    entry::Entry,
+    entry::{Came, Entry, Last},
     written::{Inputs, Writing},
 };
 pub(crate) use self::{
     brake::BrakeState,
-    effect::{Again, Due, Effect, Failure, Queued, Report, Request},
+    effect::{Again, Due, Effect, Failure, Queued, RETRY, Report, Request},
     entry::{Problem, State},
     event::{Event, Params, Seen, Work},
+    explain::Shown,
     inventory::{Answer, Inventory},
 };
 
@@ -171,6 +174,22 @@ impl Machine {
         }
     }
 
+    /// Takes note of what came of the work on a node, and when it is tried again.
+    fn came(&mut self, name: &Name, came: Came, again: Option<Again>) {
+        let (at, pace) = (self.now, again.map(Again::pace));
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.last = Some(Box::new(Last { at, came, pace }));
+        }
+    }
+
+    /// The node whose work has ended is tried again.
+    fn again(&mut self, name: &Name, again: Again) {
+        if let Some(last) = &mut self.entry(name).last {
+            last.pace = Some(again.pace());
+        }
+        self.queue(name, Queued::Again(again));
+    }
+
     /// The node is in this state now.
     fn set_state(&mut self, name: &Name, state: State) {
         let old = self.entry(name).state.replace(state);
@@ -224,7 +243,9 @@ impl Machine {
 
     /// The node is up to date.
     fn settled(&mut self, name: &Name) {
-        self.entry(name).drop_answer();
+        let entry = self.entry(name);
+        entry.drop_answer();
+        entry.last = None;
         self.leaves_turns(name);
         self.queue(name, Queued::Forget);
     }

@@ -3,9 +3,9 @@
 mod brake;
 pub(crate) mod writes;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use ccm_base::{Backoff, clock};
+use ccm_base::clock;
 use ccm_cloud::Cloud;
 use ccm_controller::{
     brake::Pause,
@@ -25,7 +25,7 @@ use ccm_runtime::{
 use self::brake::BrakeLine;
 pub(crate) use self::brake::{OBJECTS, specimens};
 use crate::{
-    machine::{Again, Effect, Event, Failure, Machine, Params, Queued, Report, Request},
+    machine::{Again, Effect, Event, Failure, Machine, Params, Queued, RETRY, Report, Request},
     metrics::NodeMetrics,
     plan::{Field, Outcome, PROVIDER_ID, Plan, Step, TAINTS},
     report::NodeReports,
@@ -34,10 +34,6 @@ use crate::{
 
 /// Upstream's name of the queue: the label of its metrics.
 pub(crate) const QUEUE: &str = "Nodes";
-
-/// The back-off after failures. Upstream begins with 5 ms, which makes eight calls to a failing
-/// cloud within a second.
-const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
 
 /// A field of [`Plan::fields`] in the metric of repeated writes.
 fn kind(field: &str) -> &'static str {
@@ -227,6 +223,8 @@ fn published(plan: &Plan, pause: Option<Pause>) -> Vec<plans::Step> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Quirk 15 of docs/parity.md: upstream waits up to 1000 s.

@@ -1,5 +1,5 @@
-//! Shows the memory on metrics and pages: `ccm_inventory_*`, and how long the longest-waiting node has been
-//! unschedulable: `ccm_node_oldest_waiting_seconds`, and the line `new-nodes` of `/readyz?verbose`.
+//! Shows the memory on metrics and pages: `ccm_inventory_*`, the page `/explain`, and how long the longest-waiting
+//! node has been unschedulable: `ccm_node_oldest_waiting_seconds`, and the line `new-nodes` of `/readyz?verbose`.
 //!
 //! The histograms only count nodes that were initialised. This gauge shows a node that never
 //! is.
@@ -13,10 +13,16 @@ use ccm_metrics::computed;
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     health::{Health, Scope, Verdict},
+    leadership::CLOUD_IDENTITY,
     metrics::Metrics,
+    program::{Context, Program},
 };
 
-use crate::machine::{Machine, State};
+use crate::{
+    machine::{Machine, Shown, State},
+    settings::NodeSettings,
+    translate::Source,
+};
 
 /// A node that is older has waited for long, as for the alert NodeCCMNodeWaiting.
 const LONG: Duration = Duration::from_mins(5);
@@ -65,6 +71,23 @@ pub(crate) fn show(health: &Health, door: &Door<Machine>, store: &Store<Node>, i
     health.add("new-nodes", Scope::Information, move || match waits(&machine, &store) {
         None => Verdict::Passed("not known here: this replica does not lead".to_owned()),
         Some(waiting) => verdict(&waiting, is_observing),
+    });
+}
+
+/// Explains nodes on the page `/explain`, also before the first list and on a standby.
+pub(crate) fn explain<P: Program<Settings = NodeSettings>>(
+    context: &Context<P>,
+    source: &Source,
+    door: &Door<Machine>,
+) {
+    let (machine, source, cloud) = (door.clone(), source.clone(), Arc::clone(&context.cloud));
+    let lease = context.leadership.annotations().clone();
+    context.explanations.add(P::IDENTITY.binary, "Node", move |name| {
+        let named = lease.get(CLOUD_IDENTITY).filter(|named| !named.trim().is_empty());
+        let is_other =
+            |named: String| cloud.identity().is_none_or(|own| own.trim() != named.trim());
+        let shown = Shown { is_other_cloud: named.is_some_and(is_other), ..source.shown(name) };
+        machine.read(|machine, now| machine.explain(name, &shown, now))
     });
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    machine::{Event, Params, Seen},
+    machine::{Event, Params, Seen, Shown},
     perform::Performer,
     settings::NodeSettings,
 };
@@ -70,6 +70,29 @@ impl Source {
         let Ok(Lookup::Found(instance)) = answer else { return Vec::new() };
         let has_its_id = |other: &Node| instances::has_id_of(&*self.cloud, other, instance);
         self.store.matching(|other| other.name != node.name && has_its_id(other))
+    }
+
+    /// What is known of the node of this name outside of the machine, for its explanation.
+    pub(crate) fn shown(&self, name: &str) -> Shown {
+        let is_listed = self.store.is_synced();
+        let Some(node) = self.store.get(name) else {
+            return Shown { is_listed, ..Shown::default() };
+        };
+        let (cloud, seen, is_selected) = (&*self.cloud, self.seen(&node), self.selects(&node));
+        let is_left_out = !is_selected || seen.claim == Some(Claim::Foreign);
+        let why = || instances::why_left_out(cloud, &node, is_selected);
+        let has_its_id = |other: &Node| {
+            let id = instances::canonical_id(cloud, other);
+            other.name != node.name && id.is_some() && id.as_deref() == seen.id.as_deref()
+        };
+        Shown {
+            rivals: self.store.matching(has_its_id),
+            is_selected,
+            why_left_out: is_left_out.then(why),
+            is_listed,
+            seen: Some(seen),
+            is_other_cloud: false,
+        }
     }
 
     /// Returns true if `--node-selector` selects this node.

@@ -7,6 +7,8 @@
 mod another_cloud;
 #[path = "whole/edges.rs"]
 mod edges;
+#[path = "whole/explain.rs"]
+mod explain;
 #[path = "whole/load.rs"]
 mod load;
 #[path = "whole/repeated.rs"]

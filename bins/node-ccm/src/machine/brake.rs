@@ -26,6 +26,13 @@ pub(super) struct Brake {
     population: Option<(At, usize)>,
 }
 
+impl Brake {
+    /// The changes that are wanted.
+    pub(super) fn gathered(&self) -> &Gathered {
+        &self.gathered
+    }
+}
+
 /// The state of the brake, for metrics and pages.
 #[derive(Debug)]
 pub(crate) struct BrakeState {

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_base::RetryClass;
+use ccm_base::{Backoff, RetryClass};
 use ccm_cloud::LookupResult;
 use ccm_controller::brake::{Hold, Pause, TooMany};
-use ccm_controller::queue::Priority;
+use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_controller::repeats::Repeated;
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
@@ -113,6 +113,11 @@ pub(crate) enum Queued {
     Forget,
 }
 
+/// The back-off after failures. Upstream begins with 5 ms, which makes eight calls to a failing
+/// cloud within a second.
+pub(crate) const RETRY: Backoff =
+    Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
+
 /// When a node is tried again.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) enum Again {
@@ -122,6 +127,17 @@ pub(crate) enum Again {
     Every(Duration),
     /// Rarely: an operator has to do something.
     Rarely,
+}
+
+impl Again {
+    /// The same in the words of the queue.
+    pub(super) fn pace(self) -> Pace {
+        match self {
+            Self::As(class) => Pace::of(class, RETRY),
+            Self::Every(wait) => Pace::Every(wait),
+            Self::Rarely => Pace::Every(LONG_RETRY),
+        }
+    }
 }
 
 /// The reason why a node is tried again, for a report that says when.

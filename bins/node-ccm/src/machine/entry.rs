@@ -3,13 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{Claim, LookupResult};
-use ccm_controller::repeats::Repeats;
+use ccm_cloud::{AbsenceProof, Claim, CloudError, Instance, Lookup, LookupResult};
+use ccm_controller::{queue::Pace, repeats::Repeats};
+use ccm_kube::ApiError;
 use ccm_objects::Node;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray, VariantNames};
 
-use crate::plan::{Agreed, WaitReason};
+use crate::plan::{Agreed, Outcome, WaitReason};
 
 /// How long an answer of the cloud is reused for the same node, for instance after a conflict.
 const FRESH: Duration = Duration::from_secs(30);
@@ -85,6 +86,42 @@ pub(super) struct Entry {
     pub(super) made: Repeats,
     /// The cloud's answer at the time when the node last agreed with it.
     pub(super) agreed: Agreed,
+    /// What kept the last work on it from its end, if anything did: for its explanation.
+    #[serde(default)]
+    pub(super) last: Option<Box<Last>>,
+}
+
+/// What came of the last work on a node that did not end as it should.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Last {
+    pub(super) at: At,
+    pub(super) came: Came,
+    /// When it is tried again; `None`: with the next lookup of all nodes.
+    pub(super) pace: Option<Pace>,
+}
+
+/// What came of the work on a node.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Came {
+    /// There is nothing that may be written.
+    Planned(Outcome),
+    /// The instance of an initialised node is gone.
+    Gone(AbsenceProof),
+    /// The cloud has not answered.
+    Unanswered(CloudError),
+    /// The API server has refused a write of this kind.
+    Refused(String, ApiError),
+}
+
+impl Came {
+    /// The outcome of a plan without steps, with the cloud's own words.
+    pub(super) fn of(outcome: &Outcome, answer: &LookupResult) -> Self {
+        match (outcome, answer) {
+            (_, Err(error)) => Self::Unanswered(error.clone()),
+            (Outcome::InstanceGone, Ok(Lookup::Gone(proof))) => Self::Gone(proof.clone()),
+            _ => Self::Planned(outcome.clone()),
+        }
+    }
 }
 
 /// The cloud's last answer.
@@ -107,6 +144,15 @@ impl Entry {
             |kept: &mut Kept| !kept.node.has_identity_of(node) || now.since(kept.at) > FRESH;
         self.kept.take_if(is_old);
         self.kept.as_ref().map(|kept| &kept.answer)
+    }
+
+    /// The instance in the cloud's last answer, however old, and when that came.
+    pub(super) fn answered(&self, node: &Node) -> Option<(&Instance, At)> {
+        let kept = self.kept.as_ref().filter(|kept| kept.node.has_identity_of(node))?;
+        match &kept.answer {
+            Ok(Lookup::Found(instance)) => Some((instance, kept.at)),
+            _ => None,
+        }
     }
 
     /// Drops the answer: the node is up to date.

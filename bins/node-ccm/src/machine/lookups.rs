@@ -10,7 +10,7 @@ use super::{Due, Effect, Machine, Request, Seen};
 
 /// After this number of refresh periods without an answer, what is known of an instance is no
 /// longer written to its node.
-const STALE_PERIODS: u32 = 2;
+pub(super) const STALE_PERIODS: u32 = 2;
 
 impl Machine {
     pub(super) fn look(&mut self, seen: &Seen) {
@@ -62,7 +62,7 @@ impl Machine {
 }
 
 /// The answer for a node while the provider has not reported its schemes.
-fn unknown_schemes_error() -> CloudError {
+pub(super) fn unknown_schemes_error() -> CloudError {
     let message = "the cloud provider has not reported its provider ID schemes yet";
     CloudError::new(ErrorKind::Unavailable, message)
 }

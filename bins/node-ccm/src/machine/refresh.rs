@@ -9,7 +9,7 @@ use ccm_cloud::{Claim, CloudError, Instance, Lookup};
 use ccm_controller::queue::Priority;
 use ccm_objects::Node;
 
-use super::{Answer, Effect, Machine, Problem, Queued, Report, Request, Seen, State};
+use super::{Answer, Came, Effect, Machine, Problem, Queued, Report, Request, Seen, State};
 use crate::plan::{Known, Outcome, addresses, follow};
 
 impl Machine {
@@ -123,6 +123,7 @@ impl Machine {
         }
         if plan.steps.is_empty() && !matches!(plan.outcome, Outcome::Unconfirmed(_)) {
             if !is_new {
+                self.entry(&node.name).last = None;
                 self.set_state(&node.name, State::Initialised);
                 self.report(node, Report::Notes(Arc::new(plan)));
                 self.say(Effect::Clear(Arc::clone(&node.name)));
@@ -137,6 +138,7 @@ impl Machine {
     /// An initialised node without an answer: it is looked up again, unless that cannot help.
     fn unanswered(&mut self, node: &Node, error: &CloudError) {
         self.set_state(&node.name, State::Unknown);
+        self.came(&node.name, Came::Unanswered(error.clone()), None);
         if error.class() != RetryClass::Permanent {
             self.ask_again(&node.name, error.class());
         }

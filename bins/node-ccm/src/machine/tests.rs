@@ -11,12 +11,12 @@ use crate::plan::{Policy, UNINITIALIZED};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn at(seconds: u64) -> At {
+pub(super) fn at(seconds: u64) -> At {
     At(Duration::from_secs(1000 + seconds))
 }
 
 /// One write per second.
-fn params() -> Params {
+pub(super) fn params() -> Params {
     Params {
         policy: Policy::default(),
         selector: "!edge".parse().unwrap(),
@@ -28,13 +28,13 @@ fn params() -> Params {
 }
 
 /// A machine of a leader.
-fn machine() -> Machine {
+pub(super) fn machine() -> Machine {
     let mut machine = Machine::new(params());
     machine.apply(Event::Leads, at(0));
     machine
 }
 
-fn node(name: &str) -> Node {
+pub(super) fn node(name: &str) -> Node {
     Node {
         name: name.into(),
         uid: name.into(),
@@ -43,18 +43,18 @@ fn node(name: &str) -> Node {
     }
 }
 
-fn tainted(name: &str) -> Node {
+pub(super) fn tainted(name: &str) -> Node {
     let taint =
         Taint { key: UNINITIALIZED.into(), effect: "NoSchedule".into(), ..Taint::default() };
     Node { taints: vec![taint], ..node(name) }
 }
 
-fn seen(node: Node) -> Seen {
+pub(super) fn seen(node: Node) -> Seen {
     let id = node.provider_id.as_deref().map(str::to_owned);
     Seen { node: Arc::new(node), claim: Some(Claim::Ours), id, labels_only_add: false }
 }
 
-fn instance(name: &str) -> Instance {
+pub(super) fn instance(name: &str) -> Instance {
     Instance::new(ProviderId::parse(&format!("sim://{name}")).unwrap(), name)
 }
 

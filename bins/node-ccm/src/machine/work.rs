@@ -10,7 +10,7 @@ use ccm_controller::repeats::Repeated;
 use ccm_objects::{Node, Shared as Name};
 
 use super::{
-    Again, Effect, Failure, Machine, Queued, Report, State, Work,
+    Again, Came, Effect, Failure, Machine, Queued, Report, State, Work,
     corrections::Later,
     written::{Inputs, Writing},
 };
@@ -40,6 +40,7 @@ impl Machine {
         let (policy, agreed) = (self.policy(seen.labels_only_add), self.entry(&node.name).agreed);
         let inputs = Inputs { claim, answer, policy, rivals, agreed };
         let plan = Arc::new(inputs.plan(node));
+        let last = self.entry(&node.name).last.take();
         let is_settled = plan.outcome == Outcome::InSync;
         let pause = if is_settled { self.check_brake(node, &plan).err() } else { None };
         self.say(Effect::Publish(Arc::clone(node), Arc::clone(&plan), pause));
@@ -63,6 +64,8 @@ impl Machine {
             }
         };
         if may_write {
+            // What failed before is of interest until this has succeeded.
+            self.entry(&node.name).last = last;
             self.begin(Writing::new(node, plan, inputs));
         } else {
             self.note_agreement(node, &inputs);
@@ -149,6 +152,7 @@ impl Machine {
             _ if wait.reason == WaitReason::Identity => Again::Rarely,
             _ => Again::As(RetryClass::Retry),
         };
+        self.came(name, Came::of(&Outcome::Waits(wait.clone()), answer), Some(again));
         // A new node can register before the cloud's own list shows its instance, and another
         // provider's node is tainted for a moment, too: the first time is not reported.
         if wait.reason == WaitReason::InstanceNotFound && failures == 0 {
@@ -175,6 +179,7 @@ impl Machine {
         }
         self.report(node, Report::Skipped(outcome.clone()));
         self.set_state(name, state);
+        self.came(name, Came::of(outcome, answer), None);
         if let Err(error) = answer
             && error.class() != RetryClass::Permanent
             && failures < LOOKUPS_BEFORE_REFRESH
@@ -183,13 +188,13 @@ impl Machine {
         }
         self.queue(name, Queued::Forget);
         if node.is_uninitialised() && state == State::NotOurs {
-            self.queue(name, Queued::Again(Again::Rarely));
+            self.again(name, Again::Rarely);
         }
     }
 
     /// The cloud has not answered about an initialised node: it is asked again.
     pub(super) fn ask_again(&mut self, name: &Name, class: RetryClass) {
         self.require(name);
-        self.queue(name, Queued::Again(Again::As(class)));
+        self.again(name, Again::As(class));
     }
 }

@@ -10,7 +10,7 @@ use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use super::{Again, Effect, Failure, Machine, Queued, Report, Request, State};
+use super::{Again, Came, Effect, Failure, Machine, Queued, Report, Request, State};
 use crate::plan::{Agreed, Known, Outcome, Plan, Policy, Step, plan};
 
 /// After this number of consecutive conflicts the usual back-off applies.
@@ -63,6 +63,12 @@ impl Writing {
     /// The step that is due, or whose answer has come.
     fn step(&self) -> Option<&Step> {
         self.plan.steps.get(self.done)
+    }
+
+    /// The write that is under way, in words.
+    pub(super) fn told(&self) -> String {
+        let what = self.step().map(Step::kind).unwrap_or_default();
+        format!("its {what} are being written: the API server has not answered yet")
     }
 }
 
@@ -155,6 +161,7 @@ impl Machine {
         for one in refused {
             self.report(node, Report::NotStored(one));
         }
+        self.entry(name).last = None;
         let still_waits = latest.is_uninitialised();
         self.set_state(name, if still_waits { State::WriteFailing } else { State::Initialised });
         self.queue(name, Queued::Again(Again::Every(wait)));
@@ -191,6 +198,7 @@ impl Machine {
             self.set_state(&node.name, State::WriteFailing);
         }
         let again = Again::As(error.class());
+        self.came(&node.name, Came::Refused(what.clone(), error.clone()), Some(again));
         self.say(Effect::Retry(Arc::clone(node), again, Failure::Refused(what, error)));
     }
 }

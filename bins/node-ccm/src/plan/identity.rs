@@ -67,7 +67,7 @@ impl Doubt {
     }
 
     /// Returns true if a new node waits because of it.
-    pub(super) fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         !matches!(self, Self::NotComparable(_))
     }
 }

@@ -8,6 +8,7 @@ use ccm_cloud::{
 };
 use ccm_kube::ApiError;
 use ccm_objects::{Address, Condition, Node, NodeChange, Shared as Name, node_keys::ZONE};
+use ccm_runtime::explain::Fares;
 
 use super::{
     super::{super::*, instance, tainted},
@@ -202,6 +203,8 @@ impl World {
             assert_eq!(addresses::primary(&node.addresses), Some(&**ip), "{:?}", state());
             let zone = node.labels.get(ZONE.1).map(|zone| &**zone);
             assert_eq!(zone, instance.zone.as_deref(), "{:?}", state());
+            let told = self.told(node);
+            assert_eq!(told.fares, Fares::Fine, "{told:?} {:?}", state());
         }
         assert!(self.machine.writing.is_empty(), "nothing is written any more");
         assert!(self.machine.entries.keys().all(|name| self.store.contains_key(name)));

@@ -11,6 +11,7 @@ use ccm_base::At;
 use ccm_cloud::{Instance, Lookup, LookupResult};
 use ccm_controller::brake::{Limit, Window, approval::SetApproval};
 use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::explain::{Explanation, Fares};
 
 use super::{
     super::{super::*, params, seen},
@@ -133,7 +134,21 @@ impl World {
             }
         }
         self.rules.check(&self.machine);
+        // One at a time: a text is made of each.
+        if let Some((_, node)) = (0..=self.versions % 6).zip(self.store.values()).last() {
+            self.told(node);
+        }
         requests
+    }
+
+    /// What the page `/explain` says about a node. It says something of each, and calls none fine that has the taint.
+    pub(super) fn told(&self, node: &Arc<Node>) -> Explanation {
+        let seen = Some(claimed(node));
+        let shown = Shown { seen, is_selected: true, is_listed: true, ..Shown::default() };
+        let told = self.machine.explain(&node.name, &shown, self.now);
+        assert!(!told.cause.is_empty() && !told.mend.is_empty(), "{told:?}");
+        assert!(told.fares != Fares::Fine || !node.is_uninitialised(), "{told:?}");
+        told
     }
 
     fn lead(&mut self) {

@@ -1,0 +1,453 @@
+//! What the page `/explain` says about a node: how it fares, why, and what would mend it. It reads the memory and
+//! the node in the store, and changes nothing.
+
+mod mends;
+
+use std::sync::Arc;
+
+use ccm_base::{At, duration};
+use ccm_cloud::{CloudError, ErrorKind, Instance, ProviderId};
+use ccm_controller::{
+    brake::Hold,
+    queue::Pace,
+    repeats::{Content, Repeated},
+};
+use ccm_objects::Node;
+use ccm_runtime::explain::{Explanation, Fares, moment};
+
+use super::{
+    Machine, Seen,
+    entry::{Came, Entry, Last},
+    lookups::{STALE_PERIODS, unknown_schemes_error},
+};
+use crate::plan::{
+    Known, Note, Outcome, PROVIDED_NODE_IP, Plan, Step, UNINITIALIZED, WaitReason, addresses,
+    follow, text,
+};
+
+/// What is known of a node outside of the memory.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// The node in the store, and what the traits of the cloud say of it.
+    pub(crate) seen: Option<Seen>,
+    /// The other nodes with its provider ID.
+    pub(crate) rivals: Vec<Arc<Node>>,
+    /// True if `--node-selector` selects it.
+    pub(crate) is_selected: bool,
+    /// Why it is left out, if it is.
+    pub(crate) why_left_out: Option<String>,
+    /// True if the store has been listed.
+    pub(crate) is_listed: bool,
+    /// True if the Lease names a cloud, and the cloud does not say that it is this one.
+    pub(crate) is_other_cloud: bool,
+}
+
+/// A node of this provider, and what the cloud has last said of it.
+struct Own<'a> {
+    node: &'a Node,
+    entry: Option<&'a Entry>,
+    /// Its instance, and when the cloud has shown it like this.
+    known: Option<(&'a Instance, At)>,
+    /// The plan by that.
+    plan: Option<Plan>,
+}
+
+impl Machine {
+    /// What is to be said about the node of this name.
+    pub(crate) fn explain(&self, name: &str, shown: &Shown, now: At) -> Explanation {
+        let Some(seen) = &shown.seen else { return without_node(name, shown.is_listed) };
+        let node = &*seen.node;
+        let mut told = match &shown.why_left_out {
+            Some(why) => left_out(node, why, shown.is_selected),
+            None if !self.leads => Explanation::new(Fares::Unknown, STANDBY, mends::STANDBY),
+            None => {
+                let own = self.own(seen, &shown.rivals);
+                let mut told = self.explain_own(&own, seen, now);
+                own.detail(&mut told, now);
+                if shown.is_other_cloud && told.fares != Fares::Foreign {
+                    told.fares = Fares::Blocked;
+                    told.cause =
+                        format!("{OTHER_CLOUD}; when it was last looked at: {}", told.cause);
+                    mends::OTHER_CLOUD.clone_into(&mut told.mend);
+                }
+                told
+            }
+        };
+        if node.deleting {
+            told.cause = format!(
+                "it is being deleted, and treated as before until it is gone; {}",
+                told.cause
+            );
+        }
+        let rivals = shown.rivals.iter().map(|rival| &*rival.name).collect::<Vec<_>>().join(", ");
+        told.there.insert(0, described(node));
+        if !rivals.is_empty() {
+            told.there.push(format!("other nodes have its provider ID: {rivals}"));
+        }
+        told
+    }
+
+    fn own<'a>(&'a self, seen: &'a Seen, rivals: &[Arc<Node>]) -> Own<'a> {
+        let node = &*seen.node;
+        let entry = self.entries.get(&node.name);
+        let listed = seen.id.as_deref().and_then(|id| self.inventory.get(id));
+        let listed = listed.map(|known| (&*known.instance, known.seen));
+        let answered = entry.and_then(|entry| entry.answered(node));
+        let known = listed.into_iter().chain(answered).max_by_key(|(_, at)| *at);
+        let agreed = entry.map(|entry| entry.agreed).unwrap_or_default();
+        let policy = self.policy(seen.labels_only_add);
+        let plan =
+            known.map(|(instance, _)| follow(node, instance, policy, Known { rivals, agreed }));
+        Own { node, entry, known, plan }
+    }
+
+    /// The first of these that applies is what an operator needs to know.
+    fn explain_own(&self, own: &Own<'_>, seen: &Seen, now: At) -> Explanation {
+        let node = own.node;
+        if self.claim(seen).is_none() {
+            let cause = unknown_schemes_error().message;
+            return Explanation::new(Fares::Working, cause, mends::CLOUD_SILENT);
+        }
+        if let Some(writing) = self.writing.get(&node.name) {
+            let told = Explanation::new(Fares::Working, writing.told(), mends::WAIT);
+            return Explanation { next: "when the API server has answered".to_owned(), ..told };
+        }
+        if let Some(last) = own.entry.and_then(|entry| entry.last.as_deref()) {
+            let next = self.next(last, now);
+            return Explanation { next, ..ended(node, last) };
+        }
+        let told = self.explain_brake(own, now);
+        let told = told.or_else(|| own.repeated(now)).unwrap_or_else(|| match &own.plan {
+            Some(plan) => self.explain_plan(own, plan, now),
+            None => not_asked(node),
+        });
+        let next = match told.next.is_empty() {
+            true => self.next_refresh(now),
+            false => told.next,
+        };
+        Explanation { next, ..told }
+    }
+
+    /// The node waits for the brake.
+    fn explain_brake(&self, own: &Own<'_>, now: At) -> Option<Explanation> {
+        let gathered = self.brake.gathered();
+        let node = own.node;
+        if !gathered.is_wanted(&node.uid) {
+            return None;
+        }
+        let changes = own.plan.as_ref().filter(|plan| plan.needs_brake());
+        let state = self.brake(now);
+        let hold = match (state.cause, state.held) {
+            (Some(_), _) => Hold::Breaker,
+            (None, Some((_, hold @ Hold::Budget { .. }))) => hold,
+            _ => return changes.map(|plan| released(plan, gathered.is_held(&node.uid))),
+        };
+        if !gathered.is_held(&node.uid) {
+            return changes.map(|plan| released(plan, false));
+        }
+        let cause = match changes {
+            Some(plan) => text::held(plan, hold),
+            None => format!("a change of this Ready node is held: {hold}"),
+        };
+        let told = Explanation::new(Fares::Held, cause, mends::held(node));
+        let of = state.cause.map(|cause| {
+            format!("{} of {} Ready nodes would change", cause.changes, cause.population)
+        });
+        let next = match hold {
+            Hold::Budget { until: Some(until) } => {
+                format!("budget is free again {}", moment(until, now))
+            }
+            _ => String::new(),
+        };
+        Some(Explanation { last: Vec::from_iter(of), next, ..told })
+    }
+
+    /// By the last answer of the cloud.
+    fn explain_plan(&self, own: &Own<'_>, plan: &Plan, now: At) -> Explanation {
+        let node = own.node;
+        let Some((instance, at)) = own.known else { return not_asked(node) };
+        let id = &instance.provider_id;
+        if !matches!(plan.outcome, Outcome::Initialised | Outcome::InSync) {
+            return planned(node, &plan.outcome);
+        }
+        if !plan.steps.is_empty() {
+            return self.differing(node, id, plan);
+        }
+        if let Some(told) = kept_as_it_is(node, plan) {
+            return told;
+        }
+        if !addresses::have_ip(&node.addresses) && !self.params.policy.without_address {
+            let cause = addresses::missing(instance);
+            return Explanation::new(Fares::Blocked, cause, mends::NO_ADDRESS);
+        }
+        let agrees = format!("it is initialised and agrees with its instance {id}");
+        if now.since(at) > self.params.period * STALE_PERIODS {
+            let cause = format!(
+                "{agrees} as the cloud showed it {}, and the cloud has not shown it since",
+                moment(at, now)
+            );
+            return Explanation::new(Fares::Working, cause, mends::CLOUD_SILENT);
+        }
+        Explanation::fine(format!("{agrees}, as the cloud showed it {}", moment(at, now)))
+    }
+
+    /// The plan has steps, and nothing is known that keeps them from being written.
+    fn differing(&self, node: &Node, id: &ProviderId, plan: &Plan) -> Explanation {
+        let reasons = plan.steps.iter().map(Step::reason).collect::<Vec<_>>();
+        let reasons = reasons.join("; ");
+        let what = match node.is_uninitialised() {
+            true => "its instance is known, and its first writes are due",
+            false => "it differs from its instance, and its write is due",
+        };
+        let cause = format!("{what} ({id}: {reasons})");
+        let mut told = Explanation::new(Fares::Working, cause, mends::WAIT);
+        match (self.params.is_observing, self.waiting()) {
+            (true, _) => {
+                told.mend = "nothing here: this program only observes (--mode=observe), and another one writes".to_owned();
+            }
+            (false, 0) => told.next = "within seconds".to_owned(),
+            (false, waiting) => {
+                told.next = format!(
+                    "when its turn comes: {waiting} initialised nodes wait for theirs (--node-correction-qps)"
+                );
+            }
+        }
+        told
+    }
+
+    /// When a node is tried again whose last work did not end well.
+    fn next(&self, last: &Last, now: At) -> String {
+        let Some(pace) = last.pace else { return self.next_refresh(now) };
+        let (wait, how) = match pace {
+            Pace::Backoff(backoff) => (backoff.longest, "at the latest "),
+            Pace::Every(wait) | Pace::RetryAfter(wait) => (wait, ""),
+        };
+        due_at(last.at + wait, how, pace, now)
+    }
+
+    /// When all nodes are looked up.
+    fn next_refresh(&self, now: At) -> String {
+        let period = duration::format(self.params.period);
+        let all = format!("all nodes are looked up every {period}, give or take 10 %");
+        match self.inventory.age(now).map(|age| now - age + self.params.period) {
+            Some(at) if now < at => format!("{all}: about {}", moment(at, now)),
+            Some(_) => format!("{all}: that is under way, or has failed"),
+            None => format!("{all}: not yet since this replica leads"),
+        }
+    }
+}
+
+const STANDBY: &str = "this replica does not lead, or has begun to lead and waits for a current list of the nodes: it has not looked at the node";
+const OTHER_CLOUD: &str = "the cloud is another one than the Lease names, or does not say which one it is, so nothing is changed";
+
+fn without_node(name: &str, is_listed: bool) -> Explanation {
+    match is_listed {
+        true => {
+            let cause = format!("the API server has shown no node {name:?}");
+            Explanation::new(Fares::Unknown, cause, mends::NO_NODE)
+        }
+        false => {
+            let cause = "the nodes have not been listed yet";
+            Explanation::new(Fares::Unknown, cause, mends::NOT_LISTED)
+        }
+    }
+}
+
+fn left_out(node: &Node, why: &str, is_selected: bool) -> Explanation {
+    let waits = if node.is_uninitialised() {
+        "; it stays tainted until another controller initialises it"
+    } else {
+        ""
+    };
+    Explanation::new(Fares::Foreign, format!("{why}{waits}"), mends::left_out(is_selected))
+}
+
+/// The cloud has said nothing of the node to this leader, or nothing that is kept.
+fn not_asked(node: &Node) -> Explanation {
+    let cause = "this leader knows no answer of the cloud about this node yet";
+    let told = Explanation::new(Fares::Working, cause, mends::CLOUD_SILENT);
+    let next = match node.is_uninitialised() {
+        true => "it is being looked up".to_owned(),
+        false => String::new(),
+    };
+    Explanation { next, ..told }
+}
+
+fn due_at(at: At, how: &str, pace: Pace, now: At) -> String {
+    match now < at {
+        true => format!("{how}{} (retrying {pace})", moment(at, now)),
+        false => format!("now: it is due or being looked up (retrying {pace})"),
+    }
+}
+
+/// What is there, in one line.
+fn described(node: &Node) -> String {
+    let taint = match node.is_uninitialised() {
+        true => format!("taint {UNINITIALIZED}"),
+        false => "initialised".to_owned(),
+    };
+    let ready = if node.is_ready() { "Ready" } else { "not Ready" };
+    let id = node.provider_id.as_deref().unwrap_or("none");
+    let addresses = match node.addresses.as_slice() {
+        [] => "no address".to_owned(),
+        list => text::list(list),
+    };
+    let wanted = node.annotation(PROVIDED_NODE_IP);
+    let wanted = wanted.map(|ip| format!("; {PROVIDED_NODE_IP}: {ip}"));
+    format!("{taint}; {ready}; provider ID {id}; {addresses}{}", wanted.unwrap_or_default())
+}
+
+/// The last work on the node has not ended as it should.
+fn ended(node: &Node, last: &Last) -> Explanation {
+    match &last.came {
+        Came::Planned(outcome) => planned(node, outcome),
+        Came::Gone(proof) => {
+            let cause = format!("its instance is gone: {proof}; it is not written");
+            Explanation::new(Fares::Blocked, cause, mends::gone(node))
+        }
+        Came::Unanswered(error) => {
+            let (fares, until) = match needs_person(error) {
+                true => (Fares::Blocked, "that is mended"),
+                false => (Fares::Working, "the cloud answers"),
+            };
+            let what = if node.is_uninitialised() { "stays tainted" } else { "keeps what it has" };
+            let cause = format!("{error}; it {what} until {until}");
+            Explanation::new(fares, cause, mends::cloud(node, error))
+        }
+        Came::Refused(what, error) => {
+            let cause = format!("the API server refuses to write {what} of the node: {error}");
+            let (fares, mend) = mends::refused(error);
+            Explanation::new(fares, cause, mend)
+        }
+    }
+}
+
+/// Whether waiting does not help.
+fn needs_person(error: &CloudError) -> bool {
+    !matches!(
+        error.kind,
+        ErrorKind::Throttled
+            | ErrorKind::Busy
+            | ErrorKind::Stale
+            | ErrorKind::Unavailable
+            | ErrorKind::Timeout
+            | ErrorKind::Malformed
+    )
+}
+
+/// There is nothing that may be written.
+fn planned(node: &Node, outcome: &Outcome) -> Explanation {
+    match outcome {
+        Outcome::NotOurs(why) => {
+            let cause = format!("the cloud says that another controller is responsible: {why}");
+            Explanation::new(Fares::Foreign, cause, mends::left_out(true))
+        }
+        Outcome::Waits(wait) => {
+            let (event, what) = wait.reason.event();
+            let cause = format!("it stays tainted {what}: {} ({event})", wait.message);
+            let mend = match wait.reason {
+                WaitReason::InstanceNotFound => mends::not_found(node),
+                WaitReason::NodeIp => mends::NODE_IP.to_owned(),
+                WaitReason::NoAddress => mends::NO_ADDRESS.to_owned(),
+                WaitReason::Identity => mends::identity(node),
+                WaitReason::Cloud(kind) => mends::cloud(node, &CloudError::new(kind, "")),
+            };
+            Explanation::new(Fares::Blocked, cause, mend)
+        }
+        Outcome::Unconfirmed(id) => {
+            Explanation::new(Fares::Blocked, outcome.to_string(), mends::unconfirmed(node, id))
+        }
+        Outcome::Doubted(_) => {
+            Explanation::new(Fares::Blocked, outcome.to_string(), mends::identity(node))
+        }
+        other => Explanation::new(Fares::Blocked, other.to_string(), mends::gone(node)),
+    }
+}
+
+/// Nothing is to be written, but a person should know why.
+fn kept_as_it_is(node: &Node, plan: &Plan) -> Option<Explanation> {
+    let why = |note: &Note| match note {
+        Note::NodeIpRefused(_) => Some((Fares::Blocked, mends::NODE_IP.to_owned())),
+        Note::InternalIpHeld { to, .. } => Some((Fares::Held, mends::internal_ip(to.is_some()))),
+        Note::Doubted(doubt) if doubt.holds() => Some((Fares::Blocked, mends::identity(node))),
+        _ => None,
+    };
+    let mut told = plan.notes.iter().filter_map(|note| {
+        let (fares, mend) = why(note)?;
+        let cause = format!("{note} ({})", note.event().0);
+        Some(Explanation::new(fares, cause, mend))
+    });
+    told.next()
+}
+
+/// The change is not made yet: others that come with it are gathered, or the brake has been released.
+fn released(plan: &Plan, was_held: bool) -> Explanation {
+    let changes = plan.changes().map(|(_, note)| note.to_string()).collect::<Vec<_>>().join("; ");
+    let (why, next) = match was_held {
+        true => ("the brake is released", ""),
+        false => ("changes of other nodes that come with it are gathered first", "within 5 s"),
+    };
+    let told = Explanation::new(Fares::Working, format!("{changes}; {why}"), mends::WAIT);
+    Explanation { next: next.to_owned(), ..told }
+}
+
+impl Own<'_> {
+    /// What was written is due again: another client, the API server or a policy takes it back.
+    fn repeated(&self, now: At) -> Option<Explanation> {
+        let (entry, plan) = (self.entry?, self.plan.as_ref()?);
+        let check = |(field, value): &(String, String)| {
+            entry.made.check(now, field, || Content::of(value)).err()
+        };
+        let fields = plan.fields();
+        let repeated = fields.iter().filter_map(check).max_by_key(|one| one.wait)?;
+        let Repeated { kind, wait, is_refused, .. } = &repeated;
+        let cause = match is_refused {
+            true => repeated.to_string(),
+            false => text::repeated(self.node, plan, &repeated),
+        };
+        let mend = mends::repeated(self.node, kind, *is_refused);
+        let next = moment(now + *wait, now);
+        Some(Explanation { next, ..Explanation::new(Fares::Blocked, cause, mend) })
+    }
+
+    /// What the cloud has shown, and what was noted.
+    fn detail(&self, told: &mut Explanation, now: At) {
+        let last = self.entry.and_then(|entry| entry.last.as_deref());
+        let is_gone = last.is_some_and(|last| matches!(last.came, Came::Gone(_)));
+        if let Some((instance, at)) = self.known {
+            told.wanted.extend(wished(self.node, instance).filter(|_| !is_gone));
+            let (id, name) = (&instance.provider_id, &instance.name);
+            told.there
+                .push(format!("instance {id} {name:?}, shown by the cloud {}", moment(at, now)));
+        }
+        let news = |text: &String| !told.cause.contains(&**text);
+        let notes = self.plan.iter().flat_map(|plan| &plan.notes).map(Note::to_string);
+        told.last.extend(notes.filter(news).collect::<Vec<_>>());
+        if let Some(last) = last {
+            let what = match &last.came {
+                Came::Planned(Outcome::Waits(wait)) => wait.message.clone(),
+                Came::Planned(outcome) => outcome.to_string(),
+                Came::Gone(proof) => proof.to_string(),
+                Came::Unanswered(error) => error.to_string(),
+                Came::Refused(_, error) => error.to_string(),
+            };
+            let what = if told.cause.contains(&what) { "the cause was found" } else { &what };
+            told.last.push(format!("{what}, {}", moment(last.at, now)));
+        }
+    }
+}
+
+/// What the node should have by its instance.
+fn wished(node: &Node, instance: &Instance) -> Option<String> {
+    let list = addresses::desired(node, instance).ok().flatten()?;
+    let shown = |what: &str, value: &Option<String>| {
+        value.as_ref().map(|value| format!(", {what} {value}")).unwrap_or_default()
+    };
+    let type_ = shown("type", &instance.instance_type);
+    let zone = shown("zone", &instance.zone);
+    let region = shown("region", &instance.region);
+    Some(format!("{}{type_}{zone}{region}", text::list(&list)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! What a person can do for a node.
+
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_controller::brake::approval::{SELECTOR, UNTIL};
+use ccm_kube::ApiError;
+use ccm_objects::Node;
+use ccm_runtime::explain::{Fares, NOTHING, mend};
+
+use crate::plan::{APPROVED, Field, LABEL_POLICY, PROVIDER_ID, TAINTS};
+
+pub(super) const WAIT: &str = NOTHING;
+pub(super) const STANDBY: &str = "ask the replica that holds the Lease (kubectl -n kube-system get lease node-ccm); if that is this one, the line stores of /readyz?verbose says what it waits for";
+pub(super) const NO_NODE: &str = "check the name (kubectl get nodes); if its machine runs, look at its kubelet, which registers it";
+pub(super) const NOT_LISTED: &str =
+    "wait; if it lasts, the line nodes of /readyz?verbose says why the API server lists none";
+pub(super) const CLOUD_SILENT: &str = "wait; if it lasts, the lines cloud and fleet of /readyz?verbose say why the cloud does not answer";
+pub(super) const OTHER_CLOUD: &str = "correct the credentials or the settings of the cloud; only if the cluster has moved to this cloud: kubectl -n kube-system annotate lease node-ccm quartet.dev/cloud-identity-";
+pub(super) const NO_ADDRESS: &str = "check the ports of the instance and the provider's settings that choose addresses, or give the kubelet --node-ip; if the cloud knows no addresses: --node-addresses-required=false";
+pub(super) const NODE_IP: &str = "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is tried again by itself";
+
+/// Of a node that another controller is responsible for.
+pub(super) fn left_out(is_selected: bool) -> String {
+    let change = match is_selected {
+        true => "the kubelet's --provider-id, or --cloud-provider of node-ccm",
+        false => "the labels of the node, or --node-selector of node-ccm",
+    };
+    format!("{NOTHING} if another controller is responsible for it; otherwise correct {change}")
+}
+
+/// Of an error of the cloud about the node.
+pub(super) fn cloud(node: &Node, error: &CloudError) -> String {
+    let by_id = match (error.kind, &node.provider_id) {
+        (ErrorKind::Conflict, None) => "; or say which instance it is: spec.providerID of the node",
+        _ => "",
+    };
+    format!("{}{by_id}", mend(error))
+}
+
+/// Of a new node whose instance the cloud does not find.
+pub(super) fn not_found(node: &Node) -> String {
+    let key = match &node.provider_id {
+        Some(id) => format!("its provider ID {id} (--provider-id of the kubelet)"),
+        None => "its name and its system UUID (status.nodeInfo.systemUUID)".to_owned(),
+    };
+    let name = &node.name;
+    format!(
+        "compare {key} with the instances of the cloud, and project and region in the cloud config with those of the instance; if the machine is gone: kubectl delete node {name}"
+    )
+}
+
+/// Of a node that is held by `--node-identity`.
+pub(super) fn identity(node: &Node) -> String {
+    let rest = if node.is_uninitialised() {
+        "; --node-identity=report initialises such nodes"
+    } else {
+        ""
+    };
+    format!(
+        "delete the old node if the machine has been renamed, else correct the kubelet's --provider-id or give it --node-ip{rest}"
+    )
+}
+
+/// Of a node without provider ID whose instance is known by name alone.
+pub(super) fn unconfirmed(node: &Node, id: &str) -> String {
+    format!(
+        "if {id} is its instance, set spec.providerID to it (kubectl edit node {}); if it is not, {NOTHING}",
+        node.name
+    )
+}
+
+/// Of a node whose instance is gone.
+pub(super) fn gone(node: &Node) -> String {
+    match node.is_ready() {
+        true => format!(
+            "find out which machine runs as {0}: another one may have its name; if that is meant: kubectl delete node {0}, then restart the kubelet on the machine, which registers a new node",
+            node.name
+        ),
+        false => format!(
+            "{NOTHING} here: lifecycle-ccm decides whether the node is deleted (its page /explain?kind=Node&name={})",
+            node.name
+        ),
+    }
+}
+
+/// Of a change that the brake holds.
+pub(super) fn held(node: &Node) -> String {
+    format!(
+        "if the cloud is right: kubectl annotate node {} {APPROVED}=yes, or for many nodes {SELECTOR} and {UNTIL} on the Lease; if it is wrong, mend that, and the next lookup of all nodes releases the brake",
+        node.name
+    )
+}
+
+/// Of a first InternalIP that stays; the cloud may return another one.
+pub(super) fn internal_ip(has_other: bool) -> String {
+    match has_other {
+        true => "--node-internal-ip-change=apply follows the cloud; with hold the node follows when it is not Ready any more".to_owned(),
+        false => "check the ports of the instance and the provider's settings that choose addresses: the last InternalIP of a Ready node is never removed".to_owned(),
+    }
+}
+
+/// Of a write that the API server does not accept.
+pub(super) fn refused(error: &ApiError) -> (Fares, String) {
+    match error {
+        ApiError::Forbidden(_) => (
+            Fares::Blocked,
+            "give the account of node-ccm the right (manifests/), or exempt it from the admission policy or webhook that the message names".to_owned(),
+        ),
+        ApiError::Invalid(_) => (Fares::Blocked, "change what the message names in the cloud or in the node".to_owned()),
+        ApiError::Unauthorized | ApiError::Credentials(_) => {
+            (Fares::Blocked, "renew the credentials of node-ccm for the API server".to_owned())
+        }
+        ApiError::Conflict => (
+            Fares::Working,
+            "wait; if it lasts, find who writes the node all the time: kubectl get node -o yaml --show-managed-fields".to_owned(),
+        ),
+        _ => (Fares::Working, "wait; if it lasts, look at the API server".to_owned()),
+    }
+}
+
+/// Of a write that does not last.
+pub(super) fn repeated(node: &Node, field: &str, is_refused: bool) -> String {
+    let name = &node.name;
+    if is_refused {
+        return format!(
+            "exempt the account of node-ccm from the admission policy or webhook that takes back {field} of nodes: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations"
+        );
+    }
+    let own = match Field::named(field) {
+        _ if field == TAINTS => "a kubelet sets the taint only when it registers its node",
+        _ if field == PROVIDER_ID => "nothing else may set it",
+        Field::Addresses => "a kubelet needs --cloud-provider=external",
+        _ => {
+            return format!(
+                "decide who sets {field}: stop the other writer (kubectl get node {name} -o yaml --show-managed-fields), or leave it the labels: kubectl annotate node {name} {LABEL_POLICY}=once"
+            );
+        }
+    };
+    format!(
+        "stop the other writer of {field}: {own} (kubectl get node {name} -o yaml --show-managed-fields)"
+    )
+}
