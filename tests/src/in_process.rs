@@ -158,6 +158,8 @@ impl<P: Program> InProcess<P> {
         let (health, watch) = (Health::new(), same_cloud.watch(&events, &place));
         let watch = watch.run(&health, &metrics, token.clone());
         let plans = Plans::new(mode, &metrics);
+        let explanations = Explanations::new(plans.clone());
+        explanations.watch(&same_cloud);
         let context = Context::<P> {
             clients,
             cloud: same_cloud.guarded(),
@@ -165,7 +167,7 @@ impl<P: Program> InProcess<P> {
             leadership,
             eligibility: Eligibility::default(),
             events,
-            explanations: Explanations::new(plans.clone()),
+            explanations,
             plans,
             records: Records::new(&metrics),
             settings: own.subscribe(),

@@ -13,13 +13,12 @@ use ccm_metrics::computed;
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     health::{Health, Scope, Verdict},
-    leadership::CLOUD_IDENTITY,
     metrics::Metrics,
     program::{Context, Program},
 };
 
 use crate::{
-    machine::{Machine, Shown, State},
+    machine::{Machine, State},
     settings::NodeSettings,
     translate::Source,
 };
@@ -80,13 +79,9 @@ pub(crate) fn explain<P: Program<Settings = NodeSettings>>(
     source: &Source,
     door: &Door<Machine>,
 ) {
-    let (machine, source, cloud) = (door.clone(), source.clone(), Arc::clone(&context.cloud));
-    let lease = context.leadership.annotations().clone();
+    let (machine, source) = (door.clone(), source.clone());
     context.explanations.add(P::IDENTITY.binary, "Node", move |name| {
-        let named = lease.get(CLOUD_IDENTITY).filter(|named| !named.trim().is_empty());
-        let is_other =
-            |named: String| cloud.identity().is_none_or(|own| own.trim() != named.trim());
-        let shown = Shown { is_other_cloud: named.is_some_and(is_other), ..source.shown(name) };
+        let shown = source.shown(name);
         machine.read(|machine, now| machine.explain(name, &shown, now))
     });
 }

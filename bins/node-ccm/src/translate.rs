@@ -91,7 +91,6 @@ impl Source {
             why_left_out: is_left_out.then(why),
             is_listed,
             seen: Some(seen),
-            is_other_cloud: false,
         }
     }
 

@@ -4,7 +4,10 @@
 //! A controller adds one function for each kind of object that it knows. It reads the memory of its machine
 //! and changes nothing. The page adds the steps that [`Plans`] has about the object.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use ccm_base::{
     At,
@@ -15,7 +18,10 @@ use ccm_cloud::{CloudError, ErrorKind};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::plans::{Decided, Plans};
+use crate::{
+    plans::{Decided, Plans},
+    same_cloud::SameCloud,
+};
 
 /// How an object fares with a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -79,6 +85,16 @@ impl Explanation {
         Self::new(Fares::Fine, cause, NOTHING)
     }
 
+    /// The same, if no call to the cloud is made for this reason, with this mend.
+    fn while_refused(self, refusal: Option<&(String, String)>) -> Self {
+        let Some((why, mend)) = refusal else { return self };
+        if matches!(self.fares, Fares::Foreign | Fares::Unknown) {
+            return self;
+        }
+        let cause = format!("{why}; when it was last looked at: {}", self.cause);
+        Self { fares: Fares::Blocked, cause, mend: mend.clone(), ..self }
+    }
+
     fn each_text(&mut self, change: impl Fn(&mut String)) {
         let lists = [&mut self.wanted, &mut self.there, &mut self.last];
         let texts = [&mut self.cause, &mut self.mend, &mut self.next];
@@ -98,7 +114,7 @@ pub fn mend(error: &CloudError) -> String {
             format!("make what the cloud does not find{subject}, or name another one")
         }
         ErrorKind::Throttled => {
-            "wait; if it lasts, lower --cloud-qps or ask the cloud for a higher rate".to_owned()
+            "wait; if it lasts, lower --cloud-read-qps and --cloud-write-qps, or ask the cloud for a higher rate".to_owned()
         }
         ErrorKind::Unauthorized => {
             "renew the credentials of the cloud: they are wrong or expired".to_owned()
@@ -118,7 +134,8 @@ pub fn mend(error: &CloudError) -> String {
         }
         ErrorKind::Stale => "ask the replica that leads".to_owned(),
         ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Malformed => {
-            "wait; if it lasts, ask the cloud's support with the ID of the request".to_owned()
+            let id = error.request_id.as_ref().map(|id| format!(" about request {id}"));
+            format!("wait; if it lasts, ask the cloud's support{}", id.unwrap_or_default())
         }
         ErrorKind::Unsupported => "use another provider, or do without it".to_owned(),
     }
@@ -149,6 +166,7 @@ struct Explainer {
 pub struct Explanations {
     all: Arc<Mutex<Vec<Explainer>>>,
     plans: Plans,
+    cloud: Arc<OnceLock<SameCloud>>,
 }
 
 /// An explanation on the page.
@@ -192,7 +210,12 @@ pub enum Unexplained {
 impl Explanations {
     /// None yet.
     pub fn new(plans: Plans) -> Self {
-        Self { all: Arc::default(), plans }
+        Self { all: Arc::default(), plans, cloud: Arc::default() }
+    }
+
+    /// While this cloud is another one than before, that is the cause of everything.
+    pub fn watch(&self, cloud: &SameCloud) {
+        self.cloud.get_or_init(|| cloud.clone());
     }
 
     /// Adds what a controller says about the objects of a kind: its name, or `NAMESPACE/NAME`, is given.
@@ -224,10 +247,11 @@ impl Explanations {
             }
             _ => {}
         }
+        let refusal = self.cloud.get().and_then(SameCloud::refusal);
         let mut objects: Vec<Shown<'_>> = chosen
             .into_iter()
             .map(|(controller, kind, explain)| {
-                let mut explanation = explain(name);
+                let mut explanation = explain(name).while_refused(refusal.as_ref());
                 explanation.each_text(|text| *text = one_line(text, LONGEST_LINE));
                 let decided = self.plans.decided(kind, name);
                 Shown { kind, name, controller, explanation, decided }

@@ -88,10 +88,9 @@ impl SameCloud {
 
     /// What is known now. Takes over what may be recorded.
     pub fn standing(&self) -> Standing {
-        let Shared { cloud, lease, .. } = &*self.0;
-        let standing = decide(lease.cloud_identity(), cloud.identity(), self.is_approved());
+        let standing = self.seen();
         if let Standing::Recorded { present, .. } = &standing {
-            lease.record_cloud(present);
+            self.0.lease.record_cloud(present);
         }
         standing
     }
@@ -116,7 +115,17 @@ impl SameCloud {
 
     /// Why calls are not made; `None` while they are.
     fn objection(&self, standing: &Standing) -> Option<String> {
-        standing.objection(&self.0.remedy)
+        standing.objection(&self.0.remedy).map(|(why, mend)| format!("{why}; {mend}"))
+    }
+
+    /// Why no call would be made now, and what a person can do. Takes over nothing.
+    pub(crate) fn refusal(&self) -> Option<(String, String)> {
+        self.seen().objection(&self.0.remedy)
+    }
+
+    fn seen(&self) -> Standing {
+        let Shared { cloud, lease, .. } = &*self.0;
+        decide(lease.cloud_identity(), cloud.identity(), self.is_approved())
     }
 
     /// Fails while the cloud is another one, or does not say which one it is.

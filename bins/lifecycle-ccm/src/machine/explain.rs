@@ -19,13 +19,8 @@ use crate::policy::{
     text::kept,
 };
 
-/// What others than the machine know of a node.
-pub(crate) struct Around<'a> {
-    /// Why a node is left out, and whether `--node-selector` selects it.
-    pub(crate) why_left_out: &'a dyn Fn(&Node, bool) -> String,
-    /// Why no call reaches the cloud, and what a person can do about that.
-    pub(crate) unreachable: Option<(String, String)>,
-}
+/// Why a node is left out, and whether `--node-selector` selects it.
+pub(crate) type WhyLeftOut<'a> = &'a dyn Fn(&Node, bool) -> String;
 
 /// A node, and all that explains it.
 struct About<'a> {
@@ -41,7 +36,7 @@ impl Machine {
     pub(crate) fn explain(
         &self,
         object: Option<&Node>,
-        around: &Around<'_>,
+        why_left_out: WhyLeftOut<'_>,
         now: At,
     ) -> Explanation {
         let Some(node) = object else {
@@ -58,7 +53,7 @@ impl Machine {
         let heard = self.last.of(&view.name, &view.uid).filter(|_| is_looked(view).is_some());
         let budget = self.decider.budget(now, &views, &self.parameters.policy);
         let about = About { node, view, heard, budget, now };
-        let explanation = self.cause(&about, around);
+        let explanation = self.cause(&about, why_left_out);
         let next = Some(explanation.next).filter(|next| !next.is_empty());
         Explanation {
             wanted: wanted(&about),
@@ -70,15 +65,15 @@ impl Machine {
     }
 
     /// How it fares, why, and what would mend it: in the order in which the policy decides.
-    fn cause(&self, about: &About<'_>, around: &Around<'_>) -> Explanation {
+    fn cause(&self, about: &About<'_>, why_left_out: WhyLeftOut<'_>) -> Explanation {
         let About { node, view, .. } = *about;
         if !view.selected {
-            let why = (around.why_left_out)(node, false);
+            let why = why_left_out(node, false);
             let mend = "nothing has to be done; to have it looked after, change its labels or --node-selector";
             return Explanation::new(Fares::Foreign, why, mend);
         }
         if view.claim == Claim::Foreign {
-            let why = (around.why_left_out)(node, true);
+            let why = why_left_out(node, true);
             let mend = "nothing has to be done if another controller looks after it; if not, check the provider, its project and region in --cloud-config: a provider ID cannot be changed, so a wrong one needs the node registered again";
             return Explanation::new(Fares::Foreign, why, mend);
         }
@@ -92,9 +87,6 @@ impl Machine {
         if view.is_well() {
             let fine = Explanation::fine("it is Ready, so the cloud is not asked about it");
             return self.awaits_marks(about, None).unwrap_or(fine);
-        }
-        if let Some((why, mend)) = &around.unreachable {
-            return Explanation::new(Fares::Blocked, why, mend);
         }
         let Some(heard) = about.heard else { return self.unheard(about) };
         match (heard.decision.verdict, &heard.said.result) {

@@ -248,10 +248,10 @@ async fn another_cloud_is_explained() {
     world.process.lose_project(&world.cloud);
     set_ready(&world.api, 1, "Unknown");
     sleep(Duration::from_mins(1)).await;
-    let cause = "the cloud is another one, so it is not asked: it was ";
+    let cause = "the cloud is another one: it was ";
     let approve = "only if the cluster has moved to this cloud: kubectl annotate lease -n kube-system lifecycle-ccm quartet.dev/cloud-identity-";
     world.check(&name(1), ["blocked", cause, approve]);
-    world.check(&name(0), ["fine", "it is Ready", "nothing has to be done"]);
+    world.check(&name(0), ["blocked", "when it was last looked at: it is Ready", approve]);
     world.process.approve_project(&world.cloud);
     sleep(Duration::from_mins(1)).await;
     world.check(&name(1), ["fine", "its instance exists and runs", "kubelet"]);

@@ -38,8 +38,6 @@ pub(crate) struct Shown {
     pub(crate) why_left_out: Option<String>,
     /// True if the store has been listed.
     pub(crate) is_listed: bool,
-    /// True if the Lease names a cloud, and the cloud does not say that it is this one.
-    pub(crate) is_other_cloud: bool,
 }
 
 /// A node of this provider, and what the cloud has last said of it.
@@ -64,12 +62,6 @@ impl Machine {
                 let own = self.own(seen, &shown.rivals);
                 let mut told = self.explain_own(&own, seen, now);
                 own.detail(&mut told, now);
-                if shown.is_other_cloud && told.fares != Fares::Foreign {
-                    told.fares = Fares::Blocked;
-                    told.cause =
-                        format!("{OTHER_CLOUD}; when it was last looked at: {}", told.cause);
-                    mends::OTHER_CLOUD.clone_into(&mut told.mend);
-                }
                 told
             }
         };
@@ -238,7 +230,6 @@ impl Machine {
 }
 
 const STANDBY: &str = "this replica does not lead, or has begun to lead and waits for a current list of the nodes: it has not looked at the node";
-const OTHER_CLOUD: &str = "the cloud is another one than the Lease names, or does not say which one it is, so nothing is changed";
 
 fn without_node(name: &str, is_listed: bool) -> Explanation {
     match is_listed {

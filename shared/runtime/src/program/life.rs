@@ -131,6 +131,7 @@ impl<P: Program> Parts<P> {
         let place = Where::of(&self.common.borrow());
         let same_cloud = SameCloud::new(cloud, &self.leadership, &place);
         let watch = same_cloud.watch(&self.events, &place);
+        self.explanations.watch(&same_cloud);
         let mut rivals = self.rivals();
         let context = self.context(same_cloud);
         let program = Arc::new(P::prepare(&context).await?);

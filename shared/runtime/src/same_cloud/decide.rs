@@ -52,15 +52,22 @@ impl Standing {
         }
     }
 
-    /// Why no call is made.
-    pub(super) fn objection(&self, remedy: &str) -> Option<String> {
+    /// Why no call is made, and what a person can do.
+    pub(super) fn objection(&self, remedy: &str) -> Option<(String, String)> {
         match self {
             Self::Same(_) | Self::Unknown | Self::Recorded { .. } => None,
-            Self::Changed { before, present } => Some(format!(
-                "the cloud is another one: it was {before:?}, it is {present:?}; nothing is changed: if credentials or settings are wrong, correct them; only if the cluster has moved to this cloud: {remedy}"
+            Self::Changed { before, present } => Some((
+                format!(
+                    "the cloud is another one: it was {before:?}, it is {present:?}; nothing is changed"
+                ),
+                format!(
+                    "if credentials or settings are wrong, correct them; only if the cluster has moved to this cloud: {remedy}"
+                ),
             )),
-            Self::Untold => Some(format!(
-                "the cloud does not say which one it is; nothing is changed until it does; only if it will never say it: {remedy}"
+            Self::Untold => Some((
+                "the cloud does not say which one it is; nothing is changed until it does"
+                    .to_owned(),
+                format!("only if it will never say it: {remedy}"),
             )),
         }
     }

@@ -14,7 +14,6 @@ pub(super) const NO_NODE: &str = "check the name (kubectl get nodes); if its mac
 pub(super) const NOT_LISTED: &str =
     "wait; if it lasts, the line nodes of /readyz?verbose says why the API server lists none";
 pub(super) const CLOUD_SILENT: &str = "wait; if it lasts, the lines cloud and fleet of /readyz?verbose say why the cloud does not answer";
-pub(super) const OTHER_CLOUD: &str = "correct the credentials or the settings of the cloud; only if the cluster has moved to this cloud: kubectl -n kube-system annotate lease node-ccm quartet.dev/cloud-identity-";
 pub(super) const NO_ADDRESS: &str = "check the ports of the instance and the provider's settings that choose addresses, or give the kubelet --node-ip; if the cloud knows no addresses: --node-addresses-required=false";
 pub(super) const NODE_IP: &str = "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is tried again by itself";
 

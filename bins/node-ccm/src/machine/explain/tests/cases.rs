@@ -74,15 +74,6 @@ fn what_is_not_known_here() {
             "wait; if it lasts, the lines cloud and fleet of /readyz?verbose say why the cloud does not answer",
         ],
     );
-    // Other cloud.
-    check(
-        &with_shown(ready(), Shown { is_other_cloud: true, ..shown(ready()) }, NOW),
-        [
-            "blocked",
-            "the cloud is another one than the Lease names, or does not say which one it is, so nothing is changed; when it was last looked at: it is initialised and agrees with its instance sim://one, as the cloud showed it at 1970-01-01T00:16:40Z, 1 min ago",
-            "correct the credentials or the settings of the cloud; only if the cluster has moved to this cloud: kubectl -n kube-system annotate lease node-ccm quartet.dev/cloud-identity-",
-        ],
-    );
 }
 
 #[test]
@@ -209,7 +200,7 @@ fn what_the_cloud_refuses() {
         [
             "work is under way",
             "timeout: the cloud's words (request req-7); it stays tainted until the cloud answers",
-            "wait; if it lasts, ask the cloud's support with the ID of the request",
+            "wait; if it lasts, ask the cloud's support",
         ],
     );
 }
