@@ -159,7 +159,8 @@ impl<P: Program> InProcess<P> {
         let watch = watch.run(&health, &metrics, token.clone());
         let plans = Plans::new(mode, &metrics);
         let explanations = Explanations::new(plans.clone());
-        explanations.watch(&same_cloud);
+        let asked = same_cloud.clone();
+        explanations.refused_by(move || asked.refusal());
         let context = Context::<P> {
             clients,
             cloud: same_cloud.guarded(),

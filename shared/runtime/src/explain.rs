@@ -18,10 +18,7 @@ use ccm_cloud::{CloudError, ErrorKind};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::{
-    plans::{Decided, Plans},
-    same_cloud::SameCloud,
-};
+use crate::plans::{Decided, Plans};
 
 /// How an object fares with a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -153,6 +150,8 @@ pub fn moment(at: At, now: At) -> String {
     format!("at {seconds}, {distance}")
 }
 
+/// Says why no call to the cloud is made, and what would mend that.
+type Refusal = Box<dyn Fn() -> Option<(String, String)> + Send + Sync>;
 type Explain = Arc<dyn Fn(&str) -> Explanation + Send + Sync>;
 
 struct Explainer {
@@ -166,7 +165,7 @@ struct Explainer {
 pub struct Explanations {
     all: Arc<Mutex<Vec<Explainer>>>,
     plans: Plans,
-    cloud: Arc<OnceLock<SameCloud>>,
+    refusal: Arc<OnceLock<Refusal>>,
 }
 
 /// An explanation on the page.
@@ -210,12 +209,15 @@ pub enum Unexplained {
 impl Explanations {
     /// None yet.
     pub fn new(plans: Plans) -> Self {
-        Self { all: Arc::default(), plans, cloud: Arc::default() }
+        Self { all: Arc::default(), plans, refusal: Arc::default() }
     }
 
-    /// While this cloud is another one than before, that is the cause of everything.
-    pub fn watch(&self, cloud: &SameCloud) {
-        self.cloud.get_or_init(|| cloud.clone());
+    /// While this says why no call to the cloud is made, and what would mend that, it is the cause of everything.
+    pub fn refused_by(
+        &self,
+        refusal: impl Fn() -> Option<(String, String)> + Send + Sync + 'static,
+    ) {
+        self.refusal.get_or_init(|| Box::new(refusal));
     }
 
     /// Adds what a controller says about the objects of a kind: its name, or `NAMESPACE/NAME`, is given.
@@ -247,7 +249,7 @@ impl Explanations {
             }
             _ => {}
         }
-        let refusal = self.cloud.get().and_then(SameCloud::refusal);
+        let refusal = self.refusal.get().and_then(|refusal| refusal());
         let mut objects: Vec<Shown<'_>> = chosen
             .into_iter()
             .map(|(controller, kind, explain)| {

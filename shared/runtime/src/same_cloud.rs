@@ -119,7 +119,7 @@ impl SameCloud {
     }
 
     /// Why no call would be made now, and what a person can do. Takes over nothing.
-    pub(crate) fn refusal(&self) -> Option<(String, String)> {
+    pub fn refusal(&self) -> Option<(String, String)> {
         self.seen().objection(&self.0.remedy)
     }
 

@@ -282,13 +282,8 @@ async fn a_ready_node_whose_instance_is_gone_and_another_cloud() {
     whole.explains(&names[0], "blocked", cause, "find out which machine runs as node-00000");
     whole.process.lose_project(&whole.cloud);
     sleep(Duration::from_mins(3)).await;
-    let cause = "the cloud is another one than the Lease names, or does not say which one it is, so nothing is changed; ";
-    whole.explains(
-        &names[1],
-        "blocked",
-        cause,
-        "correct the credentials or the settings of the cloud",
-    );
+    let cause = "the cloud is another one: it was ";
+    whole.explains(&names[1], "blocked", cause, "if credentials or settings are wrong");
     whole.process.approve_project(&whole.cloud);
     sleep(Duration::from_mins(3)).await;
     whole.explains(&names[1], "fine", "it is initialised and agrees", "nothing has to be done");

@@ -109,3 +109,19 @@ fn each_error_of_the_cloud_has_a_mend_of_its_own() {
     };
     assert!(mend(&error).contains("(floatingip)"));
 }
+
+#[test]
+fn another_cloud_is_the_cause_of_everything_that_is_ours() {
+    let refusal = Some(("another cloud".to_owned(), "approve it".to_owned()));
+    for fares in [Fares::Fine, Fares::Working, Fares::Held, Fares::Blocked] {
+        let told = Explanation::new(fares, "it was so", "do that");
+        let refused = told.clone().while_refused(refusal.as_ref());
+        let cause = "another cloud; when it was last looked at: it was so";
+        assert_eq!(refused, Explanation::new(Fares::Blocked, cause, "approve it"));
+        assert_eq!(told.clone().while_refused(None), told);
+    }
+    for fares in [Fares::Foreign, Fares::Unknown] {
+        let told = Explanation::new(fares, "it was so", "do that");
+        assert_eq!(told.clone().while_refused(refusal.as_ref()), told);
+    }
+}

@@ -131,7 +131,8 @@ impl<P: Program> Parts<P> {
         let place = Where::of(&self.common.borrow());
         let same_cloud = SameCloud::new(cloud, &self.leadership, &place);
         let watch = same_cloud.watch(&self.events, &place);
-        self.explanations.watch(&same_cloud);
+        let asked = same_cloud.clone();
+        self.explanations.refused_by(move || asked.refusal());
         let mut rivals = self.rivals();
         let context = self.context(same_cloud);
         let program = Arc::new(P::prepare(&context).await?);

@@ -200,7 +200,7 @@ fn what_the_cloud_refuses() {
         [
             "work is under way",
             "timeout: the cloud's words (request req-7); it stays tainted until the cloud answers",
-            "wait; if it lasts, ask the cloud's support",
+            "wait; if it lasts, ask the cloud's support about request req-7",
         ],
     );
 }
