@@ -439,6 +439,11 @@ fn settled(view: View<'_>) -> Plan {
     if waits { Plan::Waits } else { Plan::Settled }
 }
 
+/// The conditions of a Service that this program serves or cleans up, with their messages.
+pub fn conditions(view: View<'_>) -> Vec<(Reason, String)> {
+    wished::wished(view).conditions
+}
+
 /// The change of the status that is due now.
 pub fn status_change(view: View<'_>) -> StatusChange {
     let wished = wished::wished(view);

@@ -15,6 +15,7 @@ use ccm_base::{
     message::{LONGEST_LINE, one_line},
 };
 use ccm_cloud::{CloudError, ErrorKind};
+use ccm_kube::ApiError;
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -102,13 +103,33 @@ impl Explanation {
 /// The mend of an object that needs none.
 pub const NOTHING: &str = "nothing has to be done";
 
+/// How an object fares about which the cloud answers with this error: whether it may end by itself.
+pub fn fares(error: &CloudError) -> Fares {
+    match error.kind {
+        _ if error.unsent => Fares::Working,
+        ErrorKind::NotFound
+        | ErrorKind::Unauthorized
+        | ErrorKind::Forbidden
+        | ErrorKind::QuotaExceeded
+        | ErrorKind::Invalid
+        | ErrorKind::Conflict
+        | ErrorKind::Unsupported => Fares::Blocked,
+        ErrorKind::Throttled
+        | ErrorKind::Busy
+        | ErrorKind::Stale
+        | ErrorKind::Unavailable
+        | ErrorKind::Timeout
+        | ErrorKind::Malformed => Fares::Working,
+    }
+}
+
 /// What a person can do about an error of the cloud.
 pub fn mend(error: &CloudError) -> String {
     let subject = error.subject.as_deref().map(|subject| format!(" ({subject})"));
     let subject = subject.unwrap_or_default();
     match error.kind {
         ErrorKind::NotFound => {
-            format!("make what the cloud does not find{subject}, or name another one")
+            format!("create what the cloud does not find{subject}, or name another one")
         }
         ErrorKind::Throttled => {
             "wait; if it lasts, lower --cloud-read-qps and --cloud-write-qps, or ask the cloud for a higher rate".to_owned()
@@ -127,7 +148,7 @@ pub fn mend(error: &CloudError) -> String {
         }
         ErrorKind::Busy => "wait: another change is under way in the cloud".to_owned(),
         ErrorKind::Conflict => {
-            format!("resolve what contradicts in the cloud{subject}; nothing is guessed")
+            format!("two facts in the cloud contradict each other{subject}: correct one")
         }
         ErrorKind::Stale => "ask the replica that leads".to_owned(),
         ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Malformed => {
@@ -135,6 +156,24 @@ pub fn mend(error: &CloudError) -> String {
             format!("wait; if it lasts, ask the cloud's support{}", id.unwrap_or_default())
         }
         ErrorKind::Unsupported => "use another provider, or do without it".to_owned(),
+    }
+}
+
+/// How an object fares whose write the API server does not accept, and what a person can do.
+pub fn refused_write(error: &ApiError) -> (Fares, &'static str) {
+    match error {
+        ApiError::Forbidden(_) => (
+            Fares::Blocked,
+            "give the account of this program the right, or exempt it from the admission policy or webhook that the message names",
+        ),
+        ApiError::Invalid(_) => (
+            Fares::Blocked,
+            "find what refuses it, for instance an admission webhook: the message is its own",
+        ),
+        ApiError::Unauthorized | ApiError::Credentials(_) => {
+            (Fares::Blocked, "renew the credentials of this program for the API server")
+        }
+        _ => (Fares::Working, "wait: it is tried again; if it lasts, look at the API server"),
     }
 }
 

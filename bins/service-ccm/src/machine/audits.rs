@@ -36,6 +36,9 @@ const FAILURES: u32 = 6;
 pub(super) struct Audits {
     /// How many have failed in a row.
     failures: u32,
+    /// Why the last one has failed, for explanations.
+    #[serde(default)]
+    pub(super) error: Option<CloudError>,
     /// Until when turns of [`looks`] have been taken.
     looked: Option<At>,
     /// The work that waits until service-ccm knows how many load balancers are lost.
@@ -89,7 +92,7 @@ impl Machine {
     /// made: it would get a second load balancer.
     pub(super) fn listed(&mut self, listed: Listed, now: At) -> Vec<Effect> {
         let Listed { started, list, all, services, count } = listed;
-        self.audits.failures = 0;
+        (self.audits.failures, self.audits.error) = (0, None);
         let (is_first, traits) = (self.is_first(), self.traits());
         let made = match &all {
             Some(all) => made(&self.lacking(&list, &services), all, &traits),
@@ -153,6 +156,7 @@ impl Machine {
     ) -> Vec<Effect> {
         self.audits.failures = self.audits.failures.saturating_add(1);
         let line = format!("cannot list the load balancers: {error}");
+        self.audits.error = Some(error.clone());
         let mut effects = vec![
             Effect::Count(Count::Audited(Err(error))),
             Effect::Health(Line::LoadBalancers, Err(line.clone())),
@@ -176,7 +180,7 @@ impl Machine {
 
     /// The provider has no list: takes the Services' own word, and looks at the load balancers whose turn it is.
     pub(super) fn no_list(&mut self, services: &[Arc<Service>], now: At) -> Vec<Effect> {
-        self.audits.failures = 0;
+        (self.audits.failures, self.audits.error) = (0, None);
         self.assume(services, now);
         let due = self.look(services, now);
         self.audits.waiting.services = due;

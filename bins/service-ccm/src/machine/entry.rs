@@ -7,10 +7,11 @@ use ccm_cloud::{
     Digest, Ingress, IngressAddress, IpFamily, LoadBalancer, LoadBalancerTraits, Members, Phase,
 };
 use ccm_controller::repeats::Repeats;
+use ccm_kube::ApiError;
 use ccm_objects::{Service, ServiceIngress, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use super::effect::Lane;
+use super::{effect::Lane, explain::Decided};
 use crate::plan::{
     CallKind, Inputs, Known, State, Step,
     eligible::NodeSet,
@@ -77,6 +78,12 @@ pub(crate) struct Entry {
     pub(super) is_announced: bool,
     /// True if the current change of members has changed something in the cloud.
     pub(super) has_changed: bool,
+    /// What was decided last, for its explanation.
+    #[serde(default)]
+    pub(super) decided: Option<Box<Decided>>,
+    /// The write that the API server has refused last, if none has succeeded since: for its explanation.
+    #[serde(default)]
+    pub(super) refused_write: Option<Box<(String, ApiError)>>,
     /// How many writes in a row had a conflict.
     pub(super) conflicts: u32,
     /// When the cloud last answered a call about it.

@@ -5,9 +5,13 @@ use ccm_cloud::{Digest, LoadBalancerTraits, NodeSelector};
 use ccm_controller::brake::{Budget, approval::is_marked_at};
 use ccm_objects::Service;
 
-use super::entry::{Entry, ServedClass};
+use super::{
+    entry::{Entry, ServedClass},
+    explain::Decided,
+};
 use crate::plan::{
     CallKind, Classes, Failed, Inputs, List, Plan, RELEASE_APPROVED, Step, View, awaits_members,
+    conditions,
     eligible::NodeSet,
     evidence,
     front_end::{Desired, Problem},
@@ -15,7 +19,7 @@ use crate::plan::{
     losses::{Verdict, recorded},
     members::{Decision, Rules},
     plan,
-    reason::SERVING,
+    reason::{Reason, SERVING},
     shown::{self, InUse, Refused, refused},
     shows_members,
 };
@@ -89,6 +93,8 @@ pub(crate) struct Planned {
     pub(crate) inputs: Inputs,
     /// True if the members should be read before they change.
     pub(crate) reads_members: bool,
+    /// The conditions that follow, if this program serves the Service or cleans it up.
+    pub(crate) conditions: Vec<(Reason, String)>,
 }
 
 impl Entry {
@@ -127,6 +133,8 @@ impl Entry {
         let (stays_on_foreign, held_calls) = stays_on_foreign(view, is_served);
         let waits_for_adoption = is_served && self.state.waits_for_adoption(view);
         let (unclaimed, refused) = (evidence::unclaimed(view, &plan), refused(view));
+        let has_part = plan != Plan::NotOurs && held_release.is_none();
+        let conditions = if has_part { conditions(view) } else { Vec::new() };
         self.is_wrong = is_served && round.desired.front_end.is_none();
         self.awaited |= reads_members;
         let mut planned = Planned {
@@ -144,8 +152,9 @@ impl Entry {
             held_replacement: round.held_replacement,
             inputs: round.inputs,
             reads_members,
+            conditions,
         };
-        self.see(service, &planned);
+        self.see(service, &planned, now);
         planned.reads_members |= is_served && self.has_lost_members(service);
         planned
     }
@@ -172,7 +181,11 @@ impl Entry {
     }
 
     /// Records what a Service shows, and what its plan leaves out.
-    fn see(&mut self, service: &Service, planned: &Planned) {
+    fn see(&mut self, service: &Service, planned: &Planned, now: At) {
+        self.decided = Some(Box::new(Decided::of(planned, now)));
+        let writes =
+            matches!(planned.plan, Plan::Next(Step::Protect | Step::Release | Step::Write(_)));
+        self.refused_write = self.refused_write.take().filter(|_| writes);
         self.is_release_held = planned.held_release.is_some();
         self.is_replacement_held = planned.held_replacement.is_some();
         self.refused.clone_from(&planned.refused);

@@ -39,7 +39,7 @@ impl Machine {
             Err(error) => return self.not_written(*lane, service, step, error.clone()),
         };
         let entry = self.balancers.entry(service);
-        entry.conflicts = 0;
+        (entry.conflicts, entry.refused_write) = (0, None);
         let repeated = entry.step_written(step, answer, now);
         let mut effects: Vec<Effect> =
             repeated.into_iter().map(|one| tell(service, Tell::Repeated(one))).collect();
@@ -107,6 +107,8 @@ impl Machine {
         };
         let mut effects = vec![Effect::queue(lane, service, turn)];
         if let (Turn::Failed(class), Some(error)) = (turn, error) {
+            self.balancers.entry(service).refused_write =
+                Some(Box::new((kind(step).to_owned(), error.clone())));
             let (what, pace) = (kind(step), Pace::of(class, RETRY));
             effects.push(tell(service, Tell::NotWritten { what, error, pace }));
         }

@@ -268,6 +268,13 @@ impl Orphans {
         self.called.clear();
     }
 
+    /// The load balancer that is left of the Service with this name, if there is one.
+    pub fn of(&self, name: &str) -> Option<&Orphan> {
+        let (namespace, name) = name.split_once('/')?;
+        let is_its = |one: &&Orphan| one.owner.namespace == namespace && one.owner.name == name;
+        self.seen.values().find(is_its)
+    }
+
     /// A load balancer without a Service, by its ID.
     pub fn get(&self, id: &str) -> Option<&Orphan> {
         self.seen.get(id)

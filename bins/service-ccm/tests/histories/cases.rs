@@ -81,7 +81,7 @@ impl World {
         events.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
     }
 
-    fn refuse_writes(&self, code: u16, lasting: Duration) {
+    pub(crate) fn refuse_writes(&self, code: u16, lasting: Duration) {
         let status = Action::Status { code, retry_after: None };
         let fault = ApiFault::new(status).verb(Verb::Patch).resource("services").lasting(lasting);
         self.api.faults().add(fault);

@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_objects::service_keys::SOURCE_RANGES;
-use ccm_sim::{cloud::Operation, faults::Trouble};
+use ccm_sim::{
+    cloud::Operation,
+    faults::{Effect, Fault, Trouble},
+};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
     adoption::Maker,
-    cases::{SOON, on},
-    world::{Variant, World},
+    cases::{FINALIZER, SOON, on},
+    world::{NODES, Variant, World},
 };
 
 impl World {
@@ -58,7 +61,11 @@ async fn of_services_that_nobody_changes() {
     );
     world.is_explained(
         "web-9",
-        ["unknown", "the API server has shown no Service \"default/web-9\"", "check the name"],
+        [
+            "unknown",
+            "the API server has shown no Service \"default/web-9\"",
+            "check namespace and name",
+        ],
     );
     let page = world.running().explain("Service", "web-0");
     assert!(page.contains("mend:    a Service is NAMESPACE/NAME"), "{page}");
@@ -75,7 +82,7 @@ async fn of_services_that_nobody_changes() {
         [
             "not responsible",
             "load balancer class example.com/nobody is not served here",
-            "add example.com/nobody to --load-balancer-classes",
+            "or add example.com/nobody to --load-balancer-classes",
         ],
     );
     world.patch(0, json!({"metadata": {"annotations": {SOURCE_RANGES: "nonsense"}}}));
@@ -172,7 +179,7 @@ async fn of_services_that_the_cloud_refuses() {
     world.is_explained("web-2", ["work is under way", "(request req-3)", "wait; if it lasts"]);
     world.is_explained(
         "web-3",
-        ["blocked", "(request req-4)", "resolve what contradicts in the cloud"],
+        ["blocked", "(request req-4)", "two facts in the cloud contradict each other"],
     );
 }
 
@@ -195,16 +202,16 @@ async fn of_services_that_a_brake_holds() {
         world.api.delete("nodes", &World::node_name(number)).unwrap();
     }
     sleep(SOON).await;
-    let approval = "kubectl -n default annotate service web-0 quartet.dev/member-loss-approved=yes";
-    world.is_explained("web-0", ["held", "members that are held: 5 of 9", approval]);
+    let approval = "kubectl -n default annotate service web-0 --overwrite \"quartet.dev/member-loss-approved=$(date";
+    world.is_explained("web-0", ["held", "MembersHeld: 5 of 9 members are held", approval]);
     world.reload(|settings| settings.serve_classless_services = false);
     sleep(SOON).await;
     world.is_explained(
         "web-0",
         [
             "held",
-            "its load balancer stays until somebody releases it",
-            "quartet.dev/release-approved=yes",
+            "the settings of this service-ccm exclude Services without a class: load balancer lb-",
+            "kubectl -n default annotate service web-0 --overwrite \"quartet.dev/release-approved=$(date",
         ],
     );
 }
@@ -219,7 +226,7 @@ async fn of_services_whose_load_balancers_another_controller_made() {
         [
             "blocked",
             "was made by another controller",
-            "kubectl -n default annotate service web-0 quartet.dev/adopt-load-balancer=",
+            "kubectl -n default annotate service web-0 --overwrite quartet.dev/adopt-load-balancer=",
         ],
     );
 }
@@ -244,4 +251,106 @@ async fn of_load_balancers() {
     assert!(lines[2].contains("--orphaned-load-balancers=delete"), "{page}");
     assert!(page.contains("decided: delete"), "{page}");
     assert!(explain("lb-none").starts_with("LoadBalancer lb-none, service-ccm: unknown"));
+}
+
+/// What is not wanted any more does not count.
+#[tokio::test(start_paused = true)]
+async fn of_a_service_that_is_deleted_after_its_creation_has_failed() {
+    let world = World::with_services(0..1).await;
+    let quota = error(ErrorKind::QuotaExceeded, "no more listeners", "req-6");
+    world.fails(Operation::EnsureLoadBalancers, 0, quota);
+    world.note(0, "other");
+    sleep(SOON).await;
+    world.is_explained("web-0", ["blocked", "no more listeners", "raise the quota"]);
+    world.cloud.balancers().configure(|settings| settings.times.delete = Duration::from_mins(3));
+    world.delete(0);
+    sleep(SOON).await;
+    world.is_explained("web-0", ["work is under way", "the cloud works on it: ", "wait"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_services_whose_writes_are_refused() {
+    let world = World::with_services(0..1).await;
+    world.refuse_writes(403, Duration::from_hours(1));
+    world.create(1);
+    sleep(SOON).await;
+    world.is_explained(
+        "web-1",
+        [
+            "blocked",
+            "the API server does not accept the write protect: forbidden",
+            "give the account of this program the right",
+        ],
+    );
+    world.is_explained("web-0", ["fine", "Serving", "nothing has to be done"]);
+    sleep(Duration::from_mins(70)).await;
+    world.is_explained("web-1", ["fine", "Serving", "nothing has to be done"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_service_whose_last_member_is_gone() {
+    let world = World::with_services(0..1).await;
+    world.patch(
+        0,
+        json!({"metadata": {"annotations": {"quartet.dev/member-loss-approved": "yes"}}}),
+    );
+    for number in 0..NODES {
+        world.api.delete("nodes", &World::node_name(number)).unwrap();
+    }
+    sleep(Duration::from_mins(2)).await;
+    world.is_explained(
+        "web-0",
+        ["held", "MembersHeld: 1 of 1 members", "make another node a member"],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_release_that_fails() {
+    let world = World::with_services(0..1).await;
+    let used = error(ErrorKind::Conflict, "its port is used", "req-7");
+    world.fails(Operation::DeleteLoadBalancers, 0, used);
+    world.reload(|settings| settings.serve_classless_services = false);
+    world.patch(0, json!({"metadata": {"annotations": {"quartet.dev/release-approved": "yes"}}}));
+    sleep(SOON).await;
+    world.is_explained("web-0", ["blocked", "its port is used (request req-7)", "contradict"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_finalizers_that_belong_to_others() {
+    let world = World::new().await;
+    let spec = json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/nobody"});
+    let mut others = service("others", spec);
+    others["metadata"]["finalizers"] = json!([FINALIZER]);
+    let mut bare = service("bare", json!({"type": "ClusterIP"}));
+    bare["metadata"]["finalizers"] = json!([FINALIZER]);
+    for one in [others, bare] {
+        world.api.create(one).unwrap();
+    }
+    world.api.delete("services", "default/others").unwrap();
+    sleep(SOON).await;
+    world.is_explained(
+        "others",
+        [
+            "not responsible",
+            "the finalizer belongs to the controller of the class example.com/nobody",
+            "the controller that has set the finalizer should remove it",
+        ],
+    );
+    let page = world.running().explain("Service", "default/bare");
+    assert!(!page.contains("work is under way"), "{page}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_load_balancers_that_cannot_be_listed() {
+    let mut world = World::with_services(0..1).await;
+    world.stop();
+    let refused = error(ErrorKind::Unauthorized, "the token is over", "req-8");
+    world.cloud.faults().add(Fault::new(Effect::Error(refused)).on(Operation::ListLoadBalancers));
+    world.restart().await;
+    sleep(SOON).await;
+    world.is_explained("web-0", [
+        "blocked",
+        "the load balancers cannot be listed: unauthorized: the token is over (request req-8); the Service shows Serving",
+        "renew the credentials",
+    ]);
 }

@@ -1,7 +1,7 @@
 //! What the conditions of a Service say, and what would mend it.
 
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_objects::{Service, ServiceCondition};
+use ccm_objects::Service;
 use ccm_runtime::explain::{Explanation, Fares, NOTHING, mend};
 use strum::VariantArray as _;
 
@@ -11,28 +11,30 @@ use crate::plan::{
     reason::{PROVISIONING, Reason, SERVING},
 };
 
-/// The condition that says what is wrong, or that it serves.
+/// What the conditions of a Service say: what is wrong, or that it serves.
 pub(super) fn shown(service: &Service) -> Option<Explanation> {
-    wrong(service).or_else(|| told(service, SERVING)).or_else(|| told(service, PROVISIONING))
-}
-
-/// The condition that says why the load balancer is not as the Service asks for.
-pub(super) fn wrong(service: &Service) -> Option<Explanation> {
-    told(service, PROVISIONING).filter(|told| told.fares != Fares::Fine)
+    let wrong = told(service, PROVISIONING).filter(|told| told.fares != Fares::Fine);
+    wrong.or_else(|| told(service, SERVING)).or_else(|| told(service, PROVISIONING))
 }
 
 fn told(service: &Service, kind: &str) -> Option<Explanation> {
-    let (reason, condition) = service.condition(kind).and_then(read)?;
-    let cause = match &*condition.message {
-        "" => reason.meaning(),
-        message => format!("{}: {message}", reason.as_str()),
+    let condition = service.condition(kind)?;
+    let reason = Reason::VARIANTS.iter().find(|reason| *reason.as_str() == *condition.reason);
+    let cause = match (&*condition.message, reason) {
+        ("", Some(reason)) => reason.meaning(),
+        (message, _) => format!("{}: {message}", condition.reason),
     };
-    Some(Explanation::new(fares(reason), cause, mend_of(reason, service)))
-}
-
-fn read(condition: &ServiceCondition) -> Option<(Reason, &ServiceCondition)> {
-    let reason = Reason::VARIANTS.iter().find(|reason| *reason.as_str() == *condition.reason)?;
-    Some((*reason, condition))
+    let Some(reason) = reason else {
+        // Another version has written it. One condition is true if something is wrong, the other one if it serves.
+        let is_good = (&*condition.status == "True") == (kind == SERVING);
+        let fares = if is_good { Fares::Fine } else { Fares::Working };
+        return Some(Explanation::new(
+            fares,
+            cause,
+            "this version does not know the reason: ask the leader",
+        ));
+    };
+    Some(Explanation::new(fares(*reason), cause, mend_of(*reason, service)))
 }
 
 /// How a Service fares whose condition has this reason.
@@ -83,15 +85,19 @@ pub(super) fn mend_of(reason: Reason, service: &Service) -> String {
         Reason::Conflict => of_cloud(ErrorKind::Conflict),
         Reason::CloudUnavailable | Reason::NotConfirmed => of_cloud(ErrorKind::Unavailable),
         Reason::LoadBalancersNotOffered => of_cloud(ErrorKind::Unsupported),
-        Reason::LoadBalancerFailed => "repair it in the cloud, or delete it there: then another one is made".to_owned(),
-        Reason::ReplacementHeld | Reason::LoadBalancerGone => {
+        Reason::LoadBalancerFailed => {
+            "repair it in the cloud; do not delete it while it may still serve".to_owned()
+        }
+        Reason::LoadBalancerGone => {
+            "wait: another one is made when that is proven, and it has another address; if it was deleted by mistake, restore it in the cloud".to_owned()
+        }
+        Reason::ReplacementHeld => {
             let command = approve(service, REPLACEMENT_APPROVED);
-            format!("repair or restore it in the cloud; or let another one be made: {command}")
+            format!("check project, region, credentials and --cluster-name first, and repair or restore it; only then, because another one has another address: {command}")
         }
-        Reason::WaitingForAdoption => {
-            let command = annotate(service, ADOPT, "ID");
-            format!("look at what would change (decided), then: {command}")
-        }
+        Reason::WaitingForAdoption => format!(
+            "read what would change (decided), then set the annotation {ADOPT} as the cause says"
+        ),
         Reason::DeletionFailed => "remove what the cause names; the finalizer goes after the load balancer".to_owned(),
         Reason::Elsewhere => "ask that controller; service-ccm leaves the Service to it".to_owned(),
         Reason::MembersHeld => {
@@ -103,13 +109,10 @@ pub(super) fn mend_of(reason: Reason, service: &Service) -> String {
     }
 }
 
-/// The command that sets an annotation.
-pub(super) fn annotate(service: &Service, key: &str, value: &str) -> String {
-    let (namespace, name) = service.names();
-    format!("kubectl -n {namespace} annotate service {name} {key}={value}")
-}
-
-/// The command that approves something.
+/// The command that approves something for ten minutes.
 pub(super) fn approve(service: &Service, key: &str) -> String {
-    annotate(service, key, "yes")
+    let (namespace, name) = service.names();
+    format!(
+        "kubectl -n {namespace} annotate service {name} --overwrite \"{key}=$(date -u -d '+10 minutes' +%FT%TZ)\""
+    )
 }

@@ -1,8 +1,11 @@
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_kube::ApiError;
 use ccm_objects::{ServiceCondition, ServiceDetails};
+use ccm_runtime::explain::NOTHING;
 use strum::VariantArray as _;
 
 use super::*;
-use crate::machine::tests::machine;
+use crate::{machine::tests::machine, plan::reason::Reason};
 
 /// A Service that shows this condition.
 fn showing(reason: Reason) -> Service {
@@ -39,36 +42,66 @@ fn without_a_memory_the_conditions_count() {
     }
 }
 
+/// Before it has decided anything about a Service.
 #[test]
-fn a_mistake_counts_more_than_a_condition_and_the_class_more_than_a_mistake() {
-    // Without ports.
+fn what_a_process_says_that_has_not_looked_yet() {
     let mut service = showing(Reason::Serving);
     let mut machine = machine();
-    let offer = crate::machine::event::Offer {
+    let explain = |machine: &Machine, service: &Service| {
+        let told = machine.explain("shop/web", Some(service), At::default());
+        (told.fares, told.cause)
+    };
+    let standby = explain(&machine, &service);
+    assert_eq!(standby, (Fares::Fine, "Serving: the leader's words".to_owned()));
+    machine.leads = true;
+    let (fares, cause) = explain(&machine, &service);
+    assert_eq!(fares, Fares::Working, "{cause}");
+    assert!(cause.starts_with("the provider offers no load balancers now: "), "{cause}");
+    machine.offer = Ok(std::sync::Arc::new(crate::machine::event::Offer {
         traits: ccm_cloud::LoadBalancerTraits::default(),
         selector: ccm_cloud::NodeSelector::default(),
-    };
-    let explain = |machine: &Machine, service: &Service| {
-        machine.explain("shop/web", Some(service), At::default())
-    };
-    // A standby does not know what the provider offers.
-    assert_eq!(explain(&machine, &service).fares, Fares::Fine);
-    machine.leads = true;
-    let unasked = explain(&machine, &service);
-    assert_eq!(unasked.fares, Fares::Working, "{unasked:?}");
-    assert!(
-        unasked.cause.starts_with("the provider offers no load balancers now: "),
-        "{unasked:?}"
-    );
-    machine.offer = Ok(std::sync::Arc::new(offer));
-    let wrong = explain(&machine, &service);
-    assert_eq!(wrong.fares, Fares::Blocked, "{wrong:?}");
-    assert!(wrong.cause.contains("port"), "{wrong:?}");
+    }));
+    let (fares, cause) = explain(&machine, &service);
+    assert_eq!(fares, Fares::Working, "{cause}");
+    assert!(cause.ends_with("the Service shows Serving: the leader's words"), "{cause}");
+    let refused = CloudError::new(ErrorKind::Unauthorized, "the token is over");
+    machine.audits.error = Some(refused);
+    let (fares, cause) = explain(&machine, &service);
+    assert_eq!(fares, Fares::Blocked, "{cause}");
+    assert!(cause.contains("unauthorized: the token is over"), "{cause}");
+    // Its class is another one, and then it is deleted.
     if let Some(details) = &mut service.details {
         details.class = Some("example.com/other".into());
     }
-    let unserved = explain(&machine, &service);
-    assert_eq!(unserved.fares, Fares::Foreign);
-    // Another object of the same name.
+    assert_eq!(explain(&machine, &service).0, Fares::Foreign);
+    service.deleting = true;
+    machine.balancers.set_list(List::Compared);
+    let (fares, cause) = explain(&machine, &service);
+    assert_eq!(fares, Fares::Foreign, "{cause}");
+    assert!(cause.contains("the controller of the class example.com/other"), "{cause}");
+    // There is none of this name.
     assert_eq!(machine.explain("shop/web", None, At::default()).fares, Fares::Unknown);
+}
+
+/// A write that is refused, and what takes it back.
+#[test]
+fn a_write_that_the_api_server_refuses() {
+    let mut machine = machine();
+    let service = Service { has_finalizer: true, ..showing(Reason::Creating) };
+    machine.leads = true;
+    machine.offer = Ok(std::sync::Arc::new(crate::machine::event::Offer {
+        traits: ccm_cloud::LoadBalancerTraits::default(),
+        selector: ccm_cloud::NodeSelector::default(),
+    }));
+    let entry = machine.balancers.entry(&service);
+    entry.decided = Some(Box::default());
+    entry.refused_write =
+        Some(Box::new(("status".to_owned(), ApiError::Forbidden("no right".to_owned()))));
+    let told = machine.explain("shop/web", Some(&service), At::default());
+    assert_eq!(told.fares, Fares::Blocked, "{told:?}");
+    assert!(
+        told.cause.contains("the write status: ") && told.cause.contains("no right"),
+        "{told:?}"
+    );
+    assert!(told.mend.contains("give the account of this program the right"), "{told:?}");
 }

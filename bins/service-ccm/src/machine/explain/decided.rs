@@ -1,0 +1,223 @@
+//! What the plan has decided about a Service, and what follows for its explanation.
+
+use std::time::Duration;
+
+use ccm_base::At;
+use ccm_runtime::explain::{Explanation, Fares, fares, mend, moment, refused_write};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    About, WAIT, call, has_failed, leaves_it,
+    reasons::{self, approve, mend_of},
+};
+use crate::{
+    machine::{Machine, entry::Entry, planned::Planned},
+    plan::{
+        ADOPT, CallKind, Failed, Known, Plan, RELEASE_APPROVED,
+        members::Held,
+        reason::{PROVISIONING, Reason, SERVING},
+    },
+};
+
+/// The cloud has worked for longer than this: only its operator may be able to end that.
+const LONG: Duration = Duration::from_mins(10);
+
+/// What was decided about a Service last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Decided {
+    at: At,
+    /// The conditions that follow, with their messages.
+    conditions: Vec<(Reason, String)>,
+    /// True if this program has no part in it.
+    is_not_ours: bool,
+    /// True if a step is due.
+    is_due: bool,
+    /// Why the load balancer stays although the Service is not served any more.
+    held_release: Option<String>,
+    /// Why no other load balancer is made.
+    held_replacement: Option<String>,
+    /// Why the finalizer stays.
+    unclaimed: Option<String>,
+    /// The calls that wait because they have failed.
+    calls: Vec<CallKind>,
+    /// True if only the last member is held.
+    is_last_held: bool,
+}
+
+impl Decided {
+    /// The parts of this plan that explain it.
+    pub(crate) fn of(planned: &Planned, at: At) -> Self {
+        let held = &planned.members.held;
+        Self {
+            at,
+            conditions: planned.conditions.clone(),
+            is_not_ours: planned.plan == Plan::NotOurs,
+            is_due: matches!(planned.plan, Plan::Next(_)),
+            held_release: planned.held_release.clone(),
+            held_replacement: planned.held_replacement.as_ref().map(|(why, _)| why.clone()),
+            unclaimed: planned.unclaimed.clone(),
+            calls: planned.held_calls.iter().map(|(_, failed)| failed.call).collect(),
+            is_last_held: !held.is_empty() && held.values().all(|why| *why == Held::Last),
+        }
+    }
+
+    fn condition(&self, kind: &str) -> Option<(Reason, &str)> {
+        let found = self.conditions.iter().find(|(reason, _)| reason.condition() == kind)?;
+        Some((found.0, &found.1))
+    }
+
+    /// The last failure of a call that is still wanted, the most important one.
+    fn failure<'a>(&self, entry: &'a Entry) -> Option<&'a Failed> {
+        let first = self.calls.iter().min()?;
+        entry.state().failed.iter().find(|failed| failed.call == *first)
+    }
+}
+
+impl Machine {
+    /// Explains a Service by what was decided.
+    pub(super) fn decided(
+        &self,
+        about: About<'_>,
+        entry: &Entry,
+        decided: &Decided,
+    ) -> Explanation {
+        let service = about.service;
+        if let Some(why) = &decided.held_release {
+            let command = approve(service, RELEASE_APPROVED);
+            let mend = format!("serve it again as the cause says; or let it be deleted: {command}");
+            return Explanation::new(Fares::Held, why, mend);
+        }
+        if let Some(why) = &decided.unclaimed {
+            let mend = "if no controller removes it: the command at the end of the cause";
+            return Explanation::new(Fares::Blocked, why, mend);
+        }
+        if decided.is_not_ours {
+            return match about.asks() {
+                true => self.does_not_serve(service),
+                false => leaves_it(service),
+            };
+        }
+        if self.is_observing && decided.is_due {
+            let cause = "--mode=observe writes nothing; the line decided says what is due";
+            let mend = "the controller that leads does it, or this one with --mode=control";
+            return Explanation::new(Fares::Working, cause, mend);
+        }
+        wrong(about, entry, decided)
+            .or_else(|| not_written(about, entry))
+            .or_else(|| {
+                let knows = entry.state().known != Known::Nothing;
+                (!knows).then(|| self.has_not_looked(reasons::shown(service)))
+            })
+            .or_else(|| under_way(about, entry))
+            .or_else(|| serving(about, decided))
+            .unwrap_or_else(|| behind(decided))
+    }
+}
+
+/// Why the load balancer is not as the Service asks for.
+fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanation> {
+    if let Some(why) = &decided.held_replacement {
+        let mend = mend_of(Reason::ReplacementHeld, about.service);
+        return Some(Explanation::new(Fares::Held, why, mend));
+    }
+    let failed = decided.failure(entry);
+    let condition = decided.condition(PROVISIONING);
+    let (reason, message) =
+        condition.filter(|(reason, _)| reasons::fares(*reason) != Fares::Fine)?;
+    // Another cause may come first, such as a mistake in the Service.
+    if let Some(failed) = failed.filter(|failed| message.contains(&failed.error.to_string())) {
+        let cause = format!("{}: {}", has_failed(failed), failed.error);
+        return Some(Explanation::new(fares(&failed.error), cause, mend(&failed.error)));
+    }
+    if matches!(reason, Reason::WaitingForCloud | Reason::Deleting) {
+        return under_way(about, entry);
+    }
+    let cause = format!("{}: {message}", reason.as_str());
+    let mend = of_others(about, entry, reason).unwrap_or_else(|| mend_of(reason, about.service));
+    Some(Explanation::new(reasons::fares(reason), cause, mend))
+}
+
+/// What a person can do if the load balancer was made by others.
+fn of_others(about: About<'_>, entry: &Entry, reason: Reason) -> Option<String> {
+    let (state, (namespace, name)) = (entry.state(), about.service.names());
+    match (reason, &state.adoptable, &state.foreign) {
+        (Reason::WaitingForAdoption, Some((id, _)), _) => Some(format!(
+            "read what would change (decided), then: kubectl -n {namespace} annotate service {name} --overwrite {ADOPT}={id}"
+        )),
+        (Reason::Conflict, _, Some(foreign)) => Some(match foreign.is_named {
+            true => "remove the annotation that the cause names: then the Service gets another one, with another address".to_owned(),
+            false => "nothing if it should stay so; to have one of its own, with another address, change the type to ClusterIP and back".to_owned(),
+        }),
+        _ => None,
+    }
+}
+
+/// A write that the API server has refused, or that does not last.
+fn not_written(about: About<'_>, entry: &Entry) -> Option<Explanation> {
+    if let Some((what, error)) = entry.refused_write.as_deref() {
+        let (fares, mend) = refused_write(error);
+        let cause = format!("the API server does not accept the write {what}: {error}");
+        return Some(Explanation::new(fares, cause, mend));
+    }
+    let repeated = entry.state().repeats.waiting(about.now).next()?;
+    let mend = "find who takes it back: another controller, an admission webhook or policy (kubectl get service -o yaml --show-managed-fields)";
+    Some(Explanation::new(Fares::Blocked, repeated.to_string(), mend))
+}
+
+/// The cloud works, or a call is under way, or is made again soon.
+fn under_way(about: About<'_>, entry: &Entry) -> Option<Explanation> {
+    if let Some(pending) = &entry.state().pending {
+        let since = moment(pending.since, about.now);
+        let cause = format!("the cloud works on it: {} (begun {since})", pending.what);
+        let mend = match about.now.since(pending.since) >= LONG {
+            true => "wait; if it lasts, ask the operator of the cloud about this load balancer",
+            false => WAIT,
+        };
+        return Some(Explanation::new(Fares::Working, cause, mend));
+    }
+    if let Some(asked) = entry.all_asked().min_by_key(|asked| asked.began) {
+        let since = moment(asked.began, about.now);
+        let cause = format!("{} is under way (begun {since})", call(asked.call));
+        return Some(Explanation::new(Fares::Working, cause, WAIT));
+    }
+    let decided = entry.decided.as_ref()?;
+    let failed = decided.failure(entry)?;
+    let cause = format!("{}: {}", has_failed(failed), failed.error);
+    Some(Explanation::new(Fares::Working, cause, mend(&failed.error)))
+}
+
+/// Whether it serves.
+fn serving(about: About<'_>, decided: &Decided) -> Option<Explanation> {
+    let provisioning = decided.condition(PROVISIONING);
+    let (reason, message) = decided.condition(SERVING)?;
+    let cause = format!("{}: {message}", reason.as_str());
+    if reason == Reason::MembersHeld && decided.is_last_held {
+        let mend = "make another node a member: the last one never leaves";
+        return Some(Explanation::new(Fares::Held, cause, mend));
+    }
+    if reasons::fares(reason) != Fares::Fine {
+        let mend = mend_of(reason, about.service);
+        return Some(Explanation::new(reasons::fares(reason), cause, mend));
+    }
+    if decided.is_due {
+        let cause = "its load balancer serves, and a step is due: the line decided says which";
+        return Some(Explanation::new(Fares::Working, cause, WAIT));
+    }
+    let (second, remark) = provisioning?;
+    let cause = match second {
+        Reason::PartlyProvisioned => format!("{cause}; but not all that it asks for: {remark}"),
+        _ => cause,
+    };
+    Some(Explanation::new(Fares::Fine, cause, mend_of(second, about.service)))
+}
+
+/// The Service has changed since, or has no load balancer yet.
+fn behind(decided: &Decided) -> Explanation {
+    let cause = match decided.condition(PROVISIONING) {
+        Some(_) => {
+            "the load balancer is as the Service asks for, and whether it serves was not seen yet"
+        }
+        None => "service-ccm has not seen yet that the load balancer is as the Service asks for",
+    };
+    Explanation::new(Fares::Working, cause, WAIT)
+}

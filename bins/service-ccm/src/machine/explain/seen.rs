@@ -1,0 +1,72 @@
+//! What was seen of a load balancer, in words.
+
+use ccm_base::At;
+use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Phase};
+use ccm_objects::service_keys;
+use ccm_runtime::explain::{Fares, moment};
+
+use super::{super::entry::Entry, About};
+use crate::plan::Known;
+
+/// What was seen last: the load balancer, and what the Service shows.
+pub(super) fn there(about: About<'_>) -> Vec<String> {
+    let (service, now) = (about.service, about.now);
+    let mut lines: Vec<String> = about.entry.into_iter().flat_map(|one| seen(one, now)).collect();
+    if service.has_finalizer {
+        lines.push(format!("the Service has the finalizer {}", service_keys::CLEANUP));
+    }
+    let conditions = service.details.iter().flat_map(|details| &details.conditions);
+    lines.extend(conditions.map(|one| {
+        let since = one.last_transition_time.map(|at| moment(At::from(at), now));
+        let since = since.map(|since| format!(" ({since})")).unwrap_or_default();
+        format!("{}={} {}: {}{since}", one.kind, one.status, one.reason, one.message)
+    }));
+    lines
+}
+
+fn seen(entry: &Entry, now: At) -> Vec<String> {
+    let mut lines = vec![match &entry.state().known {
+        Known::Nothing => "nothing was seen of a load balancer yet".to_owned(),
+        Known::Absent => "no load balancer".to_owned(),
+        Known::There(balancer) => balancer_in_words(balancer),
+        Known::Recorded { id } => format!("load balancer {id}, by the Service alone"),
+        Known::Elsewhere(who) => format!("another controller is responsible: {who}"),
+    }];
+    if entry.membership.is_known() {
+        lines.push(format!("members: {}, held: {}", entry.membership.len(), entry.held()));
+    }
+    lines.extend(entry.refused.iter().map(|refused| format!("not shown: {}", refused.why)));
+    lines.extend(entry.read.map(|at| format!("read in full {}", moment(at, now))));
+    lines
+}
+
+/// How a load balancer fares by itself.
+pub(super) const fn fares(balancer: &LoadBalancer) -> Fares {
+    match &balancer.phase {
+        Phase::Ready => Fares::Fine,
+        Phase::Pending(_) => Fares::Working,
+        Phase::Failed { cure: Cure::Person, .. } => Fares::Blocked,
+        Phase::Failed { .. } => Fares::Working,
+    }
+}
+
+pub(super) fn balancer_in_words(balancer: &LoadBalancer) -> String {
+    let phase = match &balancer.phase {
+        Phase::Ready => "ready".to_owned(),
+        Phase::Pending(waiting) => format!("the cloud works: {}", waiting.what),
+        Phase::Failed { why, .. } => format!("failed: {why}"),
+    };
+    let addresses: Vec<String> = balancer.ingress.iter().map(|one| address(&one.address)).collect();
+    let addresses = match addresses.is_empty() {
+        true => "no address".to_owned(),
+        false => addresses.join(", "),
+    };
+    format!("load balancer {} ({}), {phase}, {addresses}", balancer.id, balancer.name)
+}
+
+fn address(address: &IngressAddress) -> String {
+    match address {
+        IngressAddress::Ip(ip) => ip.to_string(),
+        IngressAddress::Hostname(name) => name.clone(),
+    }
+}
