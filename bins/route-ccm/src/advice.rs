@@ -1,27 +1,27 @@
-//! Parts of explanations: texts of this program that end with what a person can do, and errors of the cloud.
+//! Parts of explanations.
 
-use ccm_cloud::{CloudError, ErrorKind};
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, mend};
+use ccm_base::At;
+use ccm_cloud::CloudError;
+use ccm_runtime::explain::{Explanation, Fares, fares, mend, moment};
 
-/// An explanation of a text of this program: the last part is the mend. It follows a semicolon, or else a colon.
-pub(crate) fn split(fares: Fares, text: &str) -> Explanation {
-    match text.rsplit_once("; ").or_else(|| text.rsplit_once(": ")) {
-        Some((cause, mend)) => Explanation::new(fares, cause, mend),
-        None => Explanation::new(fares, text, NOTHING),
-    }
-}
+/// The mend of what needs nobody.
+pub(crate) const WAIT: &str = "wait: nothing has to be done";
 
 /// An error of the cloud. Some pass by themselves.
 pub(crate) fn of_error(error: &CloudError, cause: String) -> Explanation {
-    let passes = matches!(
-        error.kind,
-        ErrorKind::Throttled
-            | ErrorKind::Busy
-            | ErrorKind::Stale
-            | ErrorKind::Unavailable
-            | ErrorKind::Timeout
-            | ErrorKind::Malformed
-    );
-    let fares = if passes { Fares::Working } else { Fares::Blocked };
-    Explanation::new(fares, cause, mend(error))
+    Explanation::new(fares(error), cause, mend(error))
+}
+
+/// An observer does not do what is due. `what`: what it has found out besides.
+pub(crate) fn observed(what: &str) -> Explanation {
+    Explanation::new(
+        Fares::Working,
+        format!("{what}--mode=observe writes nothing; the line decided says what is due"),
+        "the controller that leads does it, or this one with --mode=control",
+    )
+}
+
+/// A moment, as `since 2026-11-28T17:30:05Z, 4 min ago`.
+pub(crate) fn since(at: At, now: At) -> String {
+    format!("since {}", moment(at, now).trim_start_matches("at "))
 }

@@ -37,6 +37,7 @@ use ccm_controller::{
 use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
+    explain::Explanation,
     health::{Scope, Verdict},
     program::{Context, Program},
     supervisor::Supervisor,
@@ -147,20 +148,21 @@ impl NodeIpam {
     }
 
     /// Says on the page `/explain` why nodes have the pod CIDRs that they have, or none.
-    pub(crate) fn explain<P: Program>(&self, context: &Context<P>) {
-        let (door, store) = (self.door.clone(), self.perform.store.clone());
-        let cloud = Arc::clone(&self.cloud);
-        context.explanations.add("node-ipam", "Node", move |name| {
-            let node = store.get(name);
-            let anothers = |node: &Arc<Node>| {
-                let is_anothers = instances::claim(&*cloud, node) == Some(Claim::Foreign);
-                is_anothers.then(|| instances::why_left_out(&*cloud, node, true))
-            };
-            let anothers = node.as_ref().and_then(anothers);
-            door.read(|machine, now| {
-                machine.explain(name, node.as_deref(), anothers.as_deref(), now)
-            })
-        });
+    pub(crate) fn explain<P: Program>(self: &Arc<Self>, context: &Context<P>) {
+        let this = Arc::clone(self);
+        context.explanations.add("node-ipam", "Node", move |name| this.explanation(name));
+    }
+
+    /// Explains the pod CIDRs of a node.
+    pub(crate) fn explanation(&self, name: &str) -> Explanation {
+        let (node, cloud) = (self.perform.store.get(name), &*self.cloud);
+        let anothers = |node: &Arc<Node>| {
+            let is_anothers = instances::claim(cloud, node) == Some(Claim::Foreign);
+            is_anothers.then(|| instances::why_left_out(cloud, node, true))
+        };
+        let anothers = node.as_ref().and_then(anothers);
+        self.door
+            .read(|machine, now| machine.explain(name, node.as_deref(), anothers.as_deref(), now))
     }
 
     /// Applies an event that no request follows from.

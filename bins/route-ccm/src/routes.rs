@@ -173,7 +173,10 @@ impl Controller {
                 let pass = look(&nodes, &perform, 0);
                 let node = pass.nodes.iter().find(|view| *view.node.name == *name);
                 let left_out = node.and_then(|view| nodes.why_left_out(view));
-                let asked = Asked { pass, left_out, lease: lease.clone() };
+                let bare = node.filter(|view| view.node.pod_cidrs.is_empty());
+                let ipam = perform.ipam.as_ref().filter(|_| bare.is_some());
+                let ipam = ipam.map(|ipam| ipam.explanation(name));
+                let asked = Asked { pass, left_out, ipam, lease: lease.clone() };
                 entrance.read(|machine, now| match kind {
                     "Route" => machine.explain_route(name, &asked, now),
                     _ => machine.explain_node(name, &asked, now),

@@ -21,6 +21,6 @@ mod rival;
 
 pub use crate::networks::{AllocatorType, BlockSizes, ClusterRange, Config, Flags};
 pub use allocator::{Allocator, HeldBlocks, HoldUntil, Reservation, Seen, Usage, Written};
-pub use cloud::given;
+pub use cloud::{Unusable, given};
 pub use problem::{Exhausted, Problem, Refusal};
 pub use rival::{Foreign, Rival};

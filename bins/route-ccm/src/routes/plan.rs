@@ -57,7 +57,7 @@ use self::{
     widths::Widths,
 };
 pub use self::{
-    decide::Title,
+    decide::{REMOVE, Title},
     held::Held,
     node_routes::{Lack, NodeRoutes},
     planned::Planned,

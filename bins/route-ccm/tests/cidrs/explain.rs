@@ -54,7 +54,7 @@ async fn each_node_says_why_it_has_its_pod_cidrs_or_none() {
     explains("outside", ["blocked", "10.99.1.0/24 is not in --cluster-cidr", "add its network"]);
     let shared = "overlaps 10.64.1.0/24 of node node-00001";
     explains("twin", ["blocked", shared, "delete one of the nodes"]);
-    explains("nope", ["unknown", "no node \"nope\"", "check the name"]);
+    explains("nope", ["unknown", "does not show a node \"nope\"", "check the name"]);
     world.remove("twin");
     world.remove(&nodes[0]);
     sleep(Duration::from_secs(5)).await;
@@ -78,9 +78,9 @@ async fn a_write_that_is_under_way_or_refused_says_so() {
     explains(&leader, &node, written);
     world.api.faults().remove(stalled);
     for (code, lines) in [
-        (403, ["blocked", "10.64.0.0/24 has failed: forbidden", "the right to patch nodes"]),
-        (422, ["blocked", "10.64.0.0/24 has failed: rejected as invalid", "change what the API"]),
-        (503, ["work is under way", "has failed: unavailable", "wait; if it lasts"]),
+        (403, ["blocked", "10.64.0.0/24 has failed: forbidden", "the right, or exempt it"]),
+        (422, ["blocked", "10.64.0.0/24 has failed: rejected as invalid", "find what refuses it"]),
+        (503, ["work is under way", "has failed: unavailable", "wait: it is tried again"]),
     ] {
         let refusal = Action::Status { code, retry_after: None };
         let fault = world.api.faults().add(World::fault(refusal));
@@ -104,7 +104,8 @@ async fn a_node_that_waits_says_for_what() {
     let unlisted = ["work is under way", "before the first list of routes", "wait for the first"];
     explains(&leader, &node, unlisted);
     let page = leader.process.explain("Node", &node);
-    let of_routes = "Node node-00000, routes: blocked\ncause:   the node has no podCIDRs, so it gets no route: the cloud's routes are not known yet\n";
+    let of_routes =
+        "Node node-00000, routes: work is under way\ncause:   cannot list the routes: unavailable";
     assert!(page.contains(of_routes), "{page}");
     world.cloud.faults().remove(down);
     world.assigned(std::slice::from_ref(&node)).await;
@@ -116,18 +117,56 @@ async fn a_node_that_waits_says_for_what() {
     explains(&standby, &node, ["fine", "podCIDRs 10.64.0.0/24; this replica does not", "nothing"]);
 }
 
+/// The parts of routes and node-ipam on the page fare alike.
+fn fare_alike(replica: &Replica, name: &str, fares: &str) {
+    let page = replica.process.explain("Node", name);
+    for part in ["node-ipam", "routes"] {
+        assert!(page.contains(&format!("Node {name}, {part}: {fares}\n")), "{fares}: {page}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_routes_of_a_node_without_pod_cidrs_fare_like_these() {
+    let world = World::new();
+    let leader = world.lead(&LARGE).await;
+    sleep(Duration::from_secs(3)).await;
+    let refusal = Action::Status { code: 403, retry_after: None };
+    let refused = world.api.faults().add(World::fault(refusal));
+    let node = world.add(0);
+    sleep(Duration::from_mins(10)).await;
+    fare_alike(&leader, &node, "blocked");
+    world.api.faults().remove(refused);
+    world.assigned(std::slice::from_ref(&node)).await;
+    let world = World::new();
+    let arguments = ["--allocate-node-cidrs", "--cidr-allocator-type=CloudAllocator"];
+    let leader = world.lead(&[&arguments[..], &["--cluster-cidr=10.64.0.0/10"]].concat()).await;
+    sleep(Duration::from_secs(3)).await;
+    let node = world.add(0);
+    for (kind, fares) in
+        [(ErrorKind::Forbidden, "blocked"), (ErrorKind::Timeout, "work is under way")]
+    {
+        let error = CloudError::new(kind, "no");
+        let fault = CloudFault::new(Effect::Error(error)).on(Operation::Lookup);
+        let fault = world.cloud.faults().add(fault);
+        sleep(Duration::from_mins(10)).await;
+        fare_alike(&leader, &node, fares);
+        world.cloud.faults().remove(fault);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_observer_says_what_it_would_do() {
     let world = World::new();
     let observer = world.lead(&[&LARGE[..], &["--mode=observe"]].concat()).await;
     let node = world.add(0);
     sleep(Duration::from_secs(5)).await;
-    let promise = "--mode=observe writes nothing; the node would get podCIDRs 10.64.0.0/24";
-    explains(&observer, &node, ["work is under way", promise, "nothing has to be done"]);
+    let promise = "--mode=observe writes nothing; the line decided says what is due";
+    let page = explains(&observer, &node, ["work is under way", promise, "or this one with"]);
+    assert!(page.contains("decided: ") && page.contains("10.64.0.0/24"), "{page}");
     world.assign(&node, "10.64.0.0/24");
     sleep(Duration::from_secs(5)).await;
     let page = observer.process.explain("Node", &node);
-    let of_routes = "routes: work is under way\ncause:   --mode=observe makes no change; it would create 10.64.0.0/24 to node-00000";
+    let of_routes = "routes: work is under way\ncause:   --mode=observe writes nothing; the line decided says what is due\nmend:    the controller that leads does it, or this one with --mode=control\n";
     assert!(page.contains(of_routes), "{page}");
 }
 

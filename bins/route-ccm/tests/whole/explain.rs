@@ -85,7 +85,7 @@ async fn each_node_says_why_its_route_is_there_or_not() {
     explains(&name(8), ["blocked", "there is a route of 10.244.8.0/24 to 10.9.9.9", "remove it"]);
     explains(&name(9), ["not responsible", "--node-selector does not", "nothing has to"]);
     explains(&name(10), ["blocked", "not inside --cluster-cidr", "extend --cluster-cidr"]);
-    explains("nope", ["unknown", "the API server shows no node \"nope\"", "check the name"]);
+    explains("nope", ["unknown", "the API server does not show a node \"nope\"", "check the name"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +108,10 @@ async fn each_route_says_whose_it_is_and_what_is_decided() {
     explains("192.168.0.0/24", ["not responsible", "not inside --cluster-cidr", "nothing has to"]);
     explains("10.244.210.0/24", ["work is under way", "asking the cloud whether", "wait: if"]);
     explains("10.244.77.0/24", ["unknown", "there is no route of 10.244.77.0/24", "check the"]);
-    explains("node-01", ["unknown", "\"node-01\" is no CIDR", "use kind=Route&name=10.244.1.0/24"]);
+    explains(
+        "node-01",
+        ["unknown", "\"node-01\" is not a CIDR", "use kind=Route&name=10.244.1.0/24"],
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +144,12 @@ async fn what_the_brake_holds_says_how_it_is_let_go() {
     let until = ccm_base::clock::wall() + Duration::from_mins(10);
     world.running().annotate_lease("quartet.dev/approved-until", Some(&until.to_string()));
     world.until("another one is gone", |world| !world.routes().contains_key(&cidr(8))).await;
-    explains(&world, "Node", &name(8), ["unknown", "no node \"node-08\"", "check the name"]);
+    explains(
+        &world,
+        "Node",
+        &name(8),
+        ["unknown", "not show a node \"node-08\"", "check the name"],
+    );
 }
 
 #[tokio::test(start_paused = true)]

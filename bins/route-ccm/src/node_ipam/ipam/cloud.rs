@@ -1,22 +1,47 @@
 //! `--cidr-allocator-type=CloudAllocator`: the cloud has decided.
 
+use std::fmt;
+
 use ccm_cloud::Instance;
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use crate::networks::{Config, family, join};
+
+/// What is wrong with the pod CIDRs of an instance, and what a person can do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unusable {
+    /// What is wrong.
+    pub cause: String,
+    /// What a person can do.
+    pub mend: String,
+}
+
+impl Unusable {
+    fn new(cause: String, mend: impl Into<String>) -> Self {
+        Self { cause, mend: mend.into() }
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.cause, self.mend)
+    }
+}
 
 /// The pod CIDRs for the node of an instance: one per cluster CIDR, in their order. Without cluster
 /// CIDRs those of the instance, in its order.
 ///
 /// # Errors
 ///
-/// What is wrong with those of the instance, in one line.
-pub fn given(instance: &Instance, config: &Config) -> Result<Vec<IpNet>, String> {
+/// What is wrong with those of the instance.
+pub fn given(instance: &Instance, config: &Config) -> Result<Vec<IpNet>, Unusable> {
     let name = &instance.name;
     let shown: Vec<IpNet> = instance.pod_cidrs.iter().map(IpNet::trunc).collect();
     if shown.is_empty() {
-        return Err(format!(
-            "the cloud names no pod CIDR of instance {name}: assign it one, or set --cidr-allocator-type=RangeAllocator"
+        return Err(Unusable::new(
+            format!("the cloud names no pod CIDR of instance {name}"),
+            "assign it one, or set --cidr-allocator-type=RangeAllocator",
         ));
     }
     let clusters: Vec<IpNet> = config.ranges.iter().map(|range| range.network).collect();
@@ -27,25 +52,28 @@ pub fn given(instance: &Instance, config: &Config) -> Result<Vec<IpNet>, String>
     for (at, one) in given.iter().enumerate() {
         if let Some(other) = given.iter().skip(at + 1).find(|other| family(**other) == family(*one))
         {
-            return Err(format!(
-                "the cloud names two {} pod CIDRs of instance {name}, {one} and {other}: a node can have one of each family",
+            let cause = format!(
+                "the cloud names two {} pod CIDRs of instance {name}, {one} and {other}",
                 family(*one)
-            ));
+            );
+            return Err(Unusable::new(cause, "a node can have one of each family"));
         }
     }
     for cluster in &clusters {
         match given.iter().find(|one| family(**one) == family(*cluster)) {
             None => {
-                return Err(format!(
-                    "the cloud names no {} pod CIDR of instance {name}, only {}: assign it one, or remove {cluster} from --cluster-cidr",
-                    family(*cluster),
-                    join(&shown)
-                ));
+                let (family, shown) = (family(*cluster), join(&shown));
+                let cause = format!(
+                    "the cloud names no {family} pod CIDR of instance {name}, only {shown}"
+                );
+                let mend = format!("assign it one, or remove {cluster} from --cluster-cidr");
+                return Err(Unusable::new(cause, mend));
             }
             Some(one) if !cluster.contains(one) => {
-                return Err(format!(
-                    "the cloud's pod CIDR {one} of instance {name} is not in --cluster-cidr {cluster}: correct the flag or the instance"
-                ));
+                let cause = format!(
+                    "the cloud's pod CIDR {one} of instance {name} is not in --cluster-cidr {cluster}"
+                );
+                return Err(Unusable::new(cause, "correct the flag or the instance"));
             }
             Some(_) => {}
         }
@@ -114,7 +142,7 @@ mod tests {
             (&["10.0.0.0/8"], &["10.0.0.0/24", "10.0.1.0/24"], "names two IPv4 pod CIDRs"),
             (&[], &["10.0.0.0/24", "10.0.1.0/24"], "names two IPv4 pod CIDRs"),
         ] {
-            let error = given(&instance(cidrs), &config(clusters)).unwrap_err();
+            let error = given(&instance(cidrs), &config(clusters)).unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
         }
     }

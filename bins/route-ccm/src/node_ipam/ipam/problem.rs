@@ -13,7 +13,7 @@ use crate::networks::join;
 /// other nodes are not affected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Problem {
-    /// It is no network.
+    /// It is not a network.
     Unreadable {
         /// The text.
         text: Box<str>,
@@ -57,36 +57,48 @@ pub enum Problem {
     },
 }
 
+impl Problem {
+    /// What is wrong, and what a person can do: nothing, if other nodes are not affected.
+    pub fn parts(&self) -> (String, Option<&'static str>) {
+        match self {
+            Self::Unreadable { text } => (
+                format!("pod CIDR {text:?} is not a network"),
+                Some("delete the node, so that it registers again"),
+            ),
+            Self::Outside { cidr, clusters } => (
+                format!("pod CIDR {cidr} is not in --cluster-cidr {}", join(clusters)),
+                Some("add its network, or delete the node, so that it registers again"),
+            ),
+            Self::Size { cidr, mask } => (
+                format!(
+                    "pod CIDR {cidr} is not a block of /{mask} as --node-cidr-mask-size says: it is kept, and its addresses are given to no other node"
+                ),
+                None,
+            ),
+            Self::Wide { cidr, mask } => (
+                format!(
+                    "pod CIDR {cidr} is wider than a block of /{mask}, and this program has not assigned it: it gets no route, and its addresses are given to other nodes"
+                ),
+                Some("delete this Node, so that it registers again and gets another pod CIDR"),
+            ),
+            Self::Services { cidr, services } => (
+                format!("pod CIDR {cidr} overlaps --service-cluster-ip-range {services}"),
+                Some("correct the flag, or delete the node, so that it registers again"),
+            ),
+            Self::Shared { cidr, other, others } => (
+                format!("pod CIDR {cidr} overlaps {others} of node {other}"),
+                Some("delete one of the nodes, so that it registers again"),
+            ),
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { text } => {
-                write!(
-                    f,
-                    "pod CIDR {text:?} is no network: delete the node, so that it registers again"
-                )
-            }
-            Self::Outside { cidr, clusters } => write!(
-                f,
-                "pod CIDR {cidr} is not in --cluster-cidr {}: add its network, or delete the node, so that it registers again",
-                join(clusters)
-            ),
-            Self::Size { cidr, mask } => write!(
-                f,
-                "pod CIDR {cidr} is no block of /{mask} as --node-cidr-mask-size says: it is kept, and its addresses are given to no other node"
-            ),
-            Self::Wide { cidr, mask } => write!(
-                f,
-                "pod CIDR {cidr} is wider than a block of /{mask}, and this program has not assigned it: it gets no route, and its addresses are given to other nodes; delete this Node, so that it registers again and gets another pod CIDR"
-            ),
-            Self::Services { cidr, services } => write!(
-                f,
-                "pod CIDR {cidr} overlaps --service-cluster-ip-range {services}: correct the flag, or delete the node, so that it registers again"
-            ),
-            Self::Shared { cidr, other, others } => write!(
-                f,
-                "pod CIDR {cidr} overlaps {others} of node {other}: delete one of the nodes, so that it registers again"
-            ),
+        match (self, self.parts()) {
+            (_, (what, None)) => f.write_str(&what),
+            (Self::Wide { .. }, (what, Some(mend))) => write!(f, "{what}; {mend}"),
+            (_, (what, Some(mend))) => write!(f, "{what}: {mend}"),
         }
     }
 }
@@ -108,18 +120,32 @@ pub struct Exhausted {
     pub widest: Option<(Arc<str>, IpNet, u128)>,
 }
 
+impl Exhausted {
+    /// What a person can do.
+    pub const MEND: &str =
+        "remove nodes, or set --cluster-cidr to a larger network that contains it";
+
+    /// What is taken, and by whom.
+    pub fn cause(&self) -> String {
+        let Self { family, cluster, mask, capacity, held, widest } = self;
+        let gone = match held {
+            0 => String::new(),
+            1 => ", also by 1 node that is gone and whose blocks become free later".to_owned(),
+            _ => format!(", also by {held} nodes that are gone and whose blocks become free later"),
+        };
+        let widest = widest.as_ref().map(|(node, cidr, blocks)| {
+            format!("; pod CIDR {cidr} of node {node} covers {blocks} of them")
+        });
+        let widest = widest.unwrap_or_default();
+        format!(
+            "{cluster} has no free {family} block of /{mask}: all {capacity} are taken{gone}{widest}"
+        )
+    }
+}
+
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { family, cluster, mask, capacity, held, widest } = self;
-        write!(f, "{cluster} has no free {family} block of /{mask}: all {capacity} are taken")?;
-        if *held > 0 {
-            let of = if *held == 1 { "1 node that is" } else { &*format!("{held} nodes that are") };
-            write!(f, ", also by {of} gone and whose blocks become free later")?;
-        }
-        if let Some((node, cidr, blocks)) = widest {
-            write!(f, "; pod CIDR {cidr} of node {node} covers {blocks} of them")?;
-        }
-        f.write_str("; remove nodes, or set --cluster-cidr to a larger network that contains it")
+        write!(f, "{}; {}", self.cause(), Self::MEND)
     }
 }
 

@@ -60,15 +60,24 @@ pub struct Rival {
     pub signs: Vec<Foreign>,
 }
 
-impl fmt::Display for Rival {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Rival {
+    /// What a person can do.
+    pub const MEND: &str = "set --allocate-node-cidrs in one program only";
+
+    /// What was seen, and what follows.
+    pub fn cause(&self) -> String {
         let signs: Vec<_> = self.signs.iter().map(ToString::to_string).collect();
-        write!(
-            f,
-            "another allocator gives out the same blocks ({}): no node gets podCIDRs here until one has waited for {} min and no other client has assigned any; set --allocate-node-cidrs in one program only",
+        format!(
+            "another allocator gives out the same blocks ({}): no node gets podCIDRs here until one has waited for {} min and no other client has assigned any",
             signs.join("; "),
             LEFT_ALONE.as_secs() / 60
         )
+    }
+}
+
+impl fmt::Display for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.cause(), Self::MEND)
     }
 }
 

@@ -11,14 +11,14 @@ use ccm_objects::{Node, Shared as Name};
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, Fixed, waiting::Waiting};
-use crate::node_ipam::ipam::{Allocator, Problem, Seen};
+use crate::node_ipam::ipam::{Allocator, Problem, Refusal, Seen, Unusable};
 
 /// Returns true if the node has no pod CIDRs, and needs some.
 pub(crate) fn needs_cidrs(node: &Node) -> bool {
     node.pod_cidrs.is_empty() && !node.deleting
 }
 
-/// Why a node has no pod CIDRs, if neither the allocator nor the node itself says that.
+/// Why a node has no pod CIDRs, if the allocator does not say that at any time and the node itself does not, either.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Failed {
     /// The API server has refused the write, or not answered it.
@@ -29,6 +29,12 @@ pub(super) enum Failed {
     Lookup(CloudError),
     /// Its instance is none of this cloud.
     NotOurs,
+    /// The cloud has no instance for it.
+    NoInstance,
+    /// The pod CIDRs of its instance cannot be its own.
+    Unusable(Unusable),
+    /// The allocator does not give it those of its instance now.
+    Refused(Refusal),
 }
 
 /// The memory of a leader.

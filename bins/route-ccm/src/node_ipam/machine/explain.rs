@@ -7,7 +7,7 @@ use ccm_base::{At, Backoff};
 use ccm_controller::queue::Pace;
 use ccm_kube::ApiError;
 use ccm_objects::Node;
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, moment};
+use ccm_runtime::explain::{Explanation, Fares, NOTHING, moment, refused_write};
 use ipnet::IpNet;
 
 use super::{
@@ -15,16 +15,16 @@ use super::{
     core::{Core, Failed},
 };
 use crate::{
-    advice::{of_error, split},
+    advice::{WAIT, observed, of_error},
     networks::{AllocatorType, join},
-    node_ipam::ipam::{Problem, Refusal, Usage},
+    node_ipam::ipam::{Exhausted, Problem, Refusal, Rival, Unusable, Usage},
 };
 
 /// The waits of the queue after a failure.
 const WAITS: Backoff = Backoff { first: Duration::ZERO, longest: Duration::from_mins(1) };
 const WITHIN: &str = "it is tried again within a minute";
 const NOT_STORED: &str = "find what takes spec.podCIDRs out of the write: kubectl get mutatingwebhookconfigurations, and mutatingadmissionpolicies where there are some";
-const WAIT: &str = "wait: nothing has to be done";
+const NO_INSTANCE: &str = "wait if the machine is new; otherwise correct spec.providerID, which takes a new Node, or delete the Node";
 
 impl Machine {
     /// Explains the pod CIDRs of a node. `anothers`: why it is another provider's, if it is.
@@ -39,7 +39,7 @@ impl Machine {
             (Some(core), None) => core.no_node(name, now),
             (None, None) => Explanation::new(
                 Fares::Unknown,
-                format!("the API server shows no node {name:?}"),
+                format!("the API server does not show a node {name:?}"),
                 "check the name",
             ),
             (core, Some(node)) if !node.pod_cidrs.is_empty() => self.has_some(core.as_ref(), node),
@@ -51,7 +51,7 @@ impl Machine {
         };
         explanation.wanted.extend(node.map(|_| self.gives()));
         let shown = node.map(|node| match node.pod_cidrs.is_empty() {
-            true => "the node shows no podCIDRs".to_owned(),
+            true => "the node does not show podCIDRs".to_owned(),
             false => format!("the node shows podCIDRs {}", node.pod_cidrs.join(",")),
         });
         explanation.there.extend(shown);
@@ -91,10 +91,12 @@ impl Machine {
         let problems = core.problems().get(&*node.uid).copied().unwrap_or_default();
         let wrong = problems.iter().find(|problem| !matches!(problem, Problem::Size { .. }));
         match wrong.or(problems.first()) {
-            Some(problem @ Problem::Size { .. }) => Explanation::fine(problem.to_string()),
-            Some(problem) => Explanation {
-                last: problems.iter().map(ToString::to_string).collect(),
-                ..split(Fares::Blocked, &problem.to_string())
+            Some(problem) => match problem.parts() {
+                (what, None) => Explanation::fine(what),
+                (cause, Some(mend)) => Explanation {
+                    last: problems.iter().map(ToString::to_string).collect(),
+                    ..Explanation::new(Fares::Blocked, cause, mend)
+                },
             },
             None => {
                 let ranges: Vec<IpNet> =
@@ -138,32 +140,73 @@ impl Machine {
                 moment(*at, now)
             )),
             (Some((at, Failed::Write(error))), _) => core.not_written(node, error, *at, now),
-            (Some((at, Failed::Lookup(error))), _) => Explanation {
-                last: vec![format!("the cloud was asked {}", moment(*at, now))],
-                next: format!("the cloud is asked again {}", Pace::of(error.class(), WAITS)),
-                ..of_error(error, why.unwrap_or_else(|| error.to_string()))
-            },
             (Some((at, Failed::NotStored)), _) => Explanation {
                 last: vec![format!("the write was answered {}", moment(*at, now))],
                 next: WITHIN.to_owned(),
                 ..Explanation::new(Fares::Blocked, why.unwrap_or_default(), NOT_STORED)
             },
-            (None, _) if is_cloud => of_cloud(why),
+            (Some((at, failed)), _) => self.of_cloud(core, node, failed, *at, now),
+            (None, _) if is_cloud => self.asked(core, node),
             (None, _) => self.tried(core, node, now),
         }
     }
 
+    /// The cloud has answered, and the node has got nothing.
+    fn of_cloud(&self, core: &Core, node: &Node, failed: &Failed, at: At, now: At) -> Explanation {
+        let again = |pace| format!("the cloud is asked again {pace}");
+        let usual = again(Pace::Backoff(WAITS));
+        let (explanation, next) = match failed {
+            Failed::Lookup(error) => {
+                let cause = format!("cannot look up its instance: {error}");
+                (of_error(error, cause), again(Pace::of(error.class(), WAITS)))
+            }
+            Failed::Unusable(Unusable { cause, mend }) => {
+                (Explanation::new(Fares::Blocked, cause, mend), usual)
+            }
+            Failed::NoInstance => {
+                let cause = "the cloud has no instance for it";
+                (Explanation::new(Fares::Blocked, cause, NO_INSTANCE), usual)
+            }
+            Failed::Refused(refusal) if core.still(refusal) => {
+                (refused(refusal), WITHIN.to_owned())
+            }
+            _ => return self.asked(core, node),
+        };
+        let last = vec![format!("the cloud was asked {}", moment(at, now))];
+        Explanation { last, next, ..explanation }
+    }
+
+    /// The cloud decides, and nothing has failed.
+    fn asked(&self, core: &Core, node: &Node) -> Explanation {
+        self.reserved_for(core, node).unwrap_or_else(|| {
+            Explanation::new(Fares::Working, "the cloud is being asked for its instance", WAIT)
+        })
+    }
+
+    /// What is done with the blocks that are reserved for the node, if some are.
+    fn reserved_for(&self, core: &Core, node: &Node) -> Option<Explanation> {
+        let (cidrs, is_pending) = core.allocator.reserved(&node.uid)?;
+        if self.fixed.is_observing {
+            return Some(observed(""));
+        }
+        let cause = format!(
+            "podCIDRs {} are being written, and the API server has not answered yet",
+            join(cidrs)
+        );
+        is_pending.then(|| Explanation::new(Fares::Working, cause, WAIT))
+    }
+
     /// What the allocator says.
     fn tried(&self, core: &Core, node: &Node, now: At) -> Explanation {
-        let reserved = core.allocator.reserved(&node.uid);
-        let being_written = reserved.filter(|(_, is_pending)| *is_pending);
-        let being_written = being_written.map(|(cidrs, _)| join(cidrs));
-        let cidrs = match core.allocator.clone().reserve(node, now) {
-            Ok(reservation) => join(&reservation.cidrs),
+        match core.allocator.clone().reserve(node, now) {
+            Ok(reservation) => self.reserved_for(core, node).unwrap_or_else(|| {
+                let cidrs = join(&reservation.cidrs);
+                let cause =
+                    format!("the node waits for its turn, and would get podCIDRs {cidrs} now");
+                Explanation::new(Fares::Working, cause, WAIT)
+            }),
             Err(refusal) => {
-                let mut explanation = refused(&refusal);
-                let free = core.allocator.next_release();
-                explanation.next = match (&refusal, free) {
+                let next = match (&refusal, core.allocator.next_release()) {
                     (Refusal::Exhausted(_), Some(at)) => {
                         format!("blocks of nodes that are gone become free {}", moment(at, now))
                     }
@@ -172,47 +215,27 @@ impl Machine {
                     }
                     _ => WITHIN.to_owned(),
                 };
-                return explanation;
+                Explanation { next, ..refused(&refusal) }
             }
-        };
-        match being_written {
-            _ if self.fixed.is_observing => Explanation::new(
-                Fares::Working,
-                format!("--mode=observe writes nothing; the node would get podCIDRs {cidrs}"),
-                "nothing has to be done; the program that assigns podCIDRs does it, or this one with --mode=control",
-            ),
-            Some(cidrs) => Explanation::new(
-                Fares::Working,
-                format!(
-                    "podCIDRs {cidrs} are being written, and the API server has not answered yet"
-                ),
-                WAIT,
-            ),
-            None => Explanation::new(
-                Fares::Working,
-                format!("the node waits for its turn, and would get podCIDRs {cidrs} now"),
-                WAIT,
-            ),
         }
     }
 }
 
 impl Core {
+    /// Returns true if the reason may still hold. Its end queues the node.
+    fn still(&self, refusal: &Refusal) -> bool {
+        match refusal {
+            Refusal::RoutesUnknown => !self.allocator.knows_routes(),
+            Refusal::Stopped(_) => self.is_stopped(),
+            _ => true,
+        }
+    }
+
     /// The API server has refused the write.
     fn not_written(&self, node: &Node, error: &ApiError, at: At, now: At) -> Explanation {
         let kept = self.allocator.reserved(&node.uid).map(|(cidrs, _)| join(cidrs));
         let kept = kept.unwrap_or_default();
-        let (fares, mend) = match error {
-            ApiError::Forbidden(_) => (
-                Fares::Blocked,
-                "give the account of route-ccm the right to patch nodes (kubectl auth can-i), or change the admission policy or webhook that denies it",
-            ),
-            ApiError::Unauthorized | ApiError::Credentials(_) => {
-                (Fares::Blocked, "renew the credentials of route-ccm for the API server")
-            }
-            ApiError::Invalid(_) => (Fares::Blocked, "change what the API server names"),
-            _ => (Fares::Working, "wait; if it lasts, look at the API server"),
-        };
+        let (fares, mend) = refused_write(error);
         let cause = format!("the write of podCIDRs {kept} has failed: {error}");
         Explanation {
             last: vec![format!("the write failed {}", moment(at, now))],
@@ -224,8 +247,9 @@ impl Core {
     /// A node that the API server does not show. Its blocks may be held.
     fn no_node(&self, name: &str, now: At) -> Explanation {
         let Some((blocks, since, waiting)) = self.allocator.held_by(name).next() else {
-            let cause =
-                format!("the API server shows no node {name:?}, and no block is held for it");
+            let cause = format!(
+                "the API server does not show a node {name:?}, and no block is held for a node of this name that this leader has seen"
+            );
             return Explanation::new(Fares::Unknown, cause, "check the name");
         };
         let (blocks, since) = (join(blocks), moment(since, now));
@@ -245,33 +269,26 @@ impl Core {
 
 /// The allocator gives none now.
 fn refused(refusal: &Refusal) -> Explanation {
-    let text = refusal.to_string();
+    let blocked = |cause, mend| Explanation::new(Fares::Blocked, cause, mend);
     match refusal {
-        Refusal::Stopped(_) | Refusal::Exhausted(_) | Refusal::Taken(_) => {
-            split(Fares::Blocked, &text)
+        Refusal::Stopped(rival) => blocked(rival.cause(), Rival::MEND),
+        Refusal::Exhausted(exhausted) => blocked(exhausted.cause(), Exhausted::MEND),
+        Refusal::Taken(problem) => {
+            let (cause, mend) = problem.parts();
+            blocked(cause, mend.unwrap_or(NOTHING))
         }
         Refusal::RoutesUnknown => Explanation::new(
             Fares::Working,
-            format!("no block is given before the first list of routes: {text}"),
+            format!("no block is given before the first list of routes: {refusal}"),
             "wait for the first list; routes says on this page why there is none",
         ),
-        Refusal::Assigned | Refusal::Deleting => Explanation::fine(text),
-    }
-}
-
-/// The cloud decides.
-fn of_cloud(why: Option<String>) -> Explanation {
-    let next = format!("the cloud is asked again {}", Pace::Backoff(WAITS));
-    let explanation = match why {
-        Some(why) if why.contains(": ") => split(Fares::Blocked, &why),
-        Some(why) => Explanation::new(
-            Fares::Blocked,
-            why,
-            "wait if the machine is new; otherwise correct spec.providerID, which takes a new Node, or delete the Node",
+        Refusal::Assigned => Explanation::new(
+            Fares::Working,
+            "the node has got podCIDRs, and the nodes as they are read here do not show that yet",
+            WAIT,
         ),
-        None => Explanation::new(Fares::Working, "the cloud is being asked for its instance", WAIT),
-    };
-    Explanation { next, ..explanation }
+        Refusal::Deleting => Explanation::fine(refusal.to_string()),
+    }
 }
 
 fn foreign(why: &str) -> Explanation {

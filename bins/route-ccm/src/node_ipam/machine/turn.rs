@@ -11,7 +11,7 @@ use super::{
     Effect, Found, Machine,
     core::{Failed, needs_cidrs},
 };
-use crate::node_ipam::ipam::{self, Refusal, Reservation, Written};
+use crate::node_ipam::ipam::{self, AllocatorType, Refusal, Reservation, Written};
 
 /// The pause before route-ccm tries a node again that waits for another node or for a route.
 const AGAIN: Duration = Duration::from_mins(1);
@@ -29,7 +29,7 @@ impl Machine {
         let here = self.core.as_mut().zip(node).filter(|(core, node)| core.is_here(node));
         let Some((core, node)) = here else { return self.needs_none(name, effects) };
         let reserved = core.allocator.reserve(&node, now);
-        self.reserved(&node, reserved, effects);
+        self.reserved(&node, reserved, now, effects);
     }
 
     /// The node is gone, or has pod CIDRs. If an answer about an older version has made it wait again, the block that
@@ -60,6 +60,7 @@ impl Machine {
                 if failures > 1 {
                     let why = "the cloud has no instance for it";
                     self.has_none(&node, why, why, effects);
+                    self.has_failed(&node, now, Failed::NoInstance);
                 }
                 effects.push(Effect::RetryAs(name(), RetryClass::Retry));
             }
@@ -86,8 +87,10 @@ impl Machine {
         }
         let cidrs = match ipam::given(instance, &self.fixed.config) {
             Ok(cidrs) => cidrs,
-            Err(why) => {
+            Err(unusable) => {
+                let why = unusable.to_string();
                 self.has_none(node, &why, &why, effects);
+                self.has_failed(node, now, Failed::Unusable(unusable));
                 let again = Effect::RetryAs(Name::clone(&node.name), RetryClass::Retry);
                 return effects.push(again);
             }
@@ -96,7 +99,7 @@ impl Machine {
             return effects.push(Effect::Forget(Name::clone(&node.name)));
         };
         let reserved = core.allocator.reserve_given(node, &cidrs, now);
-        self.reserved(node, reserved, effects);
+        self.reserved(node, reserved, now, effects);
     }
 
     /// The node has no instance in this cloud: nothing waits for its pod CIDRs any more.
@@ -128,11 +131,12 @@ impl Machine {
         &mut self,
         node: &Arc<Node>,
         reserved: Result<Reservation, Refusal>,
+        now: At,
         effects: &mut Vec<Effect>,
     ) {
         let Reservation { cidrs, tries } = match reserved {
             Ok(reservation) => reservation,
-            Err(refusal) => return self.refused(node, &refusal, effects),
+            Err(refusal) => return self.refused(node, refusal, now, effects),
         };
         let show = Effect::Show { node: Arc::clone(node), cidrs: cidrs.clone(), held: None };
         if self.fixed.is_observing {
@@ -145,12 +149,12 @@ impl Machine {
         effects.extend([Effect::Tried(tries), show, write]);
     }
 
-    fn refused(&mut self, node: &Arc<Node>, refusal: &Refusal, effects: &mut Vec<Effect>) {
+    fn refused(&mut self, node: &Arc<Node>, refusal: Refusal, now: At, effects: &mut Vec<Effect>) {
         let name = Name::clone(&node.name);
         let again = Effect::RetryEvery(Name::clone(&name), AGAIN);
         let why = refusal.to_string();
-        match refusal {
-            Refusal::Assigned | Refusal::Deleting => effects.push(Effect::Forget(name)),
+        match &refusal {
+            Refusal::Assigned | Refusal::Deleting => return effects.push(Effect::Forget(name)),
             // Its end queues all nodes that wait; a node that was left alone ends it.
             Refusal::Stopped(_) => {
                 self.has_none(node, "another allocator", &why, effects);
@@ -174,6 +178,10 @@ impl Machine {
                 self.has_none(node, &why, &why, effects);
                 effects.push(again);
             }
+        }
+        // What it says of blocks can be asked at any time.
+        if self.fixed.config.allocator == AllocatorType::CloudAllocator {
+            self.has_failed(node, now, Failed::Refused(refusal));
         }
     }
 }

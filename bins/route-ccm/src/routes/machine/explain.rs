@@ -1,6 +1,7 @@
 //! What the page `/explain` says of a node or of a route. It rehearses the plan, so it says what would be decided now.
 
 mod changes;
+mod whose;
 
 use ccm_base::At;
 use ccm_cloud::{CloudError, ErrorKind, Route};
@@ -8,12 +9,13 @@ use ccm_objects::ObjectRef;
 use ccm_runtime::explain::{Explanation, Fares, NOTHING, moment};
 use ipnet::IpNet;
 
+use self::{changes::failed, whose::there};
 use super::{Machine, Pass};
 use crate::{
-    advice::{of_error, split},
+    advice::{observed, of_error},
     networks::network,
     routes::plan::{
-        Lack, Plan, Planned, Title,
+        Lack, Plan, Planned, REMOVE,
         condition::{NETWORK_UNAVAILABLE, Status},
         table::Table,
         targets::is_target,
@@ -21,12 +23,16 @@ use crate::{
     },
 };
 
+const NOT_LISTED: &str = "this replica does not lead, and has not listed the cloud's routes";
+
 /// The inputs of an explanation, besides the memory.
 pub(crate) struct Asked {
     /// The nodes as they are now, and what the cloud offers.
     pub(crate) pass: Pass,
     /// Why the node is left out, in words, if it is.
     pub(crate) left_out: Option<String>,
+    /// What node IPAM says of a node without pod CIDRs, if this program gives nodes theirs.
+    pub(crate) ipam: Option<Explanation>,
     /// The Lease, on which a person approves changes.
     pub(crate) lease: ObjectRef,
 }
@@ -48,8 +54,11 @@ impl Machine {
             (Some(view), about) if view.left_out.is_some() => {
                 self.left_out(view, about.as_ref(), asked)
             }
-            (Some(view), _) if view.node.pod_cidrs.is_empty() => self.without_cidrs(view, asked),
-            (_, None) => self.unlisted(asked, now),
+            (Some(view), about) if view.node.pod_cidrs.is_empty() => {
+                self.without_cidrs(view, about.is_some(), asked, now)
+            }
+            (Some(_), None) => self.unlisted(asked, now),
+            (None, None) => self.not_shown(name),
             (Some(view), Some(about)) => self.with_cidrs(view, about),
             (None, Some(about)) => self.no_node(name, about),
         };
@@ -66,8 +75,7 @@ impl Machine {
         let served = view.filter(|view| view.left_out.is_none());
         explanation.wanted = served.iter().flat_map(|view| wanted(view)).collect();
         if let Some(about) = &about {
-            explanation.there =
-                destinations.iter().flat_map(|one| self.there(*one, about)).collect();
+            explanation.there = there(&destinations, &self.titles(&destinations, about));
         }
         explanation.there.extend(view.iter().flat_map(|view| shown(view)));
         self.complete(explanation, about.as_ref(), now)
@@ -76,21 +84,22 @@ impl Machine {
     /// Explains the routes of one destination.
     pub(crate) fn explain_route(&self, name: &str, asked: &Asked, now: At) -> Explanation {
         let Some(destination) = network(name.trim()).map(|cidr| cidr.trunc()) else {
-            let cause = format!("{name:?} is no CIDR");
+            let cause = format!("{name:?} is not a CIDR");
             return Explanation::new(Fares::Unknown, cause, "use kind=Route&name=10.244.1.0/24");
         };
         let Some(about) = self.about(asked, now) else { return self.unlisted(asked, now) };
         let view = about.node_with(destination);
+        let titles = self.titles(&[destination], &about);
         let mut explanation = match (self.change_of(destination, &about), view) {
             (Some(change), _) => change,
             (None, Some(view)) => self.route_of(destination, view, &about),
-            (None, None) => self.of_nobody(destination, &about),
+            (None, None) => self.of_nobody(destination, &titles, &about),
         };
         explanation.wanted = match view {
             Some(view) => vec![format!("a route to node {}, whose pod CIDR it is", view.node.name)],
             None => vec!["no route: no node has this pod CIDR".to_owned()],
         };
-        explanation.there = self.there(destination, &about);
+        explanation.there = there(&[destination], &titles);
         self.complete(explanation, Some(&about), now)
     }
 
@@ -117,43 +126,49 @@ impl Machine {
         })
     }
 
-    fn without_cidrs(&self, view: &NodeView, asked: &Asked) -> Explanation {
-        let node = &view.node;
-        let why = asked.pass.lacks.get(&node.name);
-        match (self.fixed.gives_cidrs, why) {
-            _ if node.deleting => {
+    fn without_cidrs(
+        &self,
+        view: &NodeView,
+        is_listed: bool,
+        asked: &Asked,
+        now: At,
+    ) -> Explanation {
+        let cause = "the node has no podCIDRs, so it gets no route";
+        match &asked.ipam {
+            _ if view.node.deleting => {
                 Explanation::fine("the node has no podCIDRs and is being deleted: it gets no route")
             }
-            (false, _) => {
-                let cause = "the node has no podCIDRs, so it gets no route";
+            // Node IPAM may wait for the list.
+            Some(ipam) if ipam.fares == Fares::Working && !is_listed => self.unlisted(asked, now),
+            Some(ipam) => {
+                let cause = format!("{cause}; node-ipam says: {}", ipam.cause);
+                Explanation::new(ipam.fares, cause, &*ipam.mend)
+            }
+            None if !self.leads => Explanation::new(Fares::Unknown, cause, ask_leader(asked)),
+            None if self.progress.is_bare(now, &view.node.name) => {
                 Explanation::new(Fares::Blocked, cause, ASSIGN)
             }
-            (true, Some(why)) => {
-                let cause = format!("the node has no podCIDRs, so it gets no route: {why}");
-                let mend =
-                    "see what node-ipam says of it on this page; the route follows by itself";
-                Explanation::new(Fares::Blocked, cause, mend)
-            }
-            (true, None) => {
-                let cause =
-                    "the node has no podCIDRs yet, which node-ipam of this program gives it";
-                let mend = "wait; node-ipam says on this page what for";
-                Explanation::new(Fares::Working, cause, mend)
+            None => {
+                let cause = "the node has no podCIDRs yet, and its routes follow them";
+                Explanation::new(Fares::Working, cause, "wait: another program assigns them")
             }
         }
+    }
+
+    /// A node that the API server does not show, while nothing is known of the cloud's routes.
+    fn not_shown(&self, name: &str) -> Explanation {
+        let unlisted = match self.leads {
+            true => self.listing.why_unlisted(),
+            false => NOT_LISTED.to_owned(),
+        };
+        let cause = format!("the API server does not show a node {name:?}; {unlisted}");
+        Explanation::new(Fares::Unknown, cause, "check the name")
     }
 
     /// Nothing is known of the cloud's routes.
     fn unlisted(&self, asked: &Asked, now: At) -> Explanation {
         if !self.leads {
-            let cause = "this replica does not lead, and has not listed the cloud's routes";
-            let lease = &asked.lease;
-            let mend = format!(
-                "ask the replica that leads: kubectl -n {} get lease {} -o jsonpath={{.spec.holderIdentity}}",
-                lease.namespace.as_deref().unwrap_or_default(),
-                lease.name
-            );
-            return Explanation::new(Fares::Unknown, cause, mend);
+            return Explanation::new(Fares::Unknown, NOT_LISTED, ask_leader(asked));
         }
         let why = self.listing.why_unlisted();
         let mut explanation = match self.listing.error_kind {
@@ -167,7 +182,7 @@ impl Machine {
     fn with_cidrs(&self, view: &NodeView, about: &About<'_>) -> Explanation {
         let own = view.pod_cidrs().map(|cidr| self.route_of(cidr, view, about));
         let unreadable = about.problems(view).filter(|one| matches!(one, Problem::Unreadable(_)));
-        let unreadable = unreadable.map(|problem| split(Fares::Blocked, &problem.to_string()));
+        let unreadable = unreadable.map(of_problem);
         let parts: Vec<_> = own.chain(unreadable).chain(self.elsewhere(view, about)).collect();
         let is_fine = parts.iter().all(|part| part.fares == Fares::Fine);
         let condition = is_fine.then(|| self.condition_differs(view, about)).flatten();
@@ -192,12 +207,10 @@ impl Machine {
         let cause = format!(
             "all routes are there, and the condition {NETWORK_UNAVAILABLE}={status} is not written yet"
         );
-        let mend = match self.fixed.is_observing {
-            true => "nothing has to be done; --mode=observe writes no condition",
-            false => {
-                "wait; if it lasts, the log says `cannot write NetworkUnavailable`, with the API server's words"
-            }
-        };
+        if self.fixed.is_observing {
+            return Some(observed(&format!("{cause}: ")));
+        }
+        let mend = "wait; if it lasts, the log says `cannot write NetworkUnavailable`, with the API server's words";
         Some(Explanation::new(Fares::Working, cause, mend))
     }
 
@@ -213,7 +226,7 @@ impl Machine {
         let parts = of_it.filter_map(|destination| self.change_of(destination, about)).collect();
         worst(parts).unwrap_or_else(|| {
             let cause = format!(
-                "the API server shows no node {name:?}, and nothing is decided about routes of it, by {}",
+                "the API server does not show a node {name:?}, and nothing is decided about routes of it, by {}",
                 self.listing.known_by(about.now)
             );
             let mend = "check the name; a route is explained by kind=Route&name=CIDR";
@@ -244,17 +257,25 @@ impl Machine {
         let there = about.table.to(cidr).iter().filter(leads).find(|one| one.defect.is_none());
         let seen = self.listing.known_by(about.now);
         if let Some(problem) = about.problems(view).find(|problem| problem.concerns(cidr)) {
-            let serves = matches!(problem, Problem::Lent(_))
-                || there.is_some() && matches!(problem, Problem::Outside(_));
-            let text = problem.to_string();
-            if serves {
-                return split(Fares::Fine, &format!("its route is there, by {seen}; {text}"));
-            }
-            let mut explanation = split(Fares::Blocked, &text);
-            if matches!(problem, Problem::WiderThanMost { .. }) {
-                let approve = about.approve(Some(&view.node.labels));
-                explanation.mend =
-                    format!("set --max-pod-cidr; or, if this one is right: {approve}");
+            let mut explanation = of_problem(problem);
+            match problem {
+                Problem::Lent { .. } => {
+                    explanation.fares = Fares::Fine;
+                    explanation.cause =
+                        format!("its route is there, by {seen}; {}", explanation.cause);
+                }
+                Problem::Outside(cidr) if there.is_some() => {
+                    explanation.fares = Fares::Fine;
+                    explanation.cause = format!(
+                        "its route is there, by {seen}, but nothing would make it again: pod CIDR {cidr} is not inside --cluster-cidr"
+                    );
+                }
+                Problem::WiderThanMost { .. } => {
+                    let approve = about.approve(Some(&view.node.labels));
+                    explanation.mend =
+                        format!("set --max-pod-cidr; or, if this one is right: {approve}");
+                }
+                _ => {}
             }
             return explanation;
         }
@@ -267,21 +288,25 @@ impl Machine {
         if let Some(change) = self.change_of(cidr, about) {
             return change;
         }
-        let name = &view.node.name;
-        if view.lacks(cidr, &about.asked.pass.traits).is_some() {
-            let Explanation { cause, mend, .. } = split(Fares::Blocked, &lack.why);
-            let fares = match view.node.is_uninitialised() {
-                true => Fares::Working,
-                false => Fares::Blocked,
-            };
-            let mend = format!(
-                "{mend}: ask the page /explain?kind=Node&name={name} of node-ccm why it has not"
-            );
-            return Explanation::new(fares, cause, mend);
+        // A route in the way comes before what the node lacks.
+        let problem = view.lacks(cidr, &about.asked.pass.traits);
+        if let Some(problem) = problem.filter(|problem| lack.why == problem.to_string()) {
+            return of_node_ccm(&problem, view);
         }
-        match lack.has_failed {
-            true => split(Fares::Blocked, &lack.why),
-            false => {
+        let failure = self.planner.failure(cidr).filter(|failure| failure.error == lack.why);
+        if let Some(failure) = failure {
+            return failed(&format!("the change of the route of {cidr}"), failure, about);
+        }
+        match lack.why.strip_suffix(REMOVE) {
+            Some(cause) => {
+                let cause = cause.trim_end_matches("; ");
+                Explanation::new(Fares::Blocked, cause, REMOVE)
+            }
+            None if lack.has_failed => {
+                let mend = "mend in the cloud what the cause names";
+                Explanation::new(Fares::Blocked, &*lack.why, mend)
+            }
+            None => {
                 let next = self.planner.asks_at(about.now).map(|at| moment(at, about.now));
                 let next = next.map(|at| format!("the cloud is asked again {at}"));
                 let mend = "wait: the cloud is asked again by itself; a target is gone if it says so twice, a minute apart";
@@ -289,67 +314,6 @@ impl Machine {
                 Explanation { next: next.unwrap_or_default(), ..explanation }
             }
         }
-    }
-
-    /// A destination that no node needs, and about which nothing is decided.
-    fn of_nobody(&self, destination: IpNet, about: &About<'_>) -> Explanation {
-        let seen = self.listing.known_by(about.now);
-        let titles: Vec<Title> = self.titles(destination, about).map(|(_, title)| title).collect();
-        let foreign = titles.iter().find(|title| matches!(title, Title::Foreign(_)));
-        let open = titles.iter().find(|title| matches!(title, Title::Open(_)));
-        match foreign.or(open).or(titles.first()) {
-            Some(Title::Foreign(why)) => Explanation::new(
-                Fares::Foreign,
-                format!("the route is another owner's and is never touched: {why}"),
-                "nothing has to be done; if it is not needed, remove it in the cloud",
-            ),
-            Some(Title::Open(why)) => Explanation::new(
-                Fares::Working,
-                why,
-                "wait: if the cloud says twice, a minute apart, that its target does not exist, the route goes",
-            ),
-            Some(Title::Ours(why)) => {
-                Explanation::fine(format!("the route is this cluster's ({why}) and stays as it is"))
-            }
-            None => Explanation::new(
-                Fares::Unknown,
-                format!(
-                    "there is no route of {destination}, and no node has this pod CIDR, by {seen}"
-                ),
-                "check the CIDR; a node is explained by kind=Node&name=NAME",
-            ),
-        }
-    }
-
-    fn titles<'a>(
-        &'a self,
-        destination: IpNet,
-        about: &'a About<'_>,
-    ) -> impl Iterator<Item = (&'a Route, Title)> {
-        let widths = self.widths();
-        about.table.to(destination).iter().filter_map(move |route| {
-            let view = self.view(&about.asked.pass, &widths, 0)?;
-            Some((route, self.planner.title(about.now, &view, route)))
-        })
-    }
-
-    /// The routes of a destination, in lines.
-    fn there(&self, destination: IpNet, about: &About<'_>) -> Vec<String> {
-        let routes = self.titles(destination, about).map(|(route, title)| {
-            let target = route.target.as_ref().map_or("nothing".to_owned(), ToString::to_string);
-            let title = match title {
-                Title::Ours(why) => format!("this cluster's: {why}"),
-                Title::Open(why) => format!("not known whose: {why}"),
-                Title::Foreign(why) => format!("another owner's: {why}"),
-            };
-            let defect = route.defect.as_ref().map(|defect| format!("; no traffic: {defect}"));
-            format!("route of {destination} to {target}, {title}{}", defect.unwrap_or_default())
-        });
-        let mut lines: Vec<String> = routes.collect();
-        if lines.is_empty() {
-            lines.push(format!("no route of {destination}"));
-        }
-        lines
     }
 
     /// Adds what holds for all objects: when the table was seen, and when it is listed again.
@@ -401,6 +365,35 @@ impl About<'_> {
         let others = self.table.destinations().filter(|cidr| !is_own(cidr));
         others.filter(|cidr| self.table.to(*cidr).iter().any(leads)).collect()
     }
+}
+
+/// What is wrong with a pod CIDR.
+fn of_problem(problem: &Problem) -> Explanation {
+    let (cause, mend) = problem.parts();
+    Explanation::new(Fares::Blocked, cause, mend)
+}
+
+/// The node lacks what node-ccm gives it.
+fn of_node_ccm(problem: &Problem, view: &NodeView) -> Explanation {
+    let fares = match view.node.is_uninitialised() {
+        true => Fares::Working,
+        false => Fares::Blocked,
+    };
+    let (cause, mend) = problem.parts();
+    let name = &view.node.name;
+    let mend =
+        format!("{mend}: ask the page /explain?kind=Node&name={name} of node-ccm why it has not");
+    Explanation::new(fares, cause, mend)
+}
+
+/// The mend of a replica that does not lead.
+fn ask_leader(asked: &Asked) -> String {
+    let lease = &asked.lease;
+    format!(
+        "ask the replica that leads: kubectl -n {} get lease {} -o jsonpath={{.spec.holderIdentity}}",
+        lease.namespace.as_deref().unwrap_or_default(),
+        lease.name
+    )
 }
 
 /// An error of the cloud, of which the kind and the words are known.

@@ -9,7 +9,10 @@ use ccm_runtime::explain::moment;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::routes::plan::{Planned, failures::is_conflict, in_flight::InFlight, table::Table};
+use crate::{
+    advice::since,
+    routes::plan::{Planned, failures::is_conflict, in_flight::InFlight, table::Table},
+};
 
 /// The waits after a list that has failed.
 const RETRY: Waits = Waits {
@@ -216,8 +219,9 @@ impl Listing {
     /// When the table is listed again.
     pub(super) fn next_list(&self, now: At) -> String {
         match self.next() {
-            Some(at) => format!("the cloud's routes are listed {}", moment(at, now)),
-            None => format!("a list is under way, since {}", moment(self.read_at, now)),
+            Some(at) if at > now => format!("the cloud's routes are listed {}", moment(at, now)),
+            Some(at) => format!("a list is due {}", since(at, now)),
+            None => format!("a list is under way, {}", since(self.read_at, now)),
         }
     }
 

@@ -106,6 +106,11 @@ impl Progress {
         bare.filter(|view| now.since(since(view)) >= BARE).collect()
     }
 
+    /// Returns true if the last look saw the node without pod CIDRs, for [`BARE`].
+    pub(super) fn is_bare(&self, now: At, name: &str) -> bool {
+        self.bare.get(name).is_some_and(|since| now.since(*since) >= BARE)
+    }
+
     /// Records the answer to a change about this node. Returns true if it has all its routes now.
     pub(super) fn answered(
         &mut self,

@@ -26,6 +26,9 @@ use super::{
     wanted::{LeftOut, NodeView, Problem, is_inside},
 };
 
+/// The advice about a foreign route where a node needs its own.
+pub const REMOVE: &str = "remove it, or give the node another pod CIDR";
+
 /// Whose a route is.
 enum Whose {
     /// Ours: its target is the node at this place.
@@ -167,7 +170,7 @@ impl<'a> Decider<'a> {
             return self.lack(destination, place, obstacle);
         }
         if let Some(route) = lent {
-            return self.lent(node, route);
+            return self.lent(destination, node, route);
         }
         if let Some(problem) = node.lacks(destination, self.view.traits) {
             return self.lack(destination, place, Lack::pending(problem.to_string()));
@@ -176,11 +179,12 @@ impl<'a> Decider<'a> {
     }
 
     /// The route was made under another cluster's UID, and serves the node: another one would serve no better.
-    fn lent(&mut self, node: &NodeView, route: &Route) {
+    fn lent(&mut self, cidr: IpNet, node: &NodeView, route: &Route) {
         let Some(owner) = &route.owner else { return };
         self.counts.foreign -= 1;
         self.counts.lent += 1;
-        self.problems.push((Shared::clone(&node.node.name), Problem::Lent(owner.cluster.clone())));
+        let problem = Problem::Lent { cidr, cluster: owner.cluster.clone() };
+        self.problems.push((Shared::clone(&node.node.name), problem));
     }
 
     /// A foreign route keeps a node from its own. One of ours beside it goes if its target was
@@ -490,7 +494,5 @@ fn foreign(route: &Route) -> String {
         Some(owner) => format!("of cluster {} (UID {})", owner.cluster.name, owner.cluster.uid),
         None => "of another owner".to_owned(),
     };
-    format!(
-        "there is a route of {destination} to {target}, {whose}; remove it, or give the node another pod CIDR"
-    )
+    format!("there is a route of {destination} to {target}, {whose}; {REMOVE}")
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Why a node does not get the route of a pod CIDR.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Problem {
-    /// It is no CIDR.
+    /// It is not a CIDR.
     Unreadable(Box<str>),
     /// It is not inside `--cluster-cidr`.
     Outside(IpNet),
@@ -53,7 +53,12 @@ pub enum Problem {
     /// The cloud needs an address of the pod CIDR's family.
     NoAddress(IpNet),
     /// Its route is there, and was made under the UID of this cluster.
-    Lent(ClusterId),
+    Lent {
+        /// The pod CIDR.
+        cidr: IpNet,
+        /// The cluster of that UID.
+        cluster: ClusterId,
+    },
 }
 
 impl Problem {
@@ -66,9 +71,74 @@ impl Problem {
             }
             Self::Overlaps { cidr, .. }
             | Self::TooWide { cidr, .. }
-            | Self::WiderThanMost { cidr, .. } => *cidr == destination,
-            Self::SameId { .. } | Self::NoProviderId | Self::Lent(_) => true,
+            | Self::WiderThanMost { cidr, .. }
+            | Self::Lent { cidr, .. } => *cidr == destination,
+            Self::SameId { .. } | Self::NoProviderId => true,
         }
+    }
+
+    /// What is wrong, and what a person can do.
+    pub fn parts(&self) -> (String, String) {
+        let (cause, mend) = match self {
+            Self::Unreadable(text) => (
+                format!("spec.podCIDRs has {text:?}, which is not a CIDR such as 10.244.1.0/24"),
+                AGAIN,
+            ),
+            Self::Outside(cidr) => (
+                format!("pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route"),
+                "extend --cluster-cidr, or recreate the node with another pod CIDR",
+            ),
+            Self::Overlaps { cidr, other, node } => {
+                let how = match cidr == other {
+                    true => format!("is also that of node {node}"),
+                    false => format!("overlaps {other} of node {node}"),
+                };
+                (format!("pod CIDR {cidr} {how}, which is older and gets the route"), AGAIN)
+            }
+            Self::TooWide { cidr, most, flag } => (
+                format!("pod CIDR {cidr} is wider than /{most} of --{flag}, so it gets no route"),
+                AGAIN,
+            ),
+            Self::WiderThanMost { cidr, usual } => (
+                format!(
+                    "pod CIDR {cidr} is wider than those of most nodes (/{usual}), so it gets no route until a person approves it"
+                ),
+                "set --max-pod-cidr, or annotation quartet.dev/approved-selector of the Lease",
+            ),
+            Self::SameId { id, node } => (
+                format!(
+                    "node {node}, which is initialised or older, has the same provider ID {id}, so this node gets no route"
+                ),
+                "delete the Node whose machine it is not",
+            ),
+            Self::Family(cidr) => {
+                let family = IpFamily::of(cidr.addr());
+                return (
+                    format!("the cloud has no {family} routes, so pod CIDR {cidr} gets none"),
+                    format!("use a cluster without {family} pod CIDRs"),
+                );
+            }
+            Self::NoProviderId => (
+                "the node has no provider ID yet, which its routes need".to_owned(),
+                "node-ccm sets spec.providerID",
+            ),
+            Self::Lent { cidr, cluster: ClusterId { name, uid } } => (
+                format!(
+                    "the route of {cidr} was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it"
+                ),
+                "check --cluster-uid, or remove the route, so that this cluster makes its own",
+            ),
+            Self::NoAddress(cidr) => {
+                let family = IpFamily::of(cidr.addr());
+                (
+                    format!(
+                        "the node has no InternalIP of family {family}, which the route of {cidr} needs"
+                    ),
+                    "node-ccm sets the addresses that the cloud has",
+                )
+            }
+        };
+        (cause, mend.to_owned())
     }
 
     /// Returns true if a route could be made, and what its node says of itself is not believed.
@@ -85,61 +155,8 @@ const AGAIN: &str = "delete this Node, so that it registers again and gets anoth
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(text) => {
-                write!(f, "spec.podCIDRs has {text:?}, which is no CIDR such as 10.244.1.0/24; {AGAIN}")
-            }
-            Self::Outside(cidr) => write!(
-                f,
-                "pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route; extend --cluster-cidr, or recreate the node with another pod CIDR"
-            ),
-            Self::Overlaps { cidr, other, node } if cidr == other => {
-                write!(
-                    f,
-                    "pod CIDR {cidr} is also that of node {node}, which is older and gets the route; {AGAIN}"
-                )
-            }
-            Self::Overlaps { cidr, other, node } => {
-                write!(
-                    f,
-                    "pod CIDR {cidr} overlaps {other} of node {node}, which is older and gets the route; {AGAIN}"
-                )
-            }
-            Self::TooWide { cidr, most, flag } => write!(
-                f,
-                "pod CIDR {cidr} is wider than /{most} of --{flag}, so it gets no route; {AGAIN}"
-            ),
-            Self::WiderThanMost { cidr, usual } => write!(
-                f,
-                "pod CIDR {cidr} is wider than those of most nodes (/{usual}), so it gets no route until a person approves it: set --max-pod-cidr, or annotation quartet.dev/approved-selector of the Lease"
-            ),
-            Self::SameId { id, node } => write!(
-                f,
-                "node {node}, which is initialised or older, has the same provider ID {id}, so this node gets no route; delete the Node whose machine it is not"
-            ),
-            Self::Family(cidr) => {
-                let family = IpFamily::of(cidr.addr());
-                write!(
-                    f,
-                    "the cloud has no {family} routes, so pod CIDR {cidr} gets none; use a cluster without {family} pod CIDRs"
-                )
-            }
-            Self::NoProviderId => {
-                f.write_str(
-                    "the node has no provider ID yet, which its routes need; node-ccm sets spec.providerID",
-                )
-            }
-            Self::Lent(ClusterId { name, uid }) => write!(
-                f,
-                "its route was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it; check --cluster-uid, or remove the route, so that this cluster makes its own"
-            ),
-            Self::NoAddress(cidr) => {
-                let family = IpFamily::of(cidr.addr());
-                write!(
-                    f,
-                    "the node has no InternalIP of family {family}, which the route of {cidr} needs; node-ccm sets the addresses that the cloud has"
-                )
-            }
-        }
+        let (cause, mend) = self.parts();
+        let mark = if matches!(self, Self::WiderThanMost { .. }) { ':' } else { ';' };
+        write!(f, "{cause}{mark} {mend}")
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ccm_cloud::{CloudError, ErrorKind, Lookup};
+use ccm_cloud::{CloudError, ErrorKind, Instance, Lookup, ProviderId};
 use ccm_controller::machine::Machine as _;
 
 use super::{
     super::{
-        Event, Found, Written,
+        Begin, Event, Found, Written,
         tests::{at, begun, node, turn},
     },
     *,
@@ -38,7 +38,7 @@ fn a_node_with_pod_cidrs_is_compared_with_the_others() {
     for (other, fares, cause, mend) in [
         ("10.9.0.0/24", Fares::Blocked, "is not in --cluster-cidr 10.0.0.0/24", "add its network"),
         ("10.0.0.0/24", Fares::Blocked, "overlaps 10.0.0.0/24 of node a", "delete one of the"),
-        ("x", Fares::Blocked, "is no network", "delete the node"),
+        ("x", Fares::Blocked, "is not a network", "delete the node"),
     ] {
         let other = node("b", &[other]);
         let machine = begun(vec![Arc::clone(&own), Arc::clone(&other)]);
@@ -46,7 +46,12 @@ fn a_node_with_pod_cidrs_is_compared_with_the_others() {
     }
     let half = node("b", &["10.0.0.0/25"]);
     let machine = begun(vec![Arc::clone(&half)]);
-    says(&explain(&machine, &half), Fares::Fine, "no block of /24 as --node-cidr-mask", NOTHING);
+    says(
+        &explain(&machine, &half),
+        Fares::Fine,
+        "is not a block of /24 as --node-cidr-mask",
+        NOTHING,
+    );
 }
 
 #[test]
@@ -76,7 +81,12 @@ fn a_node_without_pod_cidrs_says_what_it_waits_for() {
         "wait",
     );
     let unknown = machine.explain("x", None, None, at(60));
-    says(&unknown, Fares::Unknown, "shows no node \"x\"", "check the name");
+    says(
+        &unknown,
+        Fares::Unknown,
+        "does not show a node \"x\", and no block is held for a node of this name that this leader has seen",
+        "check the name",
+    );
     let going = Arc::new(Node { deleting: true, ..Node::clone(&new) });
     says(&explain(&machine, &going), Fares::Fine, "is being deleted: it gets none", NOTHING);
 }
@@ -92,8 +102,18 @@ fn a_refused_write_says_who_refuses_it_until_it_succeeds() {
         machine.apply(Event::Written(Box::new(Written { asked, cidrs, node, answer })), at(2));
     };
     for (error, fares, cause, mend) in [
-        (ApiError::Forbidden("no".to_owned()), Fares::Blocked, "forbidden: no", "patch nodes"),
-        (ApiError::Invalid("no".to_owned()), Fares::Blocked, "as invalid: no", "change what"),
+        (
+            ApiError::Forbidden("no".to_owned()),
+            Fares::Blocked,
+            "forbidden: no",
+            "the right, or exempt it",
+        ),
+        (
+            ApiError::Invalid("no".to_owned()),
+            Fares::Blocked,
+            "as invalid: no",
+            "find what refuses it",
+        ),
         (ApiError::Unauthorized, Fares::Blocked, "the credentials", "renew the credentials"),
         (ApiError::Timeout, Fares::Working, "no response in time", "wait"),
     ] {
@@ -137,6 +157,62 @@ fn the_words_of_the_cloud_are_shown_while_they_are_the_last() {
     says(&explain(&machine, &new), Fares::Foreign, "its instance is not its own", NOTHING);
     let anothers = machine.explain("b", Some(&new), Some("provider ID k3s://a"), at(60));
     says(&anothers, Fares::Foreign, "provider ID k3s://a", NOTHING);
+}
+
+/// The cloud has answered with an instance of these pod CIDRs.
+fn found(machine: &mut Machine, node: &Arc<Node>, cidrs: &[&str], now: At) {
+    let id = ProviderId::parse("sim://1").expect("an ID");
+    let mut instance = Instance::new(id, "one");
+    instance.pod_cidrs = cidrs.iter().map(|one| one.parse().expect("a network")).collect();
+    let (asked, answer) = (Arc::clone(node), Ok(Lookup::Found(Box::new(instance))));
+    let found = Found { asked, node: Some(Arc::clone(node)), answer, failures: 0 };
+    machine.apply(Event::Found(Box::new(found)), now);
+}
+
+#[test]
+fn what_keeps_a_node_from_what_the_cloud_has_assigned_is_named() {
+    let (new, mut machine) = (node("b", &[]), begun(Vec::new()));
+    machine.fixed.config.allocator = AllocatorType::CloudAllocator;
+    machine.fixed.hold.routes = true;
+    let sizes = machine.fixed.config.sizes(None, at(0));
+    let begin = Begin { nodes: vec![Arc::clone(&new)], held: Vec::new(), sizes };
+    machine.apply(Event::Begin(begin), at(0));
+    let unlisted = "no block is given before the first list of routes";
+    for second in [1, 2] {
+        found(&mut machine, &new, &["10.0.0.0/24"], at(second));
+        says(&explain(&machine, &new), Fares::Working, unlisted, "wait for the first list");
+    }
+    machine.apply(Event::RoutesAre { destinations: Vec::new(), read: at(2) }, at(3));
+    says(&explain(&machine, &new), Fares::Working, "the cloud is being asked", "wait");
+    found(&mut machine, &new, &[], at(4));
+    let none = "the cloud names no pod CIDR of instance one";
+    let assign = "assign it one, or set --cidr-allocator-type=RangeAllocator";
+    says(&explain(&machine, &new), Fares::Blocked, none, assign);
+    let other = Event::Changed { before: None, after: node("a", &["10.0.0.0/25"]) };
+    machine.apply(other, at(4));
+    found(&mut machine, &new, &["10.0.0.0/24"], at(5));
+    let taken = explain(&machine, &new);
+    says(&taken, Fares::Blocked, "overlaps 10.0.0.0/25 of node a", "delete one of the nodes");
+    machine.apply(Event::Gone(node("a", &["10.0.0.0/25"])), at(6));
+    found(&mut machine, &new, &["10.0.0.0/24"], at(7));
+    let written = "podCIDRs 10.0.0.0/24 are being written";
+    says(&explain(&machine, &new), Fares::Working, written, "wait");
+}
+
+#[test]
+fn an_observer_points_to_what_is_decided() {
+    for allocator in [AllocatorType::CloudAllocator, AllocatorType::RangeAllocator] {
+        let (new, mut machine) = (node("b", &[]), begun(Vec::new()));
+        machine.fixed.config.allocator = allocator;
+        machine.fixed.is_observing = true;
+        machine.apply(Event::Changed { before: None, after: Arc::clone(&new) }, at(0));
+        match allocator {
+            AllocatorType::CloudAllocator => found(&mut machine, &new, &["10.0.0.0/24"], at(1)),
+            AllocatorType::RangeAllocator => drop(turn(&mut machine, &new, at(1))),
+        }
+        let promise = "--mode=observe writes nothing; the line decided says what is due";
+        says(&explain(&machine, &new), Fares::Working, promise, "with --mode=control");
+    }
 }
 
 #[test]

@@ -10,30 +10,32 @@ use ccm_runtime::explain::{Explanation, Fares, moment};
 use ipnet::IpNet;
 
 use super::{About, Machine, by_kind};
-use crate::routes::plan::{Held, Planned, failures::Failure, targets::is_target};
+use crate::{
+    advice::{WAIT, observed, since},
+    routes::plan::{Held, Planned, failures::Failure, targets::is_target},
+};
 
 /// The label by which an approval is about one node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
+/// What an approval does that is about no single node.
+const ALL: &str = " (this approves all routes that are held: look at /plan first)";
 
 impl Machine {
     /// The change of this destination that is under way or decided, if there is one.
     pub(super) fn change_of(&self, destination: IpNet, about: &About<'_>) -> Option<Explanation> {
         let planned = about.planned(destination);
         let failure = self.planner.failure(destination);
-        let what = || planned.map_or(format!("the route of {destination}"), Planned::words);
-        if let Some(since) = self.planner.in_flight().since(destination) {
-            let since = moment(since, about.now);
-            let next = format!("a call to the cloud is under way, since {since}");
+        let what = || planned.map_or(format!("the change of the route of {destination}"), named);
+        if let Some(sent) = self.planner.in_flight().since(destination) {
+            let next = format!("a call to the cloud is under way, {}", since(sent, about.now));
+            let sent = moment(sent, about.now);
             return Some(match failure {
                 Some(failure) => Explanation { next, ..failed(&what(), failure, about) },
                 None => {
                     let cause = format!(
-                        "the change of the route of {destination} was sent {since}, and the cloud has not answered yet"
+                        "the change of the route of {destination} was sent {sent}, and the cloud has not answered yet"
                     );
-                    Explanation {
-                        next,
-                        ..Explanation::new(Fares::Working, cause, "wait: nothing has to be done")
-                    }
+                    Explanation { next, ..Explanation::new(Fares::Working, cause, WAIT) }
                 }
             });
         }
@@ -41,7 +43,7 @@ impl Machine {
         Some(match &planned.held {
             Some(Held::Brake(hold)) => self.held(planned, *hold, about),
             Some(held @ (Held::NewlyInside { .. } | Held::LeftOut { .. })) => {
-                let cause = format!("{} is held: {held}", planned.words());
+                let cause = format!("{} is held: {held}", named(planned));
                 Explanation::new(
                     Fares::Held,
                     cause,
@@ -50,35 +52,27 @@ impl Machine {
             }
             Some(held @ Held::NoRoom) => Explanation::new(
                 Fares::Blocked,
-                format!("{} is held: {held}", planned.words()),
+                format!("{} is held: {held}", named(planned)),
                 "raise the quota of the cloud's route table, or remove routes that nobody needs; a route of this cluster that goes makes room as well",
             ),
             Some(Held::Retry { .. }) | None => match failure {
-                Some(failure) => failed(&planned.words(), failure, about),
+                Some(failure) => failed(&named(planned), failure, about),
                 None => self.due(planned),
             },
         })
     }
 
     fn due(&self, planned: &Planned) -> Explanation {
-        let (words, why) = (planned.words(), &planned.why);
-        match self.fixed.is_observing {
-            true => Explanation::new(
-                Fares::Working,
-                format!("--mode=observe makes no change; it would {words} ({why})"),
-                "nothing has to be done; the program that makes the routes does it, or this one with --mode=control",
-            ),
-            false => Explanation::new(
-                Fares::Working,
-                format!("{words} is due ({why}), and not sent yet"),
-                "wait: nothing has to be done",
-            ),
+        if self.fixed.is_observing {
+            return observed("");
         }
+        let cause = format!("{} is due ({}), and not sent yet", named(planned), planned.why);
+        Explanation::new(Fares::Working, cause, WAIT)
     }
 
     /// The brake holds the change.
     fn held(&self, planned: &Planned, hold: Hold, about: &About<'_>) -> Explanation {
-        let (words, why) = (planned.words(), &planned.why);
+        let (words, why) = (named(planned), &planned.why);
         let approve = self.approve(planned, about);
         let asks = self.planner.asks_at(about.now);
         let asks = asks.map(|at| {
@@ -128,18 +122,26 @@ impl About<'_> {
     /// The command that approves what is held because of a node with these labels.
     pub(super) fn approve(&self, labels: Option<&Labels>) -> String {
         let selector = labels.and_then(|labels| labels.get(HOSTNAME));
-        let selector = selector.map_or("*".to_owned(), |name| format!("{HOSTNAME}={name}"));
+        let (selector, warning) = match selector {
+            Some(name) => (format!("{HOSTNAME}={name}"), ""),
+            None => ("*".to_owned(), ALL),
+        };
         let lease = &self.asked.lease;
         let namespace = lease.namespace.as_deref().unwrap_or_default();
         format!(
-            "kubectl -n {namespace} annotate lease {} --overwrite '{SELECTOR}={selector}' \"{UNTIL}=$(date -u -d '+10 minutes' +%FT%TZ)\"",
+            "kubectl -n {namespace} annotate lease {} --overwrite '{SELECTOR}={selector}' \"{UNTIL}=$(date -u -d '+10 minutes' +%FT%TZ)\"{warning}",
             lease.name
         )
     }
 }
 
+/// The change, as the subject of a sentence.
+fn named(planned: &Planned) -> String {
+    format!("the change `{}`", planned.words())
+}
+
 /// The last attempt has failed.
-fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explanation {
+pub(super) fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explanation {
     let Failure { retry, error, kind } = failure;
     let times = if retry.times == 1 { "once" } else { &*format!("{} times in a row", retry.times) };
     let mut explanation = match kind {

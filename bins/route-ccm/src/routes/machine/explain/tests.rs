@@ -1,5 +1,7 @@
 //! What is said of nodes and routes in each state.
 
+mod others;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_cloud::{
@@ -110,7 +112,7 @@ impl World {
             room: 1,
         };
         let lease = ObjectRef::lease("kube-system", "route-ccm");
-        let asked = Asked { pass, left_out: None, lease };
+        let asked = Asked { pass, left_out: None, ipam: None, lease };
         Self { machine, asked, routes, room: None }
     }
 
@@ -175,7 +177,8 @@ fn before_the_first_list_the_page_says_only_what_nodes_say() {
     world.pass(0);
     says(&world.node("n1"), Fares::Working, "the routes are not listed yet", "wait");
     says(&world.node("n2"), Fares::Blocked, "has no podCIDRs", "--allocate-node-cidrs=true");
-    says(&world.node("n3"), Fares::Working, "the routes are not listed yet", "wait");
+    let typo = "the API server does not show a node \"n3\"; the routes are not listed yet";
+    says(&world.node("n3"), Fares::Unknown, typo, "check the name");
     for (kind, fares, mend) in [
         (ErrorKind::Forbidden, Fares::Blocked, "give the cloud user the permission"),
         (ErrorKind::Unavailable, Fares::Working, "wait"),
@@ -186,7 +189,7 @@ fn before_the_first_list_the_page_says_only_what_nodes_say() {
         let explained = world.route("10.120.1.0/24");
         let cause = format!("cannot list the routes: {kind}: no (request r-1)");
         says(&explained, fares, &cause, mend);
-        assert!(explained.next.starts_with("the cloud's routes are listed at"), "{explained:?}");
+        assert!(explained.next.starts_with("a list is due since 1970-01-12T13:4"), "{explained:?}");
     }
     world.machine.leads = false;
     says(&world.node("n1"), Fares::Unknown, "this replica does not lead", "get lease route-ccm");
@@ -234,7 +237,13 @@ fn a_node_that_lacks_what_a_route_needs_names_who_gives_it() {
         (vec![new], vec![], Fares::Working, "no InternalIP", node_ccm),
         // The IPv6 route is the one that needs a person.
         (vec![two], vec![route("10.120.1.0/24", 1)], Fares::Blocked, "of family IPv6", node_ccm),
-        (vec![own()], vec![], Fares::Working, "create 10.120.1.0/24 to n1 is due", "wait"),
+        (
+            vec![own()],
+            vec![],
+            Fares::Working,
+            "the change `create 10.120.1.0/24 to n1` is due",
+            "wait",
+        ),
     ]);
 }
 
@@ -247,15 +256,16 @@ fn a_pod_cidr_without_a_route_says_what_is_wrong_with_it() {
     let outside = || vec![node(1, &["10.99.1.0/24"])];
     let there = vec![route("10.99.1.0/24", 1)];
     let blocked = Fares::Blocked;
+    let stays = "and the answers since, but nothing would make it again: pod CIDR 10.99.1.0/24 is not inside --cluster-cidr";
     let set = "set --max-pod-cidr; or, if this one is right: kubectl -n kube-system annotate lease route-ccm --overwrite 'quartet.dev/approved-selector=kubernetes.io/hostname=n1'";
     let id = "delete the Node whose machine it is not";
     each_says([
         (vec![own(), older], vec![], blocked, "is also that of node n0", "delete this Node"),
         (vec![same_id, node(0, &[])], vec![], blocked, "has the same provider ID", id),
         (most, vec![], blocked, "until a person approves it", set),
-        (vec![node(1, &["x"])], vec![], blocked, "no CIDR such as", "delete this Node"),
+        (vec![node(1, &["x"])], vec![], blocked, "not a CIDR such as", "delete this Node"),
         (outside(), vec![], blocked, "not inside", "extend --cluster-cidr"),
-        (outside(), there, Fares::Fine, "its route is there", "extend --cluster-cidr"),
+        (outside(), there, Fares::Fine, stays, "extend --cluster-cidr"),
     ]);
 }
 
@@ -277,8 +287,7 @@ fn a_change_that_is_sent_or_fails_says_so() {
     let error = CloudError::new(ErrorKind::QuotaExceeded, "no more").with_request_id("r-2");
     world.answer(2, Err(error));
     for explained in [world.node("n1"), world.route("10.120.1.0/24")] {
-        let cause =
-            "create 10.120.1.0/24 to n1 has failed once: quota_exceeded: no more (request r-2)";
+        let cause = "the change `create 10.120.1.0/24 to n1` has failed once: quota_exceeded: no more (request r-2)";
         says(&explained, Fares::Blocked, cause, "raise the quota of the cloud project");
         assert_eq!(explained.next, "it is tried again at 1970-01-12T13:51:42Z, in 4 min");
     }
@@ -336,7 +345,12 @@ fn what_is_held_names_the_approval() {
     world.machine.parameters.budget.limit = Limit::Count(0);
     says(&world.node("n1"), Fares::Held, "--route-loss=0 lets no route go", &of_one);
     says(&world.node("n1"), Fares::Held, "--route-loss=0 lets no route go", "raise --route-loss");
-    says(&world.route("10.120.1.0/24"), Fares::Held, "replace 10.120.1.0/24 of n1", &of_one);
+    says(
+        &world.route("10.120.1.0/24"),
+        Fares::Held,
+        "the change `replace 10.120.1.0/24 of n1: 10.0.1.1 -> 10.0.0.1` is held",
+        &of_one,
+    );
     // The API server lists nothing.
     world.asked.pass.nodes.clear();
     says(&world.node("n1"), Fares::Held, "the API server lists no node at all", &of_one);
@@ -344,8 +358,9 @@ fn what_is_held_names_the_approval() {
     let recorded = Route { owner: Some(owner("ours", "n8")), ..route("10.120.8.0/24", 8) };
     let mut world = listed(vec![node(1, &[])], vec![recorded]);
     world.machine.parameters.budget.limit = Limit::Count(0);
-    says(&world.node("n8"), Fares::Held, "delete 10.120.8.0/24", &approval("*"));
-    says(&world.node("n9"), Fares::Unknown, "shows no node \"n9\"", "check the name");
+    let all = approval("*") + " (this approves all routes that are held: look at /plan first)";
+    says(&world.node("n8"), Fares::Held, "the change `delete 10.120.8.0/24 to 10.0.0.8` is", &all);
+    says(&world.node("n9"), Fares::Unknown, "does not show a node \"n9\"", "check the name");
     // The node is left out.
     let left_out = NodeView { left_out: Some(LeftOut::NotSelected), ..node(1, &["10.120.1.0/24"]) };
     let mut world = listed(vec![left_out.clone()], Vec::new());
@@ -406,7 +421,7 @@ fn a_route_of_nobody_says_whose_it_is() {
         ("10.120.3.0/24", Fares::Foreign, "cluster test (UID theirs) is recorded", NOTHING),
         ("10.120.4.0/24", Fares::Working, "asking the cloud whether it exists", "wait"),
         ("10.120.5.0/24", Fares::Unknown, "there is no route", "check the CIDR"),
-        ("n1", Fares::Unknown, "is no CIDR", "use kind=Route&name="),
+        ("n1", Fares::Unknown, "is not a CIDR", "use kind=Route&name="),
     ] {
         says(&world.route(cidr), fares, cause, mend);
     }

@@ -18,24 +18,33 @@ pub enum Title {
 }
 
 impl Planner {
-    /// Whose the route is by what is known now. It asks nothing.
-    pub fn title(&self, now: At, view: &View<'_>, route: &Route) -> Title {
+    /// Whose these routes are by what is known now. It asks nothing.
+    pub fn titles<'a>(
+        &self,
+        now: At,
+        view: &View<'_>,
+        routes: impl Iterator<Item = &'a Route>,
+    ) -> Vec<(&'a Route, Title)> {
         let (targets, mut copy) = (Targets::of(view.nodes), self.clone());
         let mut decider = Decider::new(now, view, &targets, &mut copy);
-        match decider.title(route) {
+        routes.map(|route| (route, decider.title_in_words(route))).collect()
+    }
+}
+
+impl Decider<'_> {
+    fn title_in_words(&mut self, route: &Route) -> Title {
+        match self.title(route) {
             Whose::Node(place) => {
-                let name = view.nodes.get(place).map(|one| one.node.name.to_string());
+                let name = self.view.nodes.get(place).map(|one| one.node.name.to_string());
                 Title::Ours(format!("its target is node {}", name.unwrap_or_default()))
             }
             Whose::Orphan(orphan) => Title::Ours(orphan.why),
             Whose::Claimed(node) => Title::Open(claimed(route, &node).why),
             Whose::Unknown => Title::Open(unknown(route).why),
-            Whose::Foreign => Title::Foreign(decider.why_foreign(route)),
+            Whose::Foreign => Title::Foreign(self.why_foreign(route)),
         }
     }
-}
 
-impl Decider<'_> {
     fn why_foreign(&self, route: &Route) -> String {
         if let (true, Some(owner)) = (self.is_theirs(route), &route.owner) {
             let cluster = &owner.cluster;

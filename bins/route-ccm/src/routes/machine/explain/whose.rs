@@ -1,0 +1,82 @@
+//! Whose the routes of a destination are.
+
+use ccm_cloud::Route;
+use ccm_runtime::explain::{Explanation, Fares};
+use ipnet::IpNet;
+
+use super::{About, Machine};
+use crate::routes::plan::Title;
+
+impl Machine {
+    /// The routes of these destinations, and whose they are.
+    pub(super) fn titles<'a>(
+        &self,
+        destinations: &[IpNet],
+        about: &'a About<'_>,
+    ) -> Vec<(&'a Route, Title)> {
+        let widths = self.widths();
+        let routes = destinations.iter().flat_map(|destination| about.table.to(*destination));
+        let view = self.view(&about.asked.pass, &widths, 0);
+        view.map(|view| self.planner.titles(about.now, &view, routes)).unwrap_or_default()
+    }
+
+    /// A destination that no node needs, and about which nothing is decided.
+    pub(super) fn of_nobody(
+        &self,
+        destination: IpNet,
+        titles: &[(&Route, Title)],
+        about: &About<'_>,
+    ) -> Explanation {
+        let seen = self.listing.known_by(about.now);
+        let titles = || titles.iter().map(|(_, title)| title);
+        let foreign = titles().find(|title| matches!(title, Title::Foreign(_)));
+        let open = titles().find(|title| matches!(title, Title::Open(_)));
+        match foreign.or(open).or(titles().next()) {
+            Some(Title::Foreign(why)) => Explanation::new(
+                Fares::Foreign,
+                format!("the route is another owner's and is never touched: {why}"),
+                "nothing has to be done; if it is not needed, remove it in the cloud",
+            ),
+            Some(Title::Open(why)) => Explanation::new(
+                Fares::Working,
+                why,
+                "wait: if the cloud says twice, a minute apart, that its target does not exist, the route goes",
+            ),
+            Some(Title::Ours(why)) => {
+                Explanation::fine(format!("the route is this cluster's ({why}) and stays as it is"))
+            }
+            None => Explanation::new(
+                Fares::Unknown,
+                format!(
+                    "there is no route of {destination}, and no node has this pod CIDR, by {seen}"
+                ),
+                "check the CIDR; a node is explained by kind=Node&name=NAME",
+            ),
+        }
+    }
+}
+
+/// The routes of these destinations, in lines.
+pub(super) fn there(destinations: &[IpNet], titles: &[(&Route, Title)]) -> Vec<String> {
+    let of_one = |destination: &IpNet| {
+        let routes = titles.iter().filter(|(route, _)| route.destination.trunc() == *destination);
+        let lines: Vec<String> =
+            routes.map(|(route, title)| line(*destination, route, title)).collect();
+        match lines.is_empty() {
+            true => vec![format!("no route of {destination}")],
+            false => lines,
+        }
+    };
+    destinations.iter().flat_map(of_one).collect()
+}
+
+fn line(destination: IpNet, route: &Route, title: &Title) -> String {
+    let target = route.target.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+    let title = match title {
+        Title::Ours(why) => format!("this cluster's: {why}"),
+        Title::Open(why) => format!("not known whose: {why}"),
+        Title::Foreign(why) => format!("another owner's: {why}"),
+    };
+    let defect = route.defect.as_ref().map(|defect| format!("; no traffic: {defect}"));
+    format!("route of {destination} to {target}, {title}{}", defect.unwrap_or_default())
+}
