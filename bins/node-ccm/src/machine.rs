@@ -178,7 +178,7 @@ impl Machine {
     fn came(&mut self, name: &Name, came: Came, again: Option<Again>) {
         let (at, pace) = (self.now, again.map(Again::pace));
         if let Some(entry) = self.entries.get_mut(name) {
-            entry.last = Some(Box::new(Last { at, came, pace }));
+            entry.last = Some(Box::new(Last { at, came, pace, is_first: false }));
         }
     }
 
@@ -245,7 +245,7 @@ impl Machine {
     fn settled(&mut self, name: &Name) {
         let entry = self.entry(name);
         entry.drop_answer();
-        entry.last = None;
+        entry.take_last();
         self.leaves_turns(name);
         self.queue(name, Queued::Forget);
     }

@@ -5,15 +5,15 @@ mod gone;
 use std::sync::Arc;
 
 use ccm_base::At;
-use ccm_cloud::{Claim, CloudError, ErrorKind, Lookup, PowerState};
+use ccm_cloud::{Claim, CloudError, Lookup, PowerState};
 use ccm_controller::brake::Usage;
 use ccm_kube::ApiError;
 use ccm_objects::Node;
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, mend, moment};
+use ccm_runtime::explain::{Explanation, Fares, NOTHING, fares, mend, moment, refused_write};
 
 use super::{Machine, last::Heard};
 use crate::policy::{
-    Breaker, NodeView, Reason, Replaced, Verdict,
+    Breaker, Doubt, NodeView, Reason, Replaced, Verdict,
     action::{self, APPROVED, Action, GONE, PROTECTED},
     shutdown,
     text::kept,
@@ -137,9 +137,9 @@ impl Machine {
         let repeats = self.written.get(&node.name);
         let repeated = repeats.and_then(|repeats| repeats.waiting(about.now).next());
         Some(if self.observes {
-            observed(due)
-        } else if let Some(failed) = self.last.failure(&node.name, false) {
-            refused(format!("{due}, and failed"), &failed.error)
+            observed(&due)
+        } else if let Some(failed) = self.last.failure(&node.name, &node.uid, false) {
+            refused(&format!("{due}, and failed"), &failed.error)
         } else if let Some(repeated) = repeated {
             let mend = "find what takes it back: an admission webhook or policy, or another client that writes the node";
             let next = moment(about.now + repeated.wait, about.now);
@@ -187,7 +187,7 @@ impl Machine {
         });
         let failed = [(true, "its deletion"), (false, "the change of its marks")];
         let failed = failed.into_iter().filter_map(|(is_deletion, what)| {
-            let failed = self.last.failure(&view.name, is_deletion)?;
+            let failed = self.last.failure(&view.name, &view.uid, is_deletion)?;
             Some(format!("{what} failed {}: {}", moment(failed.at, now), failed.error))
         });
         let fleet = self.last.fleet().filter(|_| view.is_watched());
@@ -202,11 +202,24 @@ impl Machine {
         view.ready && self.parameters.policy.replaced == Replaced::Report
     }
 
+    /// The kubelet of this node was seen to live since the cloud denies its instance, at this time for the last time, and
+    /// it is not known yet whether it still does.
+    fn lived(&self, about: &About<'_>) -> Option<At> {
+        let Heard { said, decision } = about.heard?;
+        let Verdict::Suspect { why, .. } = decision.verdict else { return None };
+        let is_open = match why {
+            Doubt::Unconfirmed => true,
+            Doubt::NoHeartbeat => said.heartbeat.is_some(),
+            _ => false,
+        };
+        self.last.alive(&about.view.name, &about.view.uid).filter(|_| is_open)
+    }
+
     fn next(&self, about: &About<'_>) -> String {
         let About { view, now, .. } = *about;
         let policy = &self.parameters.policy;
         if view.in_reach() && view.is_well() {
-            let failed = self.last.failure(&view.name, false);
+            let failed = self.last.failure(&view.name, &view.uid, false);
             return match failed.filter(|_| self.awaits_marks(about, None).is_some()) {
                 Some(_) => {
                     let period = ccm_base::duration::format(policy.monitor_period);
@@ -226,7 +239,8 @@ impl Machine {
             }
             None => "the next lookup is due now".to_owned(),
         };
-        let case = record.case.as_ref().filter(|_| !self.is_reported(view));
+        let case = record.case.as_ref();
+        let case = case.filter(|_| !self.is_reported(view) && self.lived(about).is_none());
         let earliest = case.map(|case| {
             let (periods, _) = case.needs(self.decider.lists());
             case.opened() + policy.confirmation_period * periods
@@ -316,45 +330,20 @@ const fn in_words(power: PowerState) -> &'static str {
 /// The cloud has answered with an error.
 fn unanswered(error: &CloudError) -> Explanation {
     let cause = format!("the cloud cannot be asked about it, so the node is kept: {error}");
-    Explanation::new(fares_of(error), cause, mend(error))
-}
-
-/// Some errors end by themselves.
-const fn fares_of(error: &CloudError) -> Fares {
-    match error.kind {
-        ErrorKind::Throttled
-        | ErrorKind::Busy
-        | ErrorKind::Stale
-        | ErrorKind::Unavailable
-        | ErrorKind::Timeout
-        | ErrorKind::Malformed => Fares::Working,
-        _ => Fares::Blocked,
-    }
+    Explanation::new(fares(error), cause, mend(error))
 }
 
 /// The API server has not accepted a write.
-fn refused(what: String, error: &ApiError) -> Explanation {
-    let (fares, mend) = match error {
-        ApiError::Forbidden(_) => (
-            Fares::Blocked,
-            "grant the right that is missing, or change the admission policy or webhook that refuses it: docs/lifecycle-ccm.md, Rights",
-        ),
-        ApiError::Invalid(_) => (
-            Fares::Blocked,
-            "find what refuses it, for instance an admission webhook: the message is its own",
-        ),
-        ApiError::Unauthorized | ApiError::Credentials(_) => {
-            (Fares::Blocked, "renew the credentials for the API server")
-        }
-        _ => (Fares::Working, "wait: it is tried again; if it lasts, see to the API server"),
-    };
+fn refused(what: &str, error: &ApiError) -> Explanation {
+    let (fares, mend) = refused_write(error);
     Explanation::new(fares, format!("{what}: {error}"), mend)
 }
 
 /// An observer does not do what is due.
-fn observed(due: String) -> Explanation {
-    let cause = format!("{due}, but with --mode=observe nothing is written");
-    Explanation::new(Fares::Blocked, cause, "nothing has to be done; --mode=control would do it")
+fn observed(due: &str) -> Explanation {
+    let cause = format!("{due}; --mode=observe writes nothing; the line decided says what is due");
+    let mend = "the controller that leads does it, or this one with --mode=control";
+    Explanation::new(Fares::Working, cause, mend)
 }
 
 #[cfg(test)]

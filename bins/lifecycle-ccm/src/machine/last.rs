@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::Answer;
 use crate::policy::{
-    Answers, Decision, Listing, LookedUp,
+    Answers, Decision, Listing, LookedUp, Reason, Verdict,
     action::{Action, Write},
 };
 
@@ -19,6 +19,10 @@ use crate::policy::{
 pub(super) struct Last {
     heard: BTreeMap<Name, Heard>,
     failed: BTreeMap<Name, Failed>,
+    /// The UIDs of nodes whose kubelets have renewed their Leases while the cloud denied their instances, and when
+    /// that was seen last.
+    #[serde(default)]
+    alive: BTreeMap<Name, (Box<str>, At)>,
     /// Why the last look at the fleet has shown nothing.
     fleet: Option<(At, CloudError)>,
 }
@@ -34,21 +38,42 @@ pub(super) struct Heard {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Failed {
     pub(super) at: At,
+    /// The UID of the node.
+    #[serde(default)]
+    uid: Box<str>,
     /// True if it should have deleted the node, and false if it should have changed its marks.
     pub(super) is_deletion: bool,
     pub(super) error: ApiError,
 }
 
 impl Last {
-    /// The cloud has answered, and this was decided.
-    pub(super) fn heard(&mut self, lookups: Vec<LookedUp>, decisions: &[Decision]) {
+    /// The cloud has answered, and this was decided about nodes that are there.
+    pub(super) fn heard<'a>(
+        &mut self,
+        now: At,
+        lookups: Vec<LookedUp>,
+        decisions: impl IntoIterator<Item = &'a Decision>,
+    ) {
         let mut said: BTreeMap<Name, LookedUp> =
             lookups.into_iter().map(|said| (Arc::clone(&said.name), said)).collect();
         for decision in decisions {
             if let Some(said) = said.remove(&decision.name) {
+                self.lives(now, decision);
                 let heard = Heard { said, decision: decision.clone() };
                 self.heard.insert(Arc::clone(&decision.name), heard);
             }
+        }
+    }
+
+    /// Takes note of a kubelet that has renewed its Lease. A case that is only open does not say whether it still does.
+    fn lives(&mut self, now: At, decision: &Decision) {
+        let Decision { name, uid, verdict, .. } = decision;
+        match verdict {
+            Verdict::Keep(Reason::Alive) => {
+                self.alive.insert(Arc::clone(name), (uid.clone(), now));
+            }
+            Verdict::Suspect { .. } | Verdict::Keep(Reason::NoAnswer) => {}
+            _ => drop(self.alive.remove(name)),
         }
     }
 
@@ -68,7 +93,8 @@ impl Last {
         self.fleet = why.map(|error| (now, error.clone()));
     }
 
-    /// The API server has answered a write. What it has seen change is decided anew, so that is no failure.
+    /// The API server has answered a write to a node that is there. What it has seen change is decided anew, so that is
+    /// no failure.
     pub(super) fn wrote(&mut self, at: At, action: &Action, answer: &Answer) {
         let name = &action.node.name;
         match answer {
@@ -79,7 +105,8 @@ impl Last {
             }
             Err(Some(error)) => {
                 let is_deletion = !matches!(action.write, Write::Marks(_));
-                let failed = Failed { at, is_deletion, error: error.clone() };
+                let (uid, error) = (action.node.uid.clone(), error.clone());
+                let failed = Failed { at, uid, is_deletion, error };
                 self.failed.insert(Arc::clone(name), failed);
             }
         }
@@ -88,11 +115,12 @@ impl Last {
     /// Nothing is wrong with this node any more.
     pub(super) fn is_well(&mut self, name: &str) {
         self.heard.remove(name);
+        self.alive.remove(name);
     }
 
     /// The node is gone.
     pub(super) fn forget(&mut self, name: &str) {
-        self.heard.remove(name);
+        self.is_well(name);
         self.failed.remove(name);
     }
 
@@ -101,9 +129,15 @@ impl Last {
         self.heard.get(name).filter(|heard| *heard.said.uid == *uid)
     }
 
-    /// The last write to the node, if it has failed: a deletion of it, or a change of its marks.
-    pub(super) fn failure(&self, name: &str, is_deletion: bool) -> Option<&Failed> {
-        self.failed.get(name).filter(|failed| failed.is_deletion == is_deletion)
+    /// When the kubelet of the node with this UID was last seen to renew its Lease while the cloud denied the instance.
+    pub(super) fn alive(&self, name: &str, uid: &str) -> Option<At> {
+        self.alive.get(name).filter(|(own, _)| **own == *uid).map(|(_, at)| *at)
+    }
+
+    /// The last write to the node with this UID, if it has failed: a deletion of it, or a change of its marks.
+    pub(super) fn failure(&self, name: &str, uid: &str, is_deletion: bool) -> Option<&Failed> {
+        let failed = self.failed.get(name)?;
+        (*failed.uid == *uid && failed.is_deletion == is_deletion).then_some(failed)
     }
 
     /// When the fleet could not be looked at, and why, if that was the last look.

@@ -127,6 +127,11 @@ impl Nodes {
         self.seen.get(name).map(|seen| &seen.node)
     }
 
+    /// Whether the node of this name has this UID.
+    pub(super) fn has(&self, name: &str, uid: &str) -> bool {
+        self.get(name).is_some_and(|node| *node.uid == *uid)
+    }
+
     /// All nodes, with the claims of the provider to them.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<Node>, Option<Claim>)> {
         self.seen.values().map(|seen| (&seen.node, seen.claim))

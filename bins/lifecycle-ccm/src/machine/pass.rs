@@ -136,7 +136,8 @@ impl Machine {
         self.last.saw(now, &answers);
         let (before, policy) = (*self.decider.breaker(), &self.parameters.policy);
         let decisions = self.decider.decide(now, &views, answers, policy);
-        self.last.heard(lookups, &decisions);
+        let are_there = decisions.iter().filter(|one| self.nodes.has(&one.name, &one.uid));
+        self.last.heard(now, lookups, are_there);
         let (after, deleted) = (*self.decider.breaker(), self.decider.window(now, policy));
         effects.push(Effect::Breaker { before, after });
         // No node is deleted before this is stored.

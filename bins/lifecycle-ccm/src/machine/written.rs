@@ -70,7 +70,9 @@ impl Machine {
     /// The API server has answered a write, or nothing was sent.
     pub(super) fn written(&mut self, now: At, action: Action, answer: Answer) -> Vec<Effect> {
         let mut effects = Vec::new();
-        self.last.wrote(now, &action, &answer);
+        if self.nodes.has(&action.node.name, &action.node.uid) {
+            self.last.wrote(now, &action, &answer);
+        }
         if let Ok(Some(node)) = &answer {
             self.nodes.answered(node);
         }

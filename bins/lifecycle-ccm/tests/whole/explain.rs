@@ -232,10 +232,10 @@ async fn a_write_that_the_api_server_refuses_is_explained() {
     set_ready(&world.api, 2, "Unknown");
     sleep(Duration::from_mins(1)).await;
     let deletion = "but the deletion of the node failed: forbidden: ";
-    world.check(&name(1), ["blocked", deletion, "grant the right that is missing"]);
+    world.check(&name(1), ["blocked", deletion, "give the account of this program the right"]);
     let taint =
         "the machine is shut down; update of the shutdown taint is due, and failed: forbidden: ";
-    world.check(&name(2), ["blocked", taint, "grant the right that is missing"]);
+    world.check(&name(2), ["blocked", taint, "give the account of this program the right"]);
     world.api.faults().clear();
     sleep(Duration::from_mins(1)).await;
     world.check(&name(1), ["unknown", "no Node of this name", "check the name"]);

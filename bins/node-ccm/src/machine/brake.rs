@@ -94,14 +94,26 @@ impl Machine {
         if !plan.needs_brake() {
             return Ok(());
         }
-        let set = self.brake.approval.as_ref();
-        let is_approved = is_approved(node) || set.is_some_and(|set| set.covers(&node.labels));
+        let is_approved = self.is_approved(node);
         self.change_brake(|gathered, now, population, budget| {
             gathered.request(now, &node.uid, population, budget, is_approved)
         })?;
         // Before the change: the next leader should know of it even if this one dies of it.
         self.say(Effect::Leave);
         Ok(())
+    }
+
+    fn is_approved(&self, node: &Node) -> bool {
+        let set = self.brake.approval.as_ref();
+        is_approved(node) || set.is_some_and(|set| set.covers(&node.labels))
+    }
+
+    /// What the brake would say at this time to the change of the node that is wanted; it changes nothing.
+    pub(super) fn would_pause(&self, node: &Node, now: At) -> Option<Pause> {
+        let Brake { gathered, population, .. } = &self.brake;
+        let population = population.map_or(0, |(_, count)| count);
+        let (budget, is_approved) = (self.params.budget, self.is_approved(node));
+        gathered.clone().request(now, &node.uid, population, budget, is_approved).err()
     }
 
     /// The object is gone, or not guarded any more.

@@ -98,6 +98,9 @@ pub(super) struct Last {
     pub(super) came: Came,
     /// When it is tried again; `None`: with the next lookup of all nodes.
     pub(super) pace: Option<Pace>,
+    /// True if the cloud may not know the instance yet: it was asked for the first time.
+    #[serde(default)]
+    pub(super) is_first: bool,
 }
 
 /// What came of the work on a node.
@@ -109,8 +112,10 @@ pub(super) enum Came {
     Gone(AbsenceProof),
     /// The cloud has not answered.
     Unanswered(CloudError),
-    /// The API server has refused a write of this kind.
+    /// The API server has refused a write of this kind, or has not answered it.
     Refused(String, ApiError),
+    /// Something is due, and nothing is written in observe mode.
+    Observed,
 }
 
 impl Came {
@@ -121,6 +126,11 @@ impl Came {
             (Outcome::InstanceGone, Ok(Lookup::Gone(proof))) => Self::Gone(proof.clone()),
             _ => Self::Planned(outcome.clone()),
         }
+    }
+
+    /// True if only the cloud can say that it is over.
+    pub(super) const fn is_clouds(&self) -> bool {
+        matches!(self, Self::Gone(_) | Self::Unanswered(_) | Self::Planned(Outcome::NotOurs(_)))
     }
 }
 
@@ -153,6 +163,19 @@ impl Entry {
             Ok(Lookup::Found(instance)) => Some((instance, kept.at)),
             _ => None,
         }
+    }
+
+    /// The cloud has shown the instance as it was at this time. What it has denied later stays.
+    pub(super) fn is_shown(&mut self, seen: At) {
+        self.last.take_if(|last| match last.came {
+            Came::Unanswered(_) => true,
+            _ => last.came.is_clouds() && last.at <= seen,
+        });
+    }
+
+    /// Takes what kept the last work from its end, unless only the cloud can say that it is over.
+    pub(super) fn take_last(&mut self) -> Option<Box<Last>> {
+        self.last.take_if(|last| !last.came.is_clouds())
     }
 
     /// Drops the answer: the node is up to date.

@@ -1,19 +1,19 @@
 //! What the page `/explain` says about a node: how it fares, why, and what would mend it. It reads the memory and
 //! the node in the store, and changes nothing.
 
+mod braked;
 mod mends;
 
 use std::sync::Arc;
 
 use ccm_base::{At, duration};
-use ccm_cloud::{CloudError, ErrorKind, Instance, ProviderId};
+use ccm_cloud::{CloudError, Instance, ProviderId};
 use ccm_controller::{
-    brake::Hold,
     queue::Pace,
     repeats::{Content, Repeated},
 };
 use ccm_objects::Node;
-use ccm_runtime::explain::{Explanation, Fares, moment};
+use ccm_runtime::explain::{Explanation, Fares, fares, moment};
 
 use super::{
     Machine, Seen,
@@ -104,15 +104,12 @@ impl Machine {
             let told = Explanation::new(Fares::Working, writing.told(), mends::WAIT);
             return Explanation { next: "when the API server has answered".to_owned(), ..told };
         }
-        if let Some(last) = own.entry.and_then(|entry| entry.last.as_deref()) {
-            let next = self.next(last, now);
-            return Explanation { next, ..ended(node, last) };
-        }
-        let told = self.explain_brake(own, now);
-        let told = told.or_else(|| own.repeated(now)).unwrap_or_else(|| match &own.plan {
-            Some(plan) => self.explain_plan(own, plan, now),
-            None => not_asked(node),
-        });
+        let told = match own.entry.and_then(|entry| entry.last.as_deref()) {
+            Some(last) if !matches!(last.came, Came::Observed) => {
+                Explanation { next: self.next(last, now), ..ended(node, last) }
+            }
+            last => self.only_observed(own, last, now).unwrap_or_else(|| self.planned(own, now)),
+        };
         let next = match told.next.is_empty() {
             true => self.next_refresh(now),
             false => told.next,
@@ -120,38 +117,22 @@ impl Machine {
         Explanation { next, ..told }
     }
 
-    /// The node waits for the brake.
-    fn explain_brake(&self, own: &Own<'_>, now: At) -> Option<Explanation> {
-        let gathered = self.brake.gathered();
-        let node = own.node;
-        if !gathered.is_wanted(&node.uid) {
-            return None;
-        }
-        let changes = own.plan.as_ref().filter(|plan| plan.needs_brake());
-        let state = self.brake(now);
-        let hold = match (state.cause, state.held) {
-            (Some(_), _) => Hold::Breaker,
-            (None, Some((_, hold @ Hold::Budget { .. }))) => hold,
-            _ => return changes.map(|plan| released(plan, gathered.is_held(&node.uid))),
-        };
-        if !gathered.is_held(&node.uid) {
-            return changes.map(|plan| released(plan, false));
-        }
-        let cause = match changes {
-            Some(plan) => text::held(plan, hold),
-            None => format!("a change of this Ready node is held: {hold}"),
-        };
-        let told = Explanation::new(Fares::Held, cause, mends::held(node));
-        let of = state.cause.map(|cause| {
-            format!("{} of {} Ready nodes would change", cause.changes, cause.population)
-        });
-        let next = match hold {
-            Hold::Budget { until: Some(until) } => {
-                format!("budget is free again {}", moment(until, now))
-            }
-            _ => String::new(),
-        };
-        Some(Explanation { last: Vec::from_iter(of), next, ..told })
+    /// In observe mode something is due. The plan of a node is not kept for whose instance nothing is known by ID.
+    fn only_observed(&self, own: &Own<'_>, last: Option<&Last>, now: At) -> Option<Explanation> {
+        let is_due = own.plan.as_ref().map_or(last.is_some(), |plan| !plan.steps.is_empty());
+        let told = Explanation::new(Fares::Working, OBSERVES, mends::OBSERVES);
+        let next = last.map(|last| self.next(last, now)).unwrap_or_default();
+        (is_due && self.params.is_observing).then_some(Explanation { next, ..told })
+    }
+
+    /// By what is known of the instance.
+    fn planned(&self, own: &Own<'_>, now: At) -> Explanation {
+        let held = self.held(own, now);
+        let waits = held.or_else(|| own.repeated(now)).or_else(|| self.gathered(own, now));
+        waits.unwrap_or_else(|| match &own.plan {
+            Some(plan) => self.explain_plan(own, plan, now),
+            None => not_asked(own.node),
+        })
     }
 
     /// By the last answer of the cloud.
@@ -193,17 +174,12 @@ impl Machine {
         };
         let cause = format!("{what} ({id}: {reasons})");
         let mut told = Explanation::new(Fares::Working, cause, mends::WAIT);
-        match (self.params.is_observing, self.waiting()) {
-            (true, _) => {
-                told.mend = "nothing here: this program only observes (--mode=observe), and another one writes".to_owned();
-            }
-            (false, 0) => told.next = "within seconds".to_owned(),
-            (false, waiting) => {
-                told.next = format!(
-                    "when its turn comes: {waiting} initialised nodes wait for theirs (--node-correction-qps)"
-                );
-            }
-        }
+        told.next = match self.waiting() {
+            0 => "within seconds".to_owned(),
+            waiting => format!(
+                "when its turn comes: {waiting} initialised nodes wait for theirs (--node-correction-qps)"
+            ),
+        };
         told
     }
 
@@ -229,6 +205,7 @@ impl Machine {
     }
 }
 
+const OBSERVES: &str = "--mode=observe writes nothing; the line decided says what is due";
 const STANDBY: &str = "this replica does not lead, or has begun to lead and waits for a current list of the nodes: it has not looked at the node";
 
 fn without_node(name: &str, is_listed: bool) -> Explanation {
@@ -291,39 +268,39 @@ fn described(node: &Node) -> String {
 /// The last work on the node has not ended as it should.
 fn ended(node: &Node, last: &Last) -> Explanation {
     match &last.came {
+        Came::Planned(outcome) if last.is_first => {
+            Explanation { fares: Fares::Working, ..planned(node, outcome) }
+        }
         Came::Planned(outcome) => planned(node, outcome),
         Came::Gone(proof) => {
-            let cause = format!("its instance is gone: {proof}; it is not written");
-            Explanation::new(Fares::Blocked, cause, mends::gone(node))
+            gone(node, format!("its instance is gone: {proof}; it is not written"))
         }
         Came::Unanswered(error) => {
-            let (fares, until) = match needs_person(error) {
-                true => (Fares::Blocked, "that is mended"),
-                false => (Fares::Working, "the cloud answers"),
+            let fares = fares(error);
+            let until = match fares {
+                Fares::Blocked => "that is mended",
+                _ => "the cloud answers",
             };
             let what = if node.is_uninitialised() { "stays tainted" } else { "keeps what it has" };
             let cause = format!("{error}; it {what} until {until}");
             Explanation::new(fares, cause, mends::cloud(node, error))
         }
         Came::Refused(what, error) => {
-            let cause = format!("the API server refuses to write {what} of the node: {error}");
-            let (fares, mend) = mends::refused(error);
+            let cause = match error.is_uncertain() {
+                true => format!("the write of the {what} of the node has failed: {error}"),
+                false => format!("the API server refuses to write {what} of the node: {error}"),
+            };
+            let (fares, mend) = mends::refused(node, error);
             Explanation::new(fares, cause, mend)
         }
+        Came::Observed => Explanation::new(Fares::Working, OBSERVES, mends::OBSERVES),
     }
 }
 
-/// Whether waiting does not help.
-fn needs_person(error: &CloudError) -> bool {
-    !matches!(
-        error.kind,
-        ErrorKind::Throttled
-            | ErrorKind::Busy
-            | ErrorKind::Stale
-            | ErrorKind::Unavailable
-            | ErrorKind::Timeout
-            | ErrorKind::Malformed
-    )
+/// Of a node that is not Ready lifecycle-ccm decides.
+fn gone(node: &Node, cause: String) -> Explanation {
+    let fares = if node.is_ready() { Fares::Blocked } else { Fares::Working };
+    Explanation::new(fares, cause, mends::gone(node))
 }
 
 /// There is nothing that may be written.
@@ -336,14 +313,17 @@ fn planned(node: &Node, outcome: &Outcome) -> Explanation {
         Outcome::Waits(wait) => {
             let (event, what) = wait.reason.event();
             let cause = format!("it stays tainted {what}: {} ({event})", wait.message);
-            let mend = match wait.reason {
-                WaitReason::InstanceNotFound => mends::not_found(node),
-                WaitReason::NodeIp => mends::NODE_IP.to_owned(),
-                WaitReason::NoAddress => mends::NO_ADDRESS.to_owned(),
-                WaitReason::Identity => mends::identity(node),
-                WaitReason::Cloud(kind) => mends::cloud(node, &CloudError::new(kind, "")),
+            let (fares, mend) = match wait.reason {
+                WaitReason::InstanceNotFound => (Fares::Blocked, mends::not_found(node)),
+                WaitReason::NodeIp => (Fares::Blocked, mends::NODE_IP.to_owned()),
+                WaitReason::NoAddress => (Fares::Blocked, mends::NO_ADDRESS.to_owned()),
+                WaitReason::Identity => (Fares::Blocked, mends::identity(node)),
+                WaitReason::Cloud(kind) => {
+                    let error = CloudError::new(kind, "");
+                    (fares(&error), mends::cloud(node, &error))
+                }
             };
-            Explanation::new(Fares::Blocked, cause, mend)
+            Explanation::new(fares, cause, mend)
         }
         Outcome::Unconfirmed(id) => {
             Explanation::new(Fares::Blocked, outcome.to_string(), mends::unconfirmed(node, id))
@@ -351,7 +331,7 @@ fn planned(node: &Node, outcome: &Outcome) -> Explanation {
         Outcome::Doubted(_) => {
             Explanation::new(Fares::Blocked, outcome.to_string(), mends::identity(node))
         }
-        other => Explanation::new(Fares::Blocked, other.to_string(), mends::gone(node)),
+        other => gone(node, other.to_string()),
     }
 }
 
@@ -369,17 +349,6 @@ fn kept_as_it_is(node: &Node, plan: &Plan) -> Option<Explanation> {
         Some(Explanation::new(fares, cause, mend))
     });
     told.next()
-}
-
-/// The change is not made yet: others that come with it are gathered, or the brake has been released.
-fn released(plan: &Plan, was_held: bool) -> Explanation {
-    let changes = plan.changes().map(|(_, note)| note.to_string()).collect::<Vec<_>>().join("; ");
-    let (why, next) = match was_held {
-        true => ("the brake is released", ""),
-        false => ("changes of other nodes that come with it are gathered first", "within 5 s"),
-    };
-    let told = Explanation::new(Fares::Working, format!("{changes}; {why}"), mends::WAIT);
-    Explanation { next: next.to_owned(), ..told }
 }
 
 impl Own<'_> {
@@ -416,6 +385,7 @@ impl Own<'_> {
         told.last.extend(notes.filter(news).collect::<Vec<_>>());
         if let Some(last) = last {
             let what = match &last.came {
+                Came::Observed => return,
                 Came::Planned(Outcome::Waits(wait)) => wait.message.clone(),
                 Came::Planned(outcome) => outcome.to_string(),
                 Came::Gone(proof) => proof.to_string(),

@@ -134,10 +134,10 @@ impl Inventory {
     }
 
     /// The instance of this main ID, whatever other instances claim it.
-    pub(super) fn found(&self, id: &ProviderId) -> Option<&Arc<Instance>> {
+    pub(super) fn found(&self, id: &ProviderId) -> Option<&Known> {
         let entries = &self.snapshot.entries;
         let place = entries.binary_search_by(|entry| entry.id().cmp(id)).ok()?;
-        entries.get(place).map(|entry| &entry.instance)
+        entries.get(place)
     }
 
     /// The number of known instances.

@@ -55,7 +55,9 @@ impl Machine {
         let now = self.now;
         for (node, answer) in answers {
             if matches!(answer, Ok(Lookup::Found(_))) {
-                self.entry(&Arc::clone(&node.name)).remember(node, answer, now);
+                let entry = self.entry(&Arc::clone(&node.name));
+                entry.is_shown(started);
+                entry.remember(node, answer, now);
             }
         }
     }

@@ -9,8 +9,10 @@ use ccm_cloud::{Claim, CloudError, Instance, Lookup};
 use ccm_controller::queue::Priority;
 use ccm_objects::Node;
 
-use super::{Answer, Came, Effect, Machine, Problem, Queued, Report, Request, Seen, State};
-use crate::plan::{Known, Outcome, addresses, follow};
+use super::{
+    Answer, Came, Effect, Machine, Problem, Queued, Report, Request, Seen, State, inventory::Known,
+};
+use crate::plan::{self, Outcome, addresses, follow};
 
 impl Machine {
     /// A refresh of these nodes begins.
@@ -99,8 +101,8 @@ impl Machine {
     fn differs(&mut self, seen: &Seen, answer: Answer) -> Option<Priority> {
         let (node, now) = (&seen.node, self.now);
         let is_new = node.is_uninitialised();
-        let instance = match answer {
-            Answer::Found(id) => Arc::clone(self.inventory.found(&id)?),
+        let Known { instance, seen: at } = match answer {
+            Answer::Found(id) => self.inventory.found(&id)?.clone(),
             // A node that waits to be initialised is retried by itself.
             Answer::Other(_) if is_new => return None,
             Answer::Other(Err(error)) => {
@@ -113,17 +115,18 @@ impl Machine {
             }
         };
         let policy = self.policy(seen.labels_only_add);
-        let agreed = &mut self.entry(&node.name).agreed;
+        let entry = self.entry(&node.name);
+        entry.is_shown(at);
         // The other nodes of its ID are compared when it is synced.
-        let known = Known { agreed: *agreed, ..Known::default() };
+        let known = plan::Known { agreed: entry.agreed, ..plan::Known::default() };
         let plan = follow(node, &instance, policy, known);
-        agreed.note(node, &instance);
+        entry.agreed.note(node, &instance);
         if !is_new {
             self.note_change(node, &plan);
         }
         if plan.steps.is_empty() && !matches!(plan.outcome, Outcome::Unconfirmed(_)) {
             if !is_new {
-                self.entry(&node.name).last = None;
+                self.entry(&node.name).take_last();
                 self.set_state(&node.name, State::Initialised);
                 self.report(node, Report::Notes(Arc::new(plan)));
                 self.say(Effect::Clear(Arc::clone(&node.name)));

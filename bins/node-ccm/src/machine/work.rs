@@ -40,7 +40,7 @@ impl Machine {
         let (policy, agreed) = (self.policy(seen.labels_only_add), self.entry(&node.name).agreed);
         let inputs = Inputs { claim, answer, policy, rivals, agreed };
         let plan = Arc::new(inputs.plan(node));
-        let last = self.entry(&node.name).last.take();
+        let last = self.entry(&node.name).take_last();
         let is_settled = plan.outcome == Outcome::InSync;
         let pause = if is_settled { self.check_brake(node, &plan).err() } else { None };
         self.say(Effect::Publish(Arc::clone(node), Arc::clone(&plan), pause));
@@ -65,7 +65,8 @@ impl Machine {
         };
         if may_write {
             // What failed before is of interest until this has succeeded.
-            self.entry(&node.name).last = last;
+            let entry = self.entry(&node.name);
+            entry.last = entry.last.take().or(last);
             self.begin(Writing::new(node, plan, inputs));
         } else {
             self.note_agreement(node, &inputs);
@@ -78,9 +79,12 @@ impl Machine {
         self.report(node, Report::Notes(Arc::clone(plan)));
         let name = &node.name;
         self.settled(name);
+        if !plan.steps.is_empty() && self.entry(name).last.is_none() {
+            self.came(name, Came::Observed, None);
+        }
         if plan.outcome == Outcome::Initialised {
             self.set_state(name, State::Pending);
-            self.queue(name, Queued::Again(Again::Rarely));
+            self.again(name, Again::Rarely);
         } else {
             self.set_state(name, State::Initialised);
         }
@@ -156,6 +160,9 @@ impl Machine {
         // A new node can register before the cloud's own list shows its instance, and another
         // provider's node is tainted for a moment, too: the first time is not reported.
         if wait.reason == WaitReason::InstanceNotFound && failures == 0 {
+            if let Some(last) = &mut self.entry(name).last {
+                last.is_first = true;
+            }
             return self.queue(name, Queued::Again(again));
         }
         self.say(Effect::Retry(Arc::clone(node), again, Failure::Waits(wait.clone())));

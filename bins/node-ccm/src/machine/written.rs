@@ -68,7 +68,7 @@ impl Writing {
     /// The write that is under way, in words.
     pub(super) fn told(&self) -> String {
         let what = self.step().map(Step::kind).unwrap_or_default();
-        format!("its {what} are being written: the API server has not answered yet")
+        format!("the write of its {what} is under way: the API server has not answered yet")
     }
 }
 
@@ -161,7 +161,7 @@ impl Machine {
         for one in refused {
             self.report(node, Report::NotStored(one));
         }
-        self.entry(name).last = None;
+        self.entry(name).take_last();
         let still_waits = latest.is_uninitialised();
         self.set_state(name, if still_waits { State::WriteFailing } else { State::Initialised });
         self.queue(name, Queued::Again(Again::Every(wait)));

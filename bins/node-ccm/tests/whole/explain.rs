@@ -83,7 +83,7 @@ async fn nodes_that_the_cloud_does_not_find_or_of_others() {
         "twin",
         "blocked",
         "conflict: node \"twin\" matches 2 instances: i-a, i-b; it stays tainted until that is mended",
-        "resolve what contradicts in the cloud; nothing is guessed; or say which instance it is: spec.providerID",
+        "two facts in the cloud contradict each other: correct one; or say which instance it is: spec.providerID",
     );
 }
 
@@ -211,7 +211,7 @@ async fn writes_that_are_refused_taken_back_or_fought_over() {
         &name,
         "blocked",
         cause,
-        "give the account of node-ccm the right (manifests/), or exempt it",
+        "give the account of this program the right, or exempt it",
     );
     whole.api.faults().remove(forbidden);
 
@@ -279,6 +279,11 @@ async fn a_ready_node_whose_instance_is_gone_and_another_cloud() {
     whole.cloud.remove("i-00000");
     sleep(Duration::from_mins(3)).await;
     let cause = "its instance is gone: no instance sim://i-00000; it is not written";
+    whole.explains(&names[0], "blocked", cause, "find out which machine runs as node-00000");
+    // Any change of the node makes the program look at what it remembers.
+    let stops = json!({"spec": {"taints": [{"key": "out-of-reach", "effect": "NoExecute"}]}});
+    whole.api.patch("nodes", &names[0], "", PatchKind::Merge, stops).unwrap();
+    sleep(Duration::from_secs(5)).await;
     whole.explains(&names[0], "blocked", cause, "find out which machine runs as node-00000");
     whole.process.lose_project(&whole.cloud);
     sleep(Duration::from_mins(3)).await;

@@ -125,3 +125,19 @@ fn another_cloud_is_the_cause_of_everything_that_is_ours() {
         assert_eq!(told.clone().while_refused(refusal.as_ref()), told);
     }
 }
+
+#[test]
+fn what_ends_by_itself_is_not_blocked() {
+    let fares_of = |kind| fares(&CloudError::new(kind, "no"));
+    for kind in [ErrorKind::QuotaExceeded, ErrorKind::Forbidden, ErrorKind::NotFound] {
+        assert_eq!(fares_of(kind), Fares::Blocked, "{kind}");
+    }
+    for kind in [ErrorKind::Throttled, ErrorKind::Timeout, ErrorKind::Busy] {
+        assert_eq!(fares_of(kind), Fares::Working, "{kind}");
+    }
+    let unsent = CloudError { unsent: true, ..CloudError::new(ErrorKind::Invalid, "no time left") };
+    assert_eq!(fares(&unsent), Fares::Working);
+    let (forbidden, mend) = refused_write(&ApiError::Forbidden("no right".to_owned()));
+    assert!(forbidden == Fares::Blocked && mend.contains("the right"), "{mend}");
+    assert_eq!(refused_write(&ApiError::Timeout).0, Fares::Working);
+}

@@ -51,12 +51,13 @@ ccm_settings::settings! {
     impl Served {
         /// IP address on which the HTTP pages are served.
         address: IpAddr = fixed(Text, "bind-address", "0.0.0.0");
-        /// Port of /healthz, /livez, /readyz, /metrics, /configz, /plan and /record. 0 disables the pages. The pages use
-        /// plain HTTP unless a certificate is configured, and require no token: they contain no secrets and are
-        /// read-only. /configz, /plan and /record are served on loopback only (kubectl port-forward), see --open-pages.
+        /// Port of /healthz, /livez, /readyz, /metrics, /configz, /plan, /explain and /record. 0 disables the pages. The
+        /// pages use plain HTTP unless a certificate is configured, and require no token: they contain no secrets and are
+        /// read-only. /configz, /plan, /explain and /record are served on loopback only (kubectl port-forward), see
+        /// --open-pages.
         port: u16 = fixed(Count, "secure-port", "");
         /// Pages that are served to any client and not on loopback only: configz, plan. Any client of the port can
-        /// then read the settings, or the names of nodes and the planned changes. plan opens /record as well, with
+        /// then read the settings, or the names of nodes and the planned changes. plan opens /explain and /record as well, with
         /// all that the program knows of nodes, Services and the cloud.
         open: Vec<String> = fixed(List, "open-pages", ""), local_pages;
         /// Certificate chain (PEM) for the pages. The file is read again when it changes. Needs --tls-private-key-file.

@@ -1,8 +1,9 @@
 //! Nodes whose instances the cloud reports as gone.
 
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, mend};
+use ccm_base::At;
+use ccm_runtime::explain::{Explanation, Fares, NOTHING, fares, mend, moment};
 
-use super::{About, Heard, Machine, fares_of, observed, refused, unanswered};
+use super::{About, Heard, Machine, observed, refused};
 use crate::policy::{
     Breaker, Doubt, Evidence, Reason, Verdict,
     action::{APPROVED, GONE, PROTECTED},
@@ -20,11 +21,9 @@ impl Machine {
             | Verdict::Keep(Reason::Protected | Reason::Ghost | Reason::Replaced) => {
                 self.held(about, heard)
             }
-            Verdict::Keep(Reason::Alive) => Explanation::new(
-                Fares::Blocked,
-                with(kept(Reason::Alive).text, &heard.decision.evidence),
-                "check project, region and credentials in --cloud-config: the cloud denies a machine that lives",
-            ),
+            Verdict::Keep(Reason::Alive) => {
+                denied(kept(Reason::Alive).text, &heard.decision.evidence)
+            }
             // An answer "gone" that is no evidence.
             Verdict::Keep(Reason::NoAnswer) => Explanation::new(
                 Fares::Working,
@@ -32,7 +31,7 @@ impl Machine {
                     "{}: it came too late, or its proof is too weak",
                     kept(Reason::NoAnswer).text
                 ),
-                "wait; if it lasts, see if the cloud answers by the instance's ID, and within --cloud-call-timeout",
+                NO_EVIDENCE,
             ),
             Verdict::Keep(reason) => {
                 Explanation::new(Fares::Working, kept(reason).text, "wait for the next lookup")
@@ -51,15 +50,15 @@ impl Machine {
             return Explanation::new(Fares::Working, cause, NOTHING);
         }
         if self.observes {
-            return observed(due);
+            return observed(&due);
         }
-        let failed = self.last.failure(&about.view.name, true);
+        let failed = self.last.failure(&about.view.name, &about.view.uid, true);
         match failed.filter(|failed| failed.at >= heard.said.answered) {
             Some(failed) => {
                 let is_lost = failed.error.is_uncertain();
                 let failed_how = if is_lost { "is not confirmed" } else { "failed" };
                 let what = format!("{GONE}, but the deletion of the node {failed_how}");
-                refused(what, &failed.error)
+                refused(&what, &failed.error)
             }
             None => Explanation::new(Fares::Working, due, NOTHING),
         }
@@ -67,104 +66,145 @@ impl Machine {
 
     /// Something of the proof is missing.
     fn suspected(&self, about: &About<'_>, heard: &Heard, why: Doubt) -> Explanation {
-        let name = &about.node.name;
-        let cause = with(format!("{GONE}; {why}"), &heard.decision.evidence);
-        let working = |mend: &str| Explanation::new(Fares::Working, cause.clone(), mend);
-        match why {
-            Doubt::Newborn => {
-                working("wait: answers count when it is older than --node-grace-period")
-            }
-            Doubt::Unconfirmed if self.is_reported(about.view) => working(NOTHING),
-            Doubt::Unconfirmed => working(&format!(
-                "nothing has to be done; to keep it all the same: kubectl annotate node {name} {PROTECTED}=true"
-            )),
-            Doubt::NoAnswer => match &heard.said.result {
-                Err(error) => {
-                    let Explanation { fares, mend, .. } = unanswered(error);
-                    Explanation::new(
-                        fares,
-                        with(format!("{GONE}; {why}: {error}"), &heard.decision.evidence),
-                        mend,
-                    )
-                }
-                Ok(_) => working(
-                    "wait; if it lasts, see if the cloud answers by the instance's ID, and within --cloud-call-timeout",
+        if let Some(at) = self.lived(about) {
+            return denied(
+                format!(
+                    "{GONE}, but its kubelet has renewed its Lease since, the last time {}; the node is kept",
+                    moment(at, about.now)
                 ),
-            },
-            Doubt::NoHeartbeat => working(
-                "wait for one more confirmation period; if it lasts, grant the right to get Leases in kube-node-lease: docs/lifecycle-ccm.md, Rights",
+                &heard.decision.evidence,
+            );
+        }
+        let cause = with(format!("{GONE}; {why}"), &heard.decision.evidence);
+        let mend = match why {
+            Doubt::Newborn => "wait: answers count when it is older than --node-grace-period".to_owned(),
+            Doubt::Unconfirmed if self.is_reported(about.view) => NOTHING.to_owned(),
+            Doubt::Unconfirmed => format!(
+                "{NOTHING}; to keep it all the same: kubectl annotate node {} {PROTECTED}=true",
+                about.node.name
             ),
-            Doubt::NotListed if !about.view.has_id && !self.decider.lists() => Explanation::new(
+            Doubt::NoAnswer => return without_answer(heard, cause),
+            Doubt::NoHeartbeat => "wait for one more confirmation period; if it lasts, grant the right to get Leases in kube-node-lease: docs/lifecycle-ccm.md, Rights".to_owned(),
+            Doubt::NotListed => return self.not_listed(about, cause),
+            Doubt::Listed => "wait; if it lasts, the list of the cloud contradicts its answer by ID: tell its support".to_owned(),
+        };
+        Explanation::new(Fares::Working, cause, mend)
+    }
+
+    /// No look at the fleet has confirmed it.
+    fn not_listed(&self, about: &About<'_>, cause: String) -> Explanation {
+        if !about.view.has_id && !self.decider.lists() {
+            return Explanation::new(
                 Fares::Blocked,
                 format!(
                     "{cause}; the cloud has no list, without which a node without a provider ID is never deleted"
                 ),
-                format!("if its machine is gone: kubectl delete node {name}"),
+                format!("if its machine is gone: kubectl delete node {}", about.node.name),
+            );
+        }
+        match self.last.fleet() {
+            Some((_, error)) => Explanation::new(
+                fares(error),
+                format!("{GONE}; {}: {error}", Doubt::NotListed),
+                mend(error),
             ),
-            Doubt::NotListed => match self.last.fleet() {
-                Some((_, error)) => Explanation::new(
-                    fares_of(error),
-                    format!("{GONE}; {why}: {error}"),
-                    mend(error),
-                ),
-                None => working("wait: the fleet is looked at with the next lookups"),
-            },
-            Doubt::Listed => working(
-                "wait; if it lasts, the list of the cloud contradicts its answer by ID: tell its support",
+            None => Explanation::new(
+                Fares::Working,
+                cause,
+                "wait: the fleet is looked at with the next lookups",
             ),
         }
     }
 
     /// A brake or a person holds the deletion.
     fn held(&self, about: &About<'_>, heard: &Heard) -> Explanation {
-        let (view, name, policy) = (about.view, &about.node.name, &self.parameters.policy);
         let evidence = &heard.decision.evidence;
-        let approve = format!("kubectl annotate node {name} {APPROVED}=yes");
-        let held =
-            |why: String, mend: String| Explanation::new(Fares::Held, with(why, evidence), mend);
-        let passes = || {
-            let cause = format!("{GONE}; what held its deletion may not hold it any more");
-            Explanation::new(Fares::Working, with(cause, evidence), "wait for the next lookup")
+        let held = match heard.decision.verdict {
+            Verdict::BreakerOpen => self.held_by_breaker(about, heard),
+            Verdict::OverBudget { until } => held_by_budget(about, heard, until),
+            Verdict::Keep(reason) => self.held_by_setting(about, reason),
+            _ => None,
         };
-        let why = format!("{GONE}, but {}", heard.decision.held().unwrap_or_default());
-        match (heard.decision.verdict, self.decider.breaker()) {
-            (Verdict::BreakerOpen | Verdict::OverBudget { .. }, _) if view.approved => passes(),
-            (Verdict::BreakerOpen, Breaker::Open { cause, .. }) => held(
-                format!("{why}: {cause}"),
-                format!(
-                    "check project, region and credentials in --cloud-config: the breaker closes by itself when the cloud shows the fleet again; only if the machine is really gone: {approve} (many at once: docs/lifecycle-ccm.md, Approving a set)"
-                ),
-            ),
-            (Verdict::OverBudget { until: Some(until) }, _) if until > about.now => held(
-                why,
-                format!(
-                    "wait: the budget allows more {}; to delete it now: {approve}",
-                    super::moment(until, about.now)
-                ),
-            ),
-            (Verdict::OverBudget { until: None }, _) => {
-                held(why, format!("raise --node-deletion-budget, or approve this one: {approve}"))
+        match held {
+            Some((why, mend)) => Explanation::new(Fares::Held, with(why, evidence), mend),
+            None => {
+                let cause = format!("{GONE}; what held its deletion may not hold it any more");
+                Explanation::new(Fares::Working, with(cause, evidence), "wait for the next lookup")
             }
-            (Verdict::Keep(Reason::Protected), _) if view.protected => held(
-                kept(Reason::Protected).text,
-                format!(
-                    "nothing has to be done; to let it go: kubectl annotate node {name} {PROTECTED}-"
-                ),
-            ),
-            (Verdict::Keep(Reason::Ghost), _) if !view.may_be_deleted(policy) => held(
-                kept(Reason::Ghost).text,
-                format!("if no machine has this name: kubectl delete node {name}"),
-            ),
-            (Verdict::Keep(Reason::Replaced), _) if self.is_reported(view) => held(
-                kept(Reason::Replaced).text,
-                format!(
-                    "kubectl delete node {name}, and restart its kubelet; or set --replaced-nodes=delete"
-                ),
-            ),
-            _ => passes(),
         }
     }
+
+    fn held_by_breaker(&self, about: &About<'_>, heard: &Heard) -> Option<(String, String)> {
+        let Breaker::Open { cause, .. } = self.decider.breaker() else { return None };
+        let why = format!("{}: {cause}", but_held(heard));
+        let mend = format!(
+            "check project, region and credentials in --cloud-config: the breaker closes by itself when the cloud shows the fleet again; only if the machine is really gone: {} (many at once: docs/lifecycle-ccm.md, Approving a set)",
+            approve(about)
+        );
+        (!about.view.approved).then_some((why, mend))
+    }
+
+    /// Its annotation or a flag keeps it.
+    fn held_by_setting(&self, about: &About<'_>, reason: Reason) -> Option<(String, String)> {
+        let (view, name, policy) = (about.view, &about.node.name, &self.parameters.policy);
+        let mend = match reason {
+            Reason::Protected if view.protected => {
+                format!("{NOTHING}; to let it go: kubectl annotate node {name} {PROTECTED}-")
+            }
+            Reason::Ghost if !view.may_be_deleted(policy) => {
+                format!("if no machine has this name: kubectl delete node {name}")
+            }
+            Reason::Replaced if self.is_reported(view) => format!(
+                "kubectl delete node {name}, and restart its kubelet; or set --replaced-nodes=delete, and open the admission policy: docs/lifecycle-ccm.md, Ready nodes and the admission policy"
+            ),
+            _ => return None,
+        };
+        Some((kept(reason).text, mend))
+    }
 }
+
+fn held_by_budget(about: &About<'_>, heard: &Heard, until: Option<At>) -> Option<(String, String)> {
+    let approve = approve(about);
+    let mend = match until {
+        _ if about.view.approved => return None,
+        Some(until) if until <= about.now => return None,
+        Some(until) => format!(
+            "wait: the budget allows more {}; to delete it now: {approve}",
+            moment(until, about.now)
+        ),
+        None => format!("raise --node-deletion-budget, or approve this one: {approve}"),
+    };
+    Some((but_held(heard), mend))
+}
+
+fn but_held(heard: &Heard) -> String {
+    format!("{GONE}, but {}", heard.decision.held().unwrap_or_default())
+}
+
+/// The command that approves its deletion.
+fn approve(about: &About<'_>) -> String {
+    format!("kubectl annotate node {} {APPROVED}=yes", about.node.name)
+}
+
+/// The cloud has not said so again.
+fn without_answer(heard: &Heard, cause: String) -> Explanation {
+    match &heard.said.result {
+        Err(error) => {
+            let why = format!("{GONE}; {}: {error}", Doubt::NoAnswer);
+            Explanation::new(fares(error), with(why, &heard.decision.evidence), mend(error))
+        }
+        Ok(_) => Explanation::new(Fares::Working, cause, NO_EVIDENCE),
+    }
+}
+
+/// The cloud denies an instance whose machine lives.
+fn denied(cause: String, evidence: &Evidence) -> Explanation {
+    let mend = "check project, region and credentials in --cloud-config: the cloud denies a machine that lives";
+    Explanation::new(Fares::Blocked, with(cause, evidence), mend)
+}
+
+/// The mend of an answer that is too late or no proof.
+const NO_EVIDENCE: &str = "wait; if it lasts, see if the cloud answers by the instance's ID, and within --cloud-call-timeout";
 
 /// A cause with the cloud's words.
 fn with(cause: String, evidence: &Evidence) -> String {

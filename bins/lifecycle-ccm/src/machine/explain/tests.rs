@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{AbsenceProof, Instance, LookupResult, ProofMethod, ProviderId};
+use ccm_cloud::{AbsenceProof, ErrorKind, Instance, LookupResult, ProofMethod, ProviderId};
 use ccm_controller::{brake::Limit, machine::Machine as _};
 use ccm_objects::{Condition, Taint};
 
@@ -285,7 +285,10 @@ fn a_deletion_that_was_decided() {
     let [deletion] = writes(&effects)[..] else { panic!("{effects:?}") };
     answered(&mut machine, at(1023), deletion, denied);
     let refused = "but the deletion of the node failed: forbidden: the policy guard says no";
-    check(&lines(&machine, at(1024)), ["blocked", refused, "docs/lifecycle-ccm.md, Rights"]);
+    check(
+        &lines(&machine, at(1024)),
+        ["blocked", refused, "give the account of this program the right"],
+    );
     answered(&mut machine, at(1025), deletion, Err(Some(ApiError::Timeout)));
     let lost = "the deletion of the node is not confirmed: no response in time";
     check(&lines(&machine, at(1026)), ["work is under way", lost, "wait"]);
@@ -296,8 +299,10 @@ fn a_deletion_that_was_decided() {
     let mut machine = with_nodes(true);
     pass(&mut machine, at(1000));
     pass(&mut machine, at(1021));
-    let observed = "but with --mode=observe nothing is written";
-    check(&lines(&machine, at(1022)), ["blocked", observed, "--mode=control"]);
+    let observed =
+        "shows 10 of 11 nodes; --mode=observe writes nothing; the line decided says what is due";
+    let mend = "the controller that leads does it, or this one with --mode=control";
+    check(&lines(&machine, at(1022)), ["work is under way", observed, mend]);
 }
 
 #[test]
@@ -376,7 +381,11 @@ fn what_a_person_or_a_setting_holds() {
     let (machine, _) = after(machine, &by_id);
     check(
         &lines(&machine, at(1022)),
-        ["held", "it is Ready on another machine", "--replaced-nodes=delete"],
+        [
+            "held",
+            "it is Ready on another machine",
+            "--replaced-nodes=delete, and open the admission policy: docs/lifecycle-ccm.md, Ready nodes and the admission policy",
+        ],
     );
 }
 
@@ -386,7 +395,7 @@ fn a_machine_that_lives_although_the_cloud_denies_it() {
     let mut machine = with_nodes(false);
     look(&mut machine, at(1000), &by_id, LISTED);
     due(&mut machine, at(1021));
-    let (name, uid, result) = ("a".into(), "uid-a".into(), by_id);
+    let (name, uid, result) = ("a".into(), "uid-a".into(), by_id.clone());
     machine.apply(Event::LookedUp { name, uid, is_witness: false, result }, at(1021));
     let shown = Some(Heartbeat("renewed".to_owned()));
     machine.apply(Event::Beat { name: "a".into(), shown }, at(1021));
@@ -394,4 +403,43 @@ fn a_machine_that_lives_although_the_cloud_denies_it() {
     machine.apply(decide, at(1021));
     let lives = "its kubelet has renewed its Lease since; the node is kept; 2 answers over 21 s";
     check(&lines(&machine, at(1022)), ["blocked", lives, "check project, region and credentials"]);
+    // The next answer begins anew, and it is the same machine.
+    look(&mut machine, at(1026), &by_id, LISTED);
+    let lives = "but its kubelet has renewed its Lease since, the last time at 1970-01-01T00:17:01Z, 6 s ago; the node is kept; one answer so far";
+    check(&lines(&machine, at(1027)), ["blocked", lives, "check project, region and credentials"]);
+    let object = machine.nodes.get("a").cloned();
+    let next = machine.explain(object.as_deref(), &|_, _| String::new(), at(1027)).next;
+    assert_eq!(next, "the next lookup is due at 1970-01-01T00:17:11Z, in 4 s");
+    // It lives no longer.
+    let effects = look(&mut machine, at(1047), &by_id, LISTED);
+    assert_eq!(writes(&effects).len(), 1);
+    check(&lines(&machine, at(1048)), ["work is under way", "is due for deletion", NOTHING]);
+}
+
+/// Another node has the name now, or none.
+#[test]
+fn nothing_is_kept_of_nodes_that_are_gone() {
+    let by_id = Ok(gone(ProofMethod::ById));
+    let is_gone = || Event::Gone { name: "a".into(), uid: "uid-a".into() };
+    let mut machine = with_nodes(false);
+    let nothing = serde_json::to_string(&machine.last).unwrap();
+    due(&mut machine, at(1000));
+    let (name, uid, result) = ("a".into(), "uid-a".into(), by_id.clone());
+    machine.apply(Event::LookedUp { name, uid, is_witness: false, result }, at(1000));
+    machine.apply(is_gone(), at(1000));
+    let unlisted = Unlisted::default();
+    machine.apply(Event::Decide { sight: sight(at(1000)), unlisted }, at(1000));
+    assert_eq!(serde_json::to_string(&machine.last).unwrap(), nothing);
+
+    let (mut machine, effects) = after(with_nodes(false), &by_id);
+    let [proof] = writes(&effects)[..] else { panic!("{effects:?}") };
+    machine.apply(is_gone(), at(1022));
+    answered(&mut machine, at(1023), proof, Err(Some(ApiError::Timeout)));
+    assert_eq!(serde_json::to_string(&machine.last).unwrap(), nothing);
+
+    let (mut machine, effects) = after(with_nodes(false), &by_id);
+    let [proof] = writes(&effects)[..] else { panic!("{effects:?}") };
+    answered(&mut machine, at(1022), proof, Err(Some(ApiError::Timeout)));
+    assert!(machine.last.failure("a", "uid-a", true).is_some());
+    assert!(machine.last.failure("a", "uid-b", true).is_none());
 }

@@ -1,15 +1,20 @@
 //! What a person can do for a node.
 
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_controller::brake::approval::{SELECTOR, UNTIL};
+use ccm_controller::brake::{
+    Hold,
+    approval::{SELECTOR, UNTIL},
+};
 use ccm_kube::ApiError;
 use ccm_objects::Node;
-use ccm_runtime::explain::{Fares, NOTHING, mend};
+use ccm_runtime::explain::{Fares, NOTHING, mend, refused_write};
 
 use crate::plan::{APPROVED, Field, LABEL_POLICY, PROVIDER_ID, TAINTS};
 
 pub(super) const WAIT: &str = NOTHING;
-pub(super) const STANDBY: &str = "ask the replica that holds the Lease (kubectl -n kube-system get lease node-ccm); if that is this one, the line stores of /readyz?verbose says what it waits for";
+pub(super) const STANDBY: &str = "ask the replica that holds the Lease of node-ccm (docs/explain.md); if that is this one, the line stores of /readyz?verbose says what it waits for";
+pub(super) const OBSERVES: &str =
+    "the controller that leads does it, or this one with --mode=control";
 pub(super) const NO_NODE: &str = "check the name (kubectl get nodes); if its machine runs, look at its kubelet, which registers it";
 pub(super) const NOT_LISTED: &str =
     "wait; if it lasts, the line nodes of /readyz?verbose says why the API server lists none";
@@ -82,11 +87,24 @@ pub(super) fn gone(node: &Node) -> String {
 }
 
 /// Of a change that the brake holds.
-pub(super) fn held(node: &Node) -> String {
-    format!(
-        "if the cloud is right: kubectl annotate node {} {APPROVED}=yes, or for many nodes {SELECTOR} and {UNTIL} on the Lease; if it is wrong, mend that, and the next lookup of all nodes releases the brake",
+pub(super) fn held(node: &Node, hold: Hold) -> String {
+    let approve = format!(
+        "kubectl annotate node {} {APPROVED}=yes, or for many nodes {SELECTOR} and {UNTIL} on the Lease",
         node.name
-    )
+    );
+    match hold {
+        Hold::Breaker => format!(
+            "if the cloud is right: {approve}; if it is wrong, mend that, and the next lookup of all nodes releases the brake"
+        ),
+        Hold::Budget { until: Some(_) } => {
+            format!(
+                "wait: it changes by itself when budget is free again; to change it now, if the cloud is right: {approve}"
+            )
+        }
+        Hold::Budget { until: None } => {
+            format!("raise --node-change-budget; or, if the cloud is right: {approve}")
+        }
+    }
 }
 
 /// Of a first InternalIP that stays; the cloud may return another one.
@@ -98,22 +116,16 @@ pub(super) fn internal_ip(has_other: bool) -> String {
 }
 
 /// Of a write that the API server does not accept.
-pub(super) fn refused(error: &ApiError) -> (Fares, String) {
-    match error {
-        ApiError::Forbidden(_) => (
-            Fares::Blocked,
-            "give the account of node-ccm the right (manifests/), or exempt it from the admission policy or webhook that the message names".to_owned(),
+pub(super) fn refused(node: &Node, error: &ApiError) -> (Fares, String) {
+    let (fares, mend) = refused_write(error);
+    let mend = match error {
+        ApiError::Conflict => format!(
+            "wait; if it lasts, find who writes the node all the time: kubectl get node {} -o yaml --show-managed-fields",
+            node.name
         ),
-        ApiError::Invalid(_) => (Fares::Blocked, "change what the message names in the cloud or in the node".to_owned()),
-        ApiError::Unauthorized | ApiError::Credentials(_) => {
-            (Fares::Blocked, "renew the credentials of node-ccm for the API server".to_owned())
-        }
-        ApiError::Conflict => (
-            Fares::Working,
-            "wait; if it lasts, find who writes the node all the time: kubectl get node -o yaml --show-managed-fields".to_owned(),
-        ),
-        _ => (Fares::Working, "wait; if it lasts, look at the API server".to_owned()),
-    }
+        _ => mend.to_owned(),
+    };
+    (fares, mend)
 }
 
 /// Of a write that does not last.
@@ -121,7 +133,7 @@ pub(super) fn repeated(node: &Node, field: &str, is_refused: bool) -> String {
     let name = &node.name;
     if is_refused {
         return format!(
-            "exempt the account of node-ccm from the admission policy or webhook that takes back {field} of nodes: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations"
+            "exempt the account of node-ccm from the admission policy or webhook that takes back {field} of nodes: for kind in validatingadmissionpolicies mutatingadmissionpolicies mutatingwebhookconfigurations; do kubectl get $kind; done"
         );
     }
     let own = match Field::named(field) {

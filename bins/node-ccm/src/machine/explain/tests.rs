@@ -1,10 +1,13 @@
 //! What is said of nodes in each state.
 
 mod cases;
+mod later;
 
 use std::time::Duration;
 
-use ccm_cloud::{AbsenceProof, AddressKind, Lookup, LookupResult, NodeAddress, ProofMethod};
+use ccm_cloud::{
+    AbsenceProof, AddressKind, ErrorKind, Lookup, LookupResult, NodeAddress, ProofMethod,
+};
 use ccm_controller::machine::Machine as _;
 use ccm_kube::ApiError;
 use ccm_objects::{Address, Condition};
@@ -73,8 +76,19 @@ fn work(machine: &mut Machine, node: &Node, answer: LookupResult, second: u64) {
     let answers = vec![(Arc::clone(&asked), answer.clone())];
     machine.apply(Event::Added(seen(node.clone())), at(second));
     machine.apply(Event::Answered { ago: Duration::ZERO, answers }, at(second));
-    let seen = seen(node.clone());
-    let work = Work { asked, seen, answer, rivals: Vec::new(), failures: 1 };
+    work_from_memory(machine, node, answer, 1, second);
+}
+
+/// The machine works on this node with an answer that it has had before.
+fn work_from_memory(
+    machine: &mut Machine,
+    node: &Node,
+    answer: LookupResult,
+    failures: u32,
+    second: u64,
+) {
+    let (asked, seen) = (Arc::new(node.clone()), seen(node.clone()));
+    let work = Work { asked, seen, answer, rivals: Vec::new(), failures };
     machine.apply(Event::Work(Box::new(work)), at(second));
 }
 
@@ -131,7 +145,7 @@ fn braked(others: usize, second: u64) -> Explanation {
 }
 
 /// Three nodes have changed, which uses up the budget, and the cloud wants another zone for this one as well.
-fn over_budget() -> Explanation {
+fn over_budget() -> Machine {
     let mut machine = Machine::new(Params { per_second: None, ..params() });
     machine.apply(Event::Leads, at(0));
     for name in ["a", "b", "c"] {
@@ -144,7 +158,7 @@ fn over_budget() -> Explanation {
     }
     work(&mut machine, &ready(), moved("one"), 10);
     work(&mut machine, &ready(), moved("one"), 16);
-    machine.explain("one", &shown(ready()), at(20))
+    machine
 }
 
 /// node-ccm has written the zone three times, and it is another one again.
@@ -223,11 +237,19 @@ fn it_is_said_what_came_last_and_when_the_next_try_is() {
 
 #[test]
 fn it_is_said_when_budget_is_free_again() {
-    let told = over_budget();
+    let machine = over_budget();
+    let told = machine.explain("one", &shown(ready()), at(20));
     assert_eq!(told.fares, Fares::Held, "{told:?}");
+    assert!(told.mend.starts_with("wait: it changes by itself when budget is free again; "));
     let cause = "the zone of this Ready node changes from z1 to z2; held: the budget is used up until 1970-01-01T01:16:46.000Z, because";
     assert!(told.cause.starts_with(cause), "{told:?}");
-    assert_eq!(told.next, "budget is free again at 1970-01-01T01:16:46Z, in 59 min");
+    let next = "with the first lookup of all nodes after budget is free again at 1970-01-01T01:16:46Z, in 59 min";
+    assert_eq!(told.next, next);
+    // Its time has come, and the lookup has not.
+    let told = machine.explain("one", &shown(ready()), at(3700));
+    let cause = "the zone of this Ready node changes from z1 to z2; the brake is released";
+    check(&told, ["work is under way", cause, "nothing has to be done"]);
+    assert!(told.next.starts_with("all nodes are looked up every 5m0s"), "{told:?}");
 }
 
 /// What failed is of interest until the next work has succeeded, and no longer.
@@ -242,6 +264,8 @@ fn a_failure_is_forgotten_when_it_is_over() {
     // A lookup of all nodes says so as well.
     work(&mut machine, &ready(), failed(ErrorKind::Forbidden), 40);
     assert_eq!(fares(&machine), Fares::Blocked);
+    let (ago, instances) = (Duration::ZERO, vec![whole("one")]);
+    machine.apply(Event::Found { ago, instances }, at(50));
     let found = Answer::Found(whole("one").provider_id);
     machine.apply(Event::Compare { seen: seen(ready()), answer: found }, at(50));
     assert_eq!(fares(&machine), Fares::Fine);

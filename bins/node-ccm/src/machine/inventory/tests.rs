@@ -58,7 +58,7 @@ fn of_several_instances_with_one_id_none_is_found() {
     assert_eq!(found(snapshot.get("sim://old")), None);
     assert_eq!(found(snapshot.get("sim://a")), None, "one's own ID is claimed by another");
     assert!(inventory.get("sim://a").is_none());
-    assert_eq!(inventory.found(&id("sim://a")).unwrap().provider_id, id("sim://a"));
+    assert_eq!(inventory.found(&id("sim://a")).unwrap().instance.provider_id, id("sim://a"));
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn what_is_not_known_here() {
         [
             "unknown",
             "this replica does not lead, or has begun to lead and waits for a current list of the nodes: it has not looked at the node",
-            "ask the replica that holds the Lease (kubectl -n kube-system get lease node-ccm); if that is this one, the line stores of /readyz?verbose says what it waits for",
+            "ask the replica that holds the Lease of node-ccm (docs/explain.md); if that is this one, the line stores of /readyz?verbose says what it waits for",
         ],
     );
     // Not asked.
@@ -110,8 +110,8 @@ fn what_another_controller_does() {
         &with_params(|params| params.is_observing = true, tainted("one"), found(whole("one"))),
         [
             "work is under way",
-            "its instance is known, and its first writes are due (sim://one: the node has no addresses; update the labels from the instance; remove the uninitialized taint)",
-            "nothing here: this program only observes (--mode=observe), and another one writes",
+            "--mode=observe writes nothing; the line decided says what is due",
+            "the controller that leads does it, or this one with --mode=control",
         ],
     );
 }
@@ -140,7 +140,7 @@ fn what_the_cloud_does_not_find() {
     check(
         &after(node("one"), gone()),
         [
-            "blocked",
+            "work is under way",
             "its instance is gone: no instance sim://one (request req-7); it is not written",
             "nothing has to be done here: lifecycle-ccm decides whether the node is deleted (its page /explain?kind=Node&name=one)",
         ],
@@ -164,7 +164,7 @@ fn what_the_cloud_refuses() {
         [
             "blocked",
             "conflict: the cloud's words (request req-7); it stays tainted until that is mended",
-            "resolve what contradicts in the cloud; nothing is guessed",
+            "two facts in the cloud contradict each other: correct one",
         ],
     );
     // Quota.
@@ -292,7 +292,7 @@ fn what_is_written_and_does_not_last() {
         &after(tainted("one"), found(whole("one"))),
         [
             "work is under way",
-            "its addresses are being written: the API server has not answered yet",
+            "the write of its addresses is under way: the API server has not answered yet",
             "nothing has to be done",
         ],
     );
@@ -302,7 +302,16 @@ fn what_is_written_and_does_not_last() {
         [
             "blocked",
             "the API server refuses to write addresses of the node: forbidden: policy X",
-            "give the account of node-ccm the right (manifests/), or exempt it from the admission policy or webhook that the message names",
+            "give the account of this program the right, or exempt it from the admission policy or webhook that the message names",
+        ],
+    );
+    // Lost.
+    check(
+        &written(tainted("one"), Err(ApiError::Timeout)),
+        [
+            "work is under way",
+            "the write of the addresses of the node has failed: no response in time",
+            "wait: it is tried again; if it lasts, look at the API server",
         ],
     );
     // Conflict.
@@ -320,7 +329,7 @@ fn what_is_written_and_does_not_last() {
         [
             "blocked",
             "the write addresses was answered as done, but the answer does not show it: an admission webhook or policy may take it back; retrying every 1m0s",
-            "exempt the account of node-ccm from the admission policy or webhook that takes back addresses of nodes: kubectl get mutatingadmissionpolicies,mutatingwebhookconfigurations",
+            "exempt the account of node-ccm from the admission policy or webhook that takes back addresses of nodes: for kind in validatingadmissionpolicies mutatingadmissionpolicies mutatingwebhookconfigurations; do kubectl get $kind; done",
         ],
     );
     // Contested.

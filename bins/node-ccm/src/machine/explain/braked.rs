@@ -1,0 +1,60 @@
+//! Changes of Ready nodes that the brake does not let pass.
+
+use ccm_base::At;
+use ccm_controller::brake::{Hold, Pause};
+use ccm_runtime::explain::{Explanation, Fares, moment};
+
+use super::{Machine, Own, mends};
+use crate::plan::{Plan, text};
+
+impl Machine {
+    /// The brake holds the change of the node, or has held it: it is tried again with the next lookup of all nodes.
+    pub(super) fn held(&self, own: &Own<'_>, now: At) -> Option<Explanation> {
+        let node = own.node;
+        if !self.brake.gathered().is_held(&node.uid) {
+            return None;
+        }
+        let changes = own.plan.as_ref().filter(|plan| plan.needs_brake());
+        let Some(Pause::Held(hold)) = self.would_pause(node, now) else {
+            let cause = |plan: &Plan| format!("{}; the brake is released", of(plan));
+            return changes.map(|plan| Explanation::new(Fares::Working, cause(plan), mends::WAIT));
+        };
+        let cause = match changes {
+            Some(plan) => text::held(plan, hold),
+            None => format!("a change of this Ready node is held: {hold}"),
+        };
+        let told = Explanation::new(Fares::Held, cause, mends::held(node, hold));
+        let of = self.brake(now).cause.map(|cause| {
+            format!("{} of {} Ready nodes would change", cause.changes, cause.population)
+        });
+        let next = match hold {
+            Hold::Budget { until: Some(until) } => {
+                format!(
+                    "with the first lookup of all nodes after budget is free again {}",
+                    moment(until, now)
+                )
+            }
+            _ => String::new(),
+        };
+        Some(Explanation { last: Vec::from_iter(of), next, ..told })
+    }
+
+    /// Changes that come with it are awaited. After that the change waits for its turn like any other.
+    pub(super) fn gathered(&self, own: &Own<'_>, now: At) -> Option<Explanation> {
+        let Own { node, plan, .. } = own;
+        let plan = plan.as_ref().filter(|plan| plan.needs_brake())?;
+        if !self.brake.gathered().is_wanted(&node.uid) {
+            return None;
+        }
+        let Some(Pause::Gathers(until)) = self.would_pause(node, now) else { return None };
+        let cause =
+            format!("{}; changes of other nodes that come with it are gathered first", of(plan));
+        let told = Explanation::new(Fares::Working, cause, mends::WAIT);
+        Some(Explanation { next: moment(until, now), ..told })
+    }
+}
+
+/// What would change.
+fn of(plan: &Plan) -> String {
+    plan.changes().map(|(_, note)| note.to_string()).collect::<Vec<_>>().join("; ")
+}
