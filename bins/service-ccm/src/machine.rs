@@ -11,6 +11,7 @@
 //! | `nodes` | the nodes that load balancers should have |
 //! | `due` | a Service is due: what is done next |
 //! | `planned`, `page` | the plan of a Service; how the page `/plan` shows it |
+//! | `decided` | what the last plan of a Service leaves for its explanation |
 //! | `rooms`, `unclaimed` | the room in namespaces; finalizers that nobody removes |
 //! | `asks`, `answers`, `answered` | calls: what is asked; what follows from answers for all, and for one |
 //! | `writes`, `written` | the API server answers writes: what follows, and for one |
@@ -29,6 +30,7 @@ mod asks;
 mod audits;
 mod balancers;
 mod counts;
+mod decided;
 mod due;
 pub(crate) mod effect;
 mod entry;

@@ -11,7 +11,7 @@ use ccm_kube::ApiError;
 use ccm_objects::{Service, ServiceIngress, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use super::{effect::Lane, explain::Decided};
+use super::{decided::Decided, effect::Lane};
 use crate::plan::{
     CallKind, Inputs, Known, State, Step,
     eligible::NodeSet,

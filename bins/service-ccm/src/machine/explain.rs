@@ -8,7 +8,6 @@ use ccm_base::At;
 use ccm_objects::{Service, ServicePort};
 use ccm_runtime::explain::{Explanation, Fares, mend, moment};
 
-pub(crate) use self::decided::Decided;
 use self::seen::{balancer_in_words, there};
 use super::{
     Machine,

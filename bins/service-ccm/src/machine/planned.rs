@@ -6,8 +6,8 @@ use ccm_controller::brake::{Budget, approval::is_marked_at};
 use ccm_objects::Service;
 
 use super::{
+    decided::Decided,
     entry::{Entry, ServedClass},
-    explain::Decided,
 };
 use crate::plan::{
     CallKind, Classes, Failed, Inputs, List, Plan, RELEASE_APPROVED, Step, View, awaits_members,
@@ -17,7 +17,7 @@ use crate::plan::{
     front_end::{Desired, Problem},
     held_calls,
     losses::{Verdict, recorded},
-    members::{Decision, Rules},
+    members::{Decision, Held, Rules},
     plan,
     reason::{Reason, SERVING},
     shown::{self, InUse, Refused, refused},
@@ -97,6 +97,23 @@ pub(crate) struct Planned {
     pub(crate) conditions: Vec<(Reason, String)>,
 }
 
+impl Planned {
+    /// The parts that explain it.
+    fn decided(&self) -> Decided {
+        let held = &self.members.held;
+        Decided {
+            conditions: self.conditions.clone(),
+            is_not_ours: self.plan == Plan::NotOurs,
+            is_due: matches!(self.plan, Plan::Next(_)),
+            held_release: self.held_release.clone(),
+            held_replacement: self.held_replacement.as_ref().map(|(why, _)| why.clone()),
+            unclaimed: self.unclaimed.clone(),
+            calls: self.held_calls.iter().map(|(_, failed)| failed.call).collect(),
+            is_last_held: !held.is_empty() && held.values().all(|why| *why == Held::Last),
+        }
+    }
+}
+
 impl Entry {
     /// Plans the Service as it is now.
     pub(crate) fn plan(&mut self, round: Round<'_>) -> Planned {
@@ -154,7 +171,7 @@ impl Entry {
             reads_members,
             conditions,
         };
-        self.see(service, &planned, now);
+        self.see(service, &planned);
         planned.reads_members |= is_served && self.has_lost_members(service);
         planned
     }
@@ -181,8 +198,8 @@ impl Entry {
     }
 
     /// Records what a Service shows, and what its plan leaves out.
-    fn see(&mut self, service: &Service, planned: &Planned, now: At) {
-        self.decided = Some(Box::new(Decided::of(planned, now)));
+    fn see(&mut self, service: &Service, planned: &Planned) {
+        self.decided = Some(Box::new(planned.decided()));
         let writes =
             matches!(planned.plan, Plan::Next(Step::Protect | Step::Release | Step::Write(_)));
         self.refused_write = self.refused_write.take().filter(|_| writes);

@@ -2,76 +2,22 @@
 
 use std::time::Duration;
 
-use ccm_base::At;
 use ccm_runtime::explain::{Explanation, Fares, fares, mend, moment, refused_write};
-use serde::{Deserialize, Serialize};
 
 use super::{
     About, WAIT, call, has_failed, leaves_it,
     reasons::{self, approve, mend_of},
 };
 use crate::{
-    machine::{Machine, entry::Entry, planned::Planned},
+    machine::{Machine, decided::Decided, entry::Entry},
     plan::{
-        ADOPT, CallKind, Failed, Known, Plan, RELEASE_APPROVED,
-        members::Held,
+        ADOPT, Known, RELEASE_APPROVED,
         reason::{PROVISIONING, Reason, SERVING},
     },
 };
 
 /// The cloud has worked for longer than this: only its operator may be able to end that.
 const LONG: Duration = Duration::from_mins(10);
-
-/// What was decided about a Service last.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Decided {
-    at: At,
-    /// The conditions that follow, with their messages.
-    conditions: Vec<(Reason, String)>,
-    /// True if this program has no part in it.
-    is_not_ours: bool,
-    /// True if a step is due.
-    is_due: bool,
-    /// Why the load balancer stays although the Service is not served any more.
-    held_release: Option<String>,
-    /// Why no other load balancer is made.
-    held_replacement: Option<String>,
-    /// Why the finalizer stays.
-    unclaimed: Option<String>,
-    /// The calls that wait because they have failed.
-    calls: Vec<CallKind>,
-    /// True if only the last member is held.
-    is_last_held: bool,
-}
-
-impl Decided {
-    /// The parts of this plan that explain it.
-    pub(crate) fn of(planned: &Planned, at: At) -> Self {
-        let held = &planned.members.held;
-        Self {
-            at,
-            conditions: planned.conditions.clone(),
-            is_not_ours: planned.plan == Plan::NotOurs,
-            is_due: matches!(planned.plan, Plan::Next(_)),
-            held_release: planned.held_release.clone(),
-            held_replacement: planned.held_replacement.as_ref().map(|(why, _)| why.clone()),
-            unclaimed: planned.unclaimed.clone(),
-            calls: planned.held_calls.iter().map(|(_, failed)| failed.call).collect(),
-            is_last_held: !held.is_empty() && held.values().all(|why| *why == Held::Last),
-        }
-    }
-
-    fn condition(&self, kind: &str) -> Option<(Reason, &str)> {
-        let found = self.conditions.iter().find(|(reason, _)| reason.condition() == kind)?;
-        Some((found.0, &found.1))
-    }
-
-    /// The last failure of a call that is still wanted, the most important one.
-    fn failure<'a>(&self, entry: &'a Entry) -> Option<&'a Failed> {
-        let first = self.calls.iter().min()?;
-        entry.state().failed.iter().find(|failed| failed.call == *first)
-    }
-}
 
 impl Machine {
     /// Explains a Service by what was decided.
@@ -120,7 +66,7 @@ fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanati
         let mend = mend_of(Reason::ReplacementHeld, about.service);
         return Some(Explanation::new(Fares::Held, why, mend));
     }
-    let failed = decided.failure(entry);
+    let failed = decided.failure(entry.state());
     let condition = decided.condition(PROVISIONING);
     let (reason, message) =
         condition.filter(|(reason, _)| reasons::fares(*reason) != Fares::Fine)?;
@@ -181,7 +127,7 @@ fn under_way(about: About<'_>, entry: &Entry) -> Option<Explanation> {
         return Some(Explanation::new(Fares::Working, cause, WAIT));
     }
     let decided = entry.decided.as_ref()?;
-    let failed = decided.failure(entry)?;
+    let failed = decided.failure(entry.state())?;
     let cause = format!("{}: {}", has_failed(failed), failed.error);
     Some(Explanation::new(Fares::Working, cause, mend(&failed.error)))
 }

@@ -1,0 +1,40 @@
+//! What was decided about a Service last: for its explanation alone.
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{CallKind, Failed, State, reason::Reason};
+
+/// What was decided about a Service last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Decided {
+    /// The conditions that follow, with their messages.
+    pub(super) conditions: Vec<(Reason, String)>,
+    /// True if this program has no part in it.
+    pub(super) is_not_ours: bool,
+    /// True if a step is due.
+    pub(super) is_due: bool,
+    /// Why the load balancer stays although the Service is not served any more.
+    pub(super) held_release: Option<String>,
+    /// Why no other load balancer is made.
+    pub(super) held_replacement: Option<String>,
+    /// Why the finalizer stays.
+    pub(super) unclaimed: Option<String>,
+    /// The calls that wait because they have failed.
+    pub(super) calls: Vec<CallKind>,
+    /// True if only the last member is held.
+    pub(super) is_last_held: bool,
+}
+
+impl Decided {
+    /// The condition of this type.
+    pub(super) fn condition(&self, kind: &str) -> Option<(Reason, &str)> {
+        let found = self.conditions.iter().find(|(reason, _)| reason.condition() == kind)?;
+        Some((found.0, &found.1))
+    }
+
+    /// The last failure of a call that is still wanted, the most important one.
+    pub(super) fn failure<'a>(&self, state: &'a State) -> Option<&'a Failed> {
+        let first = self.calls.iter().min()?;
+        state.failed.iter().find(|failed| failed.call == *first)
+    }
+}
