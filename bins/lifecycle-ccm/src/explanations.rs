@@ -1,4 +1,4 @@
-//! What this program says about a node on the page `/explain`.
+//! Adds the nodes to the page `/explain`.
 
 use std::sync::Arc;
 

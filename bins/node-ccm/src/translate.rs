@@ -72,7 +72,7 @@ impl Source {
         self.store.matching(|other| other.name != node.name && has_its_id(other))
     }
 
-    /// What is known of the node of this name outside of the machine, for its explanation.
+    /// Collects the facts about the node with this name that are outside of the machine, for its explanation.
     pub(crate) fn shown(&self, name: &str) -> Shown {
         let is_listed = self.store.is_synced();
         let Some(node) = self.store.get(name) else {

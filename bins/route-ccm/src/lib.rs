@@ -19,7 +19,6 @@
 //! | `lease` | what a leader leaves to the next one |
 //! | `settings` | flags |
 
-mod advice;
 mod lease;
 mod networks;
 mod node_ipam;

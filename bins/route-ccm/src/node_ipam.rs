@@ -147,7 +147,7 @@ impl NodeIpam {
         })
     }
 
-    /// Says on the page `/explain` why nodes have the pod CIDRs that they have, or none.
+    /// Explains the pod CIDRs of nodes on the page `/explain`.
     pub(crate) fn explain<P: Program>(self: &Arc<Self>, context: &Context<P>) {
         let this = Arc::clone(self);
         context.explanations.add("node-ipam", "Node", move |name| this.explanation(name));

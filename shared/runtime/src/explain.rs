@@ -21,21 +21,21 @@ use serde::Serialize;
 
 use crate::plans::{Decided, Plans};
 
-/// How an object fares with a controller.
+/// The state of an object, as a controller sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fares {
     /// It is as it should be, by what was seen last.
     Fine,
-    /// Work is under way or due. It needs nobody.
+    /// Work is under way or due, and ends by itself.
     Working,
     /// A brake holds a change.
     Held,
     /// It stays as it is until somebody changes something.
     Blocked,
-    /// Another controller, another cloud or nobody is responsible for it.
+    /// This controller is not responsible for it.
     Foreign,
-    /// The controller knows nothing of it.
+    /// The controller does not know the object, or has not looked at it yet.
     #[default]
     Unknown,
 }
@@ -53,22 +53,22 @@ impl fmt::Display for Fares {
     }
 }
 
-/// What a controller knows of one object. Each text is one line.
+/// The explanation of one object by one controller. Each text is one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// How it fares.
+    /// The state of the object.
     pub fares: Fares,
     /// Why, with the cloud's words and the ID of its request.
     pub cause: String,
-    /// What would unblock it: what to change, or that nothing has to be done.
+    /// The mend: a change that a person can make, or the statement that nothing has to be done.
     pub mend: String,
-    /// What the object asks for.
+    /// The wanted state.
     pub wanted: Vec<String>,
-    /// What was seen last, and when.
+    /// The state that the controller saw last, and when.
     pub there: Vec<String>,
-    /// What came last: answers, failures.
+    /// The last answers and failures.
     pub last: Vec<String>,
-    /// When the controller looks at it, or tries, again.
+    /// The time at which the controller looks at the object, or tries, again.
     pub next: String,
 }
 
@@ -78,9 +78,22 @@ impl Explanation {
         Self { fares, cause: cause.into(), mend: mend.into(), ..Self::default() }
     }
 
-    /// An object with which nothing is wrong.
+    /// The explanation of an object that is as it should be.
     pub fn fine(cause: impl Into<String>) -> Self {
         Self::new(Fares::Fine, cause, NOTHING)
+    }
+
+    /// An object about which the cloud answers with this error, if `cause` has its words.
+    pub fn of_error(error: &CloudError, cause: impl Into<String>) -> Self {
+        Self::new(fares(error), cause, mend(error))
+    }
+
+    /// An object with a due step, for an observer. `found` begins the cause; it may be empty.
+    pub fn observed(found: &str) -> Self {
+        let separator = if found.is_empty() { "" } else { "; " };
+        let promise = "--mode=observe does not write; the line decided says which step is due";
+        let mend = "the controller that leads does it, or this one with --mode=control";
+        Self::new(Fares::Working, format!("{found}{separator}{promise}"), mend)
     }
 
     /// The same, if no call to the cloud is made for this reason, with this mend.
@@ -100,10 +113,14 @@ impl Explanation {
     }
 }
 
-/// The mend of an object that needs none.
+/// The mend of an object that is as it should be.
 pub const NOTHING: &str = "nothing has to be done";
 
-/// How an object fares about which the cloud answers with this error: whether it may end by itself.
+/// The mend of work that ends by itself.
+pub const WAIT: &str = "wait: nothing has to be done";
+
+/// Returns [`Fares::Working`] if this error of the cloud may end by itself, and [`Fares::Blocked`] if a person has to
+/// act.
 pub fn fares(error: &CloudError) -> Fares {
     match error.kind {
         _ if error.unsent => Fares::Working,
@@ -123,7 +140,7 @@ pub fn fares(error: &CloudError) -> Fares {
     }
 }
 
-/// What a person can do about an error of the cloud.
+/// Returns the mend for an error of the cloud.
 pub fn mend(error: &CloudError) -> String {
     let subject = error.subject.as_deref().map(|subject| format!(" ({subject})"));
     let subject = subject.unwrap_or_default();
@@ -159,7 +176,7 @@ pub fn mend(error: &CloudError) -> String {
     }
 }
 
-/// How an object fares whose write the API server does not accept, and what a person can do.
+/// Returns the state of an object whose write the API server does not accept, and the mend.
 pub fn refused_write(error: &ApiError) -> (Fares, &'static str) {
     match error {
         ApiError::Forbidden(_) => (
@@ -187,6 +204,11 @@ pub fn moment(at: At, now: At) -> String {
     let text = at.to_string();
     let seconds = text.split_once('.').map_or(text.clone(), |(before, _)| format!("{before}Z"));
     format!("at {seconds}, {distance}")
+}
+
+/// A moment in the past, as `since 2026-11-28T17:30:05Z, 4 min ago`.
+pub fn since(at: At, now: At) -> String {
+    format!("since {}", moment(at, now).trim_start_matches("at "))
 }
 
 /// Says why no call to the cloud is made, and what would mend that.
@@ -221,12 +243,12 @@ struct Shown<'a> {
 /// The page as JSON.
 #[derive(Serialize)]
 struct Page<'a> {
-    /// Whether this replica does not lead, so that it knows only what it reads.
+    /// True if this replica does not lead. Then it knows only what it reads from the API server.
     standby: bool,
     objects: Vec<Shown<'a>>,
 }
 
-/// The reason why there is no explanation.
+/// The reason why the page does not explain anything.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unexplained {
     /// The query names no object.
@@ -355,7 +377,7 @@ impl Decided {
     }
 }
 
-/// A line of the page; nothing if there is nothing to say.
+/// Returns a line of the page, or an empty text if the content is empty.
 fn line(title: &str, text: &str) -> String {
     let title = format!("{title}:");
     if text.is_empty() { String::new() } else { format!("{title:<9}{text}\n") }

@@ -74,12 +74,12 @@ impl fmt::Display for Step {
     }
 }
 
-/// What was decided about one object.
+/// The decided steps of one object, without its name.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Decided {
     pub(crate) since: Timestamp,
     pub(crate) steps: Vec<Step>,
-    /// Why nothing is done for the object; it has no steps then.
+    /// The reason why the controller does nothing for the object, which then has no steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocked: Option<String>,
 }
@@ -92,7 +92,7 @@ struct Plan {
     name: String,
     since: Timestamp,
     steps: Vec<Step>,
-    /// Why nothing is done for the object; it has no steps then.
+    /// The reason why the controller does nothing for the object, which then has no steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocked: Option<String>,
     /// Since when it has had any.
@@ -285,7 +285,7 @@ impl Plans {
         if is_late { Verdict::Failed(text) } else { Verdict::Passed(text) }
     }
 
-    /// What was decided about this object, if anything.
+    /// Returns the plan of this object, if there is one.
     pub(crate) fn decided(&self, kind: &'static str, name: &str) -> Option<Decided> {
         let plans = self.shared.plans.lock();
         let Plan { since, steps, blocked, .. } = plans.get(&(kind, name.to_owned()))?;

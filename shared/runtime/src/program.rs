@@ -122,7 +122,7 @@ pub struct Context<P: Program> {
     pub events: EventRecorder,
     /// The published plans: decided steps that are not done yet. An observer only publishes.
     pub plans: Plans,
-    /// What the controllers say about single objects, for the page `/explain`.
+    /// The explanations of single objects by the controllers, for the page `/explain`.
     pub explanations: Explanations,
     /// The records of the machines, for the page `/record`.
     pub records: Records,

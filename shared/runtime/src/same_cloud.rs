@@ -118,7 +118,7 @@ impl SameCloud {
         standing.objection(&self.0.remedy).map(|(why, mend)| format!("{why}; {mend}"))
     }
 
-    /// Why no call would be made now, and what a person can do. Takes over nothing.
+    /// Returns the reason why `Guarded` refuses calls now, and the mend. It does not record the cloud.
     pub fn refusal(&self) -> Option<(String, String)> {
         self.seen().objection(&self.0.remedy)
     }

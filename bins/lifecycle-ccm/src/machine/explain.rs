@@ -1,4 +1,4 @@
-//! What the page `/explain` says about a node: from the memory alone, which it does not change.
+//! Explains a node on the page `/explain`, from the memory of the machine, which stays as it is.
 
 mod gone;
 
@@ -9,7 +9,7 @@ use ccm_cloud::{Claim, CloudError, Lookup, PowerState};
 use ccm_controller::brake::Usage;
 use ccm_kube::ApiError;
 use ccm_objects::Node;
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, fares, mend, moment, refused_write};
+use ccm_runtime::explain::{Explanation, Fares, NOTHING, moment, refused_write};
 
 use super::{Machine, last::Heard};
 use crate::policy::{
@@ -19,7 +19,8 @@ use crate::policy::{
     text::kept,
 };
 
-/// Why a node is left out, and whether `--node-selector` selects it.
+/// Returns the reason why lifecycle-ccm leaves out a node. The argument is true if `--node-selector` selects the
+/// node.
 pub(crate) type WhyLeftOut<'a> = &'a dyn Fn(&Node, bool) -> String;
 
 /// A node, and all that explains it.
@@ -42,7 +43,7 @@ impl Machine {
         let Some(node) = object else {
             return Explanation::new(
                 Fares::Unknown,
-                "the API server has shown no Node of this name",
+                "the API server does not show a Node of this name",
                 "check the name; a node that lifecycle-ccm has deleted has an event: kubectl get events -A --field-selector reason=DeletingNode --sort-by=.lastTimestamp",
             );
         };
@@ -64,7 +65,7 @@ impl Machine {
         }
     }
 
-    /// How it fares, why, and what would mend it: in the order in which the policy decides.
+    /// Says how the node fares, why, and how to mend that, in the order in which the policy decides.
     fn cause(&self, about: &About<'_>, why_left_out: WhyLeftOut<'_>) -> Explanation {
         let About { node, view, .. } = *about;
         if !view.selected {
@@ -110,7 +111,7 @@ impl Machine {
             (Some(_), Some(asked)) => {
                 let asked = moment(asked.answers.asked, about.now);
                 let cause = format!(
-                    "{not_ready}, and there is no answer of the cloud about it yet: the last look began {asked}"
+                    "{not_ready}, and the cloud has not answered about it yet: the last look began {asked}"
                 );
                 let mend = "wait for the answer: a call takes no longer than --cloud-call-timeout";
                 Explanation::new(Fares::Working, cause, mend)
@@ -137,7 +138,7 @@ impl Machine {
         let repeats = self.written.get(&node.name);
         let repeated = repeats.and_then(|repeats| repeats.waiting(about.now).next());
         Some(if self.observes {
-            observed(&due)
+            Explanation::observed(&due)
         } else if let Some(failed) = self.last.failure(&node.name, &node.uid, false) {
             refused(&format!("{due}, and failed"), &failed.error)
         } else if let Some(repeated) = repeated {
@@ -197,7 +198,7 @@ impl Machine {
         heard.into_iter().chain(failed).chain(fleet).collect()
     }
 
-    /// Whether it is not deleted whatever the cloud says, because it is Ready.
+    /// Returns true if lifecycle-ccm does not delete the node, whatever the cloud says, because the node is Ready.
     fn is_reported(&self, view: &NodeView) -> bool {
         view.ready && self.parameters.policy.replaced == Replaced::Report
     }
@@ -288,18 +289,20 @@ fn unclaimed(node: &Node) -> Explanation {
     Explanation::new(
         Fares::Unknown,
         format!(
-            "the provider has not told yet which provider IDs are its own, so nobody knows whose this node is (provider ID {id})"
+            "the provider has not reported its provider ID schemes yet, so lifecycle-ccm does not know whose this node is (provider ID {id})"
         ),
         "wait; if it lasts, see if the provider is reached: /readyz?verbose and the log",
     )
 }
 
-/// What the node asks for.
+/// The instance that the node names, in words.
 fn wanted(about: &About<'_>) -> Vec<String> {
     let About { node, view, .. } = *about;
     let instance = match &node.provider_id {
         Some(id) => format!("the instance {id}"),
-        None => "an instance with its name or system UUID: it has no provider ID".to_owned(),
+        None => {
+            "an instance with its name or system UUID: it does not have a provider ID".to_owned()
+        }
     };
     let protected = format!("no deletion: it has the annotation {PROTECTED}");
     let by = if action::is_approved(node) { APPROVED } else { "the approval on the Lease" };
@@ -314,7 +317,7 @@ fn not_ready(node: &Node) -> String {
     match node.condition("Ready") {
         Some("True") => "it is Ready, on another machine than before".to_owned(),
         Some(status) => format!("it is not Ready ({status})"),
-        None => "its kubelet has not reported whether it is Ready".to_owned(),
+        None => "its kubelet has not reported its condition Ready".to_owned(),
     }
 }
 
@@ -323,27 +326,20 @@ const fn in_words(power: PowerState) -> &'static str {
         PowerState::Running => "it runs",
         PowerState::Stopped => "it is shut down",
         PowerState::Changing => "it is between two states",
-        PowerState::Unknown => "the cloud does not say whether it runs",
+        PowerState::Unknown => "the cloud does not say if it runs",
     }
 }
 
 /// The cloud has answered with an error.
 fn unanswered(error: &CloudError) -> Explanation {
     let cause = format!("the cloud cannot be asked about it, so the node is kept: {error}");
-    Explanation::new(fares(error), cause, mend(error))
+    Explanation::of_error(error, cause)
 }
 
 /// The API server has not accepted a write.
 fn refused(what: &str, error: &ApiError) -> Explanation {
     let (fares, mend) = refused_write(error);
     Explanation::new(fares, format!("{what}: {error}"), mend)
-}
-
-/// An observer does not do what is due.
-fn observed(due: &str) -> Explanation {
-    let cause = format!("{due}; --mode=observe writes nothing; the line decided says what is due");
-    let mend = "the controller that leads does it, or this one with --mode=control";
-    Explanation::new(Fares::Working, cause, mend)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What came last about each node, for its explanation. No decision depends on it.
+//! The last answers, writes and failures of each node, for its explanation. Decisions do not read them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +23,7 @@ pub(super) struct Last {
     /// that was seen last.
     #[serde(default)]
     alive: BTreeMap<Name, (Box<str>, At)>,
-    /// Why the last look at the fleet has shown nothing.
+    /// The reason why the last look at the fleet failed.
     fleet: Option<(At, CloudError)>,
 }
 
@@ -77,7 +77,7 @@ impl Last {
         }
     }
 
-    /// Takes over whether the fleet was shown.
+    /// Records if the look at the fleet failed.
     pub(super) fn saw(&mut self, now: At, answers: &Answers) {
         let why = match &answers.list {
             None => return,
@@ -112,7 +112,7 @@ impl Last {
         }
     }
 
-    /// Nothing is wrong with this node any more.
+    /// Forgets this node: it is well again.
     pub(super) fn is_well(&mut self, name: &str) {
         self.heard.remove(name);
         self.alive.remove(name);
@@ -124,12 +124,13 @@ impl Last {
         self.failed.remove(name);
     }
 
-    /// What was heard about the node with this UID.
+    /// Returns the last answer about the node with this UID.
     pub(super) fn of(&self, name: &str, uid: &str) -> Option<&Heard> {
         self.heard.get(name).filter(|heard| *heard.said.uid == *uid)
     }
 
-    /// When the kubelet of the node with this UID was last seen to renew its Lease while the cloud denied the instance.
+    /// Returns when lifecycle-ccm last saw that the kubelet of the node with this UID renewed its Lease while the
+    /// cloud denied the instance.
     pub(super) fn alive(&self, name: &str, uid: &str) -> Option<At> {
         self.alive.get(name).filter(|(own, _)| **own == *uid).map(|(_, at)| *at)
     }
@@ -140,7 +141,7 @@ impl Last {
         (*failed.uid == *uid && failed.is_deletion == is_deletion).then_some(failed)
     }
 
-    /// When the fleet could not be looked at, and why, if that was the last look.
+    /// Returns when and why the last look at the fleet failed, if it did.
     pub(super) fn fleet(&self) -> Option<&(At, CloudError)> {
         self.fleet.as_ref()
     }

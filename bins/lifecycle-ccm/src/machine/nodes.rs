@@ -127,7 +127,7 @@ impl Nodes {
         self.seen.get(name).map(|seen| &seen.node)
     }
 
-    /// Whether the node of this name has this UID.
+    /// Returns true if the node with this name has this UID.
     pub(super) fn has(&self, name: &str, uid: &str) -> bool {
         self.get(name).is_some_and(|node| *node.uid == *uid)
     }

@@ -106,13 +106,13 @@ impl Decider {
         Agenda { look_up, heartbeats, witnesses, list, next, ended }
     }
 
-    /// What is remembered of this node if it is watched, and when its next lookup is due.
+    /// Returns the memory of this node, if lifecycle-ccm watches it, and the time of its next lookup.
     pub(crate) fn watched(&self, view: &NodeView, policy: &Policy) -> Option<(&Record, At)> {
         let record = self.records.get(&view.name).filter(|record| record.uid == view.uid)?;
         Some((record, due(view, record, policy)))
     }
 
-    /// Whether the cloud can list its instances.
+    /// Returns true if the cloud can list its instances.
     pub(crate) fn lists(&self) -> bool {
         self.abilities.lists
     }

@@ -93,7 +93,7 @@ fn held(why: &str) -> Message {
     Message { text, event: Some("NodeDeletionHeld"), warning: true }
 }
 
-/// Why a node is kept.
+/// The reason why lifecycle-ccm keeps a node.
 pub(crate) fn kept(reason: Reason) -> Message {
     let (text, event, warning) = match reason {
         Reason::Protected => (

@@ -137,12 +137,12 @@ async fn each_node_is_explained() {
                 "quartet.dev/deletion-protected-",
             ],
         ),
-        ("no-such", ["unknown", "the API server has shown no Node of this name", "check the name"]),
+        ("no-such", ["unknown", "does not show a Node of this name", "check the name"]),
     ] {
         world.check(node, expect);
     }
     sleep(Duration::from_mins(1)).await;
-    world.check(&name(2), ["unknown", "no Node of this name", "reason=DeletingNode"]);
+    world.check(&name(2), ["unknown", "does not show a Node of this name", "reason=DeletingNode"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,7 @@ async fn a_node_without_an_answer_yet_is_explained() {
     world.cloud.faults().add(CloudFault::new(Effect::Hang));
     set_ready(&world.api, 0, "Unknown");
     sleep(Duration::from_secs(4)).await;
-    let asked = "no answer of the cloud about it yet: the last look began at";
+    let asked = "the cloud has not answered about it yet: the last look began at";
     world.check(&name(0), ["work is under way", asked, "--cloud-call-timeout"]);
     sleep(Duration::from_mins(1)).await;
     world.check(&name(0), ["work is under way", "timeout: ", "wait; if it lasts"]);
@@ -187,7 +187,7 @@ async fn a_node_that_the_budget_holds_is_explained() {
     world.check(&name(2), ["held", used, approve]);
     world.annotate(2, APPROVE);
     sleep(Duration::from_mins(1)).await;
-    world.check(&name(2), ["unknown", "no Node of this name", "check the name"]);
+    world.check(&name(2), ["unknown", "does not show a Node of this name", "check the name"]);
 }
 
 /// By its list, or by the nodes that stand for it.
@@ -216,7 +216,7 @@ async fn a_node_that_the_breaker_holds_is_explained() {
         );
         world.annotate(1, APPROVE);
         sleep(Duration::from_mins(2)).await;
-        world.check(&name(1), ["unknown", "no Node of this name", "check the name"]);
+        world.check(&name(1), ["unknown", "does not show a Node of this name", "check the name"]);
     }
 }
 
@@ -238,7 +238,7 @@ async fn a_write_that_the_api_server_refuses_is_explained() {
     world.check(&name(2), ["blocked", taint, "give the account of this program the right"]);
     world.api.faults().clear();
     sleep(Duration::from_mins(1)).await;
-    world.check(&name(1), ["unknown", "no Node of this name", "check the name"]);
+    world.check(&name(1), ["unknown", "does not show a Node of this name", "check the name"]);
     world.check(&name(2), ["fine", "its machine is shut down", "start the machine"]);
 }
 

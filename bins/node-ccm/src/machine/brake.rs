@@ -108,7 +108,7 @@ impl Machine {
         is_approved(node) || set.is_some_and(|set| set.covers(&node.labels))
     }
 
-    /// What the brake would say at this time to the change of the node that is wanted; it changes nothing.
+    /// Asks a copy of the brake if it would let the wanted change of the node pass at this time.
     pub(super) fn would_pause(&self, node: &Node, now: At) -> Option<Pause> {
         let Brake { gathered, population, .. } = &self.brake;
         let population = population.map_or(0, |(_, count)| count);

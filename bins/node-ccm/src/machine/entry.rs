@@ -86,12 +86,12 @@ pub(super) struct Entry {
     pub(super) made: Repeats,
     /// The cloud's answer at the time when the node last agreed with it.
     pub(super) agreed: Agreed,
-    /// What kept the last work on it from its end, if anything did: for its explanation.
+    /// The reason why the last work on the node did not end well, if there is one: for its explanation.
     #[serde(default)]
     pub(super) last: Option<Box<Last>>,
 }
 
-/// What came of the last work on a node that did not end as it should.
+/// The last work on a node that did not end well.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Last {
     pub(super) at: At,
@@ -103,10 +103,10 @@ pub(super) struct Last {
     pub(super) is_first: bool,
 }
 
-/// What came of the work on a node.
+/// The way in which work on a node ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Came {
-    /// There is nothing that may be written.
+    /// node-ccm may not write anything to the node.
     Planned(Outcome),
     /// The instance of an initialised node is gone.
     Gone(AbsenceProof),
@@ -114,7 +114,7 @@ pub(super) enum Came {
     Unanswered(CloudError),
     /// The API server has refused a write of this kind, or has not answered it.
     Refused(String, ApiError),
-    /// Something is due, and nothing is written in observe mode.
+    /// A write is due, and observe mode does not write.
     Observed,
 }
 

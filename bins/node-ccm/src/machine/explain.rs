@@ -1,4 +1,4 @@
-//! What the page `/explain` says about a node: how it fares, why, and what would mend it. It reads the memory and
+//! Explains a node on the page `/explain`: how it fares, why, and how to mend that. It reads the memory and
 //! the node in the store, and changes nothing.
 
 mod braked;
@@ -25,7 +25,7 @@ use crate::plan::{
     follow, text,
 };
 
-/// What is known of a node outside of the memory.
+/// The facts about a node that are not in the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     /// The node in the store, and what the traits of the cloud say of it.
@@ -34,7 +34,7 @@ pub(crate) struct Shown {
     pub(crate) rivals: Vec<Arc<Node>>,
     /// True if `--node-selector` selects it.
     pub(crate) is_selected: bool,
-    /// Why it is left out, if it is.
+    /// The reason why node-ccm leaves out the node, if it does.
     pub(crate) why_left_out: Option<String>,
     /// True if the store has been listed.
     pub(crate) is_listed: bool,
@@ -51,7 +51,7 @@ struct Own<'a> {
 }
 
 impl Machine {
-    /// What is to be said about the node of this name.
+    /// Explains the node with this name.
     pub(crate) fn explain(&self, name: &str, shown: &Shown, now: At) -> Explanation {
         let Some(seen) = &shown.seen else { return without_node(name, shown.is_listed) };
         let node = &*seen.node;
@@ -117,10 +117,10 @@ impl Machine {
         Explanation { next, ..told }
     }
 
-    /// In observe mode something is due. The plan of a node is not kept for whose instance nothing is known by ID.
+    /// A write is due in observe mode. node-ccm does not keep the plan of a node without a provider ID.
     fn only_observed(&self, own: &Own<'_>, last: Option<&Last>, now: At) -> Option<Explanation> {
         let is_due = own.plan.as_ref().map_or(last.is_some(), |plan| !plan.steps.is_empty());
-        let told = Explanation::new(Fares::Working, OBSERVES, mends::OBSERVES);
+        let told = Explanation::observed("");
         let next = last.map(|last| self.next(last, now)).unwrap_or_default();
         (is_due && self.params.is_observing).then_some(Explanation { next, ..told })
     }
@@ -164,7 +164,7 @@ impl Machine {
         Explanation::fine(format!("{agrees}, as the cloud showed it {}", moment(at, now)))
     }
 
-    /// The plan has steps, and nothing is known that keeps them from being written.
+    /// The plan has steps, and node-ccm does not know of an obstacle.
     fn differing(&self, node: &Node, id: &ProviderId, plan: &Plan) -> Explanation {
         let reasons = plan.steps.iter().map(Step::reason).collect::<Vec<_>>();
         let reasons = reasons.join("; ");
@@ -205,13 +205,12 @@ impl Machine {
     }
 }
 
-const OBSERVES: &str = "--mode=observe writes nothing; the line decided says what is due";
 const STANDBY: &str = "this replica does not lead, or has begun to lead and waits for a current list of the nodes: it has not looked at the node";
 
 fn without_node(name: &str, is_listed: bool) -> Explanation {
     match is_listed {
         true => {
-            let cause = format!("the API server has shown no node {name:?}");
+            let cause = format!("the API server does not show a node {name:?}");
             Explanation::new(Fares::Unknown, cause, mends::NO_NODE)
         }
         false => {
@@ -230,9 +229,9 @@ fn left_out(node: &Node, why: &str, is_selected: bool) -> Explanation {
     Explanation::new(Fares::Foreign, format!("{why}{waits}"), mends::left_out(is_selected))
 }
 
-/// The cloud has said nothing of the node to this leader, or nothing that is kept.
+/// This leader does not have an answer of the cloud about the node.
 fn not_asked(node: &Node) -> Explanation {
-    let cause = "this leader knows no answer of the cloud about this node yet";
+    let cause = "this leader does not have an answer of the cloud about this node yet";
     let told = Explanation::new(Fares::Working, cause, mends::CLOUD_SILENT);
     let next = match node.is_uninitialised() {
         true => "it is being looked up".to_owned(),
@@ -248,7 +247,7 @@ fn due_at(at: At, how: &str, pace: Pace, now: At) -> String {
     }
 }
 
-/// What is there, in one line.
+/// The present state of the node, in one line.
 fn described(node: &Node) -> String {
     let taint = match node.is_uninitialised() {
         true => format!("taint {UNINITIALIZED}"),
@@ -293,7 +292,7 @@ fn ended(node: &Node, last: &Last) -> Explanation {
             let (fares, mend) = mends::refused(node, error);
             Explanation::new(fares, cause, mend)
         }
-        Came::Observed => Explanation::new(Fares::Working, OBSERVES, mends::OBSERVES),
+        Came::Observed => Explanation::observed(""),
     }
 }
 
@@ -303,7 +302,7 @@ fn gone(node: &Node, cause: String) -> Explanation {
     Explanation::new(fares, cause, mends::gone(node))
 }
 
-/// There is nothing that may be written.
+/// node-ccm may not write anything to the node.
 fn planned(node: &Node, outcome: &Outcome) -> Explanation {
     match outcome {
         Outcome::NotOurs(why) => {
@@ -335,7 +334,7 @@ fn planned(node: &Node, outcome: &Outcome) -> Explanation {
     }
 }
 
-/// Nothing is to be written, but a person should know why.
+/// node-ccm does not write the node, for a reason that a person should know.
 fn kept_as_it_is(node: &Node, plan: &Plan) -> Option<Explanation> {
     let why = |note: &Note| match note {
         Note::NodeIpRefused(_) => Some((Fares::Blocked, mends::NODE_IP.to_owned())),
@@ -352,7 +351,7 @@ fn kept_as_it_is(node: &Node, plan: &Plan) -> Option<Explanation> {
 }
 
 impl Own<'_> {
-    /// What was written is due again: another client, the API server or a policy takes it back.
+    /// A write is due again: another client, the API server or a policy takes it back.
     fn repeated(&self, now: At) -> Option<Explanation> {
         let (entry, plan) = (self.entry?, self.plan.as_ref()?);
         let check = |(field, value): &(String, String)| {
@@ -370,7 +369,7 @@ impl Own<'_> {
         Some(Explanation { next, ..Explanation::new(Fares::Blocked, cause, mend) })
     }
 
-    /// What the cloud has shown, and what was noted.
+    /// The last answer of the cloud, and the notes of the plan.
     fn detail(&self, told: &mut Explanation, now: At) {
         let last = self.entry.and_then(|entry| entry.last.as_deref());
         let is_gone = last.is_some_and(|last| matches!(last.came, Came::Gone(_)));
@@ -398,7 +397,7 @@ impl Own<'_> {
     }
 }
 
-/// What the node should have by its instance.
+/// The values that the node should have by its instance.
 fn wished(node: &Node, instance: &Instance) -> Option<String> {
     let list = addresses::desired(node, instance).ok().flatten()?;
     let shown = |what: &str, value: &Option<String>| {

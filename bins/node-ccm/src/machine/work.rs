@@ -64,7 +64,7 @@ impl Machine {
             }
         };
         if may_write {
-            // What failed before is of interest until this has succeeded.
+            // The explanation shows the last failure until this work succeeds.
             let entry = self.entry(&node.name);
             entry.last = entry.last.take().or(last);
             self.begin(Writing::new(node, plan, inputs));

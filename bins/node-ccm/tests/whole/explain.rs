@@ -42,7 +42,7 @@ async fn a_node_that_is_fine_and_names_that_are_none() {
         next.starts_with("all nodes are looked up every 5m0s, give or take 10 %: about at "),
         "{next}"
     );
-    let cause = "the API server has shown no node \"nobody\"";
+    let cause = "the API server does not show a node \"nobody\"";
     whole.explains("nobody", "unknown", cause, "check the name (kubectl get nodes)");
 }
 
@@ -268,7 +268,7 @@ async fn before_the_first_list_and_on_a_standby() {
     assert!(
         standby
             .explain("Node", "nobody")
-            .contains("cause:   the API server has shown no node \"nobody\"")
+            .contains("cause:   the API server does not show a node \"nobody\"")
     );
 }
 

@@ -51,7 +51,7 @@ impl Nodes {
         view
     }
 
-    /// Why the node is left out, in words, if it is.
+    /// The reason why route-ccm leaves out the node, if it does.
     pub(crate) fn why_left_out(&self, view: &NodeView) -> Option<String> {
         let is_selected = view.left_out? != LeftOut::NotSelected;
         Some(instances::why_left_out(&*self.cloud, &view.node, is_selected))

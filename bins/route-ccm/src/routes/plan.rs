@@ -454,4 +454,4 @@ fn has_its_route(problem: &Problem, node: &NodeView, view: &View<'_>) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

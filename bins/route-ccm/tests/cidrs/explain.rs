@@ -1,4 +1,4 @@
-//! What the page `/explain` says of the pod CIDRs of nodes.
+//! The page `/explain` about the pod CIDRs of nodes.
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
@@ -60,7 +60,10 @@ async fn each_node_says_why_it_has_its_pod_cidrs_or_none() {
     sleep(Duration::from_secs(5)).await;
     let freed = explains(&last, ["blocked", "by 2 nodes that are gone", "set --cluster-cidr to a"]);
     assert!(freed.contains("next:    blocks of nodes that are gone become free at "), "{freed}");
-    explains(&nodes[0], ["work is under way", "its blocks 10.64.0.0/24 are given to no", "wait"]);
+    explains(
+        &nodes[0],
+        ["work is under way", "its blocks 10.64.0.0/24 are not given to another", "wait"],
+    );
     world.assigned(std::slice::from_ref(&last)).await;
     explains(&last, ["fine", "podCIDRs 10.64.0.0/24", "nothing has to be done"]);
 }
@@ -160,13 +163,13 @@ async fn an_observer_says_what_it_would_do() {
     let observer = world.lead(&[&LARGE[..], &["--mode=observe"]].concat()).await;
     let node = world.add(0);
     sleep(Duration::from_secs(5)).await;
-    let promise = "--mode=observe writes nothing; the line decided says what is due";
+    let promise = "--mode=observe does not write; the line decided says which step is due";
     let page = explains(&observer, &node, ["work is under way", promise, "or this one with"]);
     assert!(page.contains("decided: ") && page.contains("10.64.0.0/24"), "{page}");
     world.assign(&node, "10.64.0.0/24");
     sleep(Duration::from_secs(5)).await;
     let page = observer.process.explain("Node", &node);
-    let of_routes = "routes: work is under way\ncause:   --mode=observe writes nothing; the line decided says what is due\nmend:    the controller that leads does it, or this one with --mode=control\n";
+    let of_routes = "routes: work is under way\ncause:   --mode=observe does not write; the line decided says which step is due\nmend:    the controller that leads does it, or this one with --mode=control\n";
     assert!(page.contains(of_routes), "{page}");
 }
 

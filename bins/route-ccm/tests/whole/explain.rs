@@ -1,4 +1,4 @@
-//! What the page `/explain` says of nodes and routes.
+//! The page `/explain` about nodes and routes.
 
 use std::time::Duration;
 

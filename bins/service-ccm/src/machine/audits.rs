@@ -36,7 +36,7 @@ const FAILURES: u32 = 6;
 pub(super) struct Audits {
     /// How many have failed in a row.
     failures: u32,
-    /// Why the last one has failed, for explanations.
+    /// The error of the last list, if it failed, for explanations.
     #[serde(default)]
     pub(super) error: Option<CloudError>,
     /// Until when turns of [`looks`] have been taken.

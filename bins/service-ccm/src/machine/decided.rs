@@ -1,23 +1,23 @@
-//! What was decided about a Service last: for its explanation alone.
+//! The parts of the last plan of a Service that its explanation needs. Decisions do not read them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{CallKind, Failed, State, reason::Reason};
 
-/// What was decided about a Service last.
+/// The parts of the last plan of a Service that its explanation needs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Decided {
     /// The conditions that follow, with their messages.
     pub(super) conditions: Vec<(Reason, String)>,
-    /// True if this program has no part in it.
+    /// True if this program does not have a part in the Service.
     pub(super) is_not_ours: bool,
     /// True if a step is due.
     pub(super) is_due: bool,
-    /// Why the load balancer stays although the Service is not served any more.
+    /// The reason why the load balancer stays although service-ccm does not serve the Service any more.
     pub(super) held_release: Option<String>,
-    /// Why no other load balancer is made.
+    /// The reason why service-ccm does not make another load balancer.
     pub(super) held_replacement: Option<String>,
-    /// Why the finalizer stays.
+    /// The reason why the finalizer stays.
     pub(super) unclaimed: Option<String>,
     /// The calls that wait because they have failed.
     pub(super) calls: Vec<CallKind>,

@@ -78,7 +78,7 @@ pub(crate) struct Entry {
     pub(super) is_announced: bool,
     /// True if the current change of members has changed something in the cloud.
     pub(super) has_changed: bool,
-    /// What was decided last, for its explanation.
+    /// The last plan, for the explanation.
     #[serde(default)]
     pub(super) decided: Option<Box<Decided>>,
     /// The write that the API server has refused last, if none has succeeded since: for its explanation.

@@ -6,7 +6,7 @@ mod seen;
 
 use ccm_base::At;
 use ccm_objects::{Service, ServicePort};
-use ccm_runtime::explain::{Explanation, Fares, mend, moment};
+use ccm_runtime::explain::{Explanation, Fares, moment};
 
 use self::seen::{balancer_in_words, there};
 use super::{
@@ -18,9 +18,6 @@ use crate::plan::{
     CallKind, Failed, Inputs, Known, List,
     evidence::{INSTANCE, Whose},
 };
-
-/// The mend of work that is under way.
-const WAIT: &str = "wait: nothing has to be done";
 
 /// A Service, and what is remembered of it.
 #[derive(Clone, Copy)]
@@ -52,7 +49,7 @@ impl Machine {
         explanation
     }
 
-    /// What the plan has decided last counts. Before that, what the Service shows.
+    /// Takes the cause from the last plan. Before the first plan, it takes the conditions of the Service.
     fn cause(&self, about: About<'_>) -> Explanation {
         let service = about.service;
         if !service.has_finalizer && !about.asks() {
@@ -60,7 +57,7 @@ impl Machine {
         }
         if let Some(error) = self.offer.as_ref().err().filter(|_| self.leads) {
             let cause = format!("the provider offers no load balancers now: {error}");
-            return Explanation::new(ccm_runtime::explain::fares(error), cause, mend(error));
+            return Explanation::of_error(error, cause);
         }
         if let Some(entry) = about.entry
             && let Some(decided) = &entry.decided
@@ -78,7 +75,7 @@ impl Machine {
         match self.leads {
             true => self.has_not_looked(shown),
             false => shown.unwrap_or_else(|| {
-                let cause = "this replica does not lead, and asks the cloud nothing";
+                let cause = "this replica does not lead, and does not ask the cloud";
                 Explanation::new(Fares::Unknown, cause, "ask the leader")
             }),
         }
@@ -157,20 +154,22 @@ impl Machine {
         Explanation::new(Fares::Foreign, why, option)
     }
 
-    /// What this leader says before it has decided anything about a Service.
+    /// Explains a Service that this leader has not planned yet.
     fn has_not_looked(&self, shown: Option<Explanation>) -> Explanation {
-        let (fares, cause, mend) = match &self.audits.error {
+        let mut told = match &self.audits.error {
             Some(error) => {
                 let cause = format!("the load balancers cannot be listed: {error}");
-                (ccm_runtime::explain::fares(error), cause, mend(error))
+                Explanation::of_error(error, cause)
             }
             None => {
                 let cause = "this process has not seen yet what the cloud has";
-                (Fares::Working, cause.to_owned(), "wait for the first list".to_owned())
+                Explanation::new(Fares::Working, cause, "wait for the first list")
             }
         };
-        let last = shown.map(|shown| format!("; the Service shows {}", shown.cause));
-        Explanation::new(fares, cause + &last.unwrap_or_default(), mend)
+        if let Some(shown) = shown {
+            told.cause = format!("{}; the Service shows {}", told.cause, shown.cause);
+        }
+        told
     }
 
     fn asks_for(&self, service: &Service) -> Vec<String> {
@@ -212,7 +211,7 @@ impl Machine {
     }
 
     fn no_service(&self, name: &str) -> Explanation {
-        let cause = format!("the API server has shown no Service {name:?}");
+        let cause = format!("the API server does not show a Service {name:?}");
         let left = self.orphans.of(name).map(|orphan| {
             format!("its load balancer {0} is left: /explain?kind=LoadBalancer&name={0}", orphan.id)
         });
@@ -235,18 +234,18 @@ fn of_service(name: &str, entry: &Entry) -> Explanation {
     Explanation::new(fares, cause, mend)
 }
 
-/// A Service that should go, or has another type now, and in which this program has no part.
+/// A Service that should go, or has another type now, and whose finalizer belongs to another controller.
 fn leaves_it(service: &Service) -> Explanation {
     let cause = match class(service) {
         Some(class) => format!("the finalizer belongs to the controller of the class {class}"),
         None => "the finalizer does not belong to this service-ccm, as far as the Service shows"
             .to_owned(),
     };
-    let mend = "the controller that has set the finalizer should remove it; if there is none any more: events of the Service have the command";
+    let mend = "the controller that has set the finalizer should remove it; if that controller is gone, the events of the Service have the command";
     Explanation::new(Fares::Foreign, cause, mend)
 }
 
-/// A Service that asks for no load balancer, and has none that should be removed.
+/// A Service that does not ask for a load balancer, and does not have one to remove.
 fn asks_for_none(service: &Service) -> Explanation {
     match service.deleting {
         true => Explanation::new(

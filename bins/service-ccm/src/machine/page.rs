@@ -59,7 +59,7 @@ pub(super) fn blocked(service: &Service, planned: &Planned) -> Option<String> {
         .then(|| format!("{}: {}", Reason::InvalidConfiguration.as_str(), in_words(&fatal)))
 }
 
-/// Why a Service with its class is not served.
+/// Returns the reason why service-ccm does not serve a Service with this class.
 pub(super) fn not_served(service: &Service) -> String {
     match class(service) {
         Some(class) => format!("load balancer class {class} is not served here"),

@@ -343,7 +343,7 @@ impl Orphan {
         }
     }
 
-    /// When the first and the last complete list came that has shown it.
+    /// Returns when the first and the last complete list came that showed the load balancer.
     pub fn seen(&self) -> (At, At) {
         (self.first, self.last)
     }

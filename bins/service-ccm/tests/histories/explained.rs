@@ -63,7 +63,7 @@ async fn of_services_that_nobody_changes() {
         "web-9",
         [
             "unknown",
-            "the API server has shown no Service \"default/web-9\"",
+            "the API server does not show a Service \"default/web-9\"",
             "check namespace and name",
         ],
     );
@@ -93,7 +93,7 @@ async fn of_services_that_nobody_changes() {
     );
 }
 
-/// A standby knows what the leader has written, and asks the cloud nothing.
+/// A standby knows what the leader has written, and does not ask the cloud.
 #[tokio::test(start_paused = true)]
 async fn by_a_standby() {
     let world = World::with_services(0..1).await;
@@ -253,7 +253,7 @@ async fn of_load_balancers() {
     assert!(explain("lb-none").starts_with("LoadBalancer lb-none, service-ccm: unknown"));
 }
 
-/// What is not wanted any more does not count.
+/// Failures of calls that the Service does not need any more do not count.
 #[tokio::test(start_paused = true)]
 async fn of_a_service_that_is_deleted_after_its_creation_has_failed() {
     let world = World::with_services(0..1).await;

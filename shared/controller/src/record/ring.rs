@@ -181,7 +181,7 @@ impl Ring {
     /// After a failure the record is empty, and says why.
     fn noted(&mut self, now: At, outcome: io::Result<()>) -> bool {
         let Err(error) = outcome else { return true };
-        // What does not fit into the rest of a segment may fit into a new one.
+        // An event that does not fit into the rest of a segment may fit into a new one.
         let was_new = self.segments.back().is_none_or(|last| last.events == 0);
         self.segments.clear();
         self.open = Vec::new();

@@ -52,7 +52,7 @@ impl Standing {
         }
     }
 
-    /// Why no call is made, and what a person can do.
+    /// Returns the reason why calls are refused, and the mend.
     pub(super) fn objection(&self, remedy: &str) -> Option<(String, String)> {
         match self {
             Self::Same(_) | Self::Unknown | Self::Recorded { .. } => None,

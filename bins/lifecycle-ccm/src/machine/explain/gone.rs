@@ -3,7 +3,7 @@
 use ccm_base::At;
 use ccm_runtime::explain::{Explanation, Fares, NOTHING, fares, mend, moment};
 
-use super::{About, Heard, Machine, observed, refused};
+use super::{About, Heard, Machine, refused};
 use crate::policy::{
     Breaker, Doubt, Evidence, Reason, Verdict,
     action::{APPROVED, GONE, PROTECTED},
@@ -24,7 +24,7 @@ impl Machine {
             Verdict::Keep(Reason::Alive) => {
                 denied(kept(Reason::Alive).text, &heard.decision.evidence)
             }
-            // An answer "gone" that is no evidence.
+            // The cloud says "gone", and that does not count as evidence.
             Verdict::Keep(Reason::NoAnswer) => Explanation::new(
                 Fares::Working,
                 format!(
@@ -50,7 +50,7 @@ impl Machine {
             return Explanation::new(Fares::Working, cause, NOTHING);
         }
         if self.observes {
-            return observed(&due);
+            return Explanation::observed(&due);
         }
         let failed = self.last.failure(&about.view.name, &about.view.uid, true);
         match failed.filter(|failed| failed.at >= heard.said.answered) {
@@ -97,7 +97,7 @@ impl Machine {
             return Explanation::new(
                 Fares::Blocked,
                 format!(
-                    "{cause}; the cloud has no list, without which a node without a provider ID is never deleted"
+                    "{cause}; the cloud cannot list its instances, and without a list lifecycle-ccm never deletes a node without a provider ID"
                 ),
                 format!("if its machine is gone: kubectl delete node {}", about.node.name),
             );

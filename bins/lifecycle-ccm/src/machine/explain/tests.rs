@@ -99,7 +99,7 @@ fn a_node_with_which_nothing_is_wrong_or_that_is_anothers() {
         (
             None,
             None,
-            ["unknown", "the API server has shown no Node of this name", "check the name"],
+            ["unknown", "the API server does not show a Node of this name", "check the name"],
         ),
         (
             Some(&ready),
@@ -119,7 +119,11 @@ fn a_node_with_which_nothing_is_wrong_or_that_is_anothers() {
         (
             Some(&ready),
             None,
-            ["unknown", "nobody knows whose this node is (provider ID sim://a)", "wait"],
+            [
+                "unknown",
+                "lifecycle-ccm does not know whose this node is (provider ID sim://a)",
+                "wait",
+            ],
         ),
         (
             Some(&deleting),
@@ -153,8 +157,7 @@ fn a_node_with_which_nothing_is_wrong_or_that_is_anothers() {
 fn a_node_without_an_answer() {
     let mut machine = with_nodes(false);
     due(&mut machine, at(1000));
-    let asked =
-        "no answer of the cloud about it yet: the last look began at 1970-01-01T00:16:40Z, 3 s ago";
+    let asked = "the cloud has not answered about it yet: the last look began at 1970-01-01T00:16:40Z, 3 s ago";
     check(&lines(&machine, at(1003)), ["work is under way", asked, "--cloud-call-timeout"]);
 }
 
@@ -299,8 +302,7 @@ fn a_deletion_that_was_decided() {
     let mut machine = with_nodes(true);
     pass(&mut machine, at(1000));
     pass(&mut machine, at(1021));
-    let observed =
-        "shows 10 of 11 nodes; --mode=observe writes nothing; the line decided says what is due";
+    let observed = "shows 10 of 11 nodes; --mode=observe does not write; the line decided says which step is due";
     let mend = "the controller that leads does it, or this one with --mode=control";
     check(&lines(&machine, at(1022)), ["work is under way", observed, mend]);
 }
@@ -309,7 +311,7 @@ fn a_deletion_that_was_decided() {
 fn a_deletion_that_is_held() {
     let by_id = Ok(gone(ProofMethod::ById));
     let approve = "kubectl annotate node a quartet.dev/deletion-approved=yes";
-    // The list shows no node.
+    // The list does not show any node.
     let mut machine = with_nodes(false);
     pass(&mut machine, at(1000));
     due(&mut machine, at(1021));
@@ -416,7 +418,7 @@ fn a_machine_that_lives_although_the_cloud_denies_it() {
     check(&lines(&machine, at(1048)), ["work is under way", "is due for deletion", NOTHING]);
 }
 
-/// Another node has the name now, or none.
+/// Another node has the name now, or no node has it.
 #[test]
 fn nothing_is_kept_of_nodes_that_are_gone() {
     let by_id = Ok(gone(ProofMethod::ById));

@@ -54,7 +54,7 @@ impl Machine {
     }
 }
 
-/// What would change.
+/// The changes, in words.
 fn of(plan: &Plan) -> String {
     plan.changes().map(|(_, note)| note.to_string()).collect::<Vec<_>>().join("; ")
 }

@@ -1,4 +1,4 @@
-//! What a person can do for a node.
+//! The texts that say what a person can do for a node.
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_controller::brake::{
@@ -13,13 +13,10 @@ use crate::plan::{APPROVED, Field, LABEL_POLICY, PROVIDER_ID, TAINTS};
 
 pub(super) const WAIT: &str = NOTHING;
 pub(super) const STANDBY: &str = "ask the replica that holds the Lease of node-ccm (docs/explain.md); if that is this one, the line stores of /readyz?verbose says what it waits for";
-pub(super) const OBSERVES: &str =
-    "the controller that leads does it, or this one with --mode=control";
 pub(super) const NO_NODE: &str = "check the name (kubectl get nodes); if its machine runs, look at its kubelet, which registers it";
-pub(super) const NOT_LISTED: &str =
-    "wait; if it lasts, the line nodes of /readyz?verbose says why the API server lists none";
+pub(super) const NOT_LISTED: &str = "wait; if it lasts, the line nodes of /readyz?verbose says why the API server does not list them";
 pub(super) const CLOUD_SILENT: &str = "wait; if it lasts, the lines cloud and fleet of /readyz?verbose say why the cloud does not answer";
-pub(super) const NO_ADDRESS: &str = "check the ports of the instance and the provider's settings that choose addresses, or give the kubelet --node-ip; if the cloud knows no addresses: --node-addresses-required=false";
+pub(super) const NO_ADDRESS: &str = "check the ports of the instance and the provider's settings that choose addresses, or give the kubelet --node-ip; if the cloud does not know addresses: --node-addresses-required=false";
 pub(super) const NODE_IP: &str = "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is tried again by itself";
 
 /// Of a node that another controller is responsible for.
@@ -48,7 +45,7 @@ pub(super) fn not_found(node: &Node) -> String {
     };
     let name = &node.name;
     format!(
-        "compare {key} with the instances of the cloud, and project and region in the cloud config with those of the instance; if the machine is gone: kubectl delete node {name}"
+        "compare {key} with the instances of the cloud, and project and region in the cloud config with the project and region of the instance; if the machine is gone: kubectl delete node {name}"
     )
 }
 
@@ -80,7 +77,7 @@ pub(super) fn gone(node: &Node) -> String {
             node.name
         ),
         false => format!(
-            "{NOTHING} here: lifecycle-ccm decides whether the node is deleted (its page /explain?kind=Node&name={})",
+            "{NOTHING} here: lifecycle-ccm decides if the node is deleted (its page /explain?kind=Node&name={})",
             node.name
         ),
     }

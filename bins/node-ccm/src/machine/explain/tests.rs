@@ -1,4 +1,4 @@
-//! What is said of nodes in each state.
+//! Explanations of nodes in each state.
 
 mod cases;
 mod later;
@@ -252,7 +252,7 @@ fn it_is_said_when_budget_is_free_again() {
     assert!(told.next.starts_with("all nodes are looked up every 5m0s"), "{told:?}");
 }
 
-/// What failed is of interest until the next work has succeeded, and no longer.
+/// The page shows a failure until the next work succeeds.
 #[test]
 fn a_failure_is_forgotten_when_it_is_over() {
     let mut machine = machine();

@@ -373,7 +373,8 @@ impl Allocator {
         self.problems.iter().map(|(uid, problems)| (&**uid, &**problems))
     }
 
-    /// What is kept for a node that does not show it, and if a write of that is not answered yet.
+    /// Returns the blocks that the allocator reserves for a node that does not show them, and true if the API server
+    /// has not answered their write yet.
     pub fn reserved(&self, uid: &str) -> Option<(&[IpNet], bool)> {
         let record = self.nodes.get(uid)?;
         record.writes.map(|writes| (&*record.networks, writes.pending))

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::networks::{Config, family, join};
 
-/// What is wrong with the pod CIDRs of an instance, and what a person can do.
+/// A problem of the pod CIDRs of an instance, with its mend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unusable {
-    /// What is wrong.
+    /// The problem, in words.
     pub cause: String,
-    /// What a person can do.
+    /// The mend, for a person.
     pub mend: String,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Unusable {
 ///
 /// # Errors
 ///
-/// What is wrong with those of the instance.
+/// The instance has pod CIDRs that nodes cannot have.
 pub fn given(instance: &Instance, config: &Config) -> Result<Vec<IpNet>, Unusable> {
     let name = &instance.name;
     let shown: Vec<IpNet> = instance.pod_cidrs.iter().map(IpNet::trunc).collect();

@@ -58,7 +58,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// What is wrong, and what a person can do: nothing, if other nodes are not affected.
+    /// Returns the problem in words and its mend. The mend is empty if the problem does not affect other nodes.
     pub fn parts(&self) -> (String, Option<&'static str>) {
         match self {
             Self::Unreadable { text } => (
@@ -71,7 +71,7 @@ impl Problem {
             ),
             Self::Size { cidr, mask } => (
                 format!(
-                    "pod CIDR {cidr} is not a block of /{mask} as --node-cidr-mask-size says: it is kept, and its addresses are given to no other node"
+                    "pod CIDR {cidr} is not a block of /{mask} as --node-cidr-mask-size says: it is kept, and its addresses are not given to another node"
                 ),
                 None,
             ),
@@ -121,11 +121,11 @@ pub struct Exhausted {
 }
 
 impl Exhausted {
-    /// What a person can do.
+    /// The mend, for a person.
     pub const MEND: &str =
         "remove nodes, or set --cluster-cidr to a larger network that contains it";
 
-    /// What is taken, and by whom.
+    /// Says which blocks are taken, and by which nodes.
     pub fn cause(&self) -> String {
         let Self { family, cluster, mask, capacity, held, widest } = self;
         let gone = match held {

@@ -36,7 +36,7 @@ pub(super) const LEFT_ALONE: Duration = Duration::from_mins(5);
 pub struct Foreign {
     /// The node.
     pub node: Arc<str>,
-    /// What the node shows.
+    /// The present state of the node, in words.
     pub shown: Vec<Box<str>>,
     /// The blocks that were kept for it, if there were any.
     pub reserved: Vec<IpNet>,
@@ -61,10 +61,10 @@ pub struct Rival {
 }
 
 impl Rival {
-    /// What a person can do.
+    /// The mend, for a person.
     pub const MEND: &str = "set --allocate-node-cidrs in one program only";
 
-    /// What was seen, and what follows.
+    /// Says what the other allocator did, and what node IPAM does about it.
     pub fn cause(&self) -> String {
         let signs: Vec<_> = self.signs.iter().map(ToString::to_string).collect();
         format!(

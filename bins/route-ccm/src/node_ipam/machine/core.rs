@@ -18,7 +18,7 @@ pub(crate) fn needs_cidrs(node: &Node) -> bool {
     node.pod_cidrs.is_empty() && !node.deleting
 }
 
-/// Why a node has no pod CIDRs, if the allocator does not say that at any time and the node itself does not, either.
+/// The reason why a node does not have pod CIDRs, where neither the allocator nor the node can tell it again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Failed {
     /// The API server has refused the write, or not answered it.
@@ -27,9 +27,9 @@ pub(super) enum Failed {
     NotStored,
     /// The cloud was asked for its instance.
     Lookup(CloudError),
-    /// Its instance is none of this cloud.
+    /// Its instance belongs to another cloud.
     NotOurs,
-    /// The cloud has no instance for it.
+    /// The cloud does not have an instance for it.
     NoInstance,
     /// The pod CIDRs of its instance cannot be its own.
     Unusable(Unusable),

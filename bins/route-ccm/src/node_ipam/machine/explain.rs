@@ -7,7 +7,7 @@ use ccm_base::{At, Backoff};
 use ccm_controller::queue::Pace;
 use ccm_kube::ApiError;
 use ccm_objects::Node;
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, moment, refused_write};
+use ccm_runtime::explain::{Explanation, Fares, NOTHING, WAIT, moment, refused_write};
 use ipnet::IpNet;
 
 use super::{
@@ -15,7 +15,6 @@ use super::{
     core::{Core, Failed},
 };
 use crate::{
-    advice::{WAIT, observed, of_error},
     networks::{AllocatorType, join},
     node_ipam::ipam::{Exhausted, Problem, Refusal, Rival, Unusable, Usage},
 };
@@ -44,7 +43,7 @@ impl Machine {
             ),
             (core, Some(node)) if !node.pod_cidrs.is_empty() => self.has_some(core.as_ref(), node),
             (_, Some(node)) if node.deleting => {
-                Explanation::fine("the node has no podCIDRs and is being deleted: it gets none")
+                Explanation::fine("the node is being deleted, and does not get podCIDRs any more")
             }
             (Some(core), Some(node)) => self.bare(core, node, anothers, now),
             (None, Some(_)) => self.not_yet(),
@@ -62,7 +61,7 @@ impl Machine {
         explanation
     }
 
-    /// What nodes get.
+    /// The blocks that nodes get, in words.
     fn gives(&self) -> String {
         let blocks = self.fixed.config.ranges.iter();
         let blocks: Vec<_> =
@@ -85,7 +84,7 @@ impl Machine {
                 false => "this replica does not lead",
             };
             return Explanation::fine(format!(
-                "the node has podCIDRs {shown}; {why}, and has not compared them with those of other nodes"
+                "the node has podCIDRs {shown}; {why}, and has not compared them with the podCIDRs of other nodes"
             ));
         };
         let problems = core.problems().get(&*node.uid).copied().unwrap_or_default();
@@ -117,12 +116,12 @@ impl Machine {
         match self.leads {
             true => Explanation::new(
                 Fares::Working,
-                "the node has no podCIDRs, and all nodes are being read before any gets some",
+                "the node does not have podCIDRs, and node-ipam reads all nodes before it assigns any",
                 "wait: that takes seconds",
             ),
             false => Explanation::new(
                 Fares::Unknown,
-                "the node has no podCIDRs, and this replica does not lead: it assigns none",
+                "the node does not have podCIDRs, and this replica does not lead, so it does not assign any",
                 "ask the replica that leads",
             ),
         }
@@ -158,13 +157,13 @@ impl Machine {
         let (explanation, next) = match failed {
             Failed::Lookup(error) => {
                 let cause = format!("cannot look up its instance: {error}");
-                (of_error(error, cause), again(Pace::of(error.class(), WAITS)))
+                (Explanation::of_error(error, cause), again(Pace::of(error.class(), WAITS)))
             }
             Failed::Unusable(Unusable { cause, mend }) => {
                 (Explanation::new(Fares::Blocked, cause, mend), usual)
             }
             Failed::NoInstance => {
-                let cause = "the cloud has no instance for it";
+                let cause = "the cloud does not have an instance for it";
                 (Explanation::new(Fares::Blocked, cause, NO_INSTANCE), usual)
             }
             Failed::Refused(refusal) if core.still(refusal) => {
@@ -183,11 +182,11 @@ impl Machine {
         })
     }
 
-    /// What is done with the blocks that are reserved for the node, if some are.
+    /// Explains a node for which blocks are reserved.
     fn reserved_for(&self, core: &Core, node: &Node) -> Option<Explanation> {
         let (cidrs, is_pending) = core.allocator.reserved(&node.uid)?;
         if self.fixed.is_observing {
-            return Some(observed(""));
+            return Some(Explanation::observed(""));
         }
         let cause = format!(
             "podCIDRs {} are being written, and the API server has not answered yet",
@@ -196,7 +195,7 @@ impl Machine {
         is_pending.then(|| Explanation::new(Fares::Working, cause, WAIT))
     }
 
-    /// What the allocator says.
+    /// Explains a node by the answer of a copy of the allocator.
     fn tried(&self, core: &Core, node: &Node, now: At) -> Explanation {
         match core.allocator.clone().reserve(node, now) {
             Ok(reservation) => self.reserved_for(core, node).unwrap_or_else(|| {
@@ -261,13 +260,13 @@ impl Core {
             None => ("half a minute has passed".to_owned(), WAIT.to_owned()),
         };
         let cause = format!(
-            "the node is gone ({since}), and its blocks {blocks} are given to no other node until {until}"
+            "the node is gone ({since}), and its blocks {blocks} are not given to another node until {until}"
         );
         Explanation::new(Fares::Working, cause, mend)
     }
 }
 
-/// The allocator gives none now.
+/// The allocator does not give out blocks now.
 fn refused(refusal: &Refusal) -> Explanation {
     let blocked = |cause, mend| Explanation::new(Fares::Blocked, cause, mend);
     match refusal {
@@ -280,7 +279,7 @@ fn refused(refusal: &Refusal) -> Explanation {
         Refusal::RoutesUnknown => Explanation::new(
             Fares::Working,
             format!("no block is given before the first list of routes: {refusal}"),
-            "wait for the first list; routes says on this page why there is none",
+            "wait for the first list; routes says on this page why it is missing",
         ),
         Refusal::Assigned => Explanation::new(
             Fares::Working,

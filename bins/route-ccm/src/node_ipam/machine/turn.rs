@@ -58,7 +58,7 @@ impl Machine {
             Ok(Lookup::Gone(_)) => {
                 // A new node can register before the cloud shows its instance.
                 if failures > 1 {
-                    let why = "the cloud has no instance for it";
+                    let why = "the cloud does not have an instance for it";
                     self.has_none(&node, why, why, effects);
                     self.has_failed(&node, now, Failed::NoInstance);
                 }
@@ -113,7 +113,7 @@ impl Machine {
         effects.push(Effect::Forget(name()));
     }
 
-    /// Remembers why the node has none, for its explanation.
+    /// Remembers why the node does not have pod CIDRs, for its explanation.
     pub(super) fn has_failed(&mut self, node: &Node, now: At, why: Failed) {
         if let Some(core) = self.core.as_mut().filter(|core| core.is_bare(node, Some(node))) {
             core.failed.insert(Name::clone(&node.name), (now, why));
@@ -179,7 +179,7 @@ impl Machine {
                 effects.push(again);
             }
         }
-        // What it says of blocks can be asked at any time.
+        // The explanation asks a copy of the allocator about blocks.
         if self.fixed.config.allocator == AllocatorType::CloudAllocator {
             self.has_failed(node, now, Failed::Refused(refusal));
         }

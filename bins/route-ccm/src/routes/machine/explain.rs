@@ -1,4 +1,5 @@
-//! What the page `/explain` says of a node or of a route. It rehearses the plan, so it says what would be decided now.
+//! Explains a node or a route on the page `/explain`. It rehearses the plan, so it says what route-ccm would decide
+//! now.
 
 mod changes;
 mod whose;
@@ -12,7 +13,6 @@ use ipnet::IpNet;
 use self::{changes::failed, whose::there};
 use super::{Machine, Pass};
 use crate::{
-    advice::{observed, of_error},
     networks::network,
     routes::plan::{
         Lack, Plan, Planned, REMOVE,
@@ -29,15 +29,15 @@ const NOT_LISTED: &str = "this replica does not lead, and has not listed the clo
 pub(crate) struct Asked {
     /// The nodes as they are now, and what the cloud offers.
     pub(crate) pass: Pass,
-    /// Why the node is left out, in words, if it is.
+    /// The reason why route-ccm leaves out the node, if it does.
     pub(crate) left_out: Option<String>,
-    /// What node IPAM says of a node without pod CIDRs, if this program gives nodes theirs.
+    /// The explanation of node IPAM for a node without pod CIDRs, if this program assigns pod CIDRs.
     pub(crate) ipam: Option<Explanation>,
     /// The Lease, on which a person approves changes.
     pub(crate) lease: ObjectRef,
 }
 
-/// What is known of all routes.
+/// The facts about all routes.
 struct About<'a> {
     asked: &'a Asked,
     table: &'a Table,
@@ -135,9 +135,9 @@ impl Machine {
     ) -> Explanation {
         let cause = "the node has no podCIDRs, so it gets no route";
         match &asked.ipam {
-            _ if view.node.deleting => {
-                Explanation::fine("the node has no podCIDRs and is being deleted: it gets no route")
-            }
+            _ if view.node.deleting => Explanation::fine(
+                "the node is being deleted without podCIDRs, and does not get a route any more",
+            ),
             // Node IPAM may wait for the list.
             Some(ipam) if ipam.fares == Fares::Working && !is_listed => self.unlisted(asked, now),
             Some(ipam) => {
@@ -149,13 +149,13 @@ impl Machine {
                 Explanation::new(Fares::Blocked, cause, ASSIGN)
             }
             None => {
-                let cause = "the node has no podCIDRs yet, and its routes follow them";
+                let cause = "the node does not have podCIDRs yet, and its routes follow them";
                 Explanation::new(Fares::Working, cause, "wait: another program assigns them")
             }
         }
     }
 
-    /// A node that the API server does not show, while nothing is known of the cloud's routes.
+    /// The API server does not show the node, and route-ccm has not listed the cloud's routes yet.
     fn not_shown(&self, name: &str) -> Explanation {
         let unlisted = match self.leads {
             true => self.listing.why_unlisted(),
@@ -165,7 +165,7 @@ impl Machine {
         Explanation::new(Fares::Unknown, cause, "check the name")
     }
 
-    /// Nothing is known of the cloud's routes.
+    /// route-ccm has not listed the cloud's routes yet.
     fn unlisted(&self, asked: &Asked, now: At) -> Explanation {
         if !self.leads {
             return Explanation::new(Fares::Unknown, NOT_LISTED, ask_leader(asked));
@@ -208,7 +208,7 @@ impl Machine {
             "all routes are there, and the condition {NETWORK_UNAVAILABLE}={status} is not written yet"
         );
         if self.fixed.is_observing {
-            return Some(observed(&format!("{cause}: ")));
+            return Some(Explanation::observed(&cause));
         }
         let mend = "wait; if it lasts, the log says `cannot write NetworkUnavailable`, with the API server's words";
         Some(Explanation::new(Fares::Working, cause, mend))
@@ -226,7 +226,7 @@ impl Machine {
         let parts = of_it.filter_map(|destination| self.change_of(destination, about)).collect();
         worst(parts).unwrap_or_else(|| {
             let cause = format!(
-                "the API server does not show a node {name:?}, and nothing is decided about routes of it, by {}",
+                "the API server does not show a node {name:?}, and route-ccm does not plan anything for routes of it, by {}",
                 self.listing.known_by(about.now)
             );
             let mend = "check the name; a route is explained by kind=Route&name=CIDR";
@@ -267,7 +267,7 @@ impl Machine {
                 Problem::Outside(cidr) if there.is_some() => {
                     explanation.fares = Fares::Fine;
                     explanation.cause = format!(
-                        "its route is there, by {seen}, but nothing would make it again: pod CIDR {cidr} is not inside --cluster-cidr"
+                        "its route is there, by {seen}, but route-ccm would not make it again: pod CIDR {cidr} is not inside --cluster-cidr"
                     );
                 }
                 Problem::WiderThanMost { .. } => {
@@ -367,7 +367,7 @@ impl About<'_> {
     }
 }
 
-/// What is wrong with a pod CIDR.
+/// A problem of a pod CIDR.
 fn of_problem(problem: &Problem) -> Explanation {
     let (cause, mend) = problem.parts();
     Explanation::new(Fares::Blocked, cause, mend)
@@ -398,7 +398,7 @@ fn ask_leader(asked: &Asked) -> String {
 
 /// An error of the cloud, of which the kind and the words are known.
 fn by_kind(kind: ErrorKind, cause: String) -> Explanation {
-    of_error(&CloudError::new(kind, ""), cause)
+    Explanation::of_error(&CloudError::new(kind, ""), cause)
 }
 
 /// The part that needs a person most. The others are told behind it.
@@ -425,7 +425,7 @@ fn wanted(view: &NodeView) -> Vec<String> {
     view.pod_cidrs().map(|cidr| format!("a route of {cidr} to node {name} ({id}; {ips})")).collect()
 }
 
-/// What the node shows.
+/// The present state of the node, in words.
 fn shown(view: &NodeView) -> Vec<String> {
     let conditions = view.node.conditions.iter().filter(|one| *one.kind == *NETWORK_UNAVAILABLE);
     let lines = conditions.map(|one| {

@@ -5,14 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 use ccm_base::{At, Backoff, Waits};
 use ccm_cloud::{AppliedChange, CloudError, ErrorKind, RouteChange, RouteTable};
 use ccm_controller::retries::Retry;
-use ccm_runtime::explain::moment;
+use ccm_runtime::explain::{moment, since};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    advice::since,
-    routes::plan::{Planned, failures::is_conflict, in_flight::InFlight, table::Table},
-};
+use crate::routes::plan::{Planned, failures::is_conflict, in_flight::InFlight, table::Table};
 
 /// The waits after a list that has failed.
 const RETRY: Waits = Waits {
@@ -195,7 +192,7 @@ impl Listing {
             && !self.shown_soon.contains(&destination)
     }
 
-    /// Why no table is known yet.
+    /// The reason why the table is not known yet.
     pub(super) fn why_unlisted(&self) -> String {
         match &self.error {
             Some(error) => format!("cannot list the routes: {error}"),

@@ -1,26 +1,26 @@
-//! What the routes of one node lack.
+//! The routes that one node lacks.
 
 use ccm_objects::Node;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// What a node's routes lack. Nothing, if they are all there.
+/// The routes that a node lacks, with the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRoutes {
     /// The UID of the node.
     pub uid: Box<str>,
     /// The pod CIDRs without a working route: one or two, so no map.
     missing: Vec<(IpNet, Lack)>,
-    /// Why another pod CIDR gets no route.
+    /// The reason why another pod CIDR does not get a route.
     pub problem: Option<String>,
 }
 
-/// Why a route is missing.
+/// The reason why a route is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lack {
     /// The reason.
     pub why: String,
-    /// Whether something has failed, so that it is worth to be shown at once.
+    /// True if a call or a check failed: then the condition shows it at once.
     pub has_failed: bool,
 }
 
@@ -54,18 +54,18 @@ impl NodeRoutes {
         self.missing.retain(|(missing, _)| *missing != destination);
     }
 
-    /// Why the route of this pod CIDR is missing, if it is.
+    /// Returns the reason why the route of this pod CIDR is missing, if it is.
     pub fn lacks(&self, destination: IpNet) -> Option<&Lack> {
         let mut missing = self.missing.iter();
         missing.find_map(|(one, lack)| (*one == destination).then_some(lack))
     }
 
-    /// Whether all routes are there.
+    /// Returns true if the node has all its routes.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty() && self.problem.is_none()
     }
 
-    /// The first reason why they are not, those of failures before others; and whether it is one.
+    /// Returns the first reason why a route is missing, failures before others, and true if it is a failure.
     pub fn why(&self) -> Option<(&str, bool)> {
         let lacks = || self.missing.iter().map(|(_, lack)| lack);
         let failed = lacks().find(|lack| lack.has_failed).map(|lack| (&*lack.why, true));

@@ -77,7 +77,7 @@ impl Problem {
         }
     }
 
-    /// What is wrong, and what a person can do.
+    /// Returns the problem in words, and its mend.
     pub fn parts(&self) -> (String, String) {
         let (cause, mend) = match self {
             Self::Unreadable(text) => (
@@ -147,7 +147,7 @@ impl Problem {
     }
 }
 
-/// The advice for a node without pod CIDRs, if this program assigns none.
+/// The advice for a node without pod CIDRs, if this program does not assign pod CIDRs.
 pub const ASSIGN: &str = "set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program assigns none";
 
 /// The advice for the operator. Pod CIDRs cannot be changed.

@@ -17,12 +17,12 @@ pub(super) fn at(seconds: u64) -> At {
     At(Duration::from_secs(1_000_000 + seconds))
 }
 
-pub(super) fn net(text: &str) -> IpNet {
+pub(in crate::routes) fn net(text: &str) -> IpNet {
     text.parse().expect("a network")
 }
 
 /// A node with this number: its name, ID, address, pod CIDRs and time of creation follow.
-pub(super) fn node(number: u8, cidrs: &[&str]) -> NodeView {
+pub(in crate::routes) fn node(number: u8, cidrs: &[&str]) -> NodeView {
     let id = format!("sim://i-{number}");
     let created = format!("2026-01-01T00:00:{number:02}Z").parse().expect("a time");
     let node = Node {

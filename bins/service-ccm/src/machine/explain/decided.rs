@@ -1,11 +1,11 @@
-//! What the plan has decided about a Service, and what follows for its explanation.
+//! Explains a Service by its last plan.
 
 use std::time::Duration;
 
-use ccm_runtime::explain::{Explanation, Fares, fares, mend, moment, refused_write};
+use ccm_runtime::explain::{Explanation, Fares, WAIT, mend, moment, refused_write};
 
 use super::{
-    About, WAIT, call, has_failed, leaves_it,
+    About, call, has_failed, leaves_it,
     reasons::{self, approve, mend_of},
 };
 use crate::{
@@ -44,9 +44,7 @@ impl Machine {
             };
         }
         if self.is_observing && decided.is_due {
-            let cause = "--mode=observe writes nothing; the line decided says what is due";
-            let mend = "the controller that leads does it, or this one with --mode=control";
-            return Explanation::new(Fares::Working, cause, mend);
+            return Explanation::observed("");
         }
         wrong(about, entry, decided)
             .or_else(|| not_written(about, entry))
@@ -60,7 +58,7 @@ impl Machine {
     }
 }
 
-/// Why the load balancer is not as the Service asks for.
+/// Says why the load balancer is not as the Service asks for.
 fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanation> {
     if let Some(why) = &decided.held_replacement {
         let mend = mend_of(Reason::ReplacementHeld, about.service);
@@ -73,7 +71,7 @@ fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanati
     // Another cause may come first, such as a mistake in the Service.
     if let Some(failed) = failed.filter(|failed| message.contains(&failed.error.to_string())) {
         let cause = format!("{}: {}", has_failed(failed), failed.error);
-        return Some(Explanation::new(fares(&failed.error), cause, mend(&failed.error)));
+        return Some(Explanation::of_error(&failed.error, cause));
     }
     if matches!(reason, Reason::WaitingForCloud | Reason::Deleting) {
         return under_way(about, entry);
@@ -83,7 +81,7 @@ fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanati
     Some(Explanation::new(reasons::fares(reason), cause, mend))
 }
 
-/// What a person can do if the load balancer was made by others.
+/// Returns the mend for a load balancer that another controller made.
 fn of_others(about: About<'_>, entry: &Entry, reason: Reason) -> Option<String> {
     let (state, (namespace, name)) = (entry.state(), about.service.names());
     match (reason, &state.adoptable, &state.foreign) {
@@ -132,7 +130,7 @@ fn under_way(about: About<'_>, entry: &Entry) -> Option<Explanation> {
     Some(Explanation::new(Fares::Working, cause, mend(&failed.error)))
 }
 
-/// Whether it serves.
+/// Says if the load balancer serves.
 fn serving(about: About<'_>, decided: &Decided) -> Option<Explanation> {
     let provisioning = decided.condition(PROVISIONING);
     let (reason, message) = decided.condition(SERVING)?;
@@ -157,11 +155,11 @@ fn serving(about: About<'_>, decided: &Decided) -> Option<Explanation> {
     Some(Explanation::new(Fares::Fine, cause, mend_of(second, about.service)))
 }
 
-/// The Service has changed since, or has no load balancer yet.
+/// The Service has changed since, or does not have a load balancer yet.
 fn behind(decided: &Decided) -> Explanation {
     let cause = match decided.condition(PROVISIONING) {
         Some(_) => {
-            "the load balancer is as the Service asks for, and whether it serves was not seen yet"
+            "the load balancer is as the Service asks for, and service-ccm has not seen yet if it serves"
         }
         None => "service-ccm has not seen yet that the load balancer is as the Service asks for",
     };

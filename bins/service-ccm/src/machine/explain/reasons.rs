@@ -1,17 +1,16 @@
-//! What the conditions of a Service say, and what would mend it.
+//! Explains a Service by its conditions, and has the mend of each reason.
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_objects::Service;
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, mend};
+use ccm_runtime::explain::{Explanation, Fares, NOTHING, WAIT, mend};
 use strum::VariantArray as _;
 
-use super::WAIT;
 use crate::plan::{
     ADOPT, APPROVED, REPLACEMENT_APPROVED,
     reason::{PROVISIONING, Reason, SERVING},
 };
 
-/// What the conditions of a Service say: what is wrong, or that it serves.
+/// Explains a Service by its conditions: a problem first, then if it serves.
 pub(super) fn shown(service: &Service) -> Option<Explanation> {
     let wrong = told(service, PROVISIONING).filter(|told| told.fares != Fares::Fine);
     wrong.or_else(|| told(service, SERVING)).or_else(|| told(service, PROVISIONING))
@@ -37,7 +36,7 @@ fn told(service: &Service, kind: &str) -> Option<Explanation> {
     Some(Explanation::new(fares(*reason), cause, mend_of(*reason, service)))
 }
 
-/// How a Service fares whose condition has this reason.
+/// Returns how a Service fares whose condition has this reason.
 pub(super) const fn fares(reason: Reason) -> Fares {
     match reason {
         Reason::Provisioned | Reason::PartlyProvisioned | Reason::Serving => Fares::Fine,
@@ -66,7 +65,7 @@ pub(super) const fn fares(reason: Reason) -> Fares {
     }
 }
 
-/// What a person can do about a reason.
+/// Returns the mend of a reason.
 pub(super) fn mend_of(reason: Reason, service: &Service) -> String {
     let of_cloud = |kind| mend(&CloudError::new(kind, ""));
     match reason {

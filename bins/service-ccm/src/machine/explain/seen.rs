@@ -1,4 +1,4 @@
-//! What was seen of a load balancer, in words.
+//! Describes the last seen state of a load balancer.
 
 use ccm_base::At;
 use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Phase};
@@ -8,7 +8,7 @@ use ccm_runtime::explain::{Fares, moment};
 use super::{super::entry::Entry, About};
 use crate::plan::Known;
 
-/// What was seen last: the load balancer, and what the Service shows.
+/// Describes the load balancer as the cloud showed it last, and the conditions of the Service.
 pub(super) fn there(about: About<'_>) -> Vec<String> {
     let (service, now) = (about.service, about.now);
     let mut lines: Vec<String> = about.entry.into_iter().flat_map(|one| seen(one, now)).collect();
@@ -26,7 +26,7 @@ pub(super) fn there(about: About<'_>) -> Vec<String> {
 
 fn seen(entry: &Entry, now: At) -> Vec<String> {
     let mut lines = vec![match &entry.state().known {
-        Known::Nothing => "nothing was seen of a load balancer yet".to_owned(),
+        Known::Nothing => "service-ccm has not seen a load balancer yet".to_owned(),
         Known::Absent => "no load balancer".to_owned(),
         Known::There(balancer) => balancer_in_words(balancer),
         Known::Recorded { id } => format!("load balancer {id}, by the Service alone"),
@@ -40,7 +40,7 @@ fn seen(entry: &Entry, now: At) -> Vec<String> {
     lines
 }
 
-/// How a load balancer fares by itself.
+/// Returns how a load balancer fares, apart from its Service.
 pub(super) const fn fares(balancer: &LoadBalancer) -> Fares {
     match &balancer.phase {
         Phase::Ready => Fares::Fine,

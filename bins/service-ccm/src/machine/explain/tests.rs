@@ -79,7 +79,7 @@ fn what_a_process_says_that_has_not_looked_yet() {
     let (fares, cause) = explain(&machine, &service);
     assert_eq!(fares, Fares::Foreign, "{cause}");
     assert!(cause.contains("the controller of the class example.com/other"), "{cause}");
-    // There is none of this name.
+    // The API server does not show a Service with this name.
     assert_eq!(machine.explain("shop/web", None, At::default()).fares, Fares::Unknown);
 }
 

@@ -164,7 +164,7 @@ impl Names {
     fn whole<'a>(&self, text: &'a str) -> Option<Part<'a>> {
         // A name cannot have capitals at these places, so it is none.
         let is_time = || text.contains('T') && text.parse::<Timestamp>().is_ok();
-        // A digest has to be readable. Nothing can be learnt from it.
+        // A digest has to stay readable, and does not tell anything about a cluster.
         let is_digest = || text.parse::<Digest>().is_ok();
         if self.words.contains(text) || is_time() || is_digest() {
             return Some(Part::Kept(text));

@@ -1,4 +1,4 @@
-//! How a node fares, the cause and the mend: the first three lines of the page.
+//! The first three lines of the page: how a node fares, the cause and the mend.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn what_is_not_known_here() {
         &with(Shown { is_listed: true, ..Shown::default() }),
         [
             "unknown",
-            "the API server has shown no node \"one\"",
+            "the API server does not show a node \"one\"",
             "check the name (kubectl get nodes); if its machine runs, look at its kubelet, which registers it",
         ],
     );
@@ -41,7 +41,7 @@ fn what_is_not_known_here() {
         [
             "unknown",
             "the nodes have not been listed yet",
-            "wait; if it lasts, the line nodes of /readyz?verbose says why the API server lists none",
+            "wait; if it lasts, the line nodes of /readyz?verbose says why the API server does not list them",
         ],
     );
     // Standby.
@@ -58,7 +58,7 @@ fn what_is_not_known_here() {
         &with(shown(tainted("one"))),
         [
             "work is under way",
-            "this leader knows no answer of the cloud about this node yet",
+            "this leader does not have an answer of the cloud about this node yet",
             "wait; if it lasts, the lines cloud and fleet of /readyz?verbose say why the cloud does not answer",
         ],
     );
@@ -110,7 +110,7 @@ fn what_another_controller_does() {
         &with_params(|params| params.is_observing = true, tainted("one"), found(whole("one"))),
         [
             "work is under way",
-            "--mode=observe writes nothing; the line decided says what is due",
+            "--mode=observe does not write; the line decided says which step is due",
             "the controller that leads does it, or this one with --mode=control",
         ],
     );
@@ -124,7 +124,7 @@ fn what_the_cloud_does_not_find() {
         [
             "blocked",
             "it stays tainted because the cloud has no instance for it: no instance sim://one (request req-7) (InstanceNotFound)",
-            "compare its provider ID sim://one (--provider-id of the kubelet) with the instances of the cloud, and project and region in the cloud config with those of the instance; if the machine is gone: kubectl delete node one",
+            "compare its provider ID sim://one (--provider-id of the kubelet) with the instances of the cloud, and project and region in the cloud config with the project and region of the instance; if the machine is gone: kubectl delete node one",
         ],
     );
     // Deleting.
@@ -133,7 +133,7 @@ fn what_the_cloud_does_not_find() {
         [
             "blocked",
             "it is being deleted, and treated as before until it is gone; it stays tainted because the cloud has no instance for it: no instance sim://one (request req-7) (InstanceNotFound)",
-            "compare its provider ID sim://one (--provider-id of the kubelet) with the instances of the cloud, and project and region in the cloud config with those of the instance; if the machine is gone: kubectl delete node one",
+            "compare its provider ID sim://one (--provider-id of the kubelet) with the instances of the cloud, and project and region in the cloud config with the project and region of the instance; if the machine is gone: kubectl delete node one",
         ],
     );
     // Gone.
@@ -142,7 +142,7 @@ fn what_the_cloud_does_not_find() {
         [
             "work is under way",
             "its instance is gone: no instance sim://one (request req-7); it is not written",
-            "nothing has to be done here: lifecycle-ccm decides whether the node is deleted (its page /explain?kind=Node&name=one)",
+            "nothing has to be done here: lifecycle-ccm decides if the node is deleted (its page /explain?kind=Node&name=one)",
         ],
     );
     // Gone ready.
@@ -231,7 +231,7 @@ fn what_does_not_fit() {
         [
             "blocked",
             "it stays tainted until it has an address (--node-addresses-required): neither the cloud nor the kubelet knows an IP address of the node (NoNodeAddress)",
-            "check the ports of the instance and the provider's settings that choose addresses, or give the kubelet --node-ip; if the cloud knows no addresses: --node-addresses-required=false",
+            "check the ports of the instance and the provider's settings that choose addresses, or give the kubelet --node-ip; if the cloud does not know addresses: --node-addresses-required=false",
         ],
     );
     // Identity.

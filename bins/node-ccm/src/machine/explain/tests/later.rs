@@ -1,4 +1,4 @@
-//! What later events leave of an explanation, and what they do not.
+//! Later events end an explanation, or leave it as it is.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn the_first_answer_that_there_is_no_instance_needs_nobody() {
     }
 }
 
-/// Changes are gathered for five seconds, and no longer.
+/// The brake gathers changes for five seconds.
 #[test]
 fn a_change_that_the_brake_lets_pass_waits_for_its_turn() {
     let mut machine = machine();
@@ -93,7 +93,7 @@ fn a_change_that_is_taken_back_is_not_gathered() {
     assert!(told.cause.contains("was answered as done, but the answer does not show it"));
 }
 
-/// Nothing is known by ID of the instance of a node without provider ID.
+/// node-ccm cannot find the instance of a node without a provider ID in its inventory.
 #[test]
 fn in_observe_mode_nothing_is_under_way() {
     let nameless = Node { provider_id: None, ..tainted("one") };
@@ -103,7 +103,7 @@ fn in_observe_mode_nothing_is_under_way() {
             &told,
             [
                 "work is under way",
-                "--mode=observe writes nothing; the line decided says what is due",
+                "--mode=observe does not write; the line decided says which step is due",
                 "the controller that leads does it, or this one with --mode=control",
             ],
         );

@@ -141,7 +141,7 @@ impl World {
         requests
     }
 
-    /// What the page `/explain` says about a node. It says something of each, and calls none fine that has the taint.
+    /// Explains a node. Each explanation has a cause and a mend, and a node with the taint is never fine.
     pub(super) fn told(&self, node: &Arc<Node>) -> Explanation {
         let seen = Some(claimed(node));
         let shown = Shown { seen, is_selected: true, is_listed: true, ..Shown::default() };

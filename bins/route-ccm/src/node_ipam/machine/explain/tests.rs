@@ -1,4 +1,4 @@
-//! What is said of nodes in each state. Nodes and the one block are those of the machine's tests.
+//! Explanations of nodes in each state. The nodes and the block come from the machine's tests.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn a_node_without_pod_cidrs_says_what_it_waits_for() {
     says(&held, Fares::Blocked, "also by 1 node that is gone", larger);
     assert!(held.next.starts_with("blocks of nodes that are gone become free at"), "{held:?}");
     let gone = machine.explain("a", None, None, at(60));
-    says(&gone, Fares::Working, "its blocks 10.0.0.0/24 are given to no other node", "wait");
+    says(&gone, Fares::Working, "its blocks 10.0.0.0/24 are not given to another node", "wait");
     machine.apply(Event::Time, at(90));
     let turns = "the node waits for its turn, and would get podCIDRs 10.0.0.0/24 now";
     says(&explain(&machine, &new), Fares::Working, turns, "wait");
@@ -88,7 +88,12 @@ fn a_node_without_pod_cidrs_says_what_it_waits_for() {
         "check the name",
     );
     let going = Arc::new(Node { deleting: true, ..Node::clone(&new) });
-    says(&explain(&machine, &going), Fares::Fine, "is being deleted: it gets none", NOTHING);
+    says(
+        &explain(&machine, &going),
+        Fares::Fine,
+        "is being deleted, and does not get podCIDRs",
+        NOTHING,
+    );
 }
 
 #[test]
@@ -152,7 +157,12 @@ fn the_words_of_the_cloud_are_shown_while_they_are_the_last() {
         request_id: None,
     };
     machine.apply(found(Ok(Lookup::Gone(proof))), at(2));
-    says(&explain(&machine, &new), Fares::Blocked, "has no instance for it", "delete the Node");
+    says(
+        &explain(&machine, &new),
+        Fares::Blocked,
+        "does not have an instance for it",
+        "delete the Node",
+    );
     machine.apply(Event::NotOurs(Arc::clone(&new)), at(3));
     says(&explain(&machine, &new), Fares::Foreign, "its instance is not its own", NOTHING);
     let anothers = machine.explain("b", Some(&new), Some("provider ID k3s://a"), at(60));
@@ -210,7 +220,7 @@ fn an_observer_points_to_what_is_decided() {
             AllocatorType::CloudAllocator => found(&mut machine, &new, &["10.0.0.0/24"], at(1)),
             AllocatorType::RangeAllocator => drop(turn(&mut machine, &new, at(1))),
         }
-        let promise = "--mode=observe writes nothing; the line decided says what is due";
+        let promise = "--mode=observe does not write; the line decided says which step is due";
         says(&explain(&machine, &new), Fares::Working, promise, "with --mode=control");
     }
 }
@@ -220,7 +230,12 @@ fn a_replica_that_does_not_lead_says_so() {
     let (bare, has) = (node("a", &[]), node("b", &["10.0.0.0/24"]));
     let mut machine = begun(Vec::new());
     machine.core = None;
-    says(&explain(&machine, &bare), Fares::Working, "all nodes are being read", "wait");
+    says(
+        &explain(&machine, &bare),
+        Fares::Working,
+        "reads all nodes before it assigns any",
+        "wait",
+    );
     machine.leads = false;
     says(&explain(&machine, &bare), Fares::Unknown, "does not lead", "ask the replica that leads");
     says(&explain(&machine, &has), Fares::Fine, "this replica does not lead", NOTHING);

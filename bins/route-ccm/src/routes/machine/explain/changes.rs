@@ -6,18 +6,15 @@ use ccm_controller::brake::{
     approval::{SELECTOR, UNTIL},
 };
 use ccm_objects::Labels;
-use ccm_runtime::explain::{Explanation, Fares, moment};
+use ccm_runtime::explain::{Explanation, Fares, WAIT, moment, since};
 use ipnet::IpNet;
 
 use super::{About, Machine, by_kind};
-use crate::{
-    advice::{WAIT, observed, since},
-    routes::plan::{Held, Planned, failures::Failure, targets::is_target},
-};
+use crate::routes::plan::{Held, Planned, failures::Failure, targets::is_target};
 
 /// The label by which an approval is about one node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// What an approval does that is about no single node.
+/// The warning with an approval that covers all nodes.
 const ALL: &str = " (this approves all routes that are held: look at /plan first)";
 
 impl Machine {
@@ -53,7 +50,7 @@ impl Machine {
             Some(held @ Held::NoRoom) => Explanation::new(
                 Fares::Blocked,
                 format!("{} is held: {held}", named(planned)),
-                "raise the quota of the cloud's route table, or remove routes that nobody needs; a route of this cluster that goes makes room as well",
+                "raise the quota of the cloud's route table, or remove routes that are not needed; a route of this cluster that goes makes room as well",
             ),
             Some(Held::Retry { .. }) | None => match failure {
                 Some(failure) => failed(&named(planned), failure, about),
@@ -64,7 +61,7 @@ impl Machine {
 
     fn due(&self, planned: &Planned) -> Explanation {
         if self.fixed.is_observing {
-            return observed("");
+            return Explanation::observed("");
         }
         let cause = format!("{} is due ({}), and not sent yet", named(planned), planned.why);
         Explanation::new(Fares::Working, cause, WAIT)
@@ -76,12 +73,14 @@ impl Machine {
         let approve = self.approve(planned, about);
         let asks = self.planner.asks_at(about.now);
         let asks = asks.map(|at| {
-            format!("the cloud is asked {} whether a target is gone", moment(at, about.now))
+            format!("route-ccm asks the cloud {} if a target is gone", moment(at, about.now))
         });
         let (cause, mend, free) = match hold {
             Hold::Breaker => (
                 format!("{words} is held ({why}): the API server lists no node at all"),
-                format!("find out why it lists none; if there is really none: {approve}"),
+                format!(
+                    "find out why the list is empty; if the cluster really does not have nodes: {approve}"
+                ),
                 None,
             ),
             Hold::Budget { until: None } => (

@@ -1,12 +1,10 @@
-//! What is said of nodes and routes in each state.
+//! Explanations of nodes and routes in each state.
 
 mod others;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{
-    AppliedChange, ClusterId, Owner, ProviderId, RouteTable, RouteTarget, RouteTraits,
-};
+use ccm_cloud::{AppliedChange, ClusterId, Owner, RouteTable, RouteTarget, RouteTraits};
 use ccm_controller::{
     brake::{Budget, Limit},
     machine::Machine as _,
@@ -16,37 +14,26 @@ use ccm_objects::{Address, Condition, Node, Taint, node_keys};
 use super::*;
 use crate::{
     networks::MaxPodCidr,
-    routes::machine::{Applied, Call, Effect, Event, Fixed, Parameters, Term},
+    routes::{
+        machine::{Applied, Call, Effect, Event, Fixed, Parameters, Term},
+        plan::tests::{net, node as view},
+    },
 };
 
 fn at(seconds: u64) -> At {
     At(Duration::from_secs(1_000_000 + seconds))
 }
 
-fn net(text: &str) -> IpNet {
-    text.parse().expect("a network")
-}
-
 fn cluster(uid: &str) -> ClusterId {
     ClusterId { name: "test".to_owned(), uid: uid.to_owned() }
 }
 
-/// A node with this number: its name, ID, address and time of creation follow.
+/// A node with this number and the label of its name.
 fn node(number: u8, cidrs: &[&str]) -> NodeView {
-    let id = format!("sim://i-{number}");
-    let created = format!("2026-01-01T00:00:{number:02}Z").parse().expect("a time");
-    let name = format!("n{number}");
-    let node = Node {
-        uid: format!("uid-{number}").into(),
-        labels: [("kubernetes.io/hostname".into(), name.as_str().into())].into_iter().collect(),
-        name: name.into(),
-        created: Some(created),
-        provider_id: Some(id.as_str().into()),
-        pod_cidrs: cidrs.iter().map(|cidr| (*cidr).into()).collect(),
-        addresses: vec![Address::new("InternalIP", format!("10.0.0.{number}"))],
-        ..Node::default()
-    };
-    NodeView { node: Arc::new(node), id: ProviderId::parse(&id).ok(), left_out: None }
+    let mut view = view(number, cidrs);
+    let node = Arc::make_mut(&mut view.node);
+    node.labels = [("kubernetes.io/hostname".into(), node.name.clone())].into_iter().collect();
+    view
 }
 
 fn with(view: &NodeView, change: impl FnOnce(&mut Node)) -> NodeView {
@@ -256,7 +243,7 @@ fn a_pod_cidr_without_a_route_says_what_is_wrong_with_it() {
     let outside = || vec![node(1, &["10.99.1.0/24"])];
     let there = vec![route("10.99.1.0/24", 1)];
     let blocked = Fares::Blocked;
-    let stays = "and the answers since, but nothing would make it again: pod CIDR 10.99.1.0/24 is not inside --cluster-cidr";
+    let stays = "and the answers since, but route-ccm would not make it again: pod CIDR 10.99.1.0/24 is not inside --cluster-cidr";
     let set = "set --max-pod-cidr; or, if this one is right: kubectl -n kube-system annotate lease route-ccm --overwrite 'quartet.dev/approved-selector=kubernetes.io/hostname=n1'";
     let id = "delete the Node whose machine it is not";
     each_says([
@@ -354,7 +341,7 @@ fn what_is_held_names_the_approval() {
     // The API server lists nothing.
     world.asked.pass.nodes.clear();
     says(&world.node("n1"), Fares::Held, "the API server lists no node at all", &of_one);
-    // Nobody has seen the node, but its name is recorded.
+    // This leader has not seen the node, but the note has its name.
     let recorded = Route { owner: Some(owner("ours", "n8")), ..route("10.120.8.0/24", 8) };
     let mut world = listed(vec![node(1, &[])], vec![recorded]);
     world.machine.parameters.budget.limit = Limit::Count(0);

@@ -1,4 +1,4 @@
-//! Whose the routes of a destination are.
+//! Explains the routes of a destination that do not belong to a node.
 
 use ccm_cloud::Route;
 use ccm_runtime::explain::{Explanation, Fares};
@@ -20,7 +20,7 @@ impl Machine {
         view.map(|view| self.planner.titles(about.now, &view, routes)).unwrap_or_default()
     }
 
-    /// A destination that no node needs, and about which nothing is decided.
+    /// A destination without a node and without a planned change.
     pub(super) fn of_nobody(
         &self,
         destination: IpNet,

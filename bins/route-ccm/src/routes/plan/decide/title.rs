@@ -1,4 +1,4 @@
-//! Whose a route is, in words.
+//! Says in words who owns a route.
 
 use ccm_base::At;
 use ccm_cloud::Route;
@@ -6,7 +6,7 @@ use ccm_cloud::Route;
 use super::{Decider, Whose, claimed, unknown};
 use crate::routes::plan::{Planner, View, targets::Targets, wanted::is_inside};
 
-/// Whose a route is, and why.
+/// The owner of a route, and how the planner knows the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Title {
     /// This cluster's.
@@ -18,7 +18,7 @@ pub enum Title {
 }
 
 impl Planner {
-    /// Whose these routes are by what is known now. It asks nothing.
+    /// Returns the owners of these routes, as far as the planner knows them now. It does not call the cloud.
     pub fn titles<'a>(
         &self,
         now: At,

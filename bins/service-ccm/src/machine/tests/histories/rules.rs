@@ -122,7 +122,8 @@ impl Rules {
         }
     }
 
-    /// Each explanation has a cause and a mend, and no Service is fine that has no address. When nothing is left to
+    /// Each explanation has a cause and a mend, and a Service without an address is never fine. When nothing is left
+    /// to
     /// be done, each Service is fine, or asks for nothing.
     pub(super) fn explained(&self, service: &Service, told: &Explanation) {
         assert!(!told.cause.is_empty() && !told.mend.is_empty(), "{service:?}: {told:?}");

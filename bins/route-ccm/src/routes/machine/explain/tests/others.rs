@@ -1,4 +1,4 @@
-//! What node IPAM, the routes of others and the calls for other nodes have to do with it.
+//! Node IPAM, the routes of other owners and the calls for other nodes are causes, too.
 
 use ccm_cloud::RouteChange;
 
@@ -27,9 +27,9 @@ fn of_a_node_without_pod_cidrs_the_page_says_what_node_ipam_says() {
 #[test]
 fn another_program_has_a_minute_to_assign_pod_cidrs() {
     let mut world = World::new(vec![node(1, &[])], Vec::new());
-    says(&world.node("n1"), Fares::Working, "the node has no podCIDRs yet", "wait");
+    says(&world.node("n1"), Fares::Working, "the node does not have podCIDRs yet", "wait");
     world.pass(30);
-    says(&world.node("n1"), Fares::Working, "the node has no podCIDRs yet", "wait");
+    says(&world.node("n1"), Fares::Working, "the node does not have podCIDRs yet", "wait");
     let later = world.machine.explain_node("n1", &world.asked, at(90));
     says(&later, Fares::Blocked, "the node has no podCIDRs", "--allocate-node-cidrs=true");
     world.machine.leads = false;
@@ -88,7 +88,7 @@ fn an_observer_points_to_what_is_decided() {
     let mut world = World::new(vec![own()], Vec::new());
     world.machine.fixed.is_observing = true;
     world.list();
-    let promise = "--mode=observe writes nothing; the line decided says what is due";
+    let promise = "--mode=observe does not write; the line decided says which step is due";
     let mend = "the controller that leads does it, or this one with --mode=control";
     says(&world.node("n1"), Fares::Working, promise, mend);
 }
