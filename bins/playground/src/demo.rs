@@ -89,7 +89,7 @@ impl Demo {
         output.say(format!("kubectl --kubeconfig={} get nodes -w", self.kubeconfig()));
         for (name, program) in &self.programs {
             output.say(format!(
-                "{name}: curl {}  (and /plan, /readyz?verbose, /configz)",
+                "{name}: curl {}  (and /plan, /explain?name=NAME, /readyz?verbose, /configz)",
                 program.url("/metrics")
             ));
         }

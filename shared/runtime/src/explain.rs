@@ -255,10 +255,10 @@ pub enum Unexplained {
     #[error("which object? Use /explain?kind=KIND&name=NAME; a Service is NAMESPACE/NAME")]
     NoName,
     /// No controller of this program explains anything.
-    #[error("this program explains no objects")]
+    #[error("this program does not explain objects")]
     Nothing,
     /// No controller of this program knows such objects.
-    #[error("this program explains no {given:?}: use kind={}", known.join(" or kind="))]
+    #[error("this program does not explain {given:?}: use kind={}", known.join(" or kind="))]
     Kind {
         /// The kind in the query.
         given: String,

@@ -87,7 +87,7 @@ fn a_bad_question_is_answered_by_what_would_be_right() {
         assert_eq!(all.text(None, name), Err(Unexplained::NoName));
     }
     let why = all.json(Some("Pod"), Some("p")).unwrap_err().to_string();
-    assert_eq!(why, "this program explains no \"Pod\": use kind=Node or kind=Service");
+    assert_eq!(why, "this program does not explain \"Pod\": use kind=Node or kind=Service");
 }
 
 #[test]

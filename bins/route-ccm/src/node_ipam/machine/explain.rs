@@ -255,7 +255,7 @@ impl Core {
         let (until, mend) = match waiting.first() {
             Some(cidr) => (
                 format!("no route leads to {}", join(waiting)),
-                format!("wait; what keeps the route is on the page kind=Route&name={cidr}"),
+                format!("wait; the page kind=Route&name={cidr} says what keeps the route"),
             ),
             None => ("half a minute has passed".to_owned(), WAIT.to_owned()),
         };

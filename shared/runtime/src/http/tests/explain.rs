@@ -9,7 +9,7 @@ use crate::explain::Explanation;
 async fn an_object_is_explained_as_text_and_as_json() {
     let pages = pages(&[]);
     let (status, text) = get(&pages, "/explain?name=a").await;
-    assert_eq!((status, &*text), (400, "this program explains no objects\n"));
+    assert_eq!((status, &*text), (400, "this program does not explain objects\n"));
     pages.explanations.add("toy", "Node", |name| Explanation::fine(format!("{name:?} runs")));
     let page = "Node a/b, toy: fine\ncause:   \"a/b\" runs\nmend:    nothing has to be done\n";
     for query in ["name=a%2Fb", "kind=Node&name=a/b", "kind=nodes&name=a/b&format=text"] {

@@ -73,7 +73,7 @@ impl Machine {
         let approve = self.approve(planned, about);
         let asks = self.planner.asks_at(about.now);
         let asks = asks.map(|at| {
-            format!("route-ccm asks the cloud {} if a target is gone", moment(at, about.now))
+            format!("route-ccm asks the cloud if a target is gone {}", moment(at, about.now))
         });
         let (cause, mend, free) = match hold {
             Hold::Breaker => (
