@@ -224,7 +224,7 @@ impl NodeIpam {
         self.tell(Event::RouteGone(destination));
     }
 
-    /// The reason why the node has no pod CIDRs, if it gets none now.
+    /// The reason why the node does not have pod CIDRs, if node IPAM does not assign any now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
         self.door.read(|machine, _| machine.lack(name))
     }

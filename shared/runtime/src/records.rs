@@ -77,7 +77,7 @@ pub struct Records {
     at_once: Arc<Semaphore>,
 }
 
-/// The reason why a client gets no record.
+/// The reason why a client does not get a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     /// None is kept.

@@ -204,7 +204,7 @@ impl Machine {
     }
 
     /// The kubelet of this node was seen to live since the cloud denies its instance, at this time for the last time, and
-    /// it is not known yet whether it still does.
+    /// lifecycle-ccm does not know yet if it still does.
     fn lived(&self, about: &About<'_>) -> Option<At> {
         let Heard { said, decision } = about.heard?;
         let Verdict::Suspect { why, .. } = decision.verdict else { return None };

@@ -65,7 +65,8 @@ impl Last {
         }
     }
 
-    /// Takes note of a kubelet that has renewed its Lease. A case that is only open does not say whether it still does.
+    /// Records that a kubelet has renewed its Lease. A case that is only open does not tell if the kubelet still
+    /// does.
     fn lives(&mut self, now: At, decision: &Decision) {
         let Decision { name, uid, verdict, .. } = decision;
         match verdict {

@@ -96,7 +96,7 @@ pub(super) struct Entry {
 pub(super) struct Last {
     pub(super) at: At,
     pub(super) came: Came,
-    /// When it is tried again; `None`: with the next lookup of all nodes.
+    /// The pace of the next attempt; `None` if node-ccm waits for the next lookup of all nodes.
     pub(super) pace: Option<Pace>,
     /// True if the cloud may not know the instance yet: it was asked for the first time.
     #[serde(default)]

@@ -183,7 +183,7 @@ impl Machine {
         told
     }
 
-    /// When a node is tried again whose last work did not end well.
+    /// Returns when node-ccm tries a node again whose last work did not end well.
     fn next(&self, last: &Last, now: At) -> String {
         let Some(pace) = last.pace else { return self.next_refresh(now) };
         let (wait, how) = match pace {
@@ -193,7 +193,7 @@ impl Machine {
         due_at(last.at + wait, how, pace, now)
     }
 
-    /// When all nodes are looked up.
+    /// Returns when node-ccm looks up all nodes next.
     fn next_refresh(&self, now: At) -> String {
         let period = duration::format(self.params.period);
         let all = format!("all nodes are looked up every {period}, give or take 10 %");

@@ -1,4 +1,4 @@
-//! The instances that the last lookups have found, so that routine work needs no lookups.
+//! The instances that the last lookups have found, so that routine work does not need lookups.
 //!
 //! It never proves absence: an instance can be missing because the cloud failed briefly, an entry
 //! was malformed, or the instance is younger. Only a lookup can prove that an instance is gone.
@@ -39,7 +39,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// The reason why there is no answer.
+    /// The error in place of an answer.
     pub(crate) const fn error(&self) -> Option<&CloudError> {
         match self {
             Self::Other(Err(error)) => Some(error),

@@ -153,7 +153,7 @@ impl Machine {
         effects.extend(core.allocator.next_release().map(Effect::Due));
     }
 
-    /// The reason why the node has no pod CIDRs, if it gets none now.
+    /// The reason why the node does not have pod CIDRs, if node IPAM does not assign any now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
         self.core.as_ref()?.waiting.why(name)
     }

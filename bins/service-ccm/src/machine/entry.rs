@@ -81,7 +81,7 @@ pub(crate) struct Entry {
     /// The last plan, for the explanation.
     #[serde(default)]
     pub(super) decided: Option<Box<Decided>>,
-    /// The write that the API server has refused last, if none has succeeded since: for its explanation.
+    /// The last write that the API server refused, until a write succeeds: for the explanation.
     #[serde(default)]
     pub(super) refused_write: Option<Box<(String, ApiError)>>,
     /// How many writes in a row had a conflict.

@@ -33,7 +33,7 @@ pub struct Header {
     pub commit: String,
     /// When this was written.
     pub written: At,
-    /// The time since when the record is whole; `None` if there is no record.
+    /// The time since when the record is whole; `None` if the record is empty.
     pub whole_since: Option<At>,
     /// True if there were events before that.
     pub was_cut: bool,

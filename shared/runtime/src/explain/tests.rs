@@ -58,7 +58,7 @@ fn without_a_kind_those_answer_that_know_the_object() {
     let text = all.text(None, Some("n1")).unwrap();
     assert!(text.contains("routes: held") && text.contains("service-ccm: fine"), "{text}");
     assert!(!text.contains("node-ipam"), "{text}");
-    // If none knows it, each says so.
+    // If all controllers do not know the object, each says so.
     let nodes = explanations();
     nodes.all.lock().retain(|one| one.kind == "Node");
     let text = nodes.text(None, Some("n2")).unwrap();

@@ -33,7 +33,7 @@ pub(super) enum Failed {
     NoInstance,
     /// The pod CIDRs of its instance cannot be its own.
     Unusable(Unusable),
-    /// The allocator does not give it those of its instance now.
+    /// The allocator does not assign the pod CIDRs of the instance to the node now.
     Refused(Refusal),
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Failed {
 pub(super) struct Core {
     pub(super) allocator: Allocator,
     pub(super) waiting: Waiting,
-    /// The last failures of nodes that have no pod CIDRs, and when they came: for explanations.
+    /// The last failures of nodes without pod CIDRs, and when they came: for explanations.
     #[serde(default)]
     pub(super) failed: BTreeMap<Name, (At, Failed)>,
     /// The UIDs of the nodes that are there. An answer meets only the node that it was asked for.

@@ -175,7 +175,7 @@ impl Machine {
         Explanation { last, next, ..explanation }
     }
 
-    /// The cloud decides, and nothing has failed.
+    /// The cloud decides, and has not failed.
     fn asked(&self, core: &Core, node: &Node) -> Explanation {
         self.reserved_for(core, node).unwrap_or_else(|| {
             Explanation::new(Fares::Working, "the cloud is being asked for its instance", WAIT)

@@ -115,7 +115,7 @@ pub(crate) enum Call {
     Send { batch: Vec<Planned>, base: Option<String> },
 }
 
-/// The reason why a node gets no route.
+/// The reason why a node does not get a route.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) enum Blocked {
     /// The node is left out.
@@ -131,6 +131,6 @@ pub(crate) enum Page {
     Routes,
     /// The conditions of nodes.
     Conditions,
-    /// The reasons why nodes get no route.
+    /// The reasons why nodes do not get a route.
     Blocked,
 }

@@ -66,7 +66,7 @@ pub(crate) enum Event {
         name: Name,
         /// The node, if there is one.
         node: Option<NodeView>,
-        /// The reason why it has no pod CIDRs, if this program gives it none now.
+        /// The reason why the node does not have pod CIDRs, if this program does not assign any now.
         lack: Option<String>,
     },
     /// The API server has answered the write of a condition.
@@ -118,7 +118,7 @@ pub(crate) struct Basis {
 pub(crate) struct Pass {
     /// The nodes.
     pub(crate) nodes: Vec<NodeView>,
-    /// The reasons why nodes have no pod CIDRs, for the nodes that get none from this program now.
+    /// The reasons why nodes do not have pod CIDRs, for the nodes to which this program does not assign any now.
     pub(crate) lacks: BTreeMap<Name, String>,
     /// The networks that nodes get when no route leads to them any more.
     pub(crate) awaited: Vec<IpNet>,
@@ -171,6 +171,6 @@ pub(crate) struct Written {
     pub(crate) moves: bool,
     /// The answer. An error of `None`: nothing was sent.
     pub(crate) answer: Result<NodeView, Option<ApiError>>,
-    /// The reason why the node has no pod CIDRs, if this program gives it none now.
+    /// The reason why the node does not have pod CIDRs, if this program does not assign any now.
     pub(crate) lack: Option<String>,
 }

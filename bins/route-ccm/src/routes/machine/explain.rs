@@ -109,7 +109,7 @@ impl Machine {
         Some(About { asked, table, plan, now })
     }
 
-    /// A node that gets no routes. One that leads to it waits for a person.
+    /// A node that does not get routes. A route that leads to it waits for a person.
     fn left_out(&self, view: &NodeView, about: Option<&About<'_>>, asked: &Asked) -> Explanation {
         let held = about.and_then(|about| self.elsewhere(view, about).into_iter().next());
         let why = asked.left_out.as_deref().unwrap_or("it is left out");

@@ -127,7 +127,8 @@ impl Machine {
         })
     }
 
-    /// Says why a node gets no route, if something hinders it. Node IPAM itself says why a node has no pod CIDRs.
+    /// Says why a node does not get a route, if there is an obstacle. Node IPAM itself says why a node does not have
+    /// pod CIDRs.
     fn why_without_route(&self, view: &NodeView, plan: &Plan) -> Option<Blocked> {
         let NodeView { node, left_out, .. } = view;
         match left_out {

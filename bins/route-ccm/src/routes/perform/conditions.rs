@@ -60,7 +60,7 @@ impl Conditions {
         }
     }
 
-    /// The reason why the node has no pod CIDRs, if this program gives it none now.
+    /// The reason why the node does not have pod CIDRs, if this program does not assign any now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
         self.perform.ipam.as_ref()?.lack(name)
     }
