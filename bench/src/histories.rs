@@ -1,4 +1,4 @@
-//! The deletion court over a million random histories, on all processors.
+//! The machine of lifecycle-ccm over a million random histories, on all processors.
 
 use std::{
     num::NonZero,
@@ -55,7 +55,7 @@ fn run_variant(variant: Variant, first: u64, count: u64) -> usize {
         }
         Variant::Listless => "a cloud without a list",
     };
-    println!("\n-- {count} random histories before the deletion court: {about}");
+    println!("\n-- {count} random histories of lifecycle-ccm: {about}");
     let (start, next, end) = (Instant::now(), AtomicU64::new(first), first + count);
     let (total, failures) = (Mutex::new(Tally::default()), Mutex::new(Vec::new()));
     let work = || {
@@ -79,21 +79,10 @@ fn run_variant(variant: Variant, first: u64, count: u64) -> usize {
             scope.spawn(work);
         }
     });
-    let Tally {
-        steps,
-        deletions,
-        breaker,
-        budget,
-        leaders,
-        killed,
-        undone,
-        uncertain,
-        marked,
-        replaced,
-        alive,
-    } = total.into_inner();
+    let Tally { events, passes, deletions, held, kept, leaders, undone, marks } =
+        total.into_inner();
     println!(
-        "{steps} passes, {deletions} rightful deletions ({marked} of marked nodes, {replaced} of Ready nodes on replaced machines), {leaders} leader changes ({killed} in the middle of deletions), {undone} deletions without effect, {uncertain} without an answer; held back by the breaker {breaker} times, by the budget {budget} times, by a kubelet's Lease {alive} times; {:.0} s",
+        "{events} events, {passes} passes, {deletions} rightful deletions, {leaders} leader changes, {undone} deletions without effect or without an answer, {marks} marks; held back by the breaker or the budget {held} times, by a kubelet's Lease {kept} times; {:.0} s",
         start.elapsed().as_secs_f64()
     );
     let mut failures = failures.into_inner();

@@ -1,18 +1,36 @@
-//! Leaders that change, and deletions that are not carried out.
+//! Leaders that change, and writes that are not carried out.
 //!
 //! A leader leaves its window of deletions with the renewals of its Lease, and waits for a renewal before it deletes.
 //! It may die before that, after that, or between two deletions. The rules count the deletions of all leaders.
 
-use lifecycle_ccm::policy::{At, Decider, Decision, Deletion, Limit, NodeView, Replaced, Verdict};
+use std::{mem, sync::Arc};
 
-use super::{Run, Sabotage, at, ms};
+use ccm_controller::brake::Window;
+use ccm_kube::ApiError;
+use ccm_objects::Node;
+use lifecycle_ccm::{
+    machine::{
+        Effect, Event,
+        event::{Answer, Left},
+    },
+    policy::{
+        At, Decider, Decision, Limit, NodeView, Replaced, Verdict,
+        action::{Action, Write},
+        shutdown::Step,
+    },
+};
 
-/// The annotation of the Lease with the window, as text.
+use super::{
+    Run, Sabotage, at, ms,
+    objects::{Marks, Process},
+};
+
+/// The annotation of the Lease with what is left, as text.
 #[derive(Default)]
 pub struct Lease {
-    /// The window that the API server has stored.
+    /// The text that the API server has stored.
     stored: String,
-    /// The window that the leader writes with its next renewal.
+    /// The text that the leader writes with its next renewal.
     left: String,
 }
 
@@ -24,11 +42,6 @@ pub struct Fate {
 }
 
 impl Fate {
-    /// True if the leader sends the deletion with this number.
-    pub fn allows(self, number: usize) -> bool {
-        self.dies_after.is_none_or(|most| number < most)
-    }
-
     /// True if the leader dies in this pass.
     pub const fn is_death(self) -> bool {
         self.dies_after.is_some()
@@ -44,41 +57,84 @@ const fn limit(budget: Limit) -> usize {
     }
 }
 
+/// The fate of a write at the API server.
+#[derive(Clone, Copy, PartialEq)]
+enum Outcome {
+    Done,
+    Conflict,
+    NotSent,
+    Refused,
+    /// The answer is lost; true if the write was made.
+    Lost(bool),
+}
+
+impl Outcome {
+    fn is_done(self) -> bool {
+        matches!(self, Self::Done | Self::Lost(true))
+    }
+
+    fn answer(self, stored: Option<Arc<Node>>) -> Answer {
+        match self {
+            Self::Done => Ok(stored),
+            Self::Conflict => Err(Some(ApiError::Conflict)),
+            Self::NotSent => Err(None),
+            Self::Refused => Err(Some(ApiError::Forbidden("no".to_owned()))),
+            Self::Lost(_) => Err(Some(ApiError::Timeout)),
+        }
+    }
+}
+
 impl Run {
-    /// The next leader begins with what is stored.
-    pub(super) fn succeed(&mut self, now: u64) -> Result<(), String> {
-        self.decider = Decider::default();
-        if self.sabotage != Some(Sabotage::Memory) && !self.lease.stored.is_empty() {
-            let window = serde_json::from_str(&self.lease.stored);
-            self.decider = Decider::resume(at(now), window.map_err(|error| error.to_string())?);
+    /// The term of the leader begins.
+    pub fn begin(&mut self, now: u64) {
+        let mut left = serde_json::from_str(&self.lease.stored).unwrap_or_else(|_| Left::default());
+        if self.sabotage == Some(Sabotage::Memory) {
+            left.deleted = Window::default();
         }
         // The last leader may have died before it could take a charge back.
-        for (charged, uid) in self.decider.window(at(now), &self.told).after(At::default()) {
+        let window = Decider::resume(at(now), left.deleted.clone());
+        for (charged, uid) in window.window(at(now), &self.parameters.policy).after(At::default()) {
             if self.charged.iter().all(|(_, known)| **known != *uid) {
                 self.charged.push((ms(charged.0), uid.into()));
             }
         }
+        self.leader.tell(now, Event::Began(left));
         self.lease.left.clone_from(&self.lease.stored);
+    }
+
+    /// The standby leads, and another one begins to watch.
+    pub fn succeed(&mut self, now: u64) {
+        let shown = self.objects.shown(&self.world, now);
+        self.standby.watch(now, &shown);
+        let mut next = Process::new(&self.parameters);
+        next.watch(now, &shown);
+        let last = mem::replace(&mut self.leader, mem::replace(&mut self.standby, next));
+        self.tally.events += last.events;
+        self.begin(now);
         self.healthy.fill(None);
         self.tally.leaders += 1;
-        Ok(())
     }
 
     /// A renewal succeeds, or no renewal was due.
-    pub(super) fn renew(&mut self) {
+    pub fn renew(&mut self) {
         if self.dice.percent(70) {
             self.lease.stored.clone_from(&self.lease.left);
         }
     }
 
-    /// Leaves the window after these decisions, and returns the fate of the deletions.
-    pub(super) fn fate(&mut self, now: u64, decisions: &[Decision]) -> Result<Fate, String> {
-        let mut window = self.decider.window(at(now), &self.told);
+    /// Leaves what is left after these decisions, and returns the fate of the deletions.
+    pub fn fate(
+        &mut self,
+        now: u64,
+        decisions: &[Decision],
+        left: Option<Left>,
+    ) -> Result<Fate, String> {
+        let mut left = left.ok_or("nothing is left to the next leader")?;
         if self.dice.percent(5) {
             // The text is too long for the Lease.
-            window.sum_up();
+            left.deleted.sum_up();
         }
-        self.lease.left = serde_json::to_string(&window).map_err(|error| error.to_string())?;
+        self.lease.left = serde_json::to_string(&left).map_err(|error| error.to_string())?;
         let deleted = decisions.iter().filter(|one| one.verdict == Verdict::Delete);
         let (count, before) = (deleted.clone().count(), self.charged.len());
         self.charged.extend(deleted.map(|decision| (now, decision.uid.clone())));
@@ -92,7 +148,6 @@ impl Run {
         let dies_after = dies_after.map(|most| usize::try_from(most).unwrap_or(count));
         // The renewal may fail only if the leader dies of that.
         let stores = dies_after != Some(0) || self.dice.percent(50);
-        self.tally.killed += u64::from(dies_after.is_some());
         let stores = stores && self.sabotage != Some(Sabotage::Store);
         if stores {
             self.lease.stored.clone_from(&self.lease.left);
@@ -104,17 +159,16 @@ impl Run {
         Ok(Fate { dies_after })
     }
 
-    /// Returns the node that may be deleted by this decision.
-    pub(super) fn is_rightful(
+    /// Checks that a node may be deleted by this decision.
+    pub fn is_rightful(
         &self,
         now: u64,
         views: &[NodeView],
         decision: &Decision,
-    ) -> Result<usize, String> {
+    ) -> Result<(), String> {
         let view = views.iter().find(|view| view.uid == decision.uid);
-        let index = self.index(&decision.uid);
-        let node = index.and_then(|index| self.world.nodes.get(index));
-        let (Some(view), Some(index), Some(node)) = (view, index, node) else {
+        let node = self.index(&decision.uid).and_then(|index| self.world.nodes.get(index));
+        let (Some(view), Some(node)) = (view, node) else {
             return Err(self.fail(now, "an unknown node was deleted"));
         };
         if node.lives(now) {
@@ -123,77 +177,165 @@ impl Run {
         if view.protected || !view.is_watched() || view.age < self.policy.grace_period {
             return Err(self.fail(now, &format!("{} is exempt and was deleted", node.uid)));
         }
-        let born_later =
-            decision.evidence.first.as_ref().is_none_or(|first| {
-                ms(first.asked.0) < node.created + ms(self.policy.grace_period)
-            });
-        if born_later {
+        let grown = node.created + ms(self.policy.grace_period);
+        if decision.evidence.first.as_ref().is_none_or(|first| ms(first.asked.0) < grown) {
             return Err(self.fail(now, &format!("evidence older than {}", node.uid)));
         }
         if view.ready && self.policy.replaced == Replaced::Report {
             return Err(self.fail(now, &format!("{} is Ready and was deleted", node.uid)));
         }
-        Ok(index)
+        Ok(())
     }
 
-    /// Sends the deletion of a node.
-    pub(super) fn delete(
+    /// Writes marks.
+    pub fn mark(&mut self, now: u64, effects: Vec<Effect>) {
+        for effect in effects {
+            if let Effect::Write(action) = effect {
+                self.send(now, action);
+            }
+        }
+    }
+
+    /// Makes these writes, as far as the leader lives.
+    pub fn write(
         &mut self,
         now: u64,
-        index: usize,
         views: &[NodeView],
-        decision: &Decision,
+        writes: Vec<Action>,
+        fate: Fate,
     ) -> Result<(), String> {
-        if let Some(slot) = self.healthy.get_mut(index) {
-            *slot = None;
+        let mut deletions = 0;
+        for action in writes {
+            if !matches!(action.write, Write::Marks(_)) {
+                deletions += 1;
+                if fate.dies_after.is_some_and(|most| deletions > most) {
+                    continue;
+                }
+                if let Some(index) = self.index(&action.node.uid) {
+                    self.healthy[index] = None;
+                }
+            }
+            let uid = action.node.uid.clone();
+            let mut open = Some(action);
+            while let Some(action) = open {
+                let is_deletion = matches!(action.write, Write::Delete(_));
+                let (is_done, next) = self.send(now, action);
+                open = next;
+                if is_deletion && is_done {
+                    self.deleted(now, &uid, views)?;
+                }
+            }
         }
-        let is_there = self.world.nodes.get(index).is_some_and(|node| node.registered(now));
-        if !self.carry_out(now, decision, is_there) {
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    fn deleted(&mut self, now: u64, uid: &str, views: &[NodeView]) -> Result<(), String> {
         let shown_until = now + self.dice.within(0, 6_000);
-        if let Some(node) = self.world.nodes.get_mut(index) {
+        let index = self.index(uid).and_then(|index| self.world.nodes.get_mut(index));
+        if let Some(node) = index {
             (node.removed, node.shown_until) = (now, shown_until);
         }
-        let Some(view) = views.iter().find(|view| view.uid == decision.uid) else { return Ok(()) };
         self.tally.deletions += 1;
-        self.tally.marked += u64::from(view.marked);
-        self.tally.replaced += u64::from(view.ready);
+        let Some(view) = views.iter().find(|view| *view.uid == *uid) else { return Ok(()) };
         self.stays_within_the_budget(now, view)
     }
 
-    /// Carries out a rightful deletion, and tells the policy the outcome. Returns true if the node is
-    /// deleted.
-    fn carry_out(&mut self, now: u64, decision: &Decision, is_there: bool) -> bool {
-        let (outcome, is_done) = match self.dice.within(0, 100) {
-            _ if !is_there && self.dice.percent(50) => (Deletion::Done, false),
-            0..=4 => (Deletion::NotDone, false),
-            5..=7 if is_there => (Deletion::Refused, false),
-            8..=14 => (Deletion::Uncertain, is_there),
-            15..=19 => (Deletion::Uncertain, false),
-            _ => (Deletion::Done, is_there),
-        };
-        let told = match (self.sabotage, outcome) {
-            (Some(Sabotage::Doubt), Deletion::Uncertain) => Deletion::NotDone,
-            (Some(Sabotage::Release), Deletion::NotDone | Deletion::Refused) => Deletion::Uncertain,
+    fn outcome(&mut self, is_there: bool, is_deletion: bool) -> Outcome {
+        match self.dice.within(0, 100) {
+            _ if !is_there && is_deletion && self.dice.percent(50) => Outcome::Done,
+            0..=2 => Outcome::Conflict,
+            3..=4 => Outcome::NotSent,
+            5..=7 if is_there => Outcome::Refused,
+            8..=14 => Outcome::Lost(is_there),
+            15..=19 => Outcome::Lost(false),
+            _ if is_there || is_deletion => Outcome::Done,
+            _ => Outcome::Conflict,
+        }
+    }
+
+    /// Sends a write. Returns true if it was made, and the write that follows.
+    fn send(&mut self, now: u64, action: Action) -> (bool, Option<Action>) {
+        let node = self.index(&action.node.uid).and_then(|index| self.world.nodes.get(index));
+        let is_there = node.is_some_and(|node| node.registered(now));
+        let is_deletion = matches!(action.write, Write::Delete(_));
+        let outcome = self.outcome(is_there, is_deletion);
+        let is_done = outcome.is_done() && is_there;
+        let mut stored = None;
+        if !is_deletion && is_done {
+            stored = Some(self.store(now, &action));
+            self.tally.marks += 1;
+            if self.dice.percent(30) {
+                // The watch shows it before the answer comes.
+                self.watch(now);
+            }
+        }
+        self.charge(&action, outcome);
+        let answer = self.told(&action, outcome, stored);
+        if let Ok(Some(node)) = &answer {
+            // As the store does: nothing that is older than what it has.
+            let known = self.leader.store.get_mut(&node.name).filter(|known| known.uid == node.uid);
+            if let Some(known) = known {
+                *known = Arc::clone(node);
+            }
+        }
+        let effects = self.leader.tell(now, Event::Written { action, answer });
+        let next = effects.into_iter().find_map(|effect| match effect {
+            Effect::Write(action) => Some(action),
+            _ => None,
+        });
+        (is_done, next)
+    }
+
+    /// The answer, or another one if a rule is missing.
+    fn told(&self, action: &Action, outcome: Outcome, stored: Option<Arc<Node>>) -> Answer {
+        let outcome = match (self.sabotage, outcome) {
+            _ if !matches!(action.write, Write::Delete(_)) => outcome,
+            (Some(Sabotage::Doubt), Outcome::Lost(_)) => Outcome::NotSent,
+            (Some(Sabotage::Release), Outcome::Conflict | Outcome::NotSent | Outcome::Refused) => {
+                Outcome::Lost(false)
+            }
             _ => outcome,
         };
-        self.decider.deleted(at(now), decision, told, &self.told);
-        match outcome {
-            Deletion::Uncertain => self.tally.uncertain += 1,
-            Deletion::NotDone | Deletion::Refused => {
-                self.tally.undone += 1;
-                // A deletion whose answer was lost counts, whatever the next one says.
-                if !self.doubtful.contains(&decision.uid) {
-                    self.charged.retain(|(_, uid)| *uid != decision.uid);
+        outcome.answer(stored)
+    }
+
+    /// The marks that this write leaves on its node.
+    fn store(&mut self, now: u64, Action { node, write }: &Action) -> Arc<Node> {
+        let marks: &mut Marks = self.objects.marks.entry(node.uid.clone()).or_default();
+        match write {
+            Write::Delete(_) => {}
+            Write::Proof(_, proof) => marks.proof = Some(proof.clone()),
+            Write::Marks(written) => {
+                marks.is_unapproved |= written.end_approval;
+                marks.proof.take_if(|_| written.end_proof);
+                if let Some((step, _)) = written.taint {
+                    marks.is_shut_down = step == Step::Add;
                 }
             }
-            _ => {}
         }
-        if outcome == Deletion::Uncertain {
-            self.doubtful.insert(decision.uid.clone());
+        let index = self.index(&node.uid).and_then(|index| self.world.nodes.get(index));
+        index.map_or_else(|| Arc::clone(node), |known| self.objects.get(known, now))
+    }
+
+    /// Counts what a deletion is charged.
+    fn charge(&mut self, action: &Action, outcome: Outcome) {
+        let uid = &action.node.uid;
+        let stops = matches!(outcome, Outcome::Conflict | Outcome::NotSent);
+        let (is_undone, is_lost) = match action.write {
+            Write::Marks(_) => return,
+            Write::Proof(..) => (stops, false),
+            Write::Delete(_) => {
+                (stops || outcome == Outcome::Refused, matches!(outcome, Outcome::Lost(_)))
+            }
+        };
+        self.tally.undone += u64::from(is_undone || is_lost);
+        // A deletion whose answer was lost counts, whatever the next one says.
+        if is_undone && !self.doubtful.contains(uid) {
+            self.charged.retain(|(_, known)| known != uid);
         }
-        is_done
+        if is_lost {
+            self.doubtful.insert(uid.clone());
+        }
     }
 
     /// Over all leaders, no more nodes are deleted in a window than the budget allows.

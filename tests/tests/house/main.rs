@@ -4,7 +4,6 @@ mod alerts;
 mod circles;
 mod dashboards;
 mod documents;
-mod histories;
 mod mutants;
 mod pages;
 mod suites;

@@ -118,6 +118,9 @@ impl Machine {
         answer: Answer,
         effects: &mut Vec<Effect>,
     ) {
+        if matches!(answer, Err(None | Some(ApiError::Conflict))) {
+            return self.deleted(now, action, decision, answer, effects);
+        }
         let node = match answer {
             Ok(node) => {
                 let marked = node.unwrap_or_else(|| Arc::clone(&action.node));
@@ -126,11 +129,9 @@ impl Machine {
                 self.record(now, &action.node, write, is_shown, effects);
                 marked
             }
-            Err(None | Some(ApiError::Conflict)) => {
-                return self.deleted(now, action, decision, answer, effects);
-            }
-            Err(Some(error)) => {
-                effects.push(Effect::Unmarked(Arc::clone(&action.node.name), error));
+            Err(error) => {
+                let unmarked = |error| Effect::Unmarked(Arc::clone(&action.node.name), error);
+                effects.extend(error.map(unmarked));
                 action.node
             }
         };

@@ -12,10 +12,9 @@ use lifecycle_ccm::{
     policy::NodeView,
 };
 
-use crate::{
-    Sabotage,
+use super::{
+    Run, Sabotage,
     faults::{self, AnswerMode},
-    history::Run,
     world::{self, Kind},
 };
 

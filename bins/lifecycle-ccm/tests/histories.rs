@@ -1,43 +1,9 @@
-//! Random histories of a small fleet, judged by the machine alone: events go in, effects come out, and a world of
-//! plain values performs them. Safety (no wrong deletion), liveness (deletion in time), and a memory that shows what the API
-//! server shows. A history comes from a seed and replays.
+//! Random histories of a small fleet, judged by the machine alone: see [`ccm_tests::histories`].
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
-#[path = "machine/cloud.rs"]
-mod cloud;
-#[path = "../../../tests/src/histories/dice.rs"]
-mod dice;
-#[path = "../../../tests/src/histories/faults.rs"]
-mod faults;
-#[path = "machine/history.rs"]
-mod history;
-#[path = "machine/leaders.rs"]
-mod leaders;
-#[path = "machine/objects.rs"]
-mod objects;
-#[path = "../../../tests/src/histories/variant.rs"]
-mod variant;
-#[path = "../../../tests/src/histories/world.rs"]
-mod world;
-
-use std::time::Duration;
-
-use ccm_base::At;
-use variant::{Sabotage, Variant};
-
-use crate::history::{Tally, play};
+use ccm_tests::histories::{Sabotage, Tally, Variant, play};
 
 /// The events of the histories of one variant. Without optimisation they take longer.
 const EVENTS: u64 = if cfg!(debug_assertions) { 60_000 } else { 400_000 };
-
-fn at(ms: u64) -> At {
-    At(Duration::from_millis(ms))
-}
-
-fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
 
 #[test]
 fn no_history_ends_wrongly() {

@@ -14,7 +14,7 @@ use lifecycle_ccm::{
     },
 };
 
-use crate::{
+use super::{
     at,
     world::{self, Kind, World},
 };
