@@ -1,12 +1,12 @@
 //! A cloud with load balancers, as simple as it can be.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{
-    AbsenceProof, Depth, Digest, Ingress, IngressAddress, IpMode, LoadBalancer, LoadBalancerList,
-    Loss, Member, MemberChange, Members, MembersSet, Owner, Phase, Pool, Progress, ProofMethod,
-    Protocol, Unwanted, Waiting, Wanted,
+    AbsenceProof, ClusterId, Depth, Digest, Ingress, IngressAddress, IpMode, LoadBalancer,
+    LoadBalancerList, Loss, Member, MemberChange, Members, MembersSet, Owner, Phase, Pool,
+    Progress, ProofMethod, Protocol, Title, Unwanted, Waiting, Wanted,
 };
 
 /// A load balancer in the cloud.
@@ -21,6 +21,10 @@ pub(super) struct Balancer {
     pub(super) works_until: At,
     pub(super) made: At,
     number: u8,
+    /// True if it is gone when the cloud has ended its work.
+    is_going: bool,
+    /// True if it belongs to another cluster.
+    pub(super) is_foreign: bool,
 }
 
 /// The load balancers by ID.
@@ -34,13 +38,17 @@ pub(super) struct Cloud {
 }
 
 impl Balancer {
+    pub(super) fn address(&self) -> IpAddr {
+        [192, 0, 2, self.number].into()
+    }
+
     fn show(&self, id: &str, depth: Depth, now: At) -> LoadBalancer {
         let mut shown = LoadBalancer::new(id, id, Some(self.owner.clone()));
         shown.digest = self.digest;
         shown.version = Some(self.version.to_string());
         shown.age = Some(now.since(self.made));
         shown.ingress = vec![Ingress {
-            address: IngressAddress::Ip([192, 0, 2, self.number].into()),
+            address: IngressAddress::Ip(self.address()),
             ip_mode: IpMode::Vip,
             failed_ports: Vec::new(),
         }];
@@ -70,73 +78,109 @@ impl Balancer {
         }
     }
 
-    /// Changes the members as a provider does. Returns the names of those that have left.
-    fn change(&mut self, change: &Members) -> (bool, Vec<String>) {
+    /// Changes the members as a provider does. Returns true if any has changed.
+    fn change(&mut self, change: &Members) -> bool {
         let before = self.members.clone();
         for member in change.present.iter() {
             self.members.insert(member.node.clone(), member.clone());
         }
-        let mut left = Vec::new();
         for member in change.absent.iter() {
-            // A provider never removes the last one.
-            if self.members.len() > 1 && self.members.remove(&member.node).is_some() {
-                left.push(member.node.clone());
-            }
+            self.members.remove(&member.node);
         }
-        (before != self.members, left)
+        before != self.members
     }
 }
 
 impl Cloud {
+    /// Removes what the cloud has ended to delete.
+    pub(super) fn work(&mut self, now: At) {
+        self.balancers.retain(|_, one| !one.is_going || now < one.works_until);
+    }
+
     fn version(&mut self) -> u64 {
         self.versions += 1;
         self.versions
     }
 
-    /// The ID of the oldest load balancer of this owner.
-    pub(super) fn of(&self, uid: &str) -> Vec<String> {
-        let own = self.balancers.iter().filter(|(_, one)| one.owner.uid == uid);
-        own.map(|(id, _)| id.clone()).collect()
+    /// Adds a load balancer of another cluster for a Service of this name.
+    pub(super) fn add_foreign(&mut self, name: &str, now: At) {
+        self.made += 1;
+        let owner = Owner {
+            cluster: ClusterId { name: "c".to_owned(), uid: "uid-theirs".to_owned() },
+            uid: format!("uid-of-{name}"),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        };
+        let one = Balancer {
+            owner,
+            digest: None,
+            members: BTreeMap::new(),
+            ports: Vec::new(),
+            version: self.version(),
+            works_until: now,
+            made: now,
+            number: self.made,
+            is_going: false,
+            is_foreign: true,
+        };
+        self.balancers.insert(format!("theirs-{name}"), one);
     }
 
+    /// The load balancers of all clusters.
+    pub(super) fn list_all(&self, now: At) -> Vec<LoadBalancer> {
+        let show = |(id, one): (&String, &Balancer)| {
+            let shown = one.show(id, Depth::Summary, now);
+            let title = if one.is_foreign { Title::Foreign } else { Title::Ours };
+            LoadBalancer { title, ..shown }
+        };
+        self.balancers.iter().map(show).collect()
+    }
+
+    /// The IDs of the load balancers of this owner, the oldest first.
+    pub(super) fn of(&self, uid: &str) -> Vec<String> {
+        let own = self.balancers.iter().filter(|(_, one)| one.owner.uid == uid);
+        let mut own: Vec<_> = own.map(|(id, one)| (one.made, id.clone())).collect();
+        own.sort();
+        own.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// All load balancers of this cluster, or those with these IDs.
     pub(super) fn list(&self, ids: Option<&[String]>, depth: Depth, now: At) -> LoadBalancerList {
         let wanted = |id: &String| ids.is_none_or(|ids| ids.contains(id));
-        let all = self.balancers.iter().filter(|(id, _)| wanted(id));
+        let all = self.balancers.iter().filter(|(id, one)| wanted(id) && !one.is_foreign);
         let load_balancers = all.map(|(id, one)| one.show(id, depth, now)).collect();
         LoadBalancerList { load_balancers, ..LoadBalancerList::default() }
     }
 
-    pub(super) fn ensure(
-        &mut self,
-        wanted: &Wanted,
-        now: At,
-    ) -> (Progress<LoadBalancer>, Vec<String>) {
+    pub(super) fn ensure(&mut self, wanted: &Wanted, now: At) -> Progress<LoadBalancer> {
         let front_end = &wanted.front_end;
         let owner = front_end.owner.clone();
-        let Some(id) = self.of(&owner.uid).first().cloned() else {
+        let own = self.of(&owner.uid);
+        let known = wanted.known.clone().filter(|id| own.contains(id));
+        let Some(id) = known.or_else(|| own.into_iter().next()) else {
             if wanted.known.is_some() && !wanted.may_replace {
                 let why = "it does not exist".to_owned();
-                return (Progress::Lost(Loss { why, is_gone: true }), Vec::new());
+                return Progress::Lost(Loss { why, is_gone: true });
             }
-            return (self.create(wanted, owner, now), Vec::new());
+            return self.create(wanted, owner, now);
         };
         let (version, takes) = (self.version(), self.takes);
         let Some(one) = self.balancers.get_mut(&id) else { unreachable!("{id}") };
         if now < one.works_until {
-            return (Progress::InProgress(one.waiting(&id, now, false)), Vec::new());
+            return Progress::InProgress(one.waiting(&id, now, false));
         }
         let ports: Vec<u16> = front_end.ports.iter().map(|port| port.port).collect();
         let is_same = one.digest == Some(front_end.digest) && one.ports == ports;
-        let (has_changed, left) = one.change(&wanted.members);
+        let has_changed = one.change(&wanted.members);
         if is_same && !has_changed {
-            return (Progress::Done(one.show(&id, Depth::Members, now)), left);
+            return Progress::Done(one.show(&id, Depth::Members, now));
         }
         (one.digest, one.ports, one.version) = (Some(front_end.digest), ports, version);
         if takes.is_zero() {
-            return (Progress::Done(one.show(&id, Depth::Members, now)), left);
+            return Progress::Done(one.show(&id, Depth::Members, now));
         }
         one.works_until = now + takes;
-        (Progress::InProgress(one.waiting(&id, now, true)), left)
+        Progress::InProgress(one.waiting(&id, now, true))
     }
 
     fn create(&mut self, wanted: &Wanted, owner: Owner, now: At) -> Progress<LoadBalancer> {
@@ -153,6 +197,8 @@ impl Cloud {
             works_until: now + self.takes,
             made: now,
             number: self.made,
+            is_going: false,
+            is_foreign: false,
         };
         let progress = match self.takes.is_zero() {
             true => Progress::Done(one.show(&id, Depth::Members, now)),
@@ -166,18 +212,18 @@ impl Cloud {
         &mut self,
         change: &MemberChange,
         now: At,
-    ) -> Option<(Progress<MembersSet>, Vec<String>)> {
+    ) -> Option<Progress<MembersSet>> {
         let version = self.version();
         let one = self.balancers.get_mut(&change.id).filter(|one| one.owner.is(&change.owner))?;
         if now < one.works_until {
-            return Some((Progress::InProgress(one.waiting(&change.id, now, false)), Vec::new()));
+            return Some(Progress::InProgress(one.waiting(&change.id, now, false)));
         }
-        let (changed, left) = one.change(&change.members);
+        let changed = one.change(&change.members);
         if changed {
             one.version = version;
         }
         let (version, pools) = (Some(one.version.to_string()), Some(one.pools()));
-        Some((Progress::Done(MembersSet { version, changed, pools }), left))
+        Some(Progress::Done(MembersSet { version, changed, pools }))
     }
 
     pub(super) fn delete(&mut self, unwanted: &Unwanted, now: At) -> Progress<AbsenceProof> {
@@ -190,6 +236,10 @@ impl Cloud {
             let works = self.balancers.get(&id).filter(|one| now < one.works_until);
             if let Some(one) = works {
                 return Progress::InProgress(one.waiting(&id, now, false));
+            }
+            if let Some(one) = self.balancers.get_mut(&id).filter(|_| !self.takes.is_zero()) {
+                (one.is_going, one.works_until) = (true, now + self.takes);
+                return Progress::InProgress(one.waiting(&id, now, true));
             }
             self.balancers.remove(&id);
         }

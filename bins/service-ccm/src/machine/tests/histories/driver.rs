@@ -9,7 +9,9 @@ use ccm_kube::ApiError;
 use ccm_objects::{Service, Shared as Name};
 
 use super::{
+    outside::LATE,
     rules::Rules,
+    variants::Without,
     world::{Kind, World},
 };
 use crate::machine::{
@@ -36,14 +38,16 @@ const SLOWEST: usize = 2000;
 impl World {
     /// Lets time pass until then.
     pub(super) fn run(&mut self, until: At) {
-        for _ in 0..10_000 {
+        for _ in 0..100_000 {
             let Some((at, what)) = self.next().filter(|(at, _)| *at <= until) else {
                 self.now = until;
                 return;
             };
             self.now = self.now.max(whole(at));
+            self.cloud.work(self.now);
             self.perform(what);
-            self.rules.check(&self.cloud);
+            self.rules.check(&self.cloud, self.now);
+            self.claims.check([&self.api, &self.store], &self.cloud, (self.kind, self.now));
         }
         panic!("there is no end of work at {}", self.now);
     }
@@ -186,7 +190,7 @@ impl World {
             }
             Flight::Read(asked, started) => {
                 let ids: Vec<String> = asked.iter().map(|(id, _)| id.clone()).collect();
-                let list = self.cloud.list(Some(&ids), Depth::Members, self.now);
+                let list = self.list(Some(&ids), Depth::Members);
                 for balancer in list.load_balancers {
                     let name = asked.iter().find(|(id, _)| *id == balancer.id);
                     let Some((_, name)) = name else { continue };
@@ -195,7 +199,7 @@ impl World {
                 }
             }
             Flight::Poll(asked, started) => {
-                if self.fails() {
+                if self.fails() || self.without == Some(Without::Polls) {
                     self.tasks.polls = self.now + Duration::from_secs(5);
                     return;
                 }
@@ -212,9 +216,9 @@ impl World {
         }
     }
 
-    fn polled(&self, asked: Vec<(String, Name)>, started: At, depth: Depth) -> Polled {
+    fn polled(&mut self, asked: Vec<(String, Name)>, started: At, depth: Depth) -> Polled {
         let ids: Vec<String> = asked.iter().map(|(id, _)| id.clone()).collect();
-        let list = self.cloud.list(Some(&ids), depth, self.now);
+        let list = self.list(Some(&ids), depth);
         let services = asked.iter().filter_map(|(_, name)| self.store.get(name).cloned());
         Polled { started, services: services.collect(), asked, list }
     }
@@ -228,9 +232,9 @@ impl World {
             self.hear(Event::NotListed { error, services });
             return;
         }
-        let list = self.cloud.list(None, Depth::Summary, self.now);
+        let list = self.list(None, Depth::Summary);
         let needs_all = self.machine.needs_all(&list, &services);
-        let all = needs_all.then(|| list.load_balancers.clone());
+        let all = needs_all.then(|| self.cloud.list_all(self.now));
         let count = self.store.len() + 1;
         let listed = Listed { started, list, all, services, count };
         for request in self.hear(Event::Listed(Box::new(listed))) {
@@ -246,41 +250,35 @@ impl World {
         let error = self.error().that_may_be_done();
         let now = self.now;
         let uid_of = uid.to_string();
-        let (answer, left) = match question {
-            Question::Ensure(wanted) if is_made => {
-                let (progress, left) = self.cloud.ensure(&wanted, now);
+        let answer = match question {
+            Question::Ensure(mut wanted) => {
+                wanted.members = self.members(&uid_of, &wanted.members);
+                let made = is_made.then(|| self.cloud.ensure(&wanted, now));
                 self.rules.ensured(&uid_of, &self.cloud);
-                (Answer::Ensure(Box::new(if fails { Err(error) } else { Ok(progress) })), left)
+                let own = self.cloud.of(&uid_of).into_iter();
+                self.asked.extend(own.map(|id| (id, wanted.front_end.digest)));
+                Answer::Ensure(Box::new(made.filter(|_| !fails).ok_or(error)))
             }
-            Question::Ensure(_) => (Answer::Ensure(Box::new(Err(error))), Vec::new()),
-            Question::Members(change) => match self.cloud.set_members(&change, now) {
-                Some((progress, left)) if is_made => {
-                    (Answer::Members(if fails { Err(error) } else { Ok(progress) }), left)
-                }
-                Some(_) => (Answer::Members(Err(error)), Vec::new()),
-                None => {
-                    let gone = CloudError::new(ErrorKind::NotFound, "it is gone");
-                    (Answer::Members(Err(gone)), Vec::new())
-                }
-            },
+            Question::Members(mut change) => {
+                change.members = self.members(&uid_of, &change.members);
+                let gone = || CloudError::new(ErrorKind::NotFound, "it is gone");
+                let made = is_made.then(|| self.cloud.set_members(&change, now).ok_or_else(gone));
+                Answer::Members(made.filter(|_| !fails).unwrap_or(Err(error)))
+            }
             Question::Delete(unwanted) => {
-                let is_duplicate = unwanted.duplicate;
-                let answer = match is_made {
-                    true => Ok(self.cloud.delete(&unwanted, now)),
-                    false => Err(error.clone()),
-                };
-                let answer = if fails { Err(error) } else { answer };
-                let answer = match is_duplicate {
-                    true => Answer::DeleteDuplicate(answer),
-                    false => Answer::Delete(answer),
-                };
-                (answer, Vec::new())
+                let (is_duplicate, unwanted) = (unwanted.duplicate, self.unwanted(&unwanted));
+                if is_made {
+                    Rules::deleted(&unwanted, self.api.get(&name).map(|it| &**it), &self.cloud);
+                }
+                let made = is_made.then(|| self.cloud.delete(&unwanted, now));
+                let made = made.filter(|_| !fails).map(|made| self.deleted(made));
+                match is_duplicate {
+                    true => Answer::DeleteDuplicate(made.ok_or(error)),
+                    false => Answer::Delete(made.ok_or(error)),
+                }
             }
-            Question::Preview(wanted) => {
-                (Answer::Preview(wanted.front_end.digest, Ok(Vec::new())), Vec::new())
-            }
+            Question::Preview(wanted) => Answer::Preview(wanted.front_end.digest, Ok(Vec::new())),
         };
-        self.rules.members_left(&uid_of, &left, now);
         let answered = Answered { lane, name: Name::clone(&name), uid, answer };
         let requests = self.hear(Event::Answered(answered));
         match requests.is_empty() {
@@ -325,15 +323,41 @@ impl World {
         };
         let approval = SetApproval::read(KEYS, annotation).expect("an approval");
         self.hear(Event::Approved([approval.clone(), approval]));
+        (0..4).for_each(|number| self.set_node(number, false));
         self.tell_all();
         let end = self.now + Duration::from_hours(3);
         self.run(end);
         Rules::right(self.now, &self.api, &self.nodes, &self.cloud);
+        self.claims.right(&self.api, &self.nodes, &self.cloud);
         self.rules.begin_quiet();
-        self.explain(&self.api);
         let end = self.now + Duration::from_mins(20);
         self.run(end);
+        self.explain(&self.api);
         self.rules.end_quiet();
+        self.follows_soon();
+    }
+
+    /// A Service is served, and load balancers follow a node that joins and one that leaves.
+    fn follows_soon(&mut self) {
+        let key: Name = "shop/late".into();
+        self.add_service(&key);
+        self.tell_all();
+        let end = self.now + 2 * self.cloud.takes + Duration::from_secs(30);
+        self.run(end);
+        let service = self.api.get(&key).and_then(|service| service.details.as_deref());
+        let is_served = service.is_some_and(|details| !details.ingress.is_empty());
+        assert!(is_served, "Soon: {service:?}, and the cloud needs {:?}", self.cloud.takes);
+        for is_marked in [false, true] {
+            self.set_node(LATE, is_marked);
+            let end = self.now + Duration::from_secs(90) + 2 * self.cloud.takes;
+            self.run(end);
+            let node = format!("node-{LATE}");
+            let own = self.api.values().flat_map(|service| self.cloud.of(&service.uid));
+            for one in own.filter_map(|id| self.cloud.balancers.get(&id)) {
+                let is_right = one.members.contains_key(&node) != is_marked;
+                assert!(is_right, "Leaves: {node} is marked: {is_marked}, {one:?}");
+            }
+        }
     }
 }
 

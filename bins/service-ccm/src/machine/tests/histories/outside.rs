@@ -26,7 +26,11 @@ use crate::{
 
 /// The number of names of Services, and of nodes.
 const SERVICES: usize = 4;
-const NODES: usize = 8;
+const NODES: usize = 12;
+/// The number of the node that comes last.
+pub(super) const LATE: usize = 20;
+/// The class of Services of another controller.
+pub(super) const THEIRS: &str = "theirs";
 /// The taint of an autoscaler.
 pub(super) const MARK: &str = "ToBeDeletedByClusterAutoscaler";
 
@@ -41,6 +45,10 @@ impl World {
             5 | 6 => self.tell_some(),
             7 if self.kind == Kind::Others => self.spoil(),
             8 if self.random.one_in(4) => {
+                // Of what happens between two leaders, the new one sees only the result.
+                if self.kind == Kind::Nodes {
+                    self.change_nodes();
+                }
                 self.lead();
             }
             _ => {}
@@ -78,48 +86,56 @@ impl World {
         service
     }
 
-    /// A user creates or changes a Service.
-    fn edit_service(&mut self) {
-        let key: Name = format!("shop/web-{}", self.random.below(SERVICES)).into();
+    /// A user creates a Service.
+    pub(super) fn add_service(&mut self, key: &Name) {
+        let uid = format!("uid-{}", self.versions).into();
+        let class = self.random.one_in(6).then(|| THEIRS.into()).filter(|_| **key != *"shop/late");
+        let details = ServiceDetails {
+            ports: vec![self.port()],
+            allocates_node_ports: true,
+            ip_families: vec!["IPv4".into()],
+            class,
+            ..ServiceDetails::default()
+        };
+        let (key, details) = (Name::clone(key), Some(Box::new(details)));
+        self.store_as(Service { key, uid, is_load_balancer: true, details, ..Service::default() });
+    }
+
+    fn port(&mut self) -> ServicePort {
         let port = u16::try_from(80 + self.random.below(3)).unwrap_or(80);
-        let port = ServicePort {
+        ServicePort {
             protocol: "TCP".into(),
             port,
             node_port: Some(30000 + port),
             ..ServicePort::default()
-        };
-        let service = match self.api.get(&key) {
-            Some(known) if known.deleting => return,
-            Some(known) => {
-                let mut service = Service::clone(known);
-                if self.random.one_in(6) {
-                    service.is_load_balancer = !service.is_load_balancer;
-                }
-                if let Some(details) = &mut service.details {
-                    details.ports = vec![port];
-                }
-                service
-            }
-            None => {
-                let uid = format!("uid-{}", self.versions).into();
-                let details = ServiceDetails {
-                    ports: vec![port],
-                    allocates_node_ports: true,
-                    ip_families: vec!["IPv4".into()],
-                    ..ServiceDetails::default()
-                };
-                let details = Some(Box::new(details));
-                Service { key, uid, is_load_balancer: true, details, ..Service::default() }
-            }
-        };
+        }
+    }
+
+    /// A user creates or changes a Service.
+    fn edit_service(&mut self) {
+        let key: Name = format!("shop/web-{}", self.random.below(SERVICES)).into();
+        let Some(known) = self.api.get(&key) else { return self.add_service(&key) };
+        if known.deleting {
+            return;
+        }
+        let mut service = Service::clone(known);
+        if self.random.one_in(6) {
+            service.is_load_balancer = !service.is_load_balancer;
+        }
+        let port = self.port();
+        if let Some(details) = &mut service.details {
+            details.ports = vec![port];
+        }
         self.store_as(service);
     }
 
-    /// A user deletes a Service.
+    /// A user deletes a Service, or removes the finalizer as well.
     fn end_service(&mut self) {
         let place = self.random.below(self.api.len());
         let Some(service) = self.api.values().nth(place) else { return };
-        let service = Service { deleting: true, ..Service::clone(service) };
+        let releases = self.kind == Kind::Others && self.random.one_in(4);
+        let has_finalizer = service.has_finalizer && !releases;
+        let service = Service { deleting: true, has_finalizer, ..Service::clone(service) };
         self.store_as(service);
     }
 
@@ -230,7 +246,11 @@ impl World {
     /// Another client changes, deletes or doubles a load balancer.
     fn spoil(&mut self) {
         let place = self.random.below(self.cloud.balancers.len());
-        let Some(id) = self.cloud.balancers.keys().nth(place).cloned() else { return };
+        let Some((id, one)) = self.cloud.balancers.iter().nth(place) else { return };
+        let id = id.clone();
+        if one.is_foreign {
+            return;
+        }
         match self.random.below(3) {
             0 => self.cloud.spoil(&id),
             1 => drop(self.cloud.balancers.remove(&id)),

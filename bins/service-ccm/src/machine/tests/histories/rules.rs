@@ -7,10 +7,11 @@ use std::{
 };
 
 use ccm_base::At;
+use ccm_cloud::Unwanted;
 use ccm_objects::{Node, Service, Shared as Name};
 use ccm_runtime::explain::{Explanation, Fares};
 
-use super::cloud::Cloud;
+use super::{cloud::Cloud, outside::THEIRS};
 use crate::{
     machine::effect::{Ask, Effect, Question, Write},
     plan::{
@@ -31,10 +32,10 @@ const UNTOLD: Duration = Duration::from_secs(2);
 pub(super) struct Rules {
     /// The nodes that were marked when they were last seen.
     marked: BTreeSet<String>,
-    /// Members that have left without a mark, by the UID of the Service.
-    left: BTreeMap<String, Vec<(At, String)>>,
-    /// The members of load balancers as they were seen last, and how many have joined, by the UID of the Service.
-    members: BTreeMap<String, (BTreeSet<String>, usize)>,
+    /// Members that have left without a mark, and when, by the UID of the Service.
+    left: BTreeMap<String, BTreeMap<String, At>>,
+    /// The members of load balancers as they were seen last, by ID.
+    members: BTreeMap<String, BTreeSet<String>>,
     /// The load balancers that have had members.
     served: BTreeSet<String>,
     /// True if another client has changed the cloud: then the counts say nothing.
@@ -44,42 +45,76 @@ pub(super) struct Rules {
     is_quiet: bool,
 }
 
+fn is_theirs(service: &Service) -> bool {
+    service.details.as_ref().is_some_and(|details| details.class.as_deref() == Some(THEIRS))
+}
+
 impl Rules {
     pub(super) fn hear(&mut self, effect: &Effect, now: At) {
         if self.is_quiet {
             let is_work = matches!(effect, Effect::Write(_) | Effect::Ask(_));
-            assert!(!is_work, "nothing has changed, and at {now} there is work: {effect:?}");
+            assert!(!is_work, "Quiet: nothing has changed, and at {now} there is work: {effect:?}");
         }
     }
 
     /// Another process begins to lead. What has left within the last two seconds is not in the note.
     pub(super) fn leads(&mut self, now: At) {
         for left in self.left.values_mut() {
-            left.retain(|(at, _)| now.since(*at) > UNTOLD);
+            left.retain(|_, at| now.since(*at) > UNTOLD);
         }
     }
 
+    /// The node may leave at once, also if it has just come back.
     pub(super) fn marked(&mut self, node: &str) {
         self.marked.insert(node.to_owned());
+        for left in self.left.values_mut() {
+            left.remove(node);
+        }
     }
 
     pub(super) fn spoilt(&mut self) {
         self.is_spoilt = true;
     }
 
-    /// No load balancer loses its last member.
-    pub(super) fn check(&mut self, cloud: &Cloud) {
+    /// No load balancer loses its last member, or more members than the brake allows.
+    pub(super) fn check(&mut self, cloud: &Cloud, now: At) {
         for (id, one) in &cloud.balancers {
             match one.members.is_empty() {
-                true => assert!(!self.served.contains(id), "{id} has no member any more"),
+                true => assert!(!self.served.contains(id), "LastMember: {id} has none any more"),
                 false => drop(self.served.insert(id.clone())),
             }
             let names: BTreeSet<String> = one.members.keys().cloned().collect();
-            let first = || (names.clone(), 0);
-            let known = self.members.entry(one.owner.uid.clone()).or_insert_with(first);
-            known.1 += names.difference(&known.0).count();
-            known.0 = names;
+            match self.members.get(id) {
+                Some(before) if *before == names => continue,
+                Some(before) => {
+                    let before = before.clone();
+                    self.have_changed(&one.owner.uid, &before, &names, now);
+                }
+                None => {}
+            }
+            self.members.insert(id.clone(), names);
         }
+    }
+
+    /// A node that joins takes the place of one that has left.
+    fn have_changed(
+        &mut self,
+        uid: &str,
+        before: &BTreeSet<String>,
+        names: &BTreeSet<String>,
+        now: At,
+    ) {
+        let left = self.left.entry(uid.to_owned()).or_default();
+        let gone = before.difference(names).filter(|node| !self.marked.contains(*node));
+        left.extend(gone.map(|node| (node.clone(), now)));
+        let joined = names.difference(before).filter(|node| !left.contains_key(*node)).count();
+        left.retain(|node, at| !names.contains(node) && now.since(*at) < WINDOW);
+        for _ in 0..joined {
+            let first = left.iter().min_by_key(|(_, at)| **at).map(|(node, _)| node.clone());
+            first.and_then(|node| left.remove(&node));
+        }
+        let is_right = left.len() <= LOSS || self.is_approved || self.is_spoilt;
+        assert!(is_right, "Loss: {uid} has lost {left:?}");
     }
 
     /// A call names its own load balancer, and one is made only for a Service with the finalizer.
@@ -90,52 +125,54 @@ impl Rules {
             Question::Delete(unwanted) => unwanted.known.as_deref(),
         };
         let owner = known.and_then(|id| cloud.balancers.get(id)).map(|one| &*one.owner.uid);
-        assert!(owner.is_none_or(|uid| *uid == *ask.uid), "{ask:?} is about the one of {owner:?}");
+        let is_own = owner.is_none_or(|uid| *uid == *ask.uid);
+        assert!(is_own, "Foreign: {ask:?} is about the one of {owner:?}");
         let service = api.get(&ask.name).filter(|service| service.uid == ask.uid);
+        let is_served = service.is_none_or(|service| !is_theirs(service));
+        assert!(is_served, "OtherClass: {ask:?} is about {service:?}");
         if let (Question::Ensure(_), Some(service)) = (&ask.question, service) {
-            assert!(service.has_finalizer, "{ask:?}");
+            assert!(service.has_finalizer, "Protected: {ask:?}");
         }
+    }
+
+    /// Of two load balancers of a Service, the one whose address it shows stays.
+    pub(super) fn deleted(unwanted: &Unwanted, service: Option<&Service>, cloud: &Cloud) {
+        let (Some(id), true) = (&unwanted.known, unwanted.duplicate) else { return };
+        let Some(one) = cloud.balancers.get(id) else { return };
+        let details = service.and_then(|service| service.details.as_deref());
+        let shown = details.and_then(|details| details.ingress.first()?.ip.as_deref());
+        assert_ne!(shown, Some(&*one.address().to_string()), "Address: {id} of {service:?} goes");
     }
 
     /// A Service has one load balancer, unless others have made a second one.
     pub(super) fn ensured(&self, uid: &str, cloud: &Cloud) {
-        assert!(self.is_spoilt || cloud.of(uid).len() <= 1, "{uid} has {:?}", cloud.of(uid));
-    }
-
-    /// No more members leave than the brake allows.
-    pub(super) fn members_left(&mut self, uid: &str, nodes: &[String], now: At) {
-        let left = self.left.entry(uid.to_owned()).or_default();
-        left.retain(|(at, _)| now.since(*at) < WINDOW);
-        let unmarked = nodes.iter().filter(|node| !self.marked.contains(*node));
-        left.extend(unmarked.map(|node| (now, node.clone())));
-        let names: BTreeSet<&String> = left.iter().map(|(_, node)| node).collect();
-        // A node that joins takes the place of one that has left.
-        let joined = self.members.get(uid).map_or(0, |(_, joined)| *joined);
-        let is_right = names.len() <= LOSS + joined || self.is_approved || self.is_spoilt;
-        assert!(is_right, "{uid} has lost {left:?}, and {joined} have joined");
+        assert!(self.is_spoilt || cloud.of(uid).len() <= 1, "One: {uid} has {:?}", cloud.of(uid));
     }
 
     /// The finalizer goes after the load balancer.
     pub(super) fn written(service: &Service, write: &Write, cloud: &Cloud) {
+        assert!(!is_theirs(service), "OtherClass: {write:?}");
         if write.step == Step::Release {
-            assert_eq!(cloud.of(&service.uid), Vec::<String>::new(), "{service:?}");
+            assert_eq!(cloud.of(&service.uid), Vec::<String>::new(), "Released: {service:?}");
         }
     }
 
     /// Each explanation has a cause and a mend, and a Service without an address is never fine. When nothing is left
-    /// to
-    /// be done, each Service is fine, or asks for nothing.
+    /// to do, each Service is fine, or asks for nothing.
     pub(super) fn explained(&self, service: &Service, told: &Explanation) {
-        assert!(!told.cause.is_empty() && !told.mend.is_empty(), "{service:?}: {told:?}");
-        assert_ne!(told.fares, Fares::Unknown, "{service:?}: {told:?}");
-        let asks = service.is_load_balancer && !service.deleting;
+        assert!(
+            !told.cause.is_empty() && !told.mend.is_empty(),
+            "Explained: {service:?}: {told:?}"
+        );
+        assert_ne!(told.fares, Fares::Unknown, "Explained: {service:?}: {told:?}");
+        let asks = service.is_load_balancer && !service.deleting && !is_theirs(service);
         let has_address =
             service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
         let is_fine = told.fares == Fares::Fine;
-        assert!(!is_fine || asks && has_address, "{service:?}: {told:?}");
+        assert!(!is_fine || asks && has_address, "Explained: {service:?}: {told:?}");
         if self.is_quiet {
             let expected = if asks { Fares::Fine } else { Fares::Foreign };
-            assert_eq!(told.fares, expected, "{service:?}: {told:?}");
+            assert_eq!(told.fares, expected, "Explained: {service:?}: {told:?}");
         }
     }
 
@@ -150,23 +187,22 @@ impl Rules {
             nodes.values().filter(|node| node.taints.is_empty()).map(|node| &*node.name).collect();
         for service in api.values() {
             let own = cloud.of(&service.uid);
-            if !service.is_load_balancer || service.deleting {
-                assert_eq!(own, Vec::<String>::new(), "{service:?} at {now}");
-                assert!(!service.has_finalizer, "{service:?} at {now}");
+            if !service.is_load_balancer || service.deleting || is_theirs(service) {
+                assert_eq!(own, Vec::<String>::new(), "Converges: {service:?} at {now}");
+                assert!(!service.has_finalizer, "Converges: {service:?} at {now}");
                 continue;
             }
-            let [id] = &own[..] else { panic!("{service:?} has {own:?} at {now}") };
+            let [id] = &own[..] else { panic!("Converges: {service:?} has {own:?} at {now}") };
             let one = &cloud.balancers[id];
             let details = service.details.as_deref().expect("details");
             let ports: Vec<u16> = details.ports.iter().map(|port| port.port).collect();
-            assert_eq!(one.ports, ports, "{service:?} at {now}");
+            assert!(one.digest.is_some(), "Converges: what others have changed stays: {service:?}");
+            assert_eq!(one.ports, ports, "Converges: {service:?} at {now}");
             let members: BTreeSet<&str> = one.members.keys().map(String::as_str).collect();
-            if !expected.is_empty() {
-                assert_eq!(members, expected, "{service:?} at {now}");
-            }
-            assert_eq!(details.ingress.len(), 1, "{service:?} at {now}");
+            assert_eq!(members, expected, "Converges: {service:?} at {now}");
+            assert_eq!(details.ingress.len(), 1, "Converges: {service:?} at {now}");
             let condition = service.condition(PROVISIONING);
-            assert!(shows(condition, Reason::Provisioned), "{service:?} at {now}");
+            assert!(shows(condition, Reason::Provisioned), "Converges: {service:?} at {now}");
         }
     }
 

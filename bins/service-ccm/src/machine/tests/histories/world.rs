@@ -8,14 +8,22 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::{LoadBalancerTraits, NodeSelector};
+use ccm_cloud::{Digest, LoadBalancerTraits, NodeSelector};
 use ccm_controller::{
     brake::{Budget, Limit},
     machine::Machine as _,
 };
 use ccm_objects::{Node, Service, Shared as Name};
 
-use super::{Random, cloud::Cloud, driver::Flight, outside::MARK, rules::Rules};
+use super::{
+    Random,
+    claims::Claims,
+    cloud::Cloud,
+    driver::Flight,
+    outside::MARK,
+    rules::Rules,
+    variants::{self, Shown, Without},
+};
 use crate::machine::{
     Machine,
     effect::{Effect, Lane, Task, Turn},
@@ -56,6 +64,8 @@ pub(super) struct Tasks {
 
 pub(super) struct World {
     pub(super) kind: Kind,
+    /// The protection that is taken out.
+    pub(super) without: Option<Without>,
     pub(super) random: Random,
     pub(super) now: At,
     pub(super) machine: Machine,
@@ -74,25 +84,31 @@ pub(super) struct World {
     pub(super) lease: (Left, Left),
     pub(super) is_calm: bool,
     pub(super) rules: Rules,
+    pub(super) claims: Claims,
+    /// What lists have shown, and the digests of the last calls.
+    pub(super) shown: Shown,
+    pub(super) asked: BTreeMap<String, Digest>,
     pub(super) events: usize,
 }
 
 /// A machine of this world.
-fn begin() -> Machine {
+fn begin(without: Option<Without>) -> Machine {
     let mut machine = machine();
     machine.parameters.scale_down_taints = vec![MARK.to_owned()];
     machine.parameters.budget = Budget { limit: Limit::Count(3), window: Duration::from_hours(6) };
+    variants::change(without, &mut machine.parameters);
     machine
 }
 
 impl World {
-    pub(super) fn new(kind: Kind, seed: u64) -> Self {
+    pub(super) fn new(kind: Kind, without: Option<Without>, seed: u64) -> Self {
         let mut world = Self {
             kind,
+            without,
             random: Random(seed),
             now: At(Duration::from_secs(1_000_000)),
-            twin: seed.is_multiple_of(4).then(begin),
-            machine: begin(),
+            twin: seed.is_multiple_of(4).then(|| begin(without)),
+            machine: begin(without),
             api: BTreeMap::new(),
             versions: 0,
             store: BTreeMap::new(),
@@ -105,21 +121,26 @@ impl World {
             lease: Default::default(),
             is_calm: false,
             rules: Rules::default(),
+            claims: Claims::default(),
+            shown: Shown::default(),
+            asked: BTreeMap::new(),
             events: 0,
         };
         world.cloud.takes = Duration::from_secs([0, 0, 3, 40][world.random.below(4)]);
-        for number in 0..6 {
+        for number in 0..10 {
             world.set_node(number, false);
         }
+        (0..2).for_each(|number| world.cloud.add_foreign(&format!("web-{number}"), world.now));
         world.lead();
         world
     }
 
     /// Another process begins to lead, with what is on the Lease.
     pub(super) fn lead(&mut self) {
-        self.machine = begin();
+        self.machine = begin(self.without);
         self.rules.leads(self.now);
-        self.twin = self.twin.take().map(|_| begin());
+        self.claims.leads();
+        self.twin = self.twin.take().map(|_| begin(self.without));
         (self.queues, self.flights, self.tasks) = Default::default();
         self.news.clear();
         self.store = self.api.clone();
@@ -130,7 +151,10 @@ impl World {
         for service in self.store.clone().into_values() {
             self.service_changed(None, Some(service));
         }
-        let left = Box::new(self.lease.0.clone());
+        let left = match self.without {
+            Some(Without::Memory) => Box::default(),
+            _ => Box::new(self.lease.0.clone()),
+        };
         self.lease.1 = self.lease.0.clone();
         self.hear(Event::Began(left));
         self.nodes_are(NodesWhy::Term { selectors: Vec::new() });
@@ -148,15 +172,23 @@ impl World {
         if let (Some(twin), Some(copy)) = (&mut self.twin, copy) {
             let event = serde_json::from_str(&copy).expect("an event as text");
             let again = twin.apply(event, self.now);
-            assert_eq!(text(&again), text(&effects), "the same event has other effects: {copy}");
+            assert_eq!(text(&again), text(&effects), "Plain: {copy} has other effects");
         }
         if self.twin.is_some() && self.random.one_in(100) {
             let checkpoint = text(&self.machine);
-            self.twin = Some(serde_json::from_str(&checkpoint).expect("a memory as text"));
+            let mut twin: Machine = serde_json::from_str(&checkpoint).expect("a memory as text");
+            if self.without == Some(Without::Checkpoint) {
+                twin.leads = false;
+            }
+            self.twin = Some(twin);
         }
         let mut requests = Vec::new();
         for effect in effects {
             self.rules.hear(&effect, self.now);
+            // A deletion is told before its Service is released.
+            if (self.without, self.kind) != (Some(Without::ProofOfAbsence), Kind::Faults) {
+                self.claims.hear(&effect, &self.cloud, self.kind);
+            }
             match effect {
                 Effect::Queue(name, lane, turn) => self.turn(&name, lane, turn),
                 Effect::Wake(task) => self.wake(task),
@@ -224,10 +256,15 @@ impl World {
     }
 
     pub(super) fn due(&self, lane: Lane, name: &Name, may_call: bool) -> Event {
+        let mut service = self.store.get(name).cloned();
+        if self.without == Some(Without::FinalizerFirst) {
+            service = service
+                .map(|one| Arc::new(Service { has_finalizer: true, ..Service::clone(&one) }));
+        }
         Event::Due(Due {
             lane,
             name: Name::clone(name),
-            service: self.store.get(name).cloned(),
+            service,
             selector: NodeSelector::default(),
             is_default: true,
             is_read: true,

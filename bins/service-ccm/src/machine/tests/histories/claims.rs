@@ -1,0 +1,113 @@
+//! What Services, events and metrics say must be so in the cloud.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use ccm_base::At;
+use ccm_objects::{Node, Service, Shared as Name};
+
+use super::{cloud::Cloud, world::Kind};
+use crate::{
+    machine::effect::{Count, Effect, Tell},
+    plan::{
+        reason::{PROVISIONING, Reason, SERVING},
+        status::shows,
+    },
+};
+
+/// How long a claim may be false: until the next list, a failed one before it, and the pauses between two writes.
+const LONGEST: Duration = Duration::from_mins(8);
+/// The same while calls fail, and answers are lost.
+const FAILING: Duration = Duration::from_mins(25);
+
+#[derive(Default)]
+pub(super) struct Claims {
+    /// The claims that are false now, and since when.
+    since: BTreeMap<String, At>,
+    /// The load balancers without a Service, and the nodes that can be members, as the metrics count them.
+    orphans: usize,
+    eligible: usize,
+}
+
+impl Claims {
+    /// What a report says is so when it is made.
+    pub(super) fn hear(&mut self, effect: &Effect, cloud: &Cloud, kind: Kind) {
+        match effect {
+            Effect::Tell(service, Tell::Deleted) => {
+                let left = cloud.of(&service.uid);
+                assert_eq!(left, Vec::<String>::new(), "Events: {service:?} is told to have none");
+            }
+            Effect::Tell(service, Tell::Gone { id, .. }) => {
+                assert!(!cloud.balancers.contains_key(id), "Events: {id} of {service:?} is there");
+            }
+            // Another client may have deleted it since the answer.
+            Effect::Tell(service, Tell::Ensured) if kind != Kind::Others => {
+                assert_ne!(cloud.of(&service.uid), Vec::<String>::new(), "Events: {service:?}");
+            }
+            Effect::Count(Count::Audited(Ok(orphans))) => self.orphans = *orphans,
+            Effect::Count(Count::Eligible(nodes)) => self.eligible = *nodes,
+            _ => {}
+        }
+    }
+
+    /// No claim of a Service is false for long. Of a change by the user the machine may not know yet.
+    pub(super) fn check(
+        &mut self,
+        [api, store]: [&BTreeMap<Name, Arc<Service>>; 2],
+        cloud: &Cloud,
+        (kind, now): (Kind, At),
+    ) {
+        let longest = if kind == Kind::Faults { FAILING } else { LONGEST };
+        let is_known = |one: &&Arc<Service>| {
+            let known = store.get(&one.key);
+            known.is_some_and(|known| known.resource_version == one.resource_version)
+        };
+        let known = api.values().filter(is_known);
+        let wrong: Vec<String> = known.filter_map(|one| false_claim(one, cloud)).collect();
+        self.since.retain(|claim, _| wrong.contains(claim));
+        for claim in wrong {
+            let since = *self.since.entry(claim.clone()).or_insert(now);
+            assert!(now.since(since) < longest, "{claim} since {since}");
+        }
+    }
+
+    /// Another process leads, which has to look first.
+    pub(super) fn leads(&mut self) {
+        *self = Self::default();
+    }
+
+    /// In the end the metrics are right.
+    pub(super) fn right(
+        &self,
+        api: &BTreeMap<Name, Arc<Service>>,
+        nodes: &BTreeMap<Name, Arc<Node>>,
+        cloud: &Cloud,
+    ) {
+        let has = |uid: &str| api.values().any(|service| *service.uid == *uid);
+        let ours = cloud.balancers.values().filter(|one| !one.is_foreign);
+        let orphans = ours.filter(|one| !has(&one.owner.uid)).count();
+        assert_eq!(self.orphans, orphans, "Reported: load balancers without a Service");
+        let eligible = nodes.values().filter(|node| node.taints.is_empty()).count();
+        assert_eq!(self.eligible, eligible, "Metrics: nodes that can be members");
+    }
+}
+
+/// A claim of the Service that is false now.
+fn false_claim(service: &Service, cloud: &Cloud) -> Option<String> {
+    let own = cloud.of(&service.uid);
+    let ([] | [_]) = &own[..] else { return None };
+    let one = own.first().and_then(|id| cloud.balancers.get(id));
+    let says = |condition, reason| shows(service.condition(condition), reason);
+    let (name, details) = (&service.key, service.details.as_deref()?);
+    let ports: Vec<u16> = details.ports.iter().map(|port| port.port).collect();
+    if says(SERVING, Reason::Serving) && one.is_none_or(|one| one.members.is_empty()) {
+        return Some(format!("Claims: {name} says that {own:?} serves"));
+    }
+    let is_whole = one.is_some_and(|one| one.ports == ports);
+    if says(PROVISIONING, Reason::Provisioned) && service.is_load_balancer && !is_whole {
+        return Some(format!("Claims: {name} says that {own:?} has {ports:?}"));
+    }
+    let shown = details.ingress.first().and_then(|ingress| ingress.ip.as_deref());
+    let address = one.map(|one| one.address().to_string());
+    let is_other = shown.zip(address).is_some_and(|(shown, address)| *shown != *address);
+    is_other.then(|| format!("Shown: {name} shows {shown:?}, the address of another one"))
+}
