@@ -13,8 +13,6 @@ mod foreign;
 mod gate;
 #[path = "cidrs/gone.rs"]
 mod gone;
-#[path = "cidrs/histories.rs"]
-mod histories;
 #[path = "cidrs/leaders.rs"]
 mod leaders;
 #[path = "cidrs/lookups.rs"]

@@ -69,19 +69,20 @@ impl machine::Machine for Machine {
     type Effect = Effect;
 
     fn apply(&mut self, event: Event, now: At) -> Vec<Effect> {
-        let before = self.core.as_ref().map(Core::turning);
+        let before = self.core.as_ref().map(Core::is_stopped);
         let mut effects = Vec::new();
         self.take(event, now, &mut effects);
-        // Nodes that wait are tried again if a block became free, and all of them when a stop begins or ends.
+        // Nodes that wait are tried again if a block is free, and all of them when a stop begins or ends.
         let mut turned = Vec::new();
-        if let (Some(core), Some((releases, was_stopped))) = (&self.core, before) {
-            let turns = core.is_stopped() != was_stopped;
-            if turns {
-                turned.push(Effect::Stops(core.is_stopped()));
-                self.runs(!core.is_stopped(), &mut turned);
-            }
-            let freed = if turns { u64::MAX } else { core.turning().0 - releases };
-            core.wake(freed, &mut turned);
+        if let (Some(core), Some(was_stopped)) = (&self.core, before)
+            && core.is_stopped() != was_stopped
+        {
+            turned.push(Effect::Stops(core.is_stopped()));
+            self.runs(!core.is_stopped(), &mut turned);
+            core.wake_all(&mut turned);
+        }
+        if let Some(core) = &mut self.core {
+            core.wake(&mut turned);
         }
         turned.append(&mut effects);
         turned
@@ -135,7 +136,7 @@ impl Machine {
                 let is_first = !core.allocator.knows_routes();
                 core.allocator.routes_are(destinations, read);
                 if is_first {
-                    core.wake(u64::MAX, effects);
+                    core.wake_all(effects);
                 }
             }
             None => self.table = Some((destinations, read)),

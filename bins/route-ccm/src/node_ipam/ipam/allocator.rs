@@ -234,6 +234,7 @@ impl Allocator {
             return Vec::new();
         }
         self.insert(node);
+        Record::shown(node).networks.iter().for_each(|network| self.end_waiting(*network));
         self.examine(&node.uid)
     }
 
@@ -362,10 +363,10 @@ impl Allocator {
         self.signs.stop()
     }
 
-    /// How many blocks have become free since the process began: when the number grows, a node that
-    /// got none may get one.
-    pub fn releases(&self) -> u64 {
-        self.pools.iter().map(|pool| pool.releases).sum()
+    /// How many nodes can get blocks: as many as the fullest cluster CIDR has free ones.
+    pub fn room(&self) -> u128 {
+        let free = self.pools.iter().map(|pool| pool.capacity().saturating_sub(pool.used()));
+        free.min().unwrap_or_default()
     }
 
     /// What is wrong, by the UID of the node. Nodes that are not here have no problem.

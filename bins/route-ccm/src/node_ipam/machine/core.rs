@@ -54,15 +54,21 @@ impl Core {
         self.allocator.rival().is_some()
     }
 
-    /// How many blocks have become free, and if no node gets any.
-    pub(super) fn turning(&self) -> (u64, bool) {
-        (self.allocator.releases(), self.is_stopped())
+    /// Queues all nodes that wait.
+    pub(super) fn wake_all(&self, effects: &mut Vec<Effect>) {
+        let all = self.waiting.names().cloned();
+        effects.extend(all.map(|name| Effect::Queue(name, Priority::Urgent)));
     }
 
-    /// Queues the nodes that have waited longest, at most this many.
-    pub(super) fn wake(&self, count: u64, effects: &mut Vec<Effect>) {
-        let first = self.waiting.first(count).into_iter();
-        effects.extend(first.map(|name| Effect::Queue(name, Priority::Urgent)));
+    /// Queues the nodes that have waited longest for a block, one for each that is free.
+    pub(super) fn wake(&mut self, effects: &mut Vec<Effect>) {
+        let woken = self.waiting.wake(self.allocator.room()).into_iter();
+        effects.extend(woken.map(|name| Effect::Queue(name, Priority::Urgent)));
+    }
+
+    /// Returns true if the API server has answered the last write as done, and has not stored it.
+    pub(super) fn is_dropped(&self, name: &str) -> bool {
+        matches!(self.failed.get(name), Some((_, Failed::NotStored)))
     }
 
     /// Returns true if the node is still there: this one, and no other of its name.

@@ -1,3 +1,5 @@
+mod histories;
+
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
@@ -6,7 +8,10 @@ use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 
 use super::*;
-use crate::networks::{AllocatorType, ClusterRange};
+use crate::{
+    networks::{AllocatorType, ClusterRange},
+    node_ipam::ipam::HeldBlocks,
+};
 
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -73,6 +78,42 @@ fn an_answer_meets_only_the_node_that_is_still_there() {
     let late = turn(&mut machine, &new, at(1));
     assert!(matches!(&late[..], [Effect::Forget(_)]), "{late:?}");
     assert_eq!(machine.usage()[0].used, 0);
+}
+
+#[test]
+fn a_free_block_wakes_another_node_if_the_one_that_it_has_woken_goes() {
+    let (there, new, next) = (node("a", &["10.0.0.0/24"]), node("b", &[]), node("c", &[]));
+    let mut machine = begun(vec![Arc::clone(&there), Arc::clone(&new), Arc::clone(&next)]);
+    turn(&mut machine, &new, at(1));
+    turn(&mut machine, &next, at(1));
+    machine.apply(Event::Gone(there), at(1));
+    let woken = machine.apply(Event::Time, at(31));
+    assert!(is_queued(&woken, "b") && !is_queued(&woken, "c"), "{woken:?}");
+    let woken = machine.apply(Event::Gone(new), at(32));
+    assert!(is_queued(&woken, "c"), "{woken:?}");
+}
+
+#[test]
+fn a_node_with_a_block_waits_no_more() {
+    let (there, new) = (node("a", &["10.0.0.0/24"]), node("b", &[]));
+    let mut machine = begun(vec![Arc::clone(&there), Arc::clone(&new)]);
+    turn(&mut machine, &new, at(1));
+    machine.apply(Event::Gone(there), at(1));
+    machine.apply(Event::Time, at(31));
+    turn(&mut machine, &new, at(31));
+    assert_eq!((machine.lack("b"), machine.counts()), (None, (0, 0)));
+}
+
+#[test]
+fn a_node_that_the_last_leader_took_for_gone_gets_its_block() {
+    let new = node("b", &[]);
+    let mut machine = begun(Vec::new());
+    let cidrs = vec!["10.0.0.0/24".parse().expect("a network")];
+    let held = vec![HeldBlocks { uid: new.uid.clone(), cidrs, since: at(0) }];
+    let sizes = machine.fixed.config.sizes(None, at(0));
+    machine.apply(Event::Begin(Begin { nodes: vec![Arc::clone(&new)], held, sizes }), at(1));
+    let given = turn(&mut machine, &new, at(1));
+    assert!(given.iter().any(|one| matches!(one, Effect::Write { .. })), "{given:?}");
 }
 
 /// A machine that was written as text and read goes on like the original.

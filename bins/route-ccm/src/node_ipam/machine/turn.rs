@@ -28,18 +28,17 @@ impl Machine {
         let node = node.filter(|node| needs_cidrs(node));
         let here = self.core.as_mut().zip(node).filter(|(core, node)| core.is_here(node));
         let Some((core, node)) = here else { return self.needs_none(name, effects) };
+        core.waiting.has_turn(&name);
         let reserved = core.allocator.reserve(&node, now);
         self.reserved(&node, reserved, now, effects);
     }
 
-    /// The node is gone, or has pod CIDRs. If an answer about an older version has made it wait again, the block that
-    /// woke it is the next node's.
+    /// The node is gone, or has pod CIDRs. An answer about an older version may have made it wait again.
     fn needs_none(&mut self, name: Name, effects: &mut Vec<Effect>) {
         if let Some(core) = self.core.as_mut()
             && core.waiting.remove(&name)
         {
             effects.push(Effect::Clear(Name::clone(&name)));
-            core.wake(1, effects);
         }
         effects.push(Effect::Forget(name));
     }
@@ -82,7 +81,7 @@ impl Machine {
         now: At,
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(core) = &mut self.core {
+        if let Some(core) = self.core.as_mut().filter(|core| !core.is_dropped(&node.name)) {
             core.failed.remove(&node.name);
         }
         let cidrs = match ipam::given(instance, &self.fixed.config) {
@@ -138,6 +137,10 @@ impl Machine {
             Ok(reservation) => reservation,
             Err(refusal) => return self.refused(node, refusal, now, effects),
         };
+        // It has blocks now, whatever it has waited for. Only that they are not stored holds until they are.
+        if let Some(core) = self.core.as_mut().filter(|core| !core.is_dropped(&node.name)) {
+            core.waiting.remove(&node.name);
+        }
         let show = Effect::Show { node: Arc::clone(node), cidrs: cidrs.clone(), held: None };
         if self.fixed.is_observing {
             if let Some(core) = &mut self.core {
@@ -168,10 +171,11 @@ impl Machine {
                 }
                 effects.push(again);
             }
-            // The end of a node brings it back.
+            // A free block brings it back.
             Refusal::Exhausted(exhausted) => {
                 let state = format!("{} is exhausted", exhausted.cluster);
                 self.has_none(node, &state, &why, effects);
+                self.core.iter_mut().for_each(|core| core.waiting.sleep(&name));
                 effects.push(Effect::Forget(name));
             }
             Refusal::Taken(_) => {

@@ -1,6 +1,6 @@
-//! The nodes that get no pod CIDRs now, in the order in which they came.
+//! The nodes that get no pod CIDRs now, in the order in which they came; and which of them a free block wakes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ccm_objects::Shared as Name;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,12 @@ pub(super) struct Waiting {
     last: u64,
     order: BTreeMap<u64, Name>,
     nodes: HashMap<Name, (u64, Option<String>)>,
+    /// Those of them that get a turn only when a block is free.
+    #[serde(default)]
+    asleep: BTreeMap<u64, Name>,
+    /// Those that a free block has woken, until they have their turn.
+    #[serde(default)]
+    woken: BTreeSet<Name>,
 }
 
 impl Waiting {
@@ -25,6 +31,34 @@ impl Waiting {
         self.nodes.insert(Name::clone(name), (self.last, why));
     }
 
+    /// The node waits for a free block alone.
+    pub(super) fn sleep(&mut self, name: &Name) {
+        if let Some((number, _)) = self.nodes.get(name) {
+            self.asleep.insert(*number, Name::clone(name));
+        }
+    }
+
+    /// The node has its turn.
+    pub(super) fn has_turn(&mut self, name: &str) {
+        self.woken.remove(name);
+        if let Some((number, _)) = self.nodes.get(name) {
+            self.asleep.remove(number);
+        }
+    }
+
+    /// Wakes those that have waited longest, one for each free block. A block for which a node is awake wakes no
+    /// other one; it does if that node goes, or needs it no more.
+    pub(super) fn wake(&mut self, free: u128) -> Vec<Name> {
+        let mut new = Vec::new();
+        while (self.woken.len() as u128) < free
+            && let Some((_, name)) = self.asleep.pop_first()
+        {
+            self.woken.insert(Name::clone(&name));
+            new.push(name);
+        }
+        new
+    }
+
     /// Whether the node waits.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.nodes.contains_key(name)
@@ -32,14 +66,14 @@ impl Waiting {
 
     /// The node has got them, or is gone. Returns whether it waited.
     pub(super) fn remove(&mut self, name: &str) -> bool {
+        self.has_turn(name);
         let known = self.nodes.remove(name);
         known.is_some_and(|(number, _)| self.order.remove(&number).is_some())
     }
 
-    /// Those that have waited longest, at most this many.
-    pub(super) fn first(&self, count: u64) -> Vec<Name> {
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        self.order.values().take(count).cloned().collect()
+    /// All of them.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
+        self.order.values()
     }
 
     /// Why the node waits, if that is to be shown.
@@ -69,17 +103,40 @@ mod tests {
             waiting.insert(&name.into(), None);
         }
         waiting.insert(&"c".into(), Some("full".to_owned()));
-        let names = |waiting: &Waiting, count| {
-            let names: Vec<String> = waiting.first(count).iter().map(ToString::to_string).collect();
+        let names = |waiting: &Waiting| {
+            let names: Vec<String> = waiting.names().map(ToString::to_string).collect();
             names.join("")
         };
-        assert_eq!(names(&waiting, 2), "ca");
+        assert_eq!(names(&waiting), "cab");
         assert_eq!(waiting.reasons().map(|(name, why)| (&**name, why)).next(), Some(("c", "full")));
         assert!(waiting.contains("c") && waiting.remove("c"));
         assert!(!waiting.contains("c") && !waiting.remove("c"));
+        assert_eq!((names(&waiting), waiting.len(), waiting.why("c")), ("ab".to_owned(), 2, None));
+    }
+
+    #[test]
+    fn a_free_block_wakes_the_node_that_has_waited_longest() {
+        let mut waiting = Waiting::default();
+        for name in ["c", "a", "b"] {
+            waiting.insert(&name.into(), None);
+            if name != "a" {
+                waiting.sleep(&name.into());
+            }
+        }
+        let woken = |waiting: &mut Waiting, free| {
+            let names: Vec<String> = waiting.wake(free).iter().map(ToString::to_string).collect();
+            names.join("")
+        };
         assert_eq!(
-            (names(&waiting, 9), waiting.len(), waiting.why("c")),
-            ("ab".to_owned(), 2, None)
+            (woken(&mut waiting, 0), woken(&mut waiting, 1)),
+            (String::new(), "c".to_owned())
         );
+        assert_eq!(woken(&mut waiting, 1), "", "c is awake for it");
+        // It is gone before its turn.
+        waiting.remove("c");
+        assert_eq!(woken(&mut waiting, 1), "b");
+        waiting.has_turn("b");
+        waiting.sleep(&"b".into());
+        assert_eq!(woken(&mut waiting, 9), "b", "it still waits");
     }
 }

@@ -27,7 +27,8 @@ impl Allocator {
             self.free(&uid, &networks);
             return Vec::new();
         }
-        let waiting = if self.hold.routes { networks.to_vec() } else { Vec::new() };
+        let held = networks.iter().filter(|network| self.hold.routes && !self.is_shown(**network));
+        let waiting: Vec<IpNet> = held.copied().collect();
         if waiting.is_empty() {
             self.due.insert((now + self.hold.grace, Arc::clone(&uid)));
         }
@@ -35,6 +36,12 @@ impl Allocator {
         // Those who shared a network with it may be alone now.
         networks.iter().for_each(|network| drop(self.examine_holders(*network)));
         waiting
+    }
+
+    /// Returns true if a node that is here shows exactly this network: the route to it stays.
+    fn is_shown(&self, network: IpNet) -> bool {
+        let shows = |uid| self.nodes.get(uid).is_some_and(|record| record.writes.is_none());
+        self.holders.overlapping(network).any(|(one, uid)| one == network && shows(uid))
     }
 
     /// There is no route with this destination any more, and none is being made.
@@ -117,10 +124,11 @@ impl Allocator {
         held
     }
 
-    /// Holds what the last leader has held.
+    /// Holds what the last leader has held. A node that is here was not gone: what it shows counts, and the writes
+    /// of the last leader are among that.
     pub(super) fn take_over(&mut self, held: HeldBlocks) {
         let HeldBlocks { uid, cidrs, since } = held;
-        if self.nodes.contains_key(&*uid) {
+        if self.nodes.contains_key(&*uid) || self.bare.contains(&*uid) {
             return;
         }
         let node = ccm_objects::Node { uid: uid.clone(), name: "".into(), ..Default::default() };
@@ -131,11 +139,13 @@ impl Allocator {
         self.release(&uid, since);
     }
 
-    /// A node that was taken for gone is here.
+    /// A node that was taken for gone is here, and the routes to what it shows stay.
     pub(super) fn revive(&mut self, uid: &str) {
         if let Some((uid, gone)) = self.gone.remove_entry(uid) {
             self.due.remove(&(gone.since + self.hold.grace, Arc::clone(&uid)));
+            let shown = gone.record.writes.is_none().then(|| gone.record.networks.clone());
             self.nodes.insert(uid, gone.record);
+            shown.iter().flatten().for_each(|network| self.end_waiting(*network));
         }
     }
 

@@ -1,6 +1,5 @@
 //! Cases of upstream and of bad input. `docs/parity.md` names them.
 
-mod histories;
 mod holding;
 mod wide;
 

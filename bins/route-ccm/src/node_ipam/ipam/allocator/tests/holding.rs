@@ -51,6 +51,17 @@ fn a_block_that_a_living_node_shows_is_not_held_for_the_one_before() {
     assert_eq!(gone(&mut allocator, "again", NOW), ["10.10.0.0/24"]);
 }
 
+/// In whatever order they come and go; the former one may also have been lost by mistake.
+#[test]
+fn the_route_of_a_block_that_another_node_shows_is_not_awaited() {
+    let nodes = [node("a", &["10.10.0.0/24"]), node("b", &["10.10.0.0/24"])];
+    let mut allocator = with_routes(&nodes);
+    assert_eq!(gone(&mut allocator, "a", NOW), [""; 0], "b shows it");
+    assert_eq!(gone(&mut allocator, "b", NOW), ["10.10.0.0/24"]);
+    allocator.observe(&nodes[0], NOW);
+    assert_eq!(allocator.waiting_for_routes().count(), 0, "a is here again");
+}
+
 #[test]
 fn what_was_never_written_is_free_at_once() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
