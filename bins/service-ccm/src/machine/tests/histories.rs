@@ -80,3 +80,8 @@ fn members_follow_the_nodes_as_the_brake_allows() {
 fn load_balancers_that_others_change_or_delete_are_made_good() {
     histories(Kind::Others);
 }
+
+#[test]
+fn another_cloud_replaces_few_load_balancers() {
+    histories(Kind::Lies);
+}

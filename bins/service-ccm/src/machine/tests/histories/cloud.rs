@@ -259,6 +259,16 @@ impl Cloud {
         self.balancers.insert(id, Balancer { number, version, made: now, ..one });
     }
 
+    /// There is a load balancer like this one whose Service is gone.
+    pub(super) fn abandon(&mut self, id: &str, now: At) {
+        self.duplicate(id, now);
+        let number = self.made;
+        if let Some(one) = self.balancers.get_mut(&format!("lb-{number}")) {
+            one.owner.uid = format!("uid-gone-{number}");
+            one.owner.name = format!("gone-{number}");
+        }
+    }
+
     /// Another client changes a load balancer.
     pub(super) fn spoil(&mut self, id: &str) {
         let version = self.version();

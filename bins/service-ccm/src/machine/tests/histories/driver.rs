@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{CloudError, Depth, ErrorKind};
+use ccm_cloud::{CloudError, Depth, ErrorKind, LoadBalancer, Loss, Progress, Wanted};
 use ccm_controller::brake::approval::{KEYS, SELECTOR, SetApproval, UNTIL};
 use ccm_kube::ApiError;
 use ccm_objects::{Service, Shared as Name};
@@ -47,6 +47,9 @@ impl World {
             self.cloud.work(self.now);
             self.perform(what);
             self.rules.check(&self.cloud, self.now);
+            if self.kind == Kind::Nodes {
+                Rules::check_room(&self.api, &self.cloud);
+            }
             self.claims.check([&self.api, &self.store], &self.cloud, (self.kind, self.now));
         }
         panic!("there is no end of work at {}", self.now);
@@ -103,8 +106,8 @@ impl World {
             }
             Next::Orphans => {
                 self.tasks.orphans = self.now + Duration::from_mins(5);
-                let rules =
-                    OrphanRules { policy: Policy::Report, confirmation: Duration::from_mins(15) };
+                let policy = if self.deletes { Policy::Delete } else { Policy::Report };
+                let rules = OrphanRules { policy, confirmation: Duration::from_mins(15) };
                 for request in self.hear(Event::OrphansDue(rules)) {
                     self.request(request);
                 }
@@ -183,7 +186,7 @@ impl World {
             Flight::Write(write, may_call) => self.answer_write(*write, may_call),
             Flight::List(started) => self.answer_list(started),
             Flight::Instance => {
-                let is_shown = !self.nodes.is_empty();
+                let is_shown = !self.nodes.is_empty() && !self.is_lying;
                 for request in self.hear(Event::Instance { is_shown }) {
                     self.request(request);
                 }
@@ -251,6 +254,9 @@ impl World {
         let now = self.now;
         let uid_of = uid.to_string();
         let answer = match question {
+            Question::Ensure(wanted) if self.is_lying => {
+                Answer::Ensure(Box::new(self.ensure_elsewhere(&wanted)))
+            }
             Question::Ensure(mut wanted) => {
                 wanted.members = self.members(&uid_of, &wanted.members);
                 let made = is_made.then(|| self.cloud.ensure(&wanted, now));
@@ -259,12 +265,16 @@ impl World {
                 self.asked.extend(own.map(|id| (id, wanted.front_end.digest)));
                 Answer::Ensure(Box::new(made.filter(|_| !fails).ok_or(error)))
             }
+            Question::Members(_) if self.is_lying => {
+                Answer::Members(Err(CloudError::new(ErrorKind::NotFound, "it is not here")))
+            }
             Question::Members(mut change) => {
                 change.members = self.members(&uid_of, &change.members);
                 let gone = || CloudError::new(ErrorKind::NotFound, "it is gone");
                 let made = is_made.then(|| self.cloud.set_members(&change, now).ok_or_else(gone));
                 Answer::Members(made.filter(|_| !fails).unwrap_or(Err(error)))
             }
+            Question::Delete(_) if self.is_lying => Answer::Delete(Err(error)),
             Question::Delete(unwanted) => {
                 let (is_duplicate, unwanted) = (unwanted.duplicate, self.unwanted(&unwanted));
                 if is_made {
@@ -287,8 +297,28 @@ impl World {
         }
     }
 
+    /// Another cloud has none of the load balancers, and makes none that replaces one.
+    fn ensure_elsewhere(&mut self, wanted: &Wanted) -> Result<Progress<LoadBalancer>, CloudError> {
+        let uid = &wanted.front_end.owner.uid;
+        if wanted.known.is_some() && !wanted.may_replace {
+            let why = "it is not here".to_owned();
+            return Ok(Progress::Lost(Loss { why, is_gone: true }));
+        }
+        // Clients have learnt its address.
+        let details = self.api.values().find(|one| *one.uid == **uid);
+        let details = details.and_then(|service| service.details.as_deref());
+        let is_shown = details.is_some_and(|details| !details.ingress.is_empty());
+        if wanted.known.is_some() && is_shown && !self.cloud.of(uid).is_empty() {
+            self.rules.replaced(uid, self.now);
+        }
+        Err(CloudError::new(ErrorKind::Timeout, "another cloud").that_may_be_done())
+    }
+
     fn answer_write(&mut self, write: Write, may_call: bool) {
         let answer = self.write(&write);
+        if answer.is_ok() {
+            self.rules.wrote(&write, self.now);
+        }
         let Write { lane, service, step, .. } = write;
         let name = Name::clone(&service.key);
         let written = Written { lane, service, step, answer };
@@ -306,6 +336,7 @@ impl World {
         };
         let requests = self.hear(Event::OrphanLookedUp { due: Box::new(due.clone()), found });
         if let Some(Effect::DeleteOrphan(due)) = requests.into_iter().next() {
+            self.rules.orphan_goes(&due, &self.api, self.now);
             let answer = Ok(self.cloud.delete(&due.question(), self.now));
             self.hear(Event::OrphanAnswered { due, answer });
         }
@@ -314,15 +345,9 @@ impl World {
 
     /// Ends all faults, approves what is held, and checks that all is right in the end.
     pub(super) fn settle(&mut self) {
-        (self.is_calm, self.rules.is_approved) = (true, true);
-        let until = (self.now + Duration::from_hours(1000)).to_string();
-        let annotation = |key: &str| match key {
-            SELECTOR => Some("*".to_owned()),
-            UNTIL => Some(until.clone()),
-            _ => None,
-        };
-        let approval = SetApproval::read(KEYS, annotation).expect("an approval");
-        self.hear(Event::Approved([approval.clone(), approval]));
+        (self.is_calm, self.rules.is_approved, self.is_lying) = (true, true, false);
+        self.contested = None;
+        self.approve_all();
         (0..4).for_each(|number| self.set_node(number, false));
         self.tell_all();
         let end = self.now + Duration::from_hours(3);
@@ -337,9 +362,21 @@ impl World {
         self.follows_soon();
     }
 
+    /// The Lease approves that any member leaves, and that any load balancer is replaced.
+    pub(super) fn approve_all(&mut self) {
+        let until = (self.now + Duration::from_hours(1000)).to_string();
+        let annotation = |key: &str| match key {
+            SELECTOR => Some("*".to_owned()),
+            UNTIL => Some(until.clone()),
+            _ => None,
+        };
+        let approval = SetApproval::read(KEYS, annotation).expect("an approval");
+        self.hear(Event::Approved([approval.clone(), approval]));
+    }
+
     /// A Service is served, and load balancers follow a node that joins and one that leaves.
     fn follows_soon(&mut self) {
-        let key: Name = "shop/late".into();
+        let key: Name = "other/late".into();
         self.add_service(&key);
         self.tell_all();
         let end = self.now + 2 * self.cloud.takes + Duration::from_secs(30);

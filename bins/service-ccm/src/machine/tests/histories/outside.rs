@@ -44,6 +44,14 @@ impl World {
             3 => self.change_nodes(),
             5 | 6 => self.tell_some(),
             7 if self.kind == Kind::Others => self.spoil(),
+            // No question is answered half by the one cloud, half by the other.
+            7 | 9 if self.kind == Kind::Lies && self.flights.is_empty() => {
+                self.is_lying = !self.is_lying && self.random.one_in(3);
+            }
+            10 if self.kind == Kind::Others => {
+                let place = self.random.below(self.api.len() + 1);
+                self.contested = self.api.keys().nth(place).cloned();
+            }
             8 if self.random.one_in(4) => {
                 // Of what happens between two leaders, the new one sees only the result.
                 if self.kind == Kind::Nodes {
@@ -89,7 +97,7 @@ impl World {
     /// A user creates a Service.
     pub(super) fn add_service(&mut self, key: &Name) {
         let uid = format!("uid-{}", self.versions).into();
-        let class = self.random.one_in(6).then(|| THEIRS.into()).filter(|_| **key != *"shop/late");
+        let class = self.random.one_in(6).then(|| THEIRS.into()).filter(|_| **key != *"other/late");
         let details = ServiceDetails {
             ports: vec![self.port()],
             allocates_node_ports: true,
@@ -199,9 +207,13 @@ impl World {
             Step::Write(change) => set_status(&mut new, change),
             other => panic!("{other:?}"),
         }
+        let old = Service::clone(held);
         let new = self.store_as(new);
         if self.api.contains_key(name) {
             self.store.insert(Name::clone(name), Arc::clone(&new));
+        }
+        if self.contested.as_ref() == Some(name) && matches!(write.step, Step::Write(_)) {
+            self.store_as(old);
         }
         Ok(new)
     }
@@ -251,9 +263,10 @@ impl World {
         if one.is_foreign {
             return;
         }
-        match self.random.below(3) {
+        match self.random.below(4) {
             0 => self.cloud.spoil(&id),
-            1 => drop(self.cloud.balancers.remove(&id)),
+            1 => return self.cloud.abandon(&id, self.now),
+            2 => drop(self.cloud.balancers.remove(&id)),
             _ => self.cloud.duplicate(&id, self.now),
         }
         self.rules.spoilt();

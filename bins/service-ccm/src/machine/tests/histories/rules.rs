@@ -11,9 +11,9 @@ use ccm_cloud::Unwanted;
 use ccm_objects::{Node, Service, Shared as Name};
 use ccm_runtime::explain::{Explanation, Fares};
 
-use super::{cloud::Cloud, outside::THEIRS};
+use super::{cloud::Cloud, outside::THEIRS, world::ROOM};
 use crate::{
-    machine::effect::{Ask, Effect, Question, Write},
+    machine::effect::{Ask, Effect, OrphanDue, Question, Write},
     plan::{
         Step,
         reason::{PROVISIONING, Reason},
@@ -25,6 +25,8 @@ use crate::{
 const LOSS: usize = 3;
 /// The window, less the time that a call may take.
 const WINDOW: Duration = Duration::from_mins(355);
+/// The most writes to a Service in ten minutes.
+const WRITES: usize = 40;
 /// How old a note may be: it comes with the renewals of the Lease.
 const UNTOLD: Duration = Duration::from_secs(2);
 
@@ -38,6 +40,11 @@ pub(super) struct Rules {
     members: BTreeMap<String, BTreeSet<String>>,
     /// The load balancers that have had members.
     served: BTreeSet<String>,
+    /// When load balancers without a Service were deleted, and when others were replaced.
+    deleted: BTreeMap<String, At>,
+    replaced: BTreeMap<String, At>,
+    /// The writes to each Service that the API server has made, by its UID.
+    writes: BTreeMap<String, Vec<At>>,
     /// True if another client has changed the cloud: then the counts say nothing.
     is_spoilt: bool,
     /// True if a user has approved that any member leaves.
@@ -47,6 +54,17 @@ pub(super) struct Rules {
 
 fn is_theirs(service: &Service) -> bool {
     service.details.as_ref().is_some_and(|details| details.class.as_deref() == Some(THEIRS))
+}
+
+/// True if the Service waits for room in its namespace.
+fn is_full(service: &Service) -> bool {
+    shows(service.condition(PROVISIONING), Reason::LimitReached)
+}
+
+/// The load balancers of the namespace.
+fn rooms(api: &BTreeMap<Name, Arc<Service>>, cloud: &Cloud) -> usize {
+    let all = api.values().filter(|service| service.key.starts_with("shop/"));
+    all.filter(|service| !cloud.of(&service.uid).is_empty()).count()
 }
 
 impl Rules {
@@ -144,9 +162,46 @@ impl Rules {
         assert_ne!(shown, Some(&*one.address().to_string()), "Address: {id} of {service:?} goes");
     }
 
+    /// No namespace has more load balancers than its room.
+    pub(super) fn check_room(api: &BTreeMap<Name, Arc<Service>>, cloud: &Cloud) {
+        let count = rooms(api, cloud);
+        assert!(count <= ROOM, "Room: the namespace has {count}");
+    }
+
     /// A Service has one load balancer, unless others have made a second one.
     pub(super) fn ensured(&self, uid: &str, cloud: &Cloud) {
         assert!(self.is_spoilt || cloud.of(uid).len() <= 1, "One: {uid} has {:?}", cloud.of(uid));
+    }
+
+    /// A load balancer without a Service is deleted: no more than the budget allows, also over leaders.
+    pub(super) fn orphan_goes(
+        &mut self,
+        due: &OrphanDue,
+        api: &BTreeMap<Name, Arc<Service>>,
+        now: At,
+    ) {
+        let owner = &due.orphan.owner;
+        let has_service = api.values().any(|service| *service.uid == *owner.uid);
+        assert!(!has_service, "Orphans: {due:?} has its Service");
+        self.deleted.retain(|_, at| now.since(*at) < WINDOW);
+        self.deleted.entry(due.orphan.id.clone()).or_insert(now);
+        assert!(self.deleted.len() <= LOSS, "Orphans: {:?} are deleted", self.deleted);
+    }
+
+    /// A load balancer that exists is replaced, because another cloud does not show it.
+    pub(super) fn replaced(&mut self, uid: &str, now: At) {
+        self.replaced.retain(|_, at| now.since(*at) < WINDOW);
+        self.replaced.entry(uid.to_owned()).or_insert(now);
+        let is_right = self.replaced.len() <= LOSS || self.is_approved;
+        assert!(is_right, "Replaced: {:?}", self.replaced);
+    }
+
+    /// The API server has made a write. Another client may take it back, again and again.
+    pub(super) fn wrote(&mut self, write: &Write, now: At) {
+        let all = self.writes.entry(write.service.uid.to_string()).or_default();
+        all.retain(|at| now.since(*at) < Duration::from_mins(10));
+        all.push(now);
+        assert!(all.len() <= WRITES, "Writes: {} of {:?} in ten minutes", all.len(), write.service);
     }
 
     /// The finalizer goes after the load balancer.
@@ -171,7 +226,11 @@ impl Rules {
         let is_fine = told.fares == Fares::Fine;
         assert!(!is_fine || asks && has_address, "Explained: {service:?}: {told:?}");
         if self.is_quiet {
-            let expected = if asks { Fares::Fine } else { Fares::Foreign };
+            let expected = match asks {
+                true if is_full(service) => Fares::Blocked,
+                true => Fares::Fine,
+                false => Fares::Foreign,
+            };
             assert_eq!(told.fares, expected, "Explained: {service:?}: {told:?}");
         }
     }
@@ -190,6 +249,11 @@ impl Rules {
             if !service.is_load_balancer || service.deleting || is_theirs(service) {
                 assert_eq!(own, Vec::<String>::new(), "Converges: {service:?} at {now}");
                 assert!(!service.has_finalizer, "Converges: {service:?} at {now}");
+                continue;
+            }
+            if is_full(service) {
+                let count = rooms(api, cloud);
+                assert_eq!(count, ROOM, "Room: {service:?} waits");
                 continue;
             }
             let [id] = &own[..] else { panic!("Converges: {service:?} has {own:?} at {now}") };

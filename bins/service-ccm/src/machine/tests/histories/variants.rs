@@ -65,6 +65,12 @@ pub(super) enum Without {
     MemberCalls,
     /// The digest that the cloud stores is seen.
     Digests,
+    /// No more load balancers are replaced than the budget allows.
+    Replacements,
+    /// No namespace has more load balancers than its room.
+    Room,
+    /// No more load balancers without a Service are deleted than the budget allows, also over leaders.
+    OrphanBudget,
     /// A part of the memory is lost when it is written and read.
     Checkpoint,
 }
@@ -82,6 +88,7 @@ pub(super) fn change(without: Option<Without>, parameters: &mut Parameters) {
         Some(Without::Brake | Without::LastMember) => {
             parameters.budget.limit = Limit::Count(1000);
         }
+        Some(Without::Room) => parameters.most_per_namespace = 0,
         Some(Without::Classes) => parameters.classes.served = vec!["theirs".to_owned()],
         _ => {}
     }
@@ -148,6 +155,9 @@ impl World {
     pub(super) fn list(&mut self, ids: Option<&[String]>, depth: Depth) -> LoadBalancerList {
         let mut list = self.cloud.list(ids, depth, self.now);
         let all = &mut list.load_balancers;
+        if self.is_lying {
+            all.clear();
+        }
         match self.without {
             Some(Without::OwnershipByUid) => all.iter_mut().for_each(|one| self.claim(one)),
             Some(Without::LookAtConfiguration) => {
@@ -256,6 +266,9 @@ fn each_variant_breaks_its_rule() {
         (Without::NewAddresses, Kind::Others, "Shown"),
         (Without::Absence, Kind::Others, "Claims"),
         (Without::MemberCalls, Kind::Nodes, "Leaves"),
+        (Without::Replacements, Kind::Lies, "Replaced"),
+        (Without::Room, Kind::Nodes, "Room"),
+        (Without::OrphanBudget, Kind::Others, "Orphans"),
         (Without::Checkpoint, Kind::Faults, "Plain"),
     ] {
         let from = first(without);

@@ -39,8 +39,10 @@ pub(super) enum Kind {
     Faults,
     /// Nodes go, some of them by mistake.
     Nodes,
-    /// Other clients change what is in the cloud.
+    /// Other clients change what is in the cloud, and take back what is written to Services.
     Others,
+    /// The cloud is another one for a while: it shows no load balancer and no instance.
+    Lies,
 }
 
 /// A key of a queue.
@@ -83,6 +85,12 @@ pub(super) struct World {
     /// The note on the Lease, and the newer one that the API server has not stored yet.
     pub(super) lease: (Left, Left),
     pub(super) is_calm: bool,
+    /// True if load balancers without a Service are deleted.
+    pub(super) deletes: bool,
+    /// True while the cloud is another one.
+    pub(super) is_lying: bool,
+    /// The Service whose conditions another client sets back.
+    pub(super) contested: Option<Name>,
     pub(super) rules: Rules,
     pub(super) claims: Claims,
     /// What lists have shown, and the digests of the last calls.
@@ -91,11 +99,15 @@ pub(super) struct World {
     pub(super) events: usize,
 }
 
+/// The most load balancers of the namespace, in some histories.
+pub(super) const ROOM: usize = 3;
+
 /// A machine of this world.
-fn begin(without: Option<Without>) -> Machine {
+fn begin(kind: Kind, without: Option<Without>) -> Machine {
     let mut machine = machine();
     machine.parameters.scale_down_taints = vec![MARK.to_owned()];
     machine.parameters.budget = Budget { limit: Limit::Count(3), window: Duration::from_hours(6) };
+    machine.parameters.most_per_namespace = if kind == Kind::Nodes { ROOM } else { 0 };
     variants::change(without, &mut machine.parameters);
     machine
 }
@@ -107,8 +119,8 @@ impl World {
             without,
             random: Random(seed),
             now: At(Duration::from_secs(1_000_000)),
-            twin: seed.is_multiple_of(4).then(|| begin(without)),
-            machine: begin(without),
+            twin: seed.is_multiple_of(4).then(|| begin(kind, without)),
+            machine: begin(kind, without),
             api: BTreeMap::new(),
             versions: 0,
             store: BTreeMap::new(),
@@ -120,6 +132,9 @@ impl World {
             tasks: Tasks::default(),
             lease: Default::default(),
             is_calm: false,
+            deletes: seed.is_multiple_of(2),
+            is_lying: false,
+            contested: None,
             rules: Rules::default(),
             claims: Claims::default(),
             shown: Shown::default(),
@@ -137,10 +152,10 @@ impl World {
 
     /// Another process begins to lead, with what is on the Lease.
     pub(super) fn lead(&mut self) {
-        self.machine = begin(self.without);
+        self.machine = begin(self.kind, self.without);
         self.rules.leads(self.now);
         self.claims.leads();
-        self.twin = self.twin.take().map(|_| begin(self.without));
+        self.twin = self.twin.take().map(|_| begin(self.kind, self.without));
         (self.queues, self.flights, self.tasks) = Default::default();
         self.news.clear();
         self.store = self.api.clone();
@@ -152,13 +167,16 @@ impl World {
             self.service_changed(None, Some(service));
         }
         let left = match self.without {
-            Some(Without::Memory) => Box::default(),
+            Some(Without::Memory | Without::OrphanBudget) => Box::default(),
             _ => Box::new(self.lease.0.clone()),
         };
         self.lease.1 = self.lease.0.clone();
         self.hear(Event::Began(left));
         self.nodes_are(NodesWhy::Term { selectors: Vec::new() });
         self.hear(Event::Leads);
+        if self.without == Some(Without::Replacements) {
+            self.approve_all();
+        }
         let services = self.store.values().cloned().collect();
         self.hear(Event::Services(services));
         self.tasks.audit = self.now;
@@ -269,10 +287,18 @@ impl World {
             is_default: true,
             is_read: true,
             changes: self.machine.changes(),
-            is_same_cloud: true,
-            neighbours: Vec::new(),
+            is_same_cloud: !self.is_lying,
+            neighbours: self.neighbours(name),
             may_call,
         })
+    }
+
+    /// The other Services of the namespace.
+    fn neighbours(&self, name: &Name) -> Vec<Arc<Service>> {
+        let namespace = |key: &Name| key.split('/').next().map(str::to_owned);
+        let is_neighbour =
+            |one: &&Arc<Service>| one.key != *name && namespace(&one.key) == namespace(name);
+        self.store.values().filter(is_neighbour).cloned().collect()
     }
 
     pub(super) fn service_changed(&mut self, old: Option<Arc<Service>>, new: Option<Arc<Service>>) {
