@@ -1,11 +1,9 @@
-//! Random histories of Services, nodes and a cloud with faults, with the whole controller in one
-//! process and paused time. At no time is a rule broken ([`rules::Rule`]), and after each history
-//! everything converges.
+//! The whole controller in one process and paused time: single cases, and a few random histories of Services,
+//! nodes and a cloud with faults. At no time is a rule broken ([`rules::Rule`]), and after each history everything
+//! converges.
 //!
-//! A variant of the program without one of its protections breaks the rule that stands for it: a
-//! rule that no variant breaks finds nothing.
-//!
-//! The other modules have single cases in the same world.
+//! The random histories of the machine alone, `src/machine/tests/histories.rs`, are many more, and have the variants
+//! without a protection that show that its rules find something.
 //!
 //! A history that fails is replayed with `QUARTET_HISTORY=<seed>`.
 
@@ -87,8 +85,6 @@ mod takeover;
 mod troubles;
 #[path = "histories/unfinished.rs"]
 mod unfinished;
-#[path = "histories/variants.rs"]
-mod variants;
 #[path = "histories/wanted.rs"]
 mod wanted;
 #[path = "histories/watched.rs"]
@@ -102,7 +98,7 @@ mod world;
 
 use std::time::Duration;
 
-use ccm_tests::variants::{none_breaks_a_rule, played};
+use ccm_tests::variants::{is_found, none_breaks_a_rule, played};
 use tokio::time::sleep;
 
 use crate::{
@@ -111,7 +107,7 @@ use crate::{
 };
 
 /// The histories of one run, unless `QUARTET_HISTORIES` says how many.
-const HISTORIES: u64 = 12;
+const HISTORIES: u64 = 4;
 /// The events of one history.
 const EVENTS: usize = 90;
 
@@ -142,4 +138,11 @@ async fn play(seed: u64, variant: Variant) -> Vec<(Rule, String)> {
 #[tokio::test(start_paused = true)]
 async fn no_history_breaks_a_rule() {
     none_breaks_a_rule(HISTORIES, play).await;
+}
+
+/// A rule that no variant breaks finds nothing: this one needs the whole program.
+#[tokio::test(start_paused = true)]
+async fn the_class_of_another_controller_is_noticed() {
+    let theirs = Variant::with(&["--load-balancer-classes=example.com/theirs"]);
+    is_found(60, theirs, Rule::Neighbours, play).await;
 }

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use crate::{
     cases::{FINALIZER, SOON},
     watched::is_protected,
-    without::Without,
+    without::Lists,
     world::{Variant, World},
 };
 
@@ -120,7 +120,7 @@ async fn a_new_leader_releases_what_the_last_one_has_served() {
 /// A provider without lists does not show load balancers: the annotation names them.
 #[tokio::test(start_paused = true)]
 async fn without_a_list_the_service_says_what_is_to_be_deleted() {
-    let variant = Variant { without: Some(Without::Lists), ..CLASSES };
+    let variant = Variant { without: Some(Lists), ..CLASSES };
     let mut world = World::start(1, variant).await;
     world.create_of_class(0, CLASS, json!({}));
     sleep(SOON).await;

@@ -34,7 +34,7 @@ use crate::{
     neighbours::Neighbours,
     rules::Broken,
     watched::Watched,
-    without::{Missing, Without},
+    without::{Lists, Unlisted},
 };
 
 /// The names of the Services and of the nodes.
@@ -109,7 +109,7 @@ pub(crate) type Standby = (InProcess<ServiceCcm>, Arc<ServiceCcm>);
 /// Objects of the API server.
 pub(crate) type Objects = Arc<[Value]>;
 /// What differs from the program as it is shipped.
-pub(crate) type Variant = variants::Variant<Without>;
+pub(crate) type Variant = variants::Variant<Lists>;
 
 impl World {
     /// Starts a plain cluster and cloud, and the program.
@@ -308,7 +308,7 @@ impl World {
             persons: self.persons.clone(),
         };
         let balancers: Arc<dyn LoadBalancers> = match self.variant.without {
-            Some(without) => Arc::new(Missing::new(without, watched)),
+            Some(Lists) => Arc::new(Unlisted(watched)),
             None => Arc::new(watched),
         };
         let balancers = Arc::new(Lying { of: balancers, lies: Arc::clone(&self.lies) });
