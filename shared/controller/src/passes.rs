@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_base::{Backoff, RetryClass};
+use ccm_base::{Backoff, RetryClass, Waits};
 use tokio::{
     sync::{Mutex, Notify, watch},
     time::{Instant, sleep, sleep_until},
@@ -22,6 +22,8 @@ const COALESCE: Duration = Duration::from_millis(100);
 const SPREAD: f64 = 0.1;
 /// The back-off after failed passes.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
+/// A pass waits as long as the other side asks, but not longer than its period.
+const WAITS: Waits = Waits { asked: (RETRY.first, Duration::MAX), ..Waits::within(RETRY) };
 
 /// When the next pass begins unless it is woken earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,17 +129,9 @@ impl Wait {
         let after = match self.next {
             Next::At(due) => return due,
             Next::Period => period,
-            Next::Failed(class) => after_failure(class, self.failures).min(period),
+            Next::Failed(class) => WAITS.after(class, self.failures).min(period),
         };
         self.ended + after
-    }
-}
-
-fn after_failure(class: RetryClass, failures: u32) -> Duration {
-    match class {
-        RetryClass::RetryAfter(after) => after.max(RETRY.first),
-        RetryClass::Permanent => RETRY.longest,
-        RetryClass::Retry => RETRY.after(failures),
     }
 }
 

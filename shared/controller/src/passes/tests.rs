@@ -27,7 +27,7 @@ fn failures_wait_for_retry_after_or_double_the_interval() {
         ("as the cloud asks", asks(90), 1, 90),
         ("but not at once", asks(1), 1, 5),
     ] {
-        assert_eq!(after_failure(class, failures), Duration::from_secs(seconds), "{what}");
+        assert_eq!(WAITS.after(class, failures), Duration::from_secs(seconds), "{what}");
     }
 }
 
