@@ -169,6 +169,19 @@ fn a_loss_that_waits_is_made_by_the_same_settings_and_the_same_approval() {
 }
 
 #[test]
+fn a_route_that_waits_is_made_for_a_node_that_is_there() {
+    for is_gone in [false, true] {
+        let mut bench = Bench::new(vec![node(1, &[CIDR])]);
+        let call = waiting(bench.listed(1, &[]));
+        if is_gone {
+            bench.nodes.clear();
+        }
+        let (sent, withdrawn) = bench.sending(2, call);
+        assert_eq!((sent.is_empty(), withdrawn.is_empty()), (is_gone, !is_gone));
+    }
+}
+
+#[test]
 fn a_loss_that_is_withdrawn_is_not_charged() {
     let (mut bench, call) = losing();
     let charged = |bench: &Bench| bench.machine.planner.window().after(At::default()).count();

@@ -97,7 +97,7 @@ pub(super) struct World {
     /// True while the process does not see changes of nodes.
     is_blind: bool,
     /// The targets that the process has seen as those of nodes, with the last node of each.
-    known: BTreeMap<RouteTarget, Name>,
+    known: BTreeMap<RouteTarget, Arc<Node>>,
     /// The targets of nodes that were marked when they went.
     marked: BTreeSet<RouteTarget>,
     agenda: BTreeMap<(At, u64), Due>,

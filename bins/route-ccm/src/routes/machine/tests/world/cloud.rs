@@ -194,10 +194,9 @@ impl World {
         if let Some(error) = self.failure(Operation::LookUp) {
             return Err(error);
         }
-        let of_id =
-            node.provider_id.as_deref().and_then(|id| self.router.machines.get_key_value(id));
-        let named = || self.router.machines.iter().find(|(_, one)| *one.name == *node.name);
-        let found = if node.provider_id.is_some() { of_id } else { named() };
+        let Ok(found) = self.router.machine_of(node) else {
+            return Err(error(ErrorKind::Conflict));
+        };
         let Some((id, computer)) = found else {
             let evidence = "no such instance".to_owned();
             let method = ProofMethod::ById;

@@ -29,7 +29,7 @@ const INTERNAL: &str = "InternalIP";
 pub(super) struct Process {
     pub(super) machine: Machine,
     pub(super) store: BTreeMap<Name, NodeView>,
-    pub(super) known: BTreeMap<RouteTarget, Name>,
+    pub(super) known: BTreeMap<RouteTarget, Arc<Node>>,
 }
 
 pub(super) fn name_of(number: u8) -> Name {
@@ -60,7 +60,7 @@ impl World {
         let store: BTreeMap<Name, NodeView> =
             shown.map(|node| (Name::clone(&node.name), self.view(node))).collect();
         for view in store.values() {
-            known.extend(targets(view).map(|target| (target, Name::clone(&view.node.name))));
+            known.extend(targets(view).map(|target| (target, Arc::clone(&view.node))));
             machine.apply(Event::Changed { before: None, after: view.clone() }, self.now);
         }
         Process { machine, store, known }
@@ -101,8 +101,8 @@ impl World {
             Some(view) => self.store.insert(Name::clone(name), view.clone()),
             None => self.store.remove(name),
         };
-        for view in after.iter().chain(&before) {
-            self.known.extend(targets(view).map(|target| (target, Name::clone(name))));
+        for view in before.iter().chain(&after) {
+            self.known.extend(targets(view).map(|target| (target, Arc::clone(&view.node))));
         }
         match (before, after) {
             (Some(before), None) => {

@@ -11,6 +11,7 @@ use ccm_cloud::{
     CloudError, ErrorKind, IpFamily, Owner, ProviderId, Route, RouteChange, RouteTable,
     RouteTarget, RouteTraits, WantedRoute,
 };
+use ccm_objects::Node;
 use ipnet::IpNet;
 use rand::{Rng as _, rngs::StdRng};
 
@@ -139,6 +140,16 @@ impl Router {
 
     pub(super) fn has_address(&self, ip: IpAddr) -> bool {
         self.machines.values().any(|one| one.ips.contains(&ip))
+    }
+
+    /// The machine with the provider ID of a node, or else with its name. Several of that name are an error.
+    pub(super) fn machine_of(&self, node: &Node) -> Result<Option<(&String, &Computer)>, ()> {
+        if let Some(id) = &node.provider_id {
+            return Ok(self.machines.get_key_value(&**id));
+        }
+        let mut named = self.machines.iter().filter(|(_, one)| *one.name == *node.name);
+        let first = named.next();
+        if named.next().is_some() { Err(()) } else { Ok(first) }
     }
 
     /// Defects end with time.

@@ -64,11 +64,11 @@ impl World {
 
     /// Returns true if the process has seen that a node had the target, and the cloud says so of its instance.
     fn is_confirmed(&self, target: &RouteTarget) -> bool {
-        let Some(name) = self.known.get(target) else { return false };
+        let Some(node) = self.known.get(target) else { return false };
         match target {
             RouteTarget::Address(ip) => {
-                let is_its = |one: &router::Computer| one.name == **name && one.ips.contains(ip);
-                self.router.machines.values().any(is_its)
+                let machine = self.router.machine_of(node).ok().flatten();
+                machine.is_some_and(|(_, computer)| computer.ips.contains(ip))
             }
             _ => true,
         }
