@@ -98,8 +98,8 @@ pub(super) struct World {
     is_blind: bool,
     /// The targets that the process has seen as those of nodes, with the last node of each.
     known: BTreeMap<RouteTarget, Arc<Node>>,
-    /// The targets of nodes that were marked when they went.
-    marked: BTreeSet<RouteTarget>,
+    /// The targets of nodes that were marked when they went, and since when a node has had them again.
+    marked: BTreeMap<RouteTarget, Option<At>>,
     agenda: BTreeMap<(At, u64), Due>,
     number: u64,
     /// When the machine looks at all nodes, and when it last did.
@@ -150,7 +150,7 @@ impl World {
             store: BTreeMap::new(),
             is_blind: false,
             known: BTreeMap::new(),
-            marked: BTreeSet::new(),
+            marked: BTreeMap::new(),
             agenda: BTreeMap::new(),
             number: 0,
             due: now,

@@ -107,12 +107,16 @@ impl World {
         match (before, after) {
             (Some(before), None) => {
                 let is_marked = !before.node.taints.is_empty();
-                self.marked.extend(targets(&before).filter(|_| is_marked));
+                let marked = targets(&before).filter(|_| is_marked);
+                self.marked.extend(marked.map(|target| (target, None)));
                 self.tell(Event::Gone(before));
             }
             (before, Some(after)) => {
-                let again: BTreeSet<RouteTarget> = targets(&after).collect();
-                self.marked.retain(|target| !again.contains(target));
+                for target in targets(&after) {
+                    self.marked.entry(target).and_modify(|since| {
+                        since.get_or_insert(self.now);
+                    });
+                }
                 if before.as_ref().is_none_or(|before| before.node != after.node) {
                     self.tell(Event::Changed { before, after });
                 }

@@ -27,7 +27,7 @@ const NEW: Duration = Duration::from_secs(5);
 const CALLS: usize = 120;
 /// How often one leader may write the condition of one node within the window: twelve times the same, and more where
 /// the route itself comes and goes, since a write of another status does not wait.
-const WRITES: usize = 24;
+const WRITES: usize = 36;
 /// How long a condition with a reason of ours may be wrong. A list finds what others have changed, and a write that
 /// is repeated waits for five minutes at most.
 const WRONG: Duration = Duration::from_mins(20);
@@ -352,7 +352,11 @@ impl World {
     fn is_free(&self, target: &RouteTarget) -> bool {
         let proof = self.rules.proofs.get(target);
         let is_proven = proof.is_some_and(|proof| proof.is_witnessed());
-        self.marked.contains(target) || is_proven && self.rules.limit > 0
+        // What was decided before another node had the target may wait for a lane.
+        let was_marked = self.marked.get(target);
+        let was_marked =
+            was_marked.is_some_and(|since| since.is_none_or(|since| self.now.since(since) < NEW));
+        was_marked || is_proven && self.rules.limit > 0
     }
 
     /// A route is gone.
