@@ -290,7 +290,7 @@ impl Planner {
 
     /// The change is sent: its destination waits for the answer.
     pub fn sent(&mut self, now: At, planned: &Planned) {
-        self.in_flight.insert(planned.change.destination(), now);
+        self.in_flight.insert(planned.change.destination(), now, planned.old());
     }
 
     /// The change is not due any more, and is not sent.
@@ -311,9 +311,7 @@ impl Planner {
         self.in_flight.remove(destination);
         match answer {
             Ok(applied) => {
-                if self.passed.remove(&destination).is_some() {
-                    self.brake.renew(now, &destination.to_string());
-                }
+                self.is_lost(now, destination);
                 match applied.route.as_ref() {
                     None => self.failures.forget_full(),
                     Some(route) => route.target.iter().for_each(|target| {
@@ -328,7 +326,7 @@ impl Planner {
             }
             Err(error) => {
                 match error.maybe_done {
-                    true => drop(self.passed.remove(&destination)),
+                    true => self.is_lost(now, destination),
                     false => self.release(destination),
                 }
                 self.failures.add(now, destination, error);
@@ -343,6 +341,13 @@ impl Planner {
         let over: Vec<IpNet> = self.passed.keys().filter(is_over).copied().collect();
         for loss in over {
             self.release(loss);
+        }
+    }
+
+    /// A loss that the brake let pass is made, or may be: its charge begins again, also if it was that of an earlier one.
+    fn is_lost(&mut self, now: At, destination: IpNet) {
+        if self.passed.remove(&destination).is_some() {
+            self.brake.renew(now, &destination.to_string());
         }
     }
 

@@ -4,6 +4,8 @@
 mod changes;
 mod whose;
 
+use std::time::Duration;
+
 use ccm_base::At;
 use ccm_cloud::{CloudError, ErrorKind, Route};
 use ccm_objects::ObjectRef;
@@ -16,7 +18,7 @@ use crate::{
     networks::network,
     routes::plan::{
         Lack, Plan, Planned, REMOVE,
-        condition::{NETWORK_UNAVAILABLE, Status},
+        condition::{NETWORK_UNAVAILABLE, Status, of_routes},
         table::Table,
         targets::is_target,
         wanted::{ASSIGN, LeftOut, NodeView, Problem},
@@ -192,9 +194,9 @@ impl Machine {
     /// All routes are there, and the condition of the node says something else.
     fn condition_differs(&self, view: &NodeView, about: &About<'_>) -> Option<Explanation> {
         let (name, now) = (&view.node.name, about.now);
-        let due = self.condition(now, view, None)?;
-        // Before the first look after a list the memory says less than the plan.
-        let due = Some(due).filter(|due| due.moves && due.status == Status::False)?;
+        // Before the next look the memory says less than the plan.
+        let due = of_routes(&view.node, about.plan.nodes.get(name)?, Duration::ZERO);
+        let due = due.filter(|due| due.moves && due.status == Status::False)?;
         let status = due.status.as_str();
         if let Err(repeated) = self.may_write(now, name, due.status, due.moves) {
             let cause = format!("all routes are there, but {repeated}");

@@ -15,7 +15,10 @@ use ipnet::IpNet;
 
 pub use self::title::Title;
 
-use self::losses::Loss;
+use self::{
+    losses::Loss,
+    title::{claimed, foreign, unknown},
+};
 use super::{
     Counts, Held, Lack, NodeRoutes, Planned, Planner, View,
     cases::Finding,
@@ -125,7 +128,10 @@ impl<'a> Decider<'a> {
                 continue;
             }
             match self.whose(route) {
-                Whose::Node(_) => others.push((route, None)),
+                Whose::Node(other) => match self.claims_alone(route, other) {
+                    Some(node) => obstacle = Some(claimed(route, &node)),
+                    None => others.push((route, None)),
+                },
                 Whose::Orphan(orphan) => others.push((route, Some(orphan))),
                 Whose::Claimed(node) => obstacle = Some(claimed(route, &node)),
                 Whose::Unknown => obstacle = Some(self.unknown_target(route)),
@@ -134,17 +140,7 @@ impl<'a> Decider<'a> {
             }
         }
         if self.planner.in_flight.contains(destination) {
-            // One that carries no traffic is being repaired.
-            let carries = right.iter().any(|route| route.defect.is_none());
-            if !carries {
-                let defect = right.iter().find_map(|route| route.defect.clone());
-                // What failed is worth more than that it is tried again.
-                let failure = || self.planner.failures.get(destination).map(Failure::lack);
-                let made = || Lack::pending(format!("the route of {destination} is being made"));
-                let lack = defect.map(Lack::pending).or_else(failure).unwrap_or_else(made);
-                self.lack(destination, place, lack);
-            }
-            return;
+            return self.changes(destination, place, &right);
         }
         let best = right.iter().position(|route| route.defect.is_none()).unwrap_or(0);
         if let Some(found) = right.get(best) {
@@ -176,6 +172,21 @@ impl<'a> Decider<'a> {
             return self.lack(destination, place, Lack::pending(problem.to_string()));
         }
         self.make(destination, place, others);
+    }
+
+    /// A change of this destination is under way. What is there serves the node, unless it goes by that: it may have been
+    /// sent before the node came. A route that carries no traffic is being repaired.
+    fn changes(&mut self, destination: IpNet, place: usize, right: &[&Route]) {
+        let in_flight = &self.planner.in_flight;
+        if right.iter().any(|route| route.defect.is_none() && !in_flight.takes(route)) {
+            return;
+        }
+        let defect = right.iter().find_map(|route| route.defect.clone());
+        // What failed is worth more than that it is tried again.
+        let failure = || self.planner.failures.get(destination).map(Failure::lack);
+        let made = || Lack::pending(format!("the route of {destination} is being made"));
+        let lack = defect.map(Lack::pending).or_else(failure).unwrap_or_else(made);
+        self.lack(destination, place, lack);
     }
 
     /// The route was made under another cluster's UID, and serves the node: another one would serve no better.
@@ -398,7 +409,7 @@ impl<'a> Decider<'a> {
     /// out waits for a person.
     fn word(&mut self, route: &Route, node: &Arc<Node>, left_out: Option<LeftOut>) -> Word {
         let Some(target) = &route.target else { return Word::Counts };
-        if route.owner.is_some() || left_out.is_some() || self.is_confirmed(route) {
+        if route.owner.is_some() || self.is_confirmed(route) {
             return Word::Counts;
         }
         let claims = &self.planner.claims;
@@ -409,7 +420,15 @@ impl<'a> Decider<'a> {
                 claim.targets.push(target.clone());
             }
         }
-        claims.word(target, node)
+        left_out.map_or_else(|| claims.word(target, node), |_| Word::Counts)
+    }
+
+    /// Returns the node at this place if it is left out and only its word makes the route ours. That does not let the
+    /// route go for another node.
+    fn claims_alone(&self, route: &Route, place: usize) -> Option<Shared> {
+        let view = self.view.nodes.get(place).filter(|view| view.left_out.is_some())?;
+        let is_alone = route.owner.is_none() && !self.is_confirmed(route);
+        is_alone.then(|| Shared::clone(&view.node.name))
     }
 
     fn title(&mut self, route: &Route) -> Whose {
@@ -470,29 +489,4 @@ impl<'a> Decider<'a> {
             Finding::Unknown => Whose::Unknown,
         }
     }
-}
-
-/// Says what a route to a target that is not known means for a node that needs its destination.
-fn unknown(route: &Route) -> Lack {
-    let (destination, target) = (route.destination, target_of(route));
-    Lack::pending(format!(
-        "there is a route of {destination} to {target}, which is no node of this cluster; asking the cloud whether it exists"
-    ))
-}
-
-/// Says what a route to a target means for a node that needs its destination, if another node names the target as its own.
-fn claimed(route: &Route, node: &str) -> Lack {
-    let (destination, target) = (route.destination, target_of(route));
-    Lack::pending(format!(
-        "there is a route of {destination} to {target}, which node {node} says to have; asking the cloud whether that is so"
-    ))
-}
-
-fn foreign(route: &Route) -> String {
-    let (destination, target) = (route.destination, target_of(route));
-    let whose = match &route.owner {
-        Some(owner) => format!("of cluster {} (UID {})", owner.cluster.name, owner.cluster.uid),
-        None => "of another owner".to_owned(),
-    };
-    format!("there is a route of {destination} to {target}, {whose}; {REMOVE}")
 }

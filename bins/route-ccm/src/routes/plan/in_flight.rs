@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::RouteTraits;
+use ccm_cloud::{Route, RouteTraits};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -19,17 +19,27 @@ const MOST: usize = 4 * AT_ONCE;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InFlight {
     sent: BTreeMap<IpNet, At>,
+    /// The routes that go by them.
+    #[serde(default)]
+    going: BTreeMap<IpNet, Route>,
 }
 
 impl InFlight {
-    /// A change of this destination is sent.
-    pub fn insert(&mut self, destination: IpNet, now: At) {
+    /// A change of this destination is sent, by which this route goes, if one goes.
+    pub fn insert(&mut self, destination: IpNet, now: At, old: Option<&Route>) {
         self.sent.insert(destination, now);
+        self.going.extend(old.map(|old| (destination, old.clone())));
     }
 
     /// It is answered.
     pub fn remove(&mut self, destination: IpNet) {
         self.sent.remove(&destination);
+        self.going.remove(&destination);
+    }
+
+    /// Returns true if the route goes by a change that is not answered yet.
+    pub fn takes(&self, route: &Route) -> bool {
+        self.going.get(&route.destination.trunc()) == Some(route)
     }
 
     /// Whether there is one of this destination.

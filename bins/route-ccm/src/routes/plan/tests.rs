@@ -38,7 +38,7 @@ pub(in crate::routes) fn node(number: u8, cidrs: &[&str]) -> NodeView {
 }
 
 /// An approval of the nodes of this selector.
-pub(super) fn approves(selector: &str) -> SetApproval {
+pub(in crate::routes) fn approves(selector: &str) -> SetApproval {
     let texts = [(KEYS.selector, selector), (KEYS.until, "2030-01-01T00:00:00Z")];
     let read = |key: &str| Some(texts.iter().find(|(name, _)| *name == key)?.1.to_owned());
     SetApproval::read(KEYS, read).expect("an approval").expect("an approval")

@@ -28,11 +28,17 @@ fn cluster(uid: &str) -> ClusterId {
     ClusterId { name: "test".to_owned(), uid: uid.to_owned() }
 }
 
-/// A node with this number and the label of its name.
+fn available(status: &str) -> Condition {
+    let kind = NETWORK_UNAVAILABLE.into();
+    Condition { kind, status: status.into(), ..Condition::default() }
+}
+
+/// A node with this number, the label of its name and its network.
 fn node(number: u8, cidrs: &[&str]) -> NodeView {
     let mut view = view(number, cidrs);
     let node = Arc::make_mut(&mut view.node);
     node.labels = [("kubernetes.io/hostname".into(), node.name.clone())].into_iter().collect();
+    node.conditions = vec![available("False")];
     view
 }
 
@@ -365,15 +371,11 @@ fn what_is_held_names_the_approval() {
 
 #[test]
 fn a_condition_that_is_taken_back_is_named() {
-    let condition = Condition {
-        kind: NETWORK_UNAVAILABLE.into(),
-        status: "True".into(),
-        ..Condition::default()
-    };
-    let view = with(&node(1, &["10.120.1.0/24"]), |node| node.conditions = vec![condition]);
+    let view = with(&node(1, &["10.120.1.0/24"]), |node| node.conditions = vec![available("True")]);
     let mut world = listed(vec![view.clone()], vec![route("10.120.1.0/24", 1)]);
-    world.pass(2);
     let due = "all routes are there, and the condition NetworkUnavailable=False is not written yet";
+    says(&world.node("n1"), Fares::Working, due, "wait");
+    world.pass(2);
     says(&world.node("n1"), Fares::Working, due, "wait");
     let shown = with(&view, |node| {
         node.conditions.iter_mut().for_each(|one| one.status = "False".into());

@@ -1,60 +1,83 @@
-//! A cluster and a cloud as plain values.
+//! A cluster, a cloud and time as plain values. The world performs the effects of the machine.
 
 mod cloud;
+mod explained;
+mod nodes;
+mod people;
+mod router;
+mod rules;
+mod settled;
+mod truth;
+mod variants;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    mem,
     sync::Arc,
     time::Duration,
 };
 
 use ccm_base::At;
 use ccm_cloud::{
-    AbsenceProof, AppliedChange, CloudError, ErrorKind, Instance, Lookup, LookupResult,
-    NodeAddress, ProofMethod, ProviderId, Route, RouteChange, RouteTable, RouteTarget, RouteTraits,
-    TargetState, WantedRoute,
+    AppliedChange, CloudError, ClusterId, RouteChange, RouteTable, RouteTarget, TargetState,
 };
-use ccm_controller::brake::{Budget, Limit, Window};
-use ccm_controller::machine::Machine as _;
-use ccm_kube::ApiError;
-use ccm_objects::{Address, Condition, Node, Shared as Name, Taint};
+use ccm_controller::{
+    brake::{Budget, Limit, Window},
+    machine::Machine as _,
+};
+use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 
+use self::{cloud::Fault, nodes::Process, router::Router, rules::Rules};
+pub(super) use self::{
+    rules::Rule,
+    variants::{BROKEN, Script, Variant},
+};
 use crate::{
     networks::MaxPodCidr,
     routes::{
-        machine::{
-            Applied, Basis, Call, Effect, Event, Fixed, Machine, Parameters, Pass, Sending, Term,
-            Written,
-        },
-        plan::{Planned, condition::NETWORK_UNAVAILABLE, wanted::NodeView},
+        machine::{Call, Effect, Event, Fixed, Machine, Parameters, Pass, Term},
+        plan::{Counts, Planned, wanted::NodeView},
     },
 };
 
+/// The number of names of nodes.
 const NODES: u8 = 12;
+/// The UID of the cluster.
+const CLUSTER: &str = "c-1";
+const CLUSTER_CIDRS: [&str; 2] = ["10.120.0.0/16", "fd00:120::/48"];
 const TAINT: &str = "ToBeDeletedByClusterAutoscaler";
-/// How many routes may go within a window.
-const LOSS: usize = 3;
 const WINDOW: Duration = Duration::from_mins(10);
-/// How late a deletion may be told.
-const LATE: Duration = Duration::from_mins(3);
+/// A pass begins so much later than what has woken it, and so long after the last one.
+const COALESCE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_secs(1);
+/// How many calls may wait for a lane.
+const LANES: usize = 8;
+/// More events at one time do not come to an end.
+const AT_ONCE: usize = 20_000;
 
-/// A protection that is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Variant {
-    None,
-    /// Any number of routes may go.
-    NoBrake,
-    /// A new leader does not know the deletions of the last one.
-    ForgetfulLeader,
-    /// The cloud says of each target that it is gone, and no target of a node is asked about.
-    BelievedCloud,
-    /// The machine never learns the answers to changes.
-    LostAnswers,
-    /// A part of the memory is lost when it is written and read.
-    NotPlain,
+/// What happens at a later time.
+#[derive(Debug)]
+enum Due {
+    /// A call of the program gets a lane.
+    Lane(Call),
+    /// Changes reach the cloud: those that the program asks for in place of each planned one.
+    Reach { batch: Vec<Planned>, asked: Vec<Vec<RouteChange>>, base: Option<String> },
+    /// A change is answered.
+    Answer(Box<Planned>, Result<AppliedChange, CloudError>),
+    /// Any other answer.
+    Tell(Box<Event>),
+    /// The store of a new leader is as new as its term.
+    CatchUp,
+    /// The cloud carries out a change late.
+    Late(RouteChange),
+    /// A port is created.
+    Port(std::net::IpAddr),
+    /// The API server shows all nodes again.
+    Truth,
+    /// The rival of the condition looks at it.
+    Rival(u32),
 }
 
 /// All there is.
@@ -63,240 +86,285 @@ pub(super) struct World {
     dice: StdRng,
     now: At,
     machine: Machine,
-    nodes: BTreeMap<Name, NodeView>,
-    /// The addresses of machines: of nodes, and of some nodes that are gone.
-    machines: BTreeSet<IpAddr>,
-    table: BTreeMap<IpNet, Route>,
-    foreign: Vec<Route>,
-    version: u64,
-    traits: RouteTraits,
-    calls: Vec<Call>,
-    /// The nodes whose condition may have to be written.
-    conditions: BTreeSet<Name>,
+    parameters: Parameters,
+    router: Router,
+    /// The nodes of the API server.
+    nodes: BTreeMap<Name, Arc<Node>>,
+    /// The nodes that its lists leave out.
+    hidden: BTreeSet<Name>,
+    /// The nodes that the process sees.
+    store: BTreeMap<Name, NodeView>,
+    /// True while the process does not see changes of nodes.
+    is_blind: bool,
+    /// The targets that the process has seen as those of nodes, with the last node of each.
+    known: BTreeMap<RouteTarget, Arc<Node>>,
+    /// The targets of nodes that were marked when they went, and since when a node has had them again.
+    marked: BTreeMap<RouteTarget, Option<At>>,
+    agenda: BTreeMap<(At, u64), Due>,
+    number: u64,
+    /// When the machine looks at all nodes, and when it last did.
     due: At,
+    passed: At,
+    /// The nodes whose condition may have to be written, and when.
+    conditions: BTreeMap<Name, At>,
     left: (Window, Vec<IpNet>),
-    made: u32,
-    /// Changes that are under way.
-    sent: BTreeSet<IpNet>,
-    /// The targets of nodes that were marked when they went.
-    marked: BTreeSet<RouteTarget>,
-    /// The deletions that count.
-    lost: BTreeMap<IpNet, At>,
+    counts: Counts,
+    faults: Vec<Fault>,
+    /// True until all faults end.
     has_faults: bool,
-    broken: Option<String>,
+    /// Until when the cloud says that no target exists.
+    denies_until: At,
+    has_rival: bool,
+    is_dual: bool,
+    made: u32,
+    /// The table of some time ago.
+    old_table: RouteTable,
+    /// The first answers, for variants.
+    first_table: Option<RouteTable>,
+    looks: BTreeMap<RouteTarget, TargetState>,
+    /// When the table was last listed.
+    listed: At,
+    pub(super) rules: Rules,
     pub(super) events: u64,
+    /// True if events and effects are printed.
+    pub(super) is_told: bool,
 }
 
 impl World {
     pub(super) fn new(seed: u64, variant: Variant) -> Self {
         let mut dice = StdRng::seed_from_u64(seed);
-        let traits = RouteTraits {
-            target_ids: false,
-            target_addresses: true,
-            replaces: dice.random(),
-            compares_version: dice.random(),
-            max_batch: dice.random_range(1..5),
-            ..RouteTraits::default()
-        };
+        let limit = if dice.random_bool(0.1) { 0 } else { 3 };
+        let parameters = parameters(variant, limit, dice.random());
+        let router = Router::new(&mut dice);
+        let now = At(Duration::from_secs(1_000_000));
+        let is_dual = dice.random();
         let mut world = Self {
             variant,
             dice,
-            now: At(Duration::from_secs(1_000_000)),
-            machine: machine(variant),
+            now,
+            machine: machine(parameters.clone()),
+            parameters,
+            router,
             nodes: BTreeMap::new(),
-            machines: BTreeSet::new(),
-            table: BTreeMap::new(),
-            foreign: Vec::new(),
-            version: 0,
-            traits,
-            calls: Vec::new(),
-            conditions: BTreeSet::new(),
-            due: At::default(),
+            hidden: BTreeSet::new(),
+            store: BTreeMap::new(),
+            is_blind: false,
+            known: BTreeMap::new(),
+            marked: BTreeMap::new(),
+            agenda: BTreeMap::new(),
+            number: 0,
+            due: now,
+            passed: At::default(),
+            conditions: BTreeMap::new(),
             left: (Window::default(), Vec::new()),
-            made: 0,
-            sent: BTreeSet::new(),
-            marked: BTreeSet::new(),
-            lost: BTreeMap::new(),
+            counts: Counts::default(),
+            faults: Vec::new(),
             has_faults: true,
-            broken: None,
+            denies_until: now,
+            has_rival: false,
+            is_dual,
+            made: 0,
+            old_table: RouteTable::default(),
+            first_table: None,
+            looks: BTreeMap::new(),
+            listed: now,
+            rules: Rules::new(usize::try_from(limit).unwrap_or_default()),
             events: 0,
+            is_told: false,
         };
-        for number in 0..3_u8 {
-            let address = IpAddr::from([10, 9, 9, number]);
-            let destination = format!("10.120.{}.0/24", 200 + u16::from(number));
-            let destination = destination.parse().expect("a network");
-            world.machines.insert(address);
-            let route = Route::new(destination, RouteTarget::Address(address));
-            world.table.insert(destination, route.clone());
-            world.foreign.push(route);
-        }
-        (0..NODES).for_each(|number| world.add(number));
-        world.lead();
+        world.add_others();
+        world.old_table = world.router.table();
+        (0..NODES).for_each(|number| world.add_node(number));
+        world.restart();
         world
     }
 
-    /// The first rule that is broken.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.broken.clone().map_or(Ok(()), Err)
+    /// A new process begins, and leads.
+    fn restart(&mut self) {
+        let process = self.process();
+        self.lead(process);
     }
 
-    fn breaks(&mut self, rule: &str, what: String) {
-        self.broken.get_or_insert_with(|| format!("{rule}: {what}"));
-    }
-
-    /// A new leader begins.
-    fn lead(&mut self) {
-        self.calls.clear();
-        self.sent.clear();
-        self.machine = machine(self.variant);
-        self.due = self.now;
+    /// This process begins to lead. What the last leader has sent may reach the cloud, and is not answered.
+    fn lead(&mut self, process: Process) {
+        for ((at, number), due) in mem::take(&mut self.agenda) {
+            match due {
+                Due::Reach { asked, .. } if self.dice.random() => {
+                    for change in asked.iter().flatten() {
+                        self.carry_out(change, false).ok();
+                    }
+                }
+                Due::Late(_) | Due::Port(_) | Due::Truth | Due::Rival(_) => {
+                    self.agenda.insert((at, number), due);
+                }
+                _ => {}
+            }
+        }
+        self.rules.lead();
+        self.conditions.clear();
+        self.looks.clear();
+        self.first_table = None;
+        Process { machine: self.machine, store: self.store, known: self.known } = process;
         let (deleted, networks) = match self.variant {
             Variant::ForgetfulLeader => (Window::default(), Vec::new()),
             _ => self.left.clone(),
         };
         let term = Term { begun: self.now, deleted, networks, blocks: None };
         self.tell(Event::Term(Box::new(term)));
+        // A leader plans nothing before its store is as new as its term.
+        if self.variant == Variant::OldStore {
+            self.is_blind = true;
+            self.later(Duration::from_secs(5), Due::CatchUp);
+        } else {
+            self.catch_up();
+        }
+        self.due = self.now;
+    }
+
+    fn later(&mut self, after: Duration, due: Due) {
+        self.number += 1;
+        self.agenda.insert((self.now + after, self.number), due);
+    }
+
+    fn wake(&mut self) {
+        let soon = (self.now + COALESCE).max(self.passed + PAUSE);
+        self.due = self.due.min(soon);
     }
 
     fn tell(&mut self, event: Event) {
         self.events += 1;
+        if self.is_told {
+            println!("{} {event:?}", self.now);
+        }
         for effect in self.machine.apply(event, self.now) {
-            match effect {
-                // Nothing comes between the last look and the call.
-                Effect::Call(Call::Send { batch, base }) => {
-                    let ended = self.send(batch, base);
-                    self.tell(ended);
-                }
-                Effect::Call(call) => self.calls.push(call),
-                Effect::Wake => self.due = self.now,
-                Effect::Due(at) => self.due = at,
-                Effect::Condition(name, _)
-                | Effect::ConditionEvery(name, _)
-                | Effect::ConditionAgain(name) => {
-                    self.conditions.insert(name);
-                }
-                Effect::ConditionRefused { node, .. } => {
-                    self.conditions.insert(Name::clone(&node.name));
-                }
-                Effect::Write { node, condition } => self.write(&node, condition),
-                Effect::Leave { deleted, networks } => self.left = (deleted, networks),
-                _ => {}
+            if self.is_told {
+                println!("    {effect:?}");
             }
+            self.perform(effect);
         }
     }
 
-    fn write(&mut self, node: &Arc<Node>, condition: crate::routes::plan::condition::NewCondition) {
-        let answer = match self.nodes.get_mut(&node.name) {
-            Some(view) if view.node.uid == node.uid => {
-                let mut changed = (*view.node).clone();
-                changed.conditions = vec![Condition {
-                    kind: NETWORK_UNAVAILABLE.into(),
-                    status: condition.status.as_str().into(),
-                    reason: Some(condition.reason.into()),
-                    message: Some(condition.message.into()),
-                }];
-                view.node = Arc::new(changed);
-                Ok(view.clone())
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            // Nothing comes between the last look and the call.
+            Effect::Call(Call::Send { batch, base }) => self.send(batch, base),
+            Effect::Call(call) => {
+                let wait = self.moment();
+                self.later(wait, Due::Lane(call));
             }
-            _ => Err(Some(ApiError::NotFound)),
-        };
-        let (asked, status, moves) = (Arc::clone(node), condition.status, condition.moves);
-        self.tell(Event::Written(Box::new(Written { asked, status, moves, answer, lack: None })));
-    }
-
-    fn add(&mut self, number: u8) {
-        let name: Name = format!("n{number}").into();
-        if self.nodes.contains_key(&name) {
-            return;
-        }
-        self.made += 1;
-        let address = self.machine();
-        let node = Node {
-            name: Name::clone(&name),
-            uid: format!("u{}", self.made).into(),
-            provider_id: Some(format!("sim://m{}", self.made).into()),
-            pod_cidrs: vec![format!("10.120.{number}.0/24").into()],
-            addresses: vec![Address::new("InternalIP", address.to_string())],
-            ..Node::default()
-        };
-        let id = node.provider_id.as_deref().and_then(|id| ProviderId::parse(id).ok());
-        let view = NodeView { node: Arc::new(node), id, left_out: None };
-        self.nodes.insert(name, view.clone());
-        self.tell(Event::Changed { before: None, after: view });
-    }
-
-    /// A new machine.
-    fn machine(&mut self) -> IpAddr {
-        self.made += 1;
-        let [_, _, high, low] = self.made.to_be_bytes();
-        let address = IpAddr::from([10, 1, high, low]);
-        self.machines.insert(address);
-        address
-    }
-
-    fn change(&mut self, name: &Name, change: impl FnOnce(&mut Node)) {
-        let Some(view) = self.nodes.get_mut(name) else { return };
-        let before = view.clone();
-        let mut node = (*view.node).clone();
-        change(&mut node);
-        view.node = Arc::new(node);
-        let after = view.clone();
-        self.tell(Event::Changed { before: Some(before), after });
-    }
-
-    fn remove(&mut self, name: &Name) {
-        let Some(view) = self.nodes.remove(name) else { return };
-        if !view.node.taints.is_empty() {
-            self.marked.extend(view.ips().map(RouteTarget::Address));
-        }
-        if self.dice.random_bool(0.4) {
-            for ip in view.ips() {
-                self.machines.remove(&ip);
+            Effect::Wake => self.wake(),
+            Effect::Due(at) => self.due = at.max(self.passed + PAUSE),
+            Effect::Condition(name, _) => {
+                let due = self.conditions.entry(name).or_insert(self.now);
+                *due = (*due).min(self.now);
             }
-        }
-        self.tell(Event::Gone(view));
-    }
-
-    fn remove_many(&mut self, count: usize) {
-        let names: Vec<Name> = self.nodes.keys().take(count).cloned().collect();
-        for name in &names {
-            self.remove(name);
-        }
-    }
-
-    /// Lets one random thing happen.
-    pub(super) fn step(&mut self) {
-        let number = self.dice.random_range(0..NODES);
-        let name: Name = format!("n{number}").into();
-        match self.dice.random_range(0..100) {
-            0..6 => self.remove(&name),
-            6..16 => self.add(number),
-            16..19 => {
-                let address = self.machine();
-                let moved = Address::new("InternalIP", address.to_string());
-                self.change(&name, |node| node.addresses = vec![moved]);
+            Effect::ConditionEvery(name, wait) => {
+                self.conditions.insert(name, self.now + wait);
             }
-            19..22 => self.change(&name, |node| {
-                node.taints = vec![Taint { key: TAINT.into(), ..Taint::default() }];
-            }),
-            22 => self.remove_many(usize::from(NODES)),
-            23..26 => self.remove_many(4),
-            26..30 => (0..NODES).for_each(|number| self.add(number)),
-            30 => self.lead(),
-            31 => self.store(),
-            32..60 => self.pass(),
-            60..85 => self.call(),
-            _ => self.turn(),
+            Effect::ConditionAgain(name) => self.write_again(name),
+            Effect::ConditionRefused { node, .. } => self.write_again(Name::clone(&node.name)),
+            Effect::Forget(name) => drop(self.conditions.remove(&name)),
+            Effect::Write { node, condition } => self.write(&node, condition),
+            Effect::Leave { deleted, networks } => self.left = (deleted, networks),
+            Effect::Counted(counts) => self.counts = counts,
+            Effect::ConditionShown(name, status) => self.check_shown(&name, status),
+            _ => {}
         }
-        let most = if self.dice.random_bool(0.1) { 120 } else { 3 };
-        self.now = self.now + Duration::from_secs(self.dice.random_range(0..=most));
+    }
+
+    fn write_again(&mut self, name: Name) {
+        let wait = Duration::from_secs(self.dice.random_range(1..30));
+        self.conditions.insert(name, self.now + wait);
+    }
+
+    /// How long something takes, most times.
+    fn moment(&mut self) -> Duration {
+        let most = if self.dice.random_bool(0.05) { 3000 } else { 300 };
+        Duration::from_millis(self.dice.random_range(0..most))
+    }
+
+    /// Lets this time pass.
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        let (mut at, mut count) = (self.now, 0);
+        while let Some(next) = self.next().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            count = if at == self.now { count + 1 } else { 0 };
+            at = self.now;
+            assert!(count < AT_ONCE, "no end of events at {at}");
+            self.router.tick(self.now);
+            self.one();
+            self.look_at_conditions();
+        }
+        self.now = end;
+        self.router.tick(self.now);
+    }
+
+    /// When something happens next.
+    fn next(&self) -> Option<At> {
+        let agenda = self.agenda.keys().next().map(|(at, _)| *at);
+        let condition = self.conditions.values().min().copied();
+        [Some(self.due), agenda, condition].into_iter().flatten().min()
+    }
+
+    /// The next thing happens.
+    fn one(&mut self) {
+        if let Some(first) = self.agenda.first_entry().filter(|first| first.key().0 <= self.now) {
+            let due = first.remove();
+            return self.happens(due);
+        }
         if self.due <= self.now {
-            self.pass();
+            return self.pass();
+        }
+        let mut waiting = self.conditions.iter();
+        let name = waiting.find(|(_, due)| **due <= self.now).map(|(name, _)| Name::clone(name));
+        let Some(name) = name else { return };
+        self.conditions.remove(&name);
+        let node = self.store.get(&name).cloned();
+        self.tell(Event::Condition { name, node, lack: None });
+    }
+
+    fn happens(&mut self, due: Due) {
+        match due {
+            Due::Lane(call) => self.lane(call),
+            Due::Reach { batch, asked, base } => self.reach(batch, &asked, base.as_deref()),
+            Due::Answer(planned, answer) => self.answer(*planned, answer),
+            Due::Tell(event) => self.tell(*event),
+            Due::CatchUp => {
+                self.is_blind = false;
+                self.catch_up();
+            }
+            Due::Late(change) => {
+                self.rules.touched.insert(change.destination(), self.now);
+                self.carry_out(&change, false).ok();
+            }
+            Due::Port(address) => drop(self.router.ports.insert(address)),
+            Due::Truth => self.tell_the_truth(),
+            Due::Rival(turn) => self.rival(turn),
+        }
+    }
+
+    fn pass(&mut self) {
+        self.passed = self.now;
+        let pass = self.look();
+        self.tell(Event::Pass(Box::new(pass)));
+    }
+
+    /// All that a look depends on.
+    fn look(&self) -> Pass {
+        let waiting = self.agenda.values().filter(|due| matches!(due, Due::Lane(_)));
+        Pass {
+            nodes: self.store.values().cloned().chain(self.phantom()).collect(),
+            lacks: BTreeMap::new(),
+            awaited: Vec::new(),
+            traits: self.told_traits(),
+            has_instances: true,
+            room: LANES.saturating_sub(waiting.count()),
         }
     }
 
     /// The memory is written and read. It goes on as before.
-    fn store(&mut self) {
+    fn store_memory(&mut self) {
         let text = serde_json::to_string(&self.machine).expect("the memory can be written");
         self.machine = serde_json::from_str(&text).expect("the memory can be read");
         if self.variant == Variant::NotPlain {
@@ -305,89 +373,40 @@ impl World {
         let again = serde_json::to_string(&self.machine).expect("the memory can be written");
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         if sorted(value(&text)) != sorted(value(&again)) {
-            self.breaks("Plain", "the memory is another one when it was read".to_owned());
+            self.rules.breaks(Rule::Plain, "the memory is another one when it was read".to_owned());
         }
-    }
-
-    fn pass(&mut self) {
-        let pass = Pass {
-            nodes: self.nodes.values().cloned().collect(),
-            lacks: BTreeMap::new(),
-            awaited: Vec::new(),
-            traits: self.traits.clone(),
-            has_instances: true,
-            room: 8_usize.saturating_sub(self.calls.len()),
-        };
-        self.tell(Event::Pass(Box::new(pass)));
-    }
-
-    /// The condition of a node has its turn.
-    fn turn(&mut self) {
-        let Some(name) = self.conditions.pop_first() else { return };
-        let node = self.nodes.get(&name).cloned();
-        self.tell(Event::Condition { name, node, lack: None });
-    }
-
-    /// Ends all faults, and lets an hour pass.
-    pub(super) fn settle(&mut self) {
-        self.has_faults = false;
-        let of_nodes: BTreeSet<IpAddr> = self.nodes.values().flat_map(NodeView::ips).collect();
-        let foreign = self.foreign.clone();
-        self.machines.retain(|ip| {
-            let is_foreign = |one: &Route| one.target == Some(RouteTarget::Address(*ip));
-            of_nodes.contains(ip) || foreign.iter().any(is_foreign)
-        });
-        (0..NODES).for_each(|number| self.add(number));
-        let end = self.now + Duration::from_hours(1);
-        while self.now < end {
-            if self.due <= self.now {
-                self.pass();
-            }
-            while !self.calls.is_empty() {
-                self.call();
-            }
-            for _ in 0..self.conditions.len() {
-                self.turn();
-            }
-            self.now = self.due.max(self.now + Duration::from_secs(1));
-        }
-    }
-
-    /// In the end each node has its route, and its condition says so.
-    pub(super) fn converges(&self) -> Result<(), String> {
-        for view in self.nodes.values() {
-            let name = &view.node.name;
-            for cidr in view.pod_cidrs() {
-                let target = self.table.get(&cidr).and_then(|route| route.target.as_ref());
-                if !target.is_some_and(|one| crate::routes::plan::targets::is_target(one, view)) {
-                    return Err(format!("Converges: {name} has {cidr} at {target:?}"));
-                }
-            }
-            if view.node.condition(NETWORK_UNAVAILABLE) != Some("False") {
-                return Err(format!("Converges: {name} shows {:?}", view.node.conditions));
-            }
-        }
-        Ok(())
     }
 }
 
-fn machine(variant: Variant) -> Machine {
-    let limit = if variant == Variant::NoBrake { 1000 } else { 3 };
+fn machine(parameters: Parameters) -> Machine {
     let fixed = Fixed {
-        cluster: ccm_cloud::ClusterId { name: "c".to_owned(), uid: "c-1".to_owned() },
+        cluster: cluster(CLUSTER),
         has_routes: true,
         gives_cidrs: false,
         is_observing: false,
     };
-    let parameters = Parameters {
-        cluster_cidrs: vec!["10.120.0.0/16".parse().expect("a network")],
+    Machine::new(fixed, parameters)
+}
+
+fn cluster(uid: &str) -> ClusterId {
+    ClusterId { name: "kubernetes".to_owned(), uid: uid.to_owned() }
+}
+
+/// The settings. Those of some variants are others.
+fn parameters(variant: Variant, limit: u32, is_rare: bool) -> Parameters {
+    let limit = if variant == Variant::NoBrake { 1000 } else { limit };
+    let networks = match variant {
+        Variant::EveryNetwork => ["0.0.0.0/1", CLUSTER_CIDRS[1]],
+        _ => CLUSTER_CIDRS,
+    };
+    Parameters {
+        cluster_cidrs: networks.map(|one| one.parse().expect("a network")).to_vec(),
         max_pod_cidr: MaxPodCidr::default(),
         budget: Budget { limit: Limit::Count(limit), window: WINDOW },
-        period: Duration::from_mins(10),
+        period: Duration::from_secs(if is_rare { 600 } else { 30 }),
         scale_down_taints: vec![TAINT.to_owned()],
         node_selector: ccm_kube::selector::NodeSelector::default(),
-    };
-    Machine::new(fixed, parameters)
+    }
 }
 
 /// The order of what has none: sets and maps as lists.

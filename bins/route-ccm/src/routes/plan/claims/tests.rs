@@ -6,7 +6,7 @@ use ccm_objects::Address;
 use super::*;
 use crate::routes::plan::{
     tests::{World, at, gone, instance, node, owner, route, why},
-    wanted::NodeView,
+    wanted::{LeftOut, NodeView},
 };
 
 const NOTHING: [String; 0] = [];
@@ -99,6 +99,33 @@ fn an_address_that_only_a_node_says_takes_no_route() {
     exists(&mut world, at(4001));
     assert_eq!(world.settle(at(5000)), NOTHING);
     assert!(why(&world.plan(at(5000)), "n3").0.contains("of another owner"));
+}
+
+/// A route to a node that is left out waits for a person. That node's word alone does not let it go for another node.
+#[test]
+fn a_node_that_is_left_out_takes_no_route_by_its_word() {
+    for (is_its, expect) in
+        [(false, &[][..]), (true, &["replace 10.120.200.0/24 of n3: 10.0.0.99 -> 10.0.0.3"])]
+    {
+        let mut world = world();
+        let left_out = Some(LeftOut::NotSelected);
+        world.nodes.push(node(3, &["10.120.200.0/24"]));
+        world.nodes.push(NodeView { left_out, ..node(4, &[]) });
+        says(&mut world, 4, &[4, 99]);
+        assert_eq!(world.due(at(1)), NOTHING, "the cloud has not been asked");
+        let mut instance = machine(4);
+        if is_its {
+            instance.addresses.push(NodeAddress::new(AddressKind::InternalIp, "10.0.0.99"));
+        }
+        for time in [2, 60, 600] {
+            let claims = world.plan(at(time)).claims;
+            let of_node = claims.into_iter().filter(|claim| *claim.node.name == *"n4");
+            let answers = of_node.map(|claim| (claim, Ok(found(instance.clone()))));
+            let answers = answers.collect();
+            world.planner.claimed(at(time), answers);
+        }
+        assert_eq!(world.settle(at(601)), expect, "{is_its}");
+    }
 }
 
 #[test]

@@ -122,6 +122,8 @@ impl Decider<'_> {
         let brake = &mut self.planner.brake;
         let is_new = !brake.window().after(self.now - window).any(|(_, paid)| *paid == *uid);
         brake.request(self.now, &uid, population, self.view.budget)?;
+        // An earlier loss was charged: the next leader has to know of this one before it is made.
+        brake.renew(self.now, &uid);
         self.planner.passed.entry(destination).or_insert(is_new);
         self.passed.insert(destination);
         Ok(())

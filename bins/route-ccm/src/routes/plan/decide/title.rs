@@ -3,8 +3,10 @@
 use ccm_base::At;
 use ccm_cloud::Route;
 
-use super::{Decider, Whose, claimed, unknown};
-use crate::routes::plan::{Planner, View, targets::Targets, wanted::is_inside};
+use super::{Decider, REMOVE, Whose};
+use crate::routes::plan::{
+    Lack, Planner, View, planned::target_of, targets::Targets, wanted::is_inside,
+};
 
 /// The owner of a route, and how the planner knows the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,4 +62,29 @@ impl Decider<'_> {
             }
         }
     }
+}
+
+/// Says what a route to a target that is not known means for a node that needs its destination.
+pub(super) fn unknown(route: &Route) -> Lack {
+    let (destination, target) = (route.destination, target_of(route));
+    Lack::pending(format!(
+        "there is a route of {destination} to {target}, which is no node of this cluster; asking the cloud whether it exists"
+    ))
+}
+
+/// Says what a route to a target means for a node that needs its destination, if another node names the target as its own.
+pub(super) fn claimed(route: &Route, node: &str) -> Lack {
+    let (destination, target) = (route.destination, target_of(route));
+    Lack::pending(format!(
+        "there is a route of {destination} to {target}, which node {node} says to have; asking the cloud whether that is so"
+    ))
+}
+
+pub(super) fn foreign(route: &Route) -> String {
+    let (destination, target) = (route.destination, target_of(route));
+    let whose = match &route.owner {
+        Some(owner) => format!("of cluster {} (UID {})", owner.cluster.name, owner.cluster.uid),
+        None => "of another owner".to_owned(),
+    };
+    format!("there is a route of {destination} to {target}, {whose}; {REMOVE}")
 }

@@ -252,6 +252,9 @@ fn what_only_a_change_of_the_cluster_cidrs_makes_ours_waits_for_a_person() {
         assert_eq!(found, expect, "{:?}", plan.changes);
         let is_held = expect == ["held"];
         assert_eq!((plan.counts.held == 1, world.planner.networks() == old), (is_held, is_held));
+        world.approval = Some(approves("*"));
+        let plan = world.plan(at(6 * 3600));
+        assert_eq!((plan.counts.held, plan.due().count()), (0, 1), "a person approves it");
     }
     // Nothing is in doubt in the new network, so it is what the next one is compared with.
     let own = route("10.120.1.0/24", instance(1));

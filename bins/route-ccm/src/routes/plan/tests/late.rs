@@ -21,6 +21,28 @@ fn a_creation_that_fails_gives_no_budget_back() {
     assert_eq!(world.due(at(2)), NOTHING, "three routes went");
 }
 
+/// A node comes back, and the deletion of its route is under way.
+#[test]
+fn a_route_that_goes_serves_no_node() {
+    let mut world = World::new(vec![node(2, &["10.120.2.0/24"])], Vec::new());
+    world.former.gone(&node(1, &["10.120.1.0/24"]), true);
+    world.table = RouteTable {
+        routes: vec![route("10.120.1.0/24", instance(1)), route("10.120.2.0/24", instance(2))],
+        ..RouteTable::default()
+    }
+    .into();
+    let deleted = world.plan(at(0)).due().next().expect("a change").clone();
+    assert_eq!(words(&deleted), "delete 10.120.1.0/24 to sim://i-1");
+    world.planner.sent(at(0), &deleted);
+    world.nodes.push(node(1, &["10.120.1.0/24"]));
+    let plan = world.plan(at(1));
+    assert!(!plan.nodes["n1"].is_complete(), "{plan:?}");
+    assert!(plan.nodes["n2"].is_complete(), "{plan:?}");
+    let error = CloudError::new(ErrorKind::Busy, "it has changed");
+    world.planner.applied(at(2), &deleted, &Err(error));
+    assert!(world.plan(at(2)).nodes["n1"].is_complete());
+}
+
 #[test]
 fn the_window_of_a_deletion_begins_when_it_is_made() {
     let cidr = |number: u8| format!("10.120.{number}.0/24");
@@ -86,4 +108,20 @@ fn the_target_of_a_node_that_went_is_remembered_while_its_route_may_come() {
     world.former.retain(at(120), &world.table.targets());
     world.former.retain(at(120 + 3600), &world.table.targets());
     assert!(world.former.is_empty());
+}
+
+/// Something makes a route again whose deletion was confirmed: the next one waits, also if a list between does not show it.
+#[test]
+fn a_route_that_comes_again_and_again_waits() {
+    let nodes = vec![node(1, &["10.120.1.0/24"]), node(2, &["10.120.2.0/24"])];
+    let mut world = World::new(nodes, Vec::new());
+    assert_eq!(world.settle(at(0)).len(), 2);
+    let (with, cidr) = (world.table.clone(), net("10.120.1.0/24"));
+    world.goes(1, false);
+    assert_eq!(world.settle(at(1)).len(), 1);
+    world.planner.postpone(cidr, at(60), "something makes it again");
+    world.plan(at(2));
+    world.table = with;
+    assert_eq!(world.due(at(59)), NOTHING);
+    assert_eq!(world.due(at(60)), ["delete 10.120.1.0/24 to sim://i-1"]);
 }

@@ -48,6 +48,7 @@ fn a_route_in_the_way_comes_before_what_the_node_lacks() {
 #[test]
 fn a_lent_route_says_nothing_of_the_other_pod_cidr() {
     let both = with(&node(1, &["10.120.1.0/24", "fd00::/64"]), |node| {
+        node.conditions.clear();
         node.addresses.push(Address::new("InternalIP", "fd00::1"));
     });
     let lent = Route { owner: Some(owner("theirs", "n1")), ..route("10.120.1.0/24", 1) };
