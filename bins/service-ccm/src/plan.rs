@@ -119,6 +119,8 @@ pub struct View<'a> {
     pub loss: losses::Verdict,
     /// Why the Service has to wait for a load balancer, if its namespace has as many as it may have.
     pub full: Option<&'a str>,
+    /// True if its namespace has a limit.
+    pub is_limited: bool,
     /// What is known of this cluster's load balancers as a whole.
     pub list: List,
     /// The addresses and annotations that the operator allows, and the addresses that the cluster itself uses.
@@ -256,6 +258,8 @@ fn provision(view: View<'_>) -> Plan {
     }
     if !service.has_finalizer {
         return match view.desired.front_end {
+            // Before the first list it is not known if there is room.
+            _ if view.is_limited && view.list == List::Awaited => Plan::Waits,
             Some(_) if repeated::may_set_finalizer(&state.repeats, view.now, true) => {
                 Plan::Next(Step::Protect)
             }

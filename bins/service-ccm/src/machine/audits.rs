@@ -131,9 +131,12 @@ impl Machine {
         if asks {
             return vec![Effect::AskInstance];
         }
-        let Waiting { list, services, reads } = mem::take(&mut self.audits.waiting);
+        let Waiting { list, mut services, reads } = mem::take(&mut self.audits.waiting);
         if let Some(list) = list {
             self.balancers.set_list(list);
+            // Services that came after the list have waited for it as well.
+            let waiting = self.balancers.all_mut().map(|(name, _)| Name::clone(name));
+            services.extend(waiting.collect::<Vec<_>>());
         }
         let turn = Turn::Now(Priority::Routine);
         let mut effects: Vec<Effect> =

@@ -145,6 +145,7 @@ impl Machine {
             loss,
             held_replacement,
             full,
+            is_limited: settings.most_per_namespace > 0,
             list,
             guard: (&settings.shown, &self.in_use),
             inputs,

@@ -54,6 +54,8 @@ pub(crate) struct Round<'a> {
     pub(crate) held_replacement: Option<(String, At)>,
     /// Why the Service waits, if its namespace has as many load balancers as it may have.
     pub(crate) full: Option<String>,
+    /// True if its namespace has a limit.
+    pub(crate) is_limited: bool,
     /// The state of the list of this cluster's load balancers.
     pub(crate) list: List,
     /// The addresses and annotations that the operator allows, and the addresses that the cluster uses.
@@ -138,6 +140,7 @@ impl Entry {
             may_release,
             loss: round.loss,
             full: round.full.as_deref(),
+            is_limited: round.is_limited,
             list: round.list,
             guard: round.guard,
             inputs: round.inputs,

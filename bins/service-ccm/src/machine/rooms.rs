@@ -81,14 +81,14 @@ impl Machine {
         let stands = stands(service, entry.state(), list) || is_elsewhere || entry.is_admitted();
         let (waited, was_wrong) = (entry.waits(), entry.is_wrong());
         let turn = room::Turn::of(service);
-        let why = if stands || !is_right {
+        let why = if stands || !is_right || list == List::Awaited {
             None
         } else {
             let neighbours = neighbours.iter().map(|one| self.neighbour(one, list));
             let neighbours: Vec<Neighbour> = neighbours.collect();
             full(most, &turn, neighbours.into_iter())
         };
-        let is_admitted = why.is_none() && is_right;
+        let is_admitted = why.is_none() && is_right && list != List::Awaited;
         let waits = why.is_some().then_some(turn);
         self.balancers.entry(service).set_room(waits, is_admitted);
         let makes_room = waited && why.is_none() || !is_right && !was_wrong;

@@ -26,14 +26,12 @@ impl Turn {
     }
 }
 
-/// Returns true if the Service has a load balancer, or may have one: it is never held. Until the cloud has been
-/// compared, the finalizer counts, and the recorded ID: a user can write the ID of any load balancer.
+/// Returns true if the Service has a load balancer, or may have one: it is never held. A user can
+/// write the recorded ID of any load balancer, so that counts until the cloud has been compared.
 pub fn stands(service: &Service, state: &State, list: List) -> bool {
     match state.known {
         Known::There(_) | Known::Recorded { .. } => true,
-        Known::Nothing if list != List::Compared => {
-            service.has_finalizer || service.annotation(ID).is_some()
-        }
+        Known::Nothing if list != List::Compared => service.annotation(ID).is_some(),
         _ => state.pending.is_some(),
     }
 }

@@ -135,6 +135,7 @@ pub(super) fn planned_with(
         may_release: false,
         loss: super::losses::Verdict::Kept,
         full: None,
+        is_limited: false,
         list: List::Compared,
         inputs: Inputs::default(),
         now: at(now),
