@@ -145,9 +145,13 @@ impl Rules {
 
     /// This rule is broken, in this way. The first way counts.
     pub(super) fn breaks(&mut self, rule: Rule, how: String) {
-        if self.broken.iter().all(|(known, _)| *known != rule) {
+        if !self.is_broken(rule) {
             self.broken.push((rule, how));
         }
+    }
+
+    pub(in super::super) fn is_broken(&self, rule: Rule) -> bool {
+        self.broken.iter().any(|(one, _)| *one == rule)
     }
 
     /// The broken rules, and how.
@@ -364,7 +368,10 @@ impl World {
         if gone.is_foreign {
             self.breaks(Rule::Foreign, format!("{:?} of others was touched", gone.route));
         }
-        if !self.router.to(destination).is_empty() {
+        // A surplus route may go while others take away the one that serves the node.
+        let is_taken = self.rules.is_touched(self.now, destination)
+            && self.truth().wanted.contains_key(&destination);
+        if is_taken || !self.router.to(destination).is_empty() {
             return;
         }
         let was_free = |target| {
