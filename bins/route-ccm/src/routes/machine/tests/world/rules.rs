@@ -112,6 +112,8 @@ pub(in super::super) struct Rules {
     pub(super) touched: BTreeMap<IpNet, At>,
     /// Since when a node has been left out, by its UID.
     pub(super) left_out: BTreeMap<Box<str>, At>,
+    /// When a node has come or has changed its targets or pod CIDRs, by its UID.
+    pub(super) moved: BTreeMap<Box<str>, At>,
     /// When each destination was changed; lists are under the network of all addresses.
     calls: BTreeMap<IpNet, VecDeque<At>>,
     /// When the condition of each node was written, by its UID.
@@ -134,6 +136,7 @@ impl Rules {
             proofs: BTreeMap::new(),
             touched: BTreeMap::new(),
             left_out: BTreeMap::new(),
+            moved: BTreeMap::new(),
             calls: BTreeMap::new(),
             writes: BTreeMap::new(),
             wrong: BTreeMap::new(),
@@ -295,9 +298,9 @@ impl World {
         }
     }
 
-    /// Returns true if the node may have come since the program decided what it does now.
+    /// Returns true if the node may have come, or moved, since the program decided what it does now.
     fn is_new(&self, node: &Node) -> bool {
-        node.created.is_some_and(|created| self.now.since(At::from(created)) < NEW)
+        self.rules.moved.get(&node.uid).is_some_and(|at| self.now.since(*at) < NEW)
     }
 
     /// The route that this one means, as it is now.
