@@ -32,7 +32,7 @@ use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use self::{cloud::Fault, nodes::Process, router::Router, rules::Rules};
 pub(super) use self::{
     rules::Rule,
-    variants::{BROKEN, Script, Variant},
+    variants::{BROKEN, Variant},
 };
 use crate::{
     networks::MaxPodCidr,

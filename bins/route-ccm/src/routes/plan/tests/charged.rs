@@ -82,15 +82,19 @@ fn a_loss_that_is_not_due_any_more_costs_nothing() {
     assert_eq!(charged(&world), [""; 0]);
 }
 
-/// The first loss of the destination is charged, and so is the second one for as long as it lasts.
+/// The first loss of the destination is charged, and so is the second one for as long as it lasts: before it is made, and
+/// when it is answered.
 #[test]
 fn a_destination_that_goes_again_is_charged_anew() {
     for may_have_failed in [false, true] {
         let (mut world, planned) = twice(false);
+        let times = |world: &World| -> Vec<At> {
+            world.planner.window().after(At::default()).map(|(when, _)| when).collect()
+        };
+        assert_eq!(times(&world), [at(30)]);
         let error = CloudError::new(ErrorKind::Unavailable, "no answer").that_may_be_done();
         let answer = if may_have_failed { Err(error) } else { Ok(applied(&planned)) };
         world.planner.applied(at(500), &planned, &answer);
-        let times = world.planner.window().after(At::default()).map(|(when, _)| when);
-        assert_eq!(times.collect::<Vec<_>>(), [at(500)], "may have failed: {may_have_failed}");
+        assert_eq!(times(&world), [at(500)], "may have failed: {may_have_failed}");
     }
 }

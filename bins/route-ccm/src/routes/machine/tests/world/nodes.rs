@@ -129,6 +129,14 @@ impl World {
     pub(super) fn put(&mut self, node: Node) {
         let name = Name::clone(&node.name);
         self.hidden.remove(&name);
+        let before = self.nodes.get(&name);
+        let is_same = |before: &Arc<Node>| {
+            (&before.uid, &before.pod_cidrs, &before.addresses, &before.provider_id)
+                == (&node.uid, &node.pod_cidrs, &node.addresses, &node.provider_id)
+        };
+        if !before.is_some_and(is_same) {
+            self.rules.moved.insert(node.uid.clone(), self.now);
+        }
         self.nodes.insert(Name::clone(&name), Arc::new(node));
         self.sync(&name);
     }

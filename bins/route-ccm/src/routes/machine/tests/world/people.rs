@@ -68,7 +68,7 @@ impl World {
     pub(in super::super) fn step(&mut self) {
         let number = self.dice.random_range(0..NODES);
         let name = name_of(number);
-        match self.dice.random_range(0..120) {
+        match self.dice.random_range(0..114) {
             0..20 => self.node(number),
             20..28 => self.replace_node(number),
             28..33 => self.incomplete_node(number),
@@ -96,12 +96,12 @@ impl World {
             106..108 => self.claim(&name),
             108..110 => self.other_period(),
             110..112 => self.store_memory(),
-            112..114 => self.old_table = self.router.table(),
-            _ => self.explain(),
+            _ => self.old_table = self.router.table(),
         }
         let longest = if self.dice.random_bool(0.2) { 120_000 } else { 8000 };
         let time = Duration::from_millis(self.dice.random_range(0..longest));
         self.run(time);
+        self.explain();
     }
 
     /// A node goes, comes, moves to another address, or is marked.

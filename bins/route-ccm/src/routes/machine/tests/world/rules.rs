@@ -112,6 +112,8 @@ pub(in super::super) struct Rules {
     pub(super) touched: BTreeMap<IpNet, At>,
     /// Since when a node has been left out, by its UID.
     pub(super) left_out: BTreeMap<Box<str>, At>,
+    /// When a node has come or has changed its targets or pod CIDRs, by its UID.
+    pub(super) moved: BTreeMap<Box<str>, At>,
     /// When each destination was changed; lists are under the network of all addresses.
     calls: BTreeMap<IpNet, VecDeque<At>>,
     /// When the condition of each node was written, by its UID.
@@ -134,6 +136,7 @@ impl Rules {
             proofs: BTreeMap::new(),
             touched: BTreeMap::new(),
             left_out: BTreeMap::new(),
+            moved: BTreeMap::new(),
             calls: BTreeMap::new(),
             writes: BTreeMap::new(),
             wrong: BTreeMap::new(),
@@ -145,9 +148,13 @@ impl Rules {
 
     /// This rule is broken, in this way. The first way counts.
     pub(super) fn breaks(&mut self, rule: Rule, how: String) {
-        if self.broken.iter().all(|(known, _)| *known != rule) {
+        if !self.is_broken(rule) {
             self.broken.push((rule, how));
         }
+    }
+
+    pub(in super::super) fn is_broken(&self, rule: Rule) -> bool {
+        self.broken.iter().any(|(one, _)| *one == rule)
     }
 
     /// The broken rules, and how.
@@ -291,9 +298,9 @@ impl World {
         }
     }
 
-    /// Returns true if the node may have come since the program decided what it does now.
+    /// Returns true if the node may have come, or moved, since the program decided what it does now.
     fn is_new(&self, node: &Node) -> bool {
-        node.created.is_some_and(|created| self.now.since(At::from(created)) < NEW)
+        self.rules.moved.get(&node.uid).is_some_and(|at| self.now.since(*at) < NEW)
     }
 
     /// The route that this one means, as it is now.
@@ -364,7 +371,10 @@ impl World {
         if gone.is_foreign {
             self.breaks(Rule::Foreign, format!("{:?} of others was touched", gone.route));
         }
-        if !self.router.to(destination).is_empty() {
+        // A surplus route may go while others take away the one that serves the node.
+        let is_taken = self.rules.is_touched(self.now, destination)
+            && self.truth().wanted.contains_key(&destination);
+        if is_taken || !self.router.to(destination).is_empty() {
             return;
         }
         let was_free = |target| {

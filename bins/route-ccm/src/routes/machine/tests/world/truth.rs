@@ -1,5 +1,7 @@
 //! What is true, whatever the program was told.
 
+use std::sync::LazyLock;
+
 use super::{router::Entry, *};
 
 /// The routes that nodes need, and the destinations of pod CIDRs that get none.
@@ -77,8 +79,9 @@ impl World {
 
 /// Whether a destination lies inside the cluster CIDRs.
 pub(super) fn is_inside(destination: IpNet) -> bool {
-    let mut all = CLUSTER_CIDRS.iter().filter_map(|one| one.parse::<IpNet>().ok());
-    all.any(|cidr| cidr.contains(&destination))
+    static NETWORKS: LazyLock<Vec<IpNet>> =
+        LazyLock::new(|| CLUSTER_CIDRS.iter().filter_map(|one| one.parse().ok()).collect());
+    NETWORKS.iter().any(|cidr| cidr.contains(&destination))
 }
 
 pub(super) fn pod_cidrs(node: &Node) -> impl Iterator<Item = IpNet> {

@@ -75,7 +75,7 @@ pub(in super::super) enum Variant {
 }
 
 /// A history.
-pub(in super::super) type Script = fn(u64, Variant) -> World;
+type Script = fn(u64, Variant) -> World;
 
 /// The rule that each variant breaks, and the history. In a random one people seldom change a route just before its
 /// node goes, a node seldom moves just while its route is made, and a rival seldom meets a route that fails for long.
