@@ -94,13 +94,19 @@ fn a_free_block_wakes_another_node_if_the_one_that_it_has_woken_goes() {
 }
 
 #[test]
-fn a_node_with_a_block_waits_no_more() {
+fn a_node_with_a_block_waits_until_it_is_written() {
     let (there, new) = (node("a", &["10.0.0.0/24"]), node("b", &[]));
     let mut machine = begun(vec![Arc::clone(&there), Arc::clone(&new)]);
     turn(&mut machine, &new, at(1));
     machine.apply(Event::Gone(there), at(1));
     machine.apply(Event::Time, at(31));
     turn(&mut machine, &new, at(31));
+    let lack = machine.lack("b");
+    assert_eq!(lack.as_deref(), Some("podCIDRs 10.0.0.0/24 are not written yet"));
+    let (asked, cidrs) = (Arc::clone(&new), vec!["10.0.0.0/24".parse().expect("a network")]);
+    let answer = Ok(node("b", &["10.0.0.0/24"]));
+    let written = Written { asked, cidrs, node: Some(new), answer };
+    machine.apply(Event::Written(Box::new(written)), at(32));
     assert_eq!((machine.lack("b"), machine.counts()), (None, (0, 0)));
 }
 

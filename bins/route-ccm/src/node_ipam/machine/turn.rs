@@ -11,7 +11,10 @@ use super::{
     Effect, Found, Machine,
     core::{Failed, needs_cidrs},
 };
-use crate::node_ipam::ipam::{self, AllocatorType, Refusal, Reservation, Written};
+use crate::{
+    networks::join,
+    node_ipam::ipam::{self, AllocatorType, Refusal, Reservation, Written},
+};
 
 /// The pause before route-ccm tries a node again that waits for another node or for a route.
 const AGAIN: Duration = Duration::from_mins(1);
@@ -137,9 +140,13 @@ impl Machine {
             Ok(reservation) => reservation,
             Err(refusal) => return self.refused(node, refusal, now, effects),
         };
-        // It has blocks now, whatever it has waited for. Only that they are not stored holds until they are.
+        // It has blocks now, whatever it has waited for. That they are not stored holds until they are.
         if let Some(core) = self.core.as_mut().filter(|core| !core.is_dropped(&node.name)) {
-            core.waiting.remove(&node.name);
+            let has_waited = core.waiting.remove(&node.name);
+            if has_waited && !self.fixed.is_observing {
+                let why = format!("podCIDRs {} are not written yet", join(&cidrs));
+                core.waiting.insert(&node.name, Some(why));
+            }
         }
         let show = Effect::Show { node: Arc::clone(node), cidrs: cidrs.clone(), held: None };
         if self.fixed.is_observing {

@@ -117,6 +117,8 @@ impl Machine {
         let told = (is_here && error != ApiError::Conflict).then(|| Arc::clone(node));
         if told.is_some() {
             self.has_failed(node, now, Failed::Write(error.clone()));
+            let waits = self.core.as_ref().is_some_and(|core| core.waiting.contains(&node.name));
+            effects.extend(waits.then(|| Effect::Condition(Name::clone(&name), Priority::Urgent)));
         }
         effects.push(Effect::RetryRefused { name, error, told });
     }
