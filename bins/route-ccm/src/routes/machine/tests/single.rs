@@ -206,6 +206,19 @@ fn a_label_that_selects_a_node_is_noticed() {
     }
 }
 
+#[test]
+fn a_node_that_is_left_out_gets_no_condition() {
+    let mut bench = Bench::new(vec![node(1, &[CIDR])]);
+    bench.listed(1, &[(CIDR, 1)]);
+    let view = bench.nodes[0].clone();
+    for (view, expect) in [(left_out(&view), false), (view.clone(), true)] {
+        let (name, node) = ("n1".into(), Some(view));
+        let effects = bench.tell(2, Event::Condition { name, node, lack: None });
+        let is_written = effects.iter().any(|effect| matches!(effect, Effect::Write { .. }));
+        assert_eq!(is_written, expect, "{effects:?}");
+    }
+}
+
 /// Another writer has set the condition of a node. If the program gives nodes their pod CIDRs, no list shows that.
 #[test]
 fn a_condition_that_another_writer_sets_is_looked_at() {

@@ -324,7 +324,7 @@ impl World {
     }
 
     /// A standby takes over that has not seen the last changes of nodes.
-    fn take_over(&mut self) {
+    pub(super) fn take_over(&mut self) {
         if !self.hidden.is_empty() {
             return;
         }

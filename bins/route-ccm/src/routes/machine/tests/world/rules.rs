@@ -77,6 +77,13 @@ pub(in super::super) enum Rule {
     Plain,
 }
 
+impl Rule {
+    /// Returns true if it is broken, as a rule, when all faults have ended.
+    pub(in super::super) fn is_of_the_end(self) -> bool {
+        matches!(self, Self::Converges | Self::Counted | Self::Quiet | Self::Lasting)
+    }
+}
+
 /// The answers "gone" about a target since the last other answer.
 #[derive(Clone, Copy, Debug)]
 struct Proof {

@@ -78,7 +78,8 @@ pub(in super::super) enum Variant {
 type Script = fn(u64, Variant) -> World;
 
 /// The rule that each variant breaks, and the history. In a random one people seldom change a route just before its
-/// node goes, a node seldom moves just while its route is made, and a rival seldom meets a route that fails for long.
+/// node goes, a node seldom moves just while its route is made,
+/// a rival seldom meets a route that fails for long, and a standby seldom takes over.
 pub(in super::super) const BROKEN: &[(Variant, Rule, Option<Script>)] = &[
     (Variant::NoBrake, Rule::Loss, None),
     (Variant::ForgetfulLeader, Rule::Loss, None),
@@ -88,7 +89,7 @@ pub(in super::super) const BROKEN: &[(Variant, Rule, Option<Script>)] = &[
     (Variant::OneLook, Rule::Proof, None),
     (Variant::NoWitnesses, Rule::Proof, None),
     (Variant::BelievedCloud, Rule::Foreign, None),
-    (Variant::NoAnswer, Rule::Overlap, None),
+    (Variant::NoAnswer, Rule::Overlap, Some(moved_while_its_route_is_made)),
     (Variant::NoVersions, Rule::Version, None),
     (Variant::LargeBatches, Rule::Call, None),
     (Variant::TwoSteps, Rule::Gap, None),
@@ -100,7 +101,7 @@ pub(in super::super) const BROKEN: &[(Variant, Rule, Option<Script>)] = &[
     (Variant::NoDefects, Rule::Available, None),
     (Variant::NoDefects, Rule::Explained, None),
     (Variant::NoDuplicates, Rule::Converges, None),
-    (Variant::OldStore, Rule::Gap, None),
+    (Variant::OldStore, Rule::Gap, Some(taken_over)),
     (Variant::NoTarget, Rule::Available, Some(moved_while_its_route_is_made)),
     (Variant::NoPause, Rule::Calls, Some(contested)),
     (Variant::ForgottenWrites, Rule::Writes, Some(contested)),
@@ -139,6 +140,17 @@ fn moved_while_its_route_is_made(seed: u64, variant: Variant) -> World {
     world.run(Duration::from_secs(3));
     world.moves(&name_of(NODES));
     world.run(Duration::from_secs(60));
+    world
+}
+
+/// Standbys take over one after the other.
+fn taken_over(seed: u64, variant: Variant) -> World {
+    let mut world = World::new(seed, variant);
+    for _ in 0..6 {
+        world.run(Duration::from_secs(20));
+        world.take_over();
+    }
+    world.run(Duration::from_secs(20));
     world
 }
 
