@@ -2,7 +2,12 @@
 //! lead, then once per period. What was changed or deleted in the cloud is repaired; load
 //! balancers without a Service are reported.
 
-use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_base::At;
 use ccm_cloud::{CloudError, Cure, LoadBalancer, LoadBalancerList, Phase, Title};
@@ -135,8 +140,9 @@ impl Machine {
         if let Some(list) = list {
             self.balancers.set_list(list);
             // Services that came after the list have waited for it as well.
-            let waiting = self.balancers.all_mut().map(|(name, _)| Name::clone(name));
-            services.extend(waiting.collect::<Vec<_>>());
+            let known: HashSet<Name> = services.iter().cloned().collect();
+            let all = self.balancers.all_mut().map(|(name, _)| name);
+            services.extend(all.filter(|name| !known.contains(*name)).cloned());
         }
         let turn = Turn::Now(Priority::Routine);
         let mut effects: Vec<Effect> =
