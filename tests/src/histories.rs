@@ -5,7 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod cloud;
-mod dice;
 mod faults;
 mod leaders;
 mod objects;
@@ -14,6 +13,7 @@ mod world;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
+use crate::dice::Dice;
 use ccm_base::At;
 use ccm_cloud::{Instance, ProviderId};
 use lifecycle_ccm::{
@@ -26,7 +26,6 @@ use lifecycle_ccm::{
 
 pub use self::variant::{Sabotage, Variant};
 use self::{
-    dice::Dice,
     faults::{AnswerMode, FaultSchedule},
     leaders::{Fate, Lease},
     objects::{LEAVES, LEFT_OUT, Objects, Process, wall},

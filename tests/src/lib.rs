@@ -13,6 +13,7 @@
 //! | [`openstack`] | scenarios with real OpenStack services |
 //! | [`manifests`] | what is installed |
 //! | [`mod@policies`] | mutating admission policies of a real API server |
+//! | [`dice`] | random numbers that are the same for the same seed |
 //! | [`histories`] | random histories of the deletion policy |
 //! | [`mod@variants`] | random histories of a whole controller, and variants without a protection |
 //! | [`mutants`] | decisions that are broken one at a time: `make mutants` |
@@ -22,6 +23,7 @@
 //! `world` what needs one and belongs to no single controller; `openstack`.
 
 pub mod cluster;
+pub mod dice;
 pub mod fixture;
 pub mod histories;
 pub mod in_process;

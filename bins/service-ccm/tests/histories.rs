@@ -1,5 +1,5 @@
 //! The whole controller in one process and paused time: single cases, and a few random histories of Services,
-//! nodes and a cloud with faults. At no time is a rule broken ([`rules::Rule`]), and after each history everything
+//! nodes and a cloud with faults. No event breaks a rule ([`rules::Rule`]), and after each history everything
 //! converges.
 //!
 //! The random histories of the machine alone, `src/machine/tests/histories.rs`, are many more, and have the variants

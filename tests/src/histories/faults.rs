@@ -10,9 +10,10 @@ use std::collections::BTreeSet;
 
 use ccm_cloud::{CloudError, ErrorKind};
 
+use crate::dice::Dice;
+
 use super::{
     Variant,
-    dice::Dice,
     world::{Kind, START, World, within},
 };
 

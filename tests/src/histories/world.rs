@@ -7,7 +7,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use ccm_cloud::Claim;
 use lifecycle_ccm::policy::{Heartbeat, NodeView};
 
-use super::{Variant, dice::Dice};
+use super::Variant;
+use crate::dice::Dice;
 
 /// Start of the first leader.
 pub const START: u64 = 10_000_000;

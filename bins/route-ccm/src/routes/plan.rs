@@ -344,7 +344,7 @@ impl Planner {
         }
     }
 
-    /// A loss that the brake let pass is made, or may be: its charge begins again, also if it was that of an earlier one.
+    /// A loss that the brake let pass is made, or may be: its charge begins again, also if an earlier loss has paid it.
     fn is_lost(&mut self, now: At, destination: IpNet) {
         if self.passed.remove(&destination).is_some() {
             self.brake.renew(now, &destination.to_string());

@@ -106,7 +106,7 @@ async fn each_route_says_whose_it_is_and_what_is_decided() {
     let refused = explains(&cidr(2), ["blocked", "quota_exceeded: no more", "raise the quota"]);
     assert!(refused.contains("decided: create"), "{refused}");
     explains("192.168.0.0/24", ["not responsible", "not inside --cluster-cidr", "nothing has to"]);
-    explains("10.244.210.0/24", ["work is under way", "asking the cloud whether", "wait: if"]);
+    explains("10.244.210.0/24", ["work is under way", "asking the cloud if", "wait: if"]);
     explains("10.244.77.0/24", ["unknown", "there is no route of 10.244.77.0/24", "check the"]);
     explains(
         "node-01",

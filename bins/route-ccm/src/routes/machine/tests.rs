@@ -1,5 +1,5 @@
 //! Random histories that drive the machine alone: a cluster, a cloud and time are plain values, and effects are performed
-//! by hand. No task, no clock, no socket. At no time is a rule broken, and after each history everything converges.
+//! by hand, without tasks, clocks or sockets. No event breaks a rule, and after each history everything converges.
 //!
 //! A machine without one of its protections breaks the rule that stands for it: a rule that no variant breaks finds
 //! nothing.

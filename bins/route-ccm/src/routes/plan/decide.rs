@@ -182,7 +182,7 @@ impl<'a> Decider<'a> {
             return;
         }
         let defect = right.iter().find_map(|route| route.defect.clone());
-        // What failed is worth more than that it is tried again.
+        // The failure says more to the reader than the retry.
         let failure = || self.planner.failures.get(destination).map(Failure::lack);
         let made = || Lack::pending(format!("the route of {destination} is being made"));
         let lack = defect.map(Lack::pending).or_else(failure).unwrap_or_else(made);

@@ -22,27 +22,6 @@ use self::{
 const HISTORIES: u64 = 30;
 const STEPS: usize = 200;
 
-/// A generator of numbers (splitmix64).
-pub(super) struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, most: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(most.max(1)).unwrap_or(1)).unwrap_or_default()
-    }
-
-    /// True once in this number of times.
-    fn one_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-}
-
 fn histories(kind: Kind) {
     let wanted = std::env::var("QUARTET_HISTORIES").ok().and_then(|text| text.parse().ok());
     let first = std::env::var("QUARTET_HISTORY").ok().and_then(|text| text.parse().ok());

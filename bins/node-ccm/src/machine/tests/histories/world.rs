@@ -12,10 +12,10 @@ use ccm_cloud::{Instance, Lookup, LookupResult};
 use ccm_controller::brake::{Limit, Window, approval::SetApproval};
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::explain::{Explanation, Fares};
+use ccm_tests::dice::Dice;
 
 use super::{
     super::{super::*, params, seen},
-    Random,
     queue::Queue,
     rules::{BUDGET, Rules},
 };
@@ -56,7 +56,7 @@ enum Refresh {
 
 pub(super) struct World {
     pub(super) kind: Kind,
-    pub(super) random: Random,
+    pub(super) random: Dice,
     pub(super) now: At,
     pub(super) machine: Machine,
     /// A machine that hears the same, if there is one.
@@ -85,7 +85,7 @@ impl World {
         let machine = Machine::new(params.clone());
         let mut world = Self {
             kind,
-            random: Random(seed),
+            random: Dice::new(seed),
             now: At(Duration::from_secs(1_000_000)),
             twin: seed.is_multiple_of(8).then(|| Machine::new(params.clone())),
             machine,

@@ -25,7 +25,7 @@ const OTHERS: u64 = 100;
 const SEARCHED: u64 = 200;
 const STEPS: usize = 250;
 
-/// What a history is about.
+/// The subject of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Blocks of two cluster CIDRs. No other client writes pod CIDRs.
@@ -46,7 +46,7 @@ enum Variant {
     OldList,
     /// The machine does not learn the answers to its writes.
     LostAnswers,
-    /// There is no grace time.
+    /// Blocks become free without a grace time.
     NoGrace,
     /// Routes do not hold a block.
     UnheldRoutes,
@@ -78,43 +78,6 @@ enum Variant {
     WritingObserver,
     /// A part of the memory is lost when it is written and read.
     NotPlain,
-}
-
-/// A generator of numbers (splitmix64).
-struct Random(u64);
-
-impl Random {
-    const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, most: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(most.max(1)).unwrap()).unwrap()
-    }
-
-    fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())].clone()
-    }
-
-    /// True once in this number of times.
-    fn one_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    /// One of the places, as often as its weight says.
-    fn pick(&mut self, weights: &[usize]) -> usize {
-        let mut left = self.below(weights.iter().sum());
-        let mut places = weights.iter();
-        let is_it = |weight: &usize| {
-            let is_it = left < *weight;
-            left = left.saturating_sub(*weight);
-            is_it
-        };
-        places.position(is_it).unwrap_or_default()
-    }
 }
 
 /// Plays a history. Returns the rule that it breaks, if it breaks one.

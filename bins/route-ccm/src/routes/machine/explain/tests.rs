@@ -408,7 +408,7 @@ fn a_route_of_nobody_says_whose_it_is() {
         ("10.99.0.0/24", Fares::Foreign, "it is not inside --cluster-cidr", NOTHING),
         ("10.120.2.0/24", Fares::Foreign, "it drops packets", NOTHING),
         ("10.120.3.0/24", Fares::Foreign, "cluster test (UID theirs) is recorded", NOTHING),
-        ("10.120.4.0/24", Fares::Working, "asking the cloud whether it exists", "wait"),
+        ("10.120.4.0/24", Fares::Working, "asking the cloud if it exists", "wait"),
         ("10.120.5.0/24", Fares::Unknown, "there is no route", "check the CIDR"),
         ("n1", Fares::Unknown, "is not a CIDR", "use kind=Route&name="),
     ] {

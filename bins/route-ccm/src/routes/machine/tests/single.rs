@@ -1,4 +1,4 @@
-//! What follows from single events, where no history tells right from wrong.
+//! Tests of single events, whose effects the rules of histories cannot judge.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -57,7 +57,7 @@ const LANES: usize = 8;
 /// More events at one time do not come to an end.
 const AT_ONCE: usize = 20_000;
 
-/// What happens at a later time.
+/// An event at a later time.
 #[derive(Debug)]
 enum Due {
     /// A call of the program gets a lane.

@@ -175,7 +175,7 @@ fn a_route_to_another_address_of_the_node_waits_for_the_cloud() {
     assert_eq!(world.due(at(0)), NOTHING);
     let (text, has_failed) = why(&world.plan(at(0)), "n3");
     assert_eq!(has_failed, Some(false));
-    assert!(text.contains("which node n1 says to have"), "{text}");
+    assert!(text.contains("which node n1 claims"), "{text}");
     answer(&mut world, at(0));
     assert!(
         world.due(at(1)).contains(&"replace 10.120.1.0/24 of n3: 10.0.0.1 -> 10.0.0.3".to_owned())

@@ -58,7 +58,9 @@ impl Decider<'_> {
         match &route.target {
             None => "it drops packets, and no owner is recorded".to_owned(),
             Some(target) => {
-                format!("its target {target} exists in the cloud, and is no node of this cluster")
+                format!(
+                    "its target {target} exists in the cloud, and is not a node of this cluster"
+                )
             }
         }
     }
@@ -68,7 +70,7 @@ impl Decider<'_> {
 pub(super) fn unknown(route: &Route) -> Lack {
     let (destination, target) = (route.destination, target_of(route));
     Lack::pending(format!(
-        "there is a route of {destination} to {target}, which is no node of this cluster; asking the cloud whether it exists"
+        "there is a route of {destination} to {target}, which is not a node of this cluster; asking the cloud if it exists"
     ))
 }
 
@@ -76,7 +78,7 @@ pub(super) fn unknown(route: &Route) -> Lack {
 pub(super) fn claimed(route: &Route, node: &str) -> Lack {
     let (destination, target) = (route.destination, target_of(route));
     Lack::pending(format!(
-        "there is a route of {destination} to {target}, which node {node} says to have; asking the cloud whether that is so"
+        "there is a route of {destination} to {target}, which node {node} claims; asking the cloud if the node has it"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! What Services, events and metrics say must be so in the cloud.
+//! The statements of Services, events and metrics must agree with the cloud.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// What a report says is so when it is made.
+    /// A report agrees with the cloud when it is made.
     pub(super) fn hear(&mut self, effect: &Effect, cloud: &Cloud, kind: Kind) {
         match effect {
             Effect::Tell(service, Tell::Deleted) => {

@@ -49,7 +49,7 @@ pub(super) enum Without {
     Duplicates,
     /// Of two load balancers of one owner the one that clients use stays.
     AddressOfDuplicates,
-    /// What the cloud works on is looked at again.
+    /// The machine polls load balancers on which the cloud works.
     Polls,
     /// Load balancers without a Service are seen.
     Orphans,
@@ -75,7 +75,7 @@ pub(super) enum Without {
     Checkpoint,
 }
 
-/// What lists have shown, for variants that show it again.
+/// The load balancers of earlier lists, for variants that show them again.
 #[derive(Default)]
 pub(super) struct Shown {
     first: BTreeMap<String, LoadBalancer>,
@@ -204,7 +204,7 @@ impl World {
         list
     }
 
-    /// Takes a load balancer for that of the Service of the same name.
+    /// Takes a load balancer for the load balancer of the Service of the same name.
     fn claim(&self, balancer: &mut LoadBalancer) {
         let Some(owner) = &mut balancer.owner else { return };
         if let Some(service) = self.api.get(&*owner.to_string()) {

@@ -14,9 +14,9 @@ use ccm_controller::{
     machine::Machine as _,
 };
 use ccm_objects::{Node, Service, Shared as Name};
+use ccm_tests::dice::Dice;
 
 use super::{
-    Random,
     claims::Claims,
     cloud::Cloud,
     driver::Flight,
@@ -68,7 +68,7 @@ pub(super) struct World {
     pub(super) kind: Kind,
     /// The protection that is taken out.
     pub(super) without: Option<Without>,
-    pub(super) random: Random,
+    pub(super) random: Dice,
     pub(super) now: At,
     pub(super) machine: Machine,
     /// A machine that hears the same, if there is one.
@@ -93,7 +93,7 @@ pub(super) struct World {
     pub(super) contested: Option<Name>,
     pub(super) rules: Rules,
     pub(super) claims: Claims,
-    /// What lists have shown, and the digests of the last calls.
+    /// The load balancers of earlier lists, and the digests of the last calls.
     pub(super) shown: Shown,
     pub(super) asked: BTreeMap<String, Digest>,
     pub(super) events: usize,
@@ -117,7 +117,7 @@ impl World {
         let mut world = Self {
             kind,
             without,
-            random: Random(seed),
+            random: Dice::new(seed),
             now: At(Duration::from_secs(1_000_000)),
             twin: seed.is_multiple_of(4).then(|| begin(kind, without)),
             machine: begin(kind, without),

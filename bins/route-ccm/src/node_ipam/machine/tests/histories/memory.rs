@@ -1,4 +1,4 @@
-//! The rules about the memory: what the machine says of itself is so.
+//! The rules about the memory: the machine's own counts and reasons must agree with the model.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ impl World {
         self.explanations();
     }
 
-    /// What the machine says of itself is so.
+    /// The machine's own counts and reasons agree with the model.
     fn memory_agrees(&mut self) {
         for (place, usage) in self.machine.usage().into_iter().enumerate() {
             let least = u128::from(self.model.used(place, self.now, false));
@@ -100,7 +100,7 @@ impl World {
         !is_anothers(node) && told.fares != Fares::Foreign
     }
 
-    /// What the page says of a node that is seen, and of one that is not.
+    /// The page explains each node that the machine has seen, and says so of each other node.
     fn explanations(&mut self) {
         let Some(name) = self.any_node() else { return };
         let node = self.view.get(&name).cloned();

@@ -1,4 +1,4 @@
-//! What nodes hold by what the machine was told: the rules of node IPAM once more, as sets of blocks and without any index.
+//! A model of node IPAM: from the events it computes which node holds which blocks, with plain sets and without an index.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::{
 /// Blocks by their number, as bits, of each cluster CIDR.
 pub(super) type Blocks = [u64; 2];
 
-/// What a node holds.
+/// The blocks that a node holds.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) name: Name,
@@ -56,7 +56,7 @@ impl End {
     }
 }
 
-/// What one leader was told.
+/// The events that one leader has heard.
 pub(super) struct Model {
     config: Config,
     holds_routes: bool,

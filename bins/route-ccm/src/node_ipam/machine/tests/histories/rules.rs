@@ -46,7 +46,7 @@ pub(super) struct Look {
     takes_ours: bool,
 }
 
-/// What has happened, as far as rules need it.
+/// The events of a history that the rules need.
 #[derive(Default)]
 pub(super) struct Rules {
     /// If set, no other rule counts.
@@ -95,7 +95,7 @@ impl Rules {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// What the event must lead to, before the model hears of it.
+    /// Returns the look at a node that the event must cause. The model hears of the event after this.
     pub(super) fn before(&mut self, model: &Model, event: &Event) -> Option<Look> {
         match event {
             Event::Ends => self.has_ended = true,

@@ -85,7 +85,7 @@ impl World {
         self.api.insert(name, Arc::new(node));
     }
 
-    /// Pod CIDRs that are no blocks.
+    /// Pod CIDRs that do not match blocks.
     fn brought(&mut self) -> Vec<Box<str>> {
         let third = self.dice.below(8);
         let one = match self.dice.below(8) {
@@ -403,7 +403,7 @@ impl World {
         drop(self.machine.apply(event, self.now));
     }
 
-    /// What other clients do with nodes. Another allocator writes to several.
+    /// Other clients change nodes. Another allocator writes to several.
     pub(super) fn of_others(&mut self) {
         let count = if self.dice.one_in(3) { 3 } else { 1 };
         (0..count).for_each(|_| self.another_writes());

@@ -10,6 +10,7 @@ use std::{
 use ccm_base::At;
 use ccm_controller::machine::Machine as _;
 use ccm_objects::{Node, Shared as Name};
+use ccm_tests::dice::Dice;
 use ipnet::IpNet;
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
         super::{Begin, Effect, Event, Fixed, Machine},
         GRACE,
     },
-    Kind, Random, Variant,
+    Kind, Variant,
     model::Model,
     queue::Queue,
     rules::Rules,
@@ -35,7 +36,7 @@ const IDLE: Duration = Duration::from_mins(1);
 pub(super) struct World {
     pub(super) kind: Kind,
     pub(super) variant: Variant,
-    pub(super) dice: Random,
+    pub(super) dice: Dice,
     pub(super) now: At,
     pub(super) machine: Machine,
     /// The same machine, which was not written and read. For so many events it must say the same.
@@ -61,7 +62,7 @@ pub(super) struct World {
     pub(super) listing: Option<(Vec<IpNet>, At)>,
     /// The nodes that the informer has lost by mistake, and since when.
     pub(super) lost: BTreeMap<Name, At>,
-    /// The ends of nodes, which are told once more.
+    /// The ends of nodes, which the informer reports again.
     ended: Vec<Arc<Node>>,
     /// When the task looks at the time.
     time: At,
@@ -71,7 +72,7 @@ pub(super) struct World {
     pub(super) events: u64,
 }
 
-/// Whether node IPAM waits for routes is a matter of the history.
+/// The history decides if node IPAM waits for routes.
 fn fixed(kind: Kind, variant: Variant, mask: u8, has_routes: bool) -> Fixed {
     let range = |text: &str, mask| ClusterRange { network: text.parse().unwrap(), mask };
     let (allocator, ranges, services) = match kind {
@@ -96,7 +97,7 @@ fn fixed(kind: Kind, variant: Variant, mask: u8, has_routes: bool) -> Fixed {
 
 impl World {
     pub(super) fn new(seed: u64, kind: Kind, variant: Variant, only: Option<&'static str>) -> Self {
-        let mut dice = Random(seed);
+        let mut dice = Dice::new(seed);
         let has_routes = !dice.one_in(3);
         let fixed = fixed(kind, variant, 24, has_routes);
         let model = Model::new(fixed.config.clone(), has_routes, kind == Kind::Observer);
@@ -136,8 +137,8 @@ impl World {
 
     /// One thing happens.
     pub(super) fn step(&mut self) {
-        let most = [1, 8, 40, 900][self.dice.pick(&[70, 20, 9, 1])];
-        let time = Duration::from_secs(self.dice.next() % (most + 1));
+        let most = [1, 8, 40, 900][self.dice.place(&[70, 20, 9, 1])];
+        let time = Duration::from_secs(self.dice.within(0, most + 1));
         self.pass(time);
         if self.variant == Variant::EndOfOthers && self.dice.one_in(8) {
             self.tell_end_again();
@@ -249,7 +250,7 @@ impl World {
         }
     }
 
-    /// The end of a node is told once more.
+    /// The informer reports the end of a node again.
     fn tell_end_again(&mut self) {
         if self.ended.is_empty() {
             return;

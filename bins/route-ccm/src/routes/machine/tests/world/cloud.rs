@@ -21,7 +21,7 @@ pub(super) enum Operation {
     LookUp,
 }
 
-/// What goes wrong.
+/// The faults of the cloud and of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     Fails(ErrorKind),
@@ -73,12 +73,12 @@ impl World {
         self.faults.iter().filter(move |fault| fault.on == on && now < fault.until)
     }
 
-    /// What is wrong with all calls of this operation.
+    /// The fault of all calls of this operation.
     fn trouble(&self, on: Operation) -> Option<Trouble> {
         self.faults(on).find(|fault| fault.one.is_none()).map(|fault| fault.trouble)
     }
 
-    /// What is wrong with this change.
+    /// The fault of this change.
     fn trouble_with(&self, change: &RouteChange) -> Option<Trouble> {
         let is_its = |fault: &&Fault| fault.one.as_ref().is_none_or(|one| names(change, one));
         self.faults(Operation::Apply).find(is_its).map(|fault| fault.trouble)
@@ -167,7 +167,7 @@ impl World {
         Ok(self.seen_table(table))
     }
 
-    /// Whether targets exist. While the cloud denies everything, it does so only if the program can find out.
+    /// Answers if targets exist. The cloud denies everything only while the program can find that out.
     fn ask(&mut self, targets: Vec<RouteTarget>, mut witnesses: Vec<RouteTarget>) -> Event {
         let failure = self.failure(Operation::Find);
         let believed = self.variant == Variant::BelievedCloud;

@@ -156,7 +156,7 @@ impl World {
     /// A new node of this name, as it registers.
     pub(super) fn new_node(&mut self, name: &Name) -> Node {
         self.made += 1;
-        // Creation times have no fractions.
+        // Creation times are whole seconds.
         let created = At(Duration::from_secs(self.now.0.as_secs())).to_string();
         Node {
             name: Name::clone(name),
@@ -204,7 +204,7 @@ impl World {
         (id, ips)
     }
 
-    /// An address of each family that no machine has.
+    /// A free address of each family.
     pub(super) fn free_addresses(&mut self) -> Vec<IpAddr> {
         // Few, so that others have had them; but enough for machines that are left.
         let most = if self.router.machines.len() < 30 { 40 } else { 250 };

@@ -1,4 +1,4 @@
-//! What happens in a history: nodes come and go, the cloud fails, and others change the routes.
+//! The events of a history: nodes come and go, the cloud fails, and others change the routes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -49,7 +49,7 @@ impl World {
             ("10.120.204.0/24", None, None),
         ];
         let records = self.router.traits.records_owner;
-        // What is recorded as another cluster's stays, whether its target exists or not.
+        // A route that is recorded as another cluster's stays, also if its target does not exist.
         for last in if records { 1..3 } else { 1..5 } {
             self.router.ports.insert([10, 9, 9, last].into());
         }

@@ -40,7 +40,7 @@ pub(super) struct Entry {
     until: Option<At>,
 }
 
-/// What a change has done to the table.
+/// The effect of a change on the table.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// The route after it.
@@ -57,7 +57,7 @@ pub(super) struct Router {
     pub(super) routes: BTreeMap<IpNet, Vec<Entry>>,
     /// By provider ID.
     pub(super) machines: BTreeMap<String, Computer>,
-    /// Addresses that exist and are no machine's.
+    /// Addresses that exist and do not belong to a machine.
     pub(super) ports: BTreeSet<IpAddr>,
     pub(super) traits: RouteTraits,
     pub(super) quota: Option<usize>,
@@ -107,7 +107,7 @@ impl Router {
         self.routes.values().flatten()
     }
 
-    /// Those of this cluster whose destination is that of no route of others.
+    /// The routes of this cluster, except those to a destination for which others have a route.
     pub(super) fn only_ours(&self) -> Vec<Route> {
         let only_ours = self.routes.values().filter(|all| all.iter().all(|one| !one.is_foreign));
         only_ours.flatten().map(|entry| entry.route.clone()).collect()

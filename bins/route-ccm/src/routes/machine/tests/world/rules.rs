@@ -1,4 +1,4 @@
-//! What must hold in each history.
+//! The rules of each history.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ const WRONG: Duration = Duration::from_mins(20);
 /// The time between two looks at all conditions.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// What holds in each history.
+/// A rule of each history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Rule {
     /// No call has more changes than the provider takes.
@@ -65,7 +65,7 @@ pub(in super::super) enum Rule {
     Converges,
     /// In the end the routes of others are counted.
     Counted,
-    /// What is as it should be is not written.
+    /// The machine does not write a route or a condition that is right.
     Quiet,
     /// The cloud is not asked for the same change again and again.
     Calls,
@@ -103,7 +103,7 @@ impl Proof {
     }
 }
 
-/// What the rules look at, and what they have found.
+/// The memory of the rules, and the rules that are broken.
 #[derive(Debug)]
 pub(in super::super) struct Rules {
     /// How many routes may go within a window.
@@ -285,7 +285,10 @@ impl World {
                 self.check_foreign(old);
                 self.check_proof(old);
                 if self.store.is_empty() {
-                    let how = format!("{} is deleted, and there is no node", old.destination);
+                    let how = format!(
+                        "{} is deleted while the machine does not see a node",
+                        old.destination
+                    );
                     self.breaks(Rule::NoNodes, how);
                 }
                 let mut nodes =
@@ -329,7 +332,7 @@ impl World {
     fn check_proof(&mut self, old: &Route) {
         let (None, Some(target)) = (&old.owner, &old.target) else { return };
         if !self.known.contains_key(target) && !self.rules.is_proven(target) {
-            let how = format!("{} to {target} is to go without a proof", old.destination);
+            let how = format!("{} to {target} should be deleted without a proof", old.destination);
             self.breaks(Rule::Proof, how);
         }
     }
@@ -366,7 +369,7 @@ impl World {
     fn is_free(&self, target: &RouteTarget) -> bool {
         let proof = self.rules.proofs.get(target);
         let is_proven = proof.is_some_and(|proof| proof.is_witnessed());
-        // What was decided before another node had the target may wait for a lane.
+        // A change that was decided before another node had the target may wait for a lane.
         let was_marked = self.marked.get(target);
         let was_marked =
             was_marked.is_some_and(|since| since.is_none_or(|since| self.now.since(since) < NEW));

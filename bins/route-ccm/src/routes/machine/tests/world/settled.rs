@@ -1,4 +1,4 @@
-//! What is true in the end.
+//! The checks at the end of a history.
 
 use super::{
     router::Entry,
@@ -26,7 +26,7 @@ impl World {
         }
         let is_whole = self.variant == Variant::None;
         let end = self.now + if is_whole { PATIENCE } else { LITTLE_PATIENCE };
-        // What others have changed is not known before a list.
+        // Before a list the machine does not know the changes of others.
         while self.listed <= ended && self.now < end {
             self.run(Duration::from_secs(60));
         }

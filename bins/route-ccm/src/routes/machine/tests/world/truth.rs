@@ -1,4 +1,4 @@
-//! What is true, whatever the program was told.
+//! The true state of nodes and routes, which the machine may not have heard of.
 
 use std::sync::LazyLock;
 
@@ -25,7 +25,7 @@ impl Truth {
 }
 
 impl World {
-    /// What nodes need. Of two nodes with one pod CIDR the older one gets the route.
+    /// The routes that nodes need. Of two nodes with one pod CIDR the older one gets the route.
     pub(super) fn truth(&self) -> Truth {
         let mut nodes: Vec<&Arc<Node>> = self.nodes.values().collect();
         nodes.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
@@ -54,8 +54,8 @@ impl World {
             && (!self.router.traits.target_addresses || has_address)
     }
 
-    /// Returns true if a route is of others: also one that a former leader has left to something that exists and is no
-    /// node, where the cloud records no owner. Nothing shows that it was ours.
+    /// Returns true if a route belongs to others. So does a route that a former leader has left to a target that exists
+    /// and is not a node, if the cloud does not record owners: nothing shows that it was ours.
     pub(super) fn is_of_others(&self, entry: &Entry) -> bool {
         let (owner, target) = (&entry.route.owner, entry.route.target.as_ref());
         let Some(target) = target.filter(|_| !entry.is_foreign) else {
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// Whether a destination lies inside the cluster CIDRs.
+/// Returns true if a destination lies inside the cluster CIDRs.
 pub(super) fn is_inside(destination: IpNet) -> bool {
     static NETWORKS: LazyLock<Vec<IpNet>> =
         LazyLock::new(|| CLUSTER_CIDRS.iter().filter_map(|one| one.parse().ok()).collect());
@@ -92,7 +92,7 @@ pub(super) fn ips(node: &Node) -> impl Iterator<Item = std::net::IpAddr> {
     node.addresses.iter().filter_map(ccm_objects::Address::ip)
 }
 
-/// Whether this is a target of the node.
+/// Returns true if this is a target of the node.
 pub(super) fn is_of(target: &RouteTarget, node: &Node) -> bool {
     match target {
         RouteTarget::Node(name) => **name == *node.name,
@@ -101,7 +101,7 @@ pub(super) fn is_of(target: &RouteTarget, node: &Node) -> bool {
     }
 }
 
-/// Whether the label of the node leaves it out.
+/// Returns true if the label of the node leaves it out.
 pub(super) fn is_left_out(node: &Node) -> bool {
     node.labels.get(nodes::EDGE).is_some()
 }

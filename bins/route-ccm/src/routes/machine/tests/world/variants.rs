@@ -52,7 +52,7 @@ pub(in super::super) enum Variant {
     NoDuplicates,
     /// A new leader plans with an old store.
     OldStore,
-    /// The target in an answer is that of the node as it is then.
+    /// The machine compares the target in an answer with the node as it is then.
     NoTarget,
     /// Each change of a node voids the pause after a failure.
     NoPause,

@@ -34,4 +34,31 @@ impl Dice {
         let index = self.within(0, of.len() as u64);
         of.get(usize::try_from(index).ok()?).copied()
     }
+
+    /// A number below this one; 0 if it is 0.
+    pub fn below(&mut self, most: usize) -> usize {
+        let most = u64::try_from(most.max(1)).unwrap_or(u64::MAX);
+        usize::try_from(self.next() % most).unwrap_or_default()
+    }
+
+    /// True once in this number of times.
+    pub fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    /// A random element. Panics if there is none.
+    pub fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())].clone()
+    }
+
+    /// A random place, as often as its weight says.
+    pub fn place(&mut self, weights: &[usize]) -> usize {
+        let mut left = self.below(weights.iter().sum());
+        let is_it = |weight: &usize| {
+            let is_it = left < *weight;
+            left = left.saturating_sub(*weight);
+            is_it
+        };
+        weights.iter().position(is_it).unwrap_or_default()
+    }
 }
