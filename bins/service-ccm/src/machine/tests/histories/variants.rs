@@ -235,7 +235,12 @@ const fn first(without: Without) -> u64 {
     match without {
         Without::Memory => 37,
         Without::UnknownMembersStay => 22,
-        Without::LookAtConfiguration => 7,
+        Without::LookAtConfiguration => 8,
+        Without::OrphanBudget => 10,
+        Without::Room => 7,
+        Without::LastMember => 5,
+        Without::Brake | Without::Polls | Without::Orphans => 2,
+        Without::Versions | Without::Replacements => 2,
         _ => 0,
     }
 }
