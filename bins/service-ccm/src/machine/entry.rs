@@ -22,9 +22,12 @@ use crate::plan::{
     status::ingress,
 };
 
-/// The class of a Service; None for a Service without a class.
+/// The class of a Service.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ServedClass(pub(super) Option<Name>);
+pub(super) struct ServedClass {
+    /// None for a Service without a class. It has a name, because a text does not tell `Some(None)` from `None`.
+    pub(super) name: Option<Name>,
+}
 
 /// A call that is under way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -330,5 +333,20 @@ impl Entry {
 
     pub(crate) fn set_wrong(&mut self) {
         self.is_wrong = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_tells_a_service_without_a_class_from_one_that_was_not_served() {
+        for class in [None, Some(ServedClass { name: None })] {
+            let entry = Entry { class, ..Entry::default() };
+            let text = serde_json::to_string(&entry).expect("a text");
+            let again: Entry = serde_json::from_str(&text).expect("an entry");
+            assert_eq!(again.class, entry.class, "{text}");
+        }
     }
 }

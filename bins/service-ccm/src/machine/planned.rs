@@ -194,10 +194,10 @@ impl Entry {
     fn may_release(&mut self, service: &Service, classes: &Classes, now: At) -> bool {
         let Some(details) = &service.details else { return false };
         if classes.cover(service) {
-            self.class = Some(ServedClass(details.class.clone()));
+            self.class = Some(ServedClass { name: details.class.clone() });
         }
         is_marked_at(service.annotation(RELEASE_APPROVED), None, now)
-            || self.class.as_ref().is_some_and(|served| served.0 != details.class)
+            || self.class.as_ref().is_some_and(|served| served.name != details.class)
     }
 
     /// Records what a Service shows, and what its plan leaves out.

@@ -284,9 +284,12 @@ impl Membership {
                 self.away.insert(node);
             }
         }
+        // The node of a member that is not picked is there, and the member is still away.
+        let is_picked =
+            |one: &Member| self.picked.as_ref().is_none_or(|picked| picked.matches(&one.labels));
         let (back, away): (BTreeSet<Arc<str>>, _) = std::mem::take(&mut self.away)
             .into_iter()
-            .partition(|node| find(&known, node).is_some());
+            .partition(|node| find(&known, node).is_some_and(is_picked));
         self.away = away;
         // When one of them leaves again, that counts as well.
         for node in back {

@@ -214,3 +214,29 @@ fn nodes_that_lose_the_label_of_the_default_selector_are_braked() {
     let decision = membership.decide(at(4), &edges(20, 7), rules);
     assert_eq!((made(&decision, &edge).len(), decision.held.len()), (7, 0));
 }
+
+/// The nodes that another default does not pick are there. That does not bring them back.
+#[test]
+fn members_that_another_default_has_taken_count_for_the_next_leader() {
+    let edge = NodeSelector::parse("pool=edge");
+    let budget = Budget { limit: Limit::Count(3), ..RULES.budget };
+    let rules = Rules { selector: &edge, is_default: true, budget, ..RULES };
+    let mut membership = with(10);
+    let view = edges(10, 7);
+    let decision = membership.decide(at(1), &view, rules);
+    assert_eq!(made(&decision, &edge).len(), 7);
+    membership.applied(&decision.members, at(1));
+    // The next leader reads the members, and one joins.
+    let mut next = resumed(&membership, at(2));
+    next.shown(&(0..7).map(member).collect(), &view, at(2));
+    let more = edges(11, 7);
+    let more =
+        labelled(more, |number| if number < 7 || number == 10 { "pool=edge" } else { "pool=core" });
+    let decision = next.decide(at(3), &more, rules);
+    assert!(decision.changes);
+    next.applied(&decision.members, at(3));
+    let fewer =
+        labelled(more, |number| if number < 5 || number == 10 { "pool=edge" } else { "pool=core" });
+    let decision = next.decide(at(4), &fewer, rules);
+    assert_eq!(decision.held.len(), 2, "the budget is used up: {decision:?}");
+}
