@@ -4,10 +4,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+mod clients;
 mod cloud;
 mod faults;
 mod leaders;
 mod objects;
+mod rules;
+mod settings;
+mod trail;
 mod variant;
 mod world;
 
@@ -15,20 +19,26 @@ use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use crate::dice::Dice;
 use ccm_base::At;
-use ccm_cloud::{Instance, ProviderId};
+use ccm_cloud::{Instance, Lookup, ProviderId};
+use ccm_objects::Node;
 use lifecycle_ccm::{
-    machine::{Effect, Event, Parameters, effect::Ask, event::Sight},
+    machine::{
+        Effect, Event, Parameters,
+        effect::Ask,
+        event::{Claimed, Sight},
+    },
     policy::{
-        Decision, Ghosts, Heartbeat, LOOKUPS_PER_PASS, Limit, NodeView, Policy, Reason, Replaced,
-        Verdict, shutdown::Removal,
+        Decision, Heartbeat, LOOKUPS_PER_PASS, NodeView, Policy, Reason, Verdict, shutdown::Removal,
     },
 };
 
 pub use self::variant::{Sabotage, Variant};
 use self::{
+    clients::Admission,
     faults::{AnswerMode, FaultSchedule},
-    leaders::{Fate, Lease},
-    objects::{LEAVES, LEFT_OUT, Objects, Process, wall},
+    leaders::{Fate, Lease, Spent},
+    objects::{Objects, Process, wall},
+    rules::Look,
     world::{START, World},
 };
 
@@ -71,12 +81,16 @@ impl Tally {
 struct Run {
     variant: Variant,
     sabotage: Option<Sabotage>,
+    /// True if the process only observes.
+    observes: bool,
     dice: Dice,
     world: World,
     objects: Objects,
     schedule: FaultSchedule,
+    admission: Admission,
     /// The settings.
     policy: Policy,
+    removal: Removal,
     /// The settings that the machine has.
     parameters: Parameters,
     leader: Process,
@@ -84,8 +98,8 @@ struct Run {
     /// The detail of every lookup that finds an instance.
     instance: Instance,
     lease: Lease,
-    /// The times of the deletions that needed budget, of all leaders.
-    spent: Vec<u64>,
+    /// The deletions that needed budget, of all leaders.
+    spent: Vec<Spent>,
     /// The charges of nodes that are deleted or may be.
     charged: Vec<(u64, Box<str>)>,
     /// Nodes with a deletion whose answer was lost.
@@ -104,57 +118,31 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn policy(dice: &mut Dice) -> Policy {
-    let limits = [Limit::Percent(10), Limit::Count(1), Limit::Count(2), Limit::Percent(0)];
-    Policy {
-        budget: dice.pick(&limits).unwrap_or(Limit::Percent(10)),
-        replaced: dice.pick(&[Replaced::Report, Replaced::Delete]).unwrap_or_default(),
-        confirmation_period: Duration::from_secs(20),
-        grace_period: Duration::from_mins(2),
-        monitor_period: Duration::from_secs(5),
-        budget_window: Duration::from_mins(10),
-        shrink_threshold: 50,
-        ghosts: Ghosts::default(),
-        evidence_age: Duration::from_secs(30),
-    }
-}
-
-fn without_rule(policy: &Policy, sabotage: Option<Sabotage>) -> Policy {
-    let mut told = policy.clone();
-    match sabotage {
-        Some(Sabotage::Answers) => told.confirmation_period /= 3,
-        Some(Sabotage::Confirmation) => told.confirmation_period = Duration::ZERO,
-        Some(Sabotage::Grace) => told.grace_period = Duration::ZERO,
-        Some(Sabotage::Breaker) => told.shrink_threshold = 100,
-        Some(Sabotage::Budget) => told.budget = Limit::Count(u32::MAX),
-        _ => {}
-    }
-    told
-}
-
 /// Plays one history. The error says what was wrong, with the timeline.
 pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<Tally, String> {
     let mut dice = Dice::new(seed);
-    let policy = policy(&mut dice);
-    let parameters = Parameters {
-        policy: without_rule(&policy, sabotage),
-        node_selector: format!("!{LEFT_OUT}").parse().unwrap(),
-        scale_down_taints: vec![LEAVES.to_owned()],
-        shutdown_taint_removal: Removal::default(),
-    };
+    let (policy, removal) = settings::draw(&mut dice);
+    let parameters = settings::told(&policy, removal, sabotage);
     let world = World::draw(&mut dice, variant, variant.confirmation(&policy));
     let schedule = FaultSchedule::draw(&mut dice, variant, &world, 110_000);
+    let admission = Admission::draw(&mut dice, &world);
+    let observes = dice.percent(10);
+    let is_told = sabotage != Some(Sabotage::Observer);
+    let process = |observes| Process::new(&parameters, observes, world.schemes_from);
     let run = Run {
         variant,
         sabotage,
+        observes,
+        leader: process(observes && is_told),
+        standby: process(false),
         dice,
         healthy: vec![None; world.nodes.len()],
         world,
         objects: Objects::default(),
         schedule,
+        admission,
         policy,
-        leader: Process::new(&parameters),
-        standby: Process::new(&parameters),
+        removal,
         parameters,
         instance: Instance::new(ProviderId::parse("sim://i-1").unwrap(), "found"),
         lease: Lease::default(),
@@ -195,7 +183,7 @@ impl Run {
     }
 
     /// The nodes as the informers show them now.
-    pub fn watch(&mut self, now: u64) {
+    fn watch(&mut self, now: u64) {
         let shown = self.objects.shown(&self.world, now);
         self.leader.watch(now, &shown);
         // A standby's watch may be late.
@@ -223,33 +211,43 @@ impl Run {
 
     /// The nodes as they are.
     pub fn views(&self, now: u64) -> Vec<NodeView> {
+        // The policy does not see a node whose owner is not known.
+        let owned = self.leader.machine.claims();
+        let owned: BTreeSet<Box<str>> =
+            owned.into_iter().filter_map(|(node, claim)| claim.map(|_| node.uid.clone())).collect();
         let shown = |node: &&world::Node| {
             let known = self.leader.store.get(&node.name);
-            known.is_some_and(|known| known.uid == node.uid)
+            known.is_some_and(|known| known.uid == node.uid) && owned.contains(&node.uid)
         };
         let nodes = self.world.nodes.iter().filter(shown);
         let view = |node: &world::Node| {
             let mut view = node.view(now);
             let marks = self.objects.marks.get(&node.uid);
-            view.approved &= !marks.is_some_and(|marks| marks.is_unapproved);
+            let is_over = view.is_well() || marks.is_some_and(|marks| marks.is_unapproved);
+            view.approved &= !is_over;
             view
         };
         nodes.map(view).collect()
     }
 
-    fn sight(now: u64) -> Sight {
-        Sight { wall: wall(now), claims: Vec::new() }
+    /// The claims that have changed since the memory got them.
+    fn claims(&self, now: u64) -> Vec<Claimed> {
+        if self.sabotage == Some(Sabotage::Claims) {
+            return Vec::new();
+        }
+        let known = self.leader.machine.claims();
+        let changed = known.into_iter().filter_map(|(node, known)| {
+            let claim = self.leader.claim(&node, now);
+            let (name, provider_id) = (Arc::clone(&node.name), node.provider_id.clone());
+            (claim != known).then_some(Claimed { name, provider_id, claim })
+        });
+        changed.collect()
     }
 
     /// A pass. Returns the time of its end, and when the next one is due.
     fn pass(&mut self, began: u64) -> Result<(u64, u64), String> {
         self.tally.passes += 1;
-        self.watch(began);
-        if !self.leader.is_current() {
-            return Err(self.fail(began, "the machine has other nodes"));
-        }
-        let effects = self.leader.tell(began, Event::Pass(Self::sight(began)));
-        self.mark(began, effects);
+        let (before, leader) = (self.begin_pass(began)?, self.tally.leaders);
         let (lists, seed) = (self.variant != Variant::Listless, self.dice.within(0, u64::MAX));
         let due = Event::Due { most_lookups: LOOKUPS_PER_PASS, lists, seed };
         let asks = self.leader.tell(began, due).into_iter().find_map(|effect| match effect {
@@ -259,12 +257,14 @@ impl Run {
         let mut now = began;
         if let Some(ask) = asks {
             let is_open = self.leader.machine.gauges(at(now)).is_open;
-            if !is_open && self.views(now).iter().all(|node| !node.is_watched()) {
+            let is_first = self.observes && !self.leader.trail.has_list;
+            if !is_open && !is_first && self.views(now).iter().all(|node| !node.is_watched()) {
                 return Err(self.fail(now, "a call though every node is Ready"));
             }
             if ask.look_up.len() > LOOKUPS_PER_PASS {
                 return Err(self.fail(now, "more than two batches"));
             }
+            self.asks_rightly(now, &ask)?;
             now = self.look(began, &ask)?;
         }
         self.watch(now);
@@ -273,7 +273,32 @@ impl Run {
                 Effect::Next(next) => Some(ms(next.0)),
                 _ => None,
             });
+        if self.tally.leaders == leader && self.world.schemes_from <= began {
+            self.shows_plans(now, &before)?;
+        }
+        self.asks_often(now)?;
         Ok((now, next.ok_or("no next pass")?))
+    }
+
+    /// Begins a pass. Returns the nodes as the machine has them then.
+    fn begin_pass(&mut self, began: u64) -> Result<Vec<Arc<Node>>, String> {
+        let claims = self.claims(began);
+        if self.dice.percent(4) {
+            self.meddle(began);
+        }
+        if self.dice.percent(if claims.is_empty() { 1 } else { 50 }) {
+            self.register_again(began);
+        }
+        self.watch(began);
+        if !self.leader.is_current() {
+            return Err(self.fail(began, "the machine has other nodes"));
+        }
+        let before = self.leader.store.values().cloned().collect();
+        let effects = self.leader.tell(began, Event::Pass(Sight { wall: wall(began), claims }));
+        self.knows_claims(began)?;
+        self.removes_marks(began, &effects)?;
+        self.mark(began, effects)?;
+        Ok(before)
     }
 
     fn latency(&mut self) -> u64 {
@@ -296,10 +321,15 @@ impl Run {
         }
         let mut now = asked + self.latency();
         self.watch(now);
+        let mut look = Look { asked, answered: now, ..Look::default() };
         let witnesses = ask.witnesses.iter().map(|node| (node, true));
         for (node, is_witness) in ask.look_up.iter().map(|node| (node, false)).chain(witnesses) {
             let (name, uid) = (Arc::clone(&node.name), node.uid.clone());
             let result = self.answer(node, is_witness, asked, mode);
+            look.heard(node, is_witness, &result);
+            if !is_witness && matches!(result, Ok(Lookup::Found(_))) {
+                self.leader.trail.moved.remove(&node.uid);
+            }
             self.leader.tell(now, Event::LookedUp { name, uid, is_witness, result });
         }
         let mut listed = (None, AnswerMode::True);
@@ -307,7 +337,7 @@ impl Run {
             let before = now;
             now += self.latency();
             self.watch(now);
-            listed = self.list(before, now, mode);
+            listed = self.list(before, now, mode, &mut look);
         }
         let all_read = self.read_leases(now);
         let (unlisted, list_mode) = listed;
@@ -317,10 +347,19 @@ impl Run {
             world::within(self.schedule.zone, asked) || self.schedule.denies_any(asked) || hidden;
         let healthy = is_true && now - asked < 3_000 && all_read && !lies;
         let unlisted = unlisted.unwrap_or_default();
-        let decide = Event::Decide { sight: Self::sight(now), unlisted };
-        let effects = self.leader.tell(now, decide);
+        if self.dice.percent(2) {
+            // A node arrives that the list was not compared with.
+            self.register_again(now);
+            self.watch(now);
+        }
+        let sight = Sight { wall: wall(now), claims: self.claims(now) };
+        let effects = self.leader.tell(now, Event::Decide { sight, unlisted });
         let views = self.views(now);
-        let fate = self.judge(now, &views, effects, healthy)?;
+        self.follow_breaker(now, &views, &effects);
+        self.is_doubted(now, &views, &look)?;
+        self.shows_why(now, &views, &look)?;
+        let (fate, ended) = self.judge(now, &views, effects, healthy, &look)?;
+        now = ended;
         if fate.is_death() {
             now += self.dice.within(1_000, 20_000);
             self.succeed(now);
@@ -353,7 +392,8 @@ impl Run {
         views: &[NodeView],
         effects: Vec<Effect>,
         healthy: bool,
-    ) -> Result<Fate, String> {
+        look: &Look,
+    ) -> Result<(Fate, u64), String> {
         let (mut decisions, mut writes, mut left) = (Vec::new(), Vec::new(), None);
         for effect in effects {
             match effect {
@@ -368,6 +408,8 @@ impl Run {
         }
         let fate = self.fate(now, &decisions, left)?;
         for decision in &decisions {
+            self.is_founded(now, decision, look)?;
+            self.is_protected(now, views, decision)?;
             match decision.verdict {
                 Verdict::Delete => self.is_rightful(now, views, decision)?,
                 Verdict::BreakerOpen | Verdict::OverBudget { .. } => self.tally.held += 1,
@@ -375,26 +417,30 @@ impl Run {
                 _ => {}
             }
         }
-        self.write(now, views, writes, fate)?;
-        self.note_health(now, &decisions, healthy);
-        Ok(fate)
+        let ended = self.write(now, views, writes, fate)?;
+        // The next look waits for the writes.
+        self.note_health(now, &decisions, healthy && ended - now < 3_000);
+        Ok((fate, ended))
     }
 
     fn note_health(&mut self, now: u64, decisions: &[Decision], healthy: bool) {
         let is_open = self.leader.machine.gauges(at(now)).is_open;
         for (node, slot) in self.world.nodes.iter().zip(&mut self.healthy) {
+            let appeared = self.leader.trail.appeared.get(&node.uid).copied().unwrap_or(0);
             let judged = node.registered(now)
                 && !node.lives(now)
                 && !node.ready(now)
                 && !node.protected(now)
                 && !node.kubelet_runs(now)
-                && self.variant.judges(node.kind)
-                && now.saturating_sub(node.created) >= ms(self.policy.grace_period);
+                && self.variant.judges(node.kind, self.policy.ghosts)
+                && self.world.schemes_from <= now
+                && now.saturating_sub(node.created.max(appeared)) >= ms(self.policy.grace_period);
             let held = decisions.iter().any(|decision| {
-                let restarts = matches!(
-                    decision.verdict,
-                    Verdict::OverBudget { .. } | Verdict::Keep(Reason::Alive)
-                );
+                let restarts = match decision.verdict {
+                    Verdict::OverBudget { .. } | Verdict::Keep(Reason::Alive) => true,
+                    Verdict::Delete => self.observes,
+                    _ => false,
+                };
                 decision.uid == node.uid && restarts
             });
             let marks = self.objects.marks.get(&node.uid);

@@ -9,12 +9,13 @@ use lifecycle_ccm::{
         Event,
         event::{Listed, Unlisted},
     },
-    policy::NodeView,
+    policy::{Ghosts, NodeView},
 };
 
 use super::{
     Run, Sabotage,
     faults::{self, AnswerMode},
+    rules::Look,
     world::{self, Kind},
 };
 
@@ -30,8 +31,9 @@ impl Run {
         let index = self.index(&node.uid);
         let sees = |index: usize| faults::sees(&self.world, &self.schedule, index, asked, mode);
         let is_seen = index.is_some_and(sees);
-        let method =
-            if node.provider_id.is_some() { ProofMethod::ById } else { ProofMethod::ByName };
+        let misnamed = index.and_then(|index| self.world.nodes.get(index)?.misnamed(asked));
+        let by = if node.provider_id.is_some() { ProofMethod::ById } else { ProofMethod::ByName };
+        let method = misnamed.unwrap_or(by);
         // A witness that is not asked says that it was found.
         let is_bribed = is_witness && self.sabotage == Some(Sabotage::Witnesses);
         match mode {
@@ -40,7 +42,7 @@ impl Run {
             _ if self.is_stranger(&node.uid) => {
                 return Ok(Lookup::NotOurs("another region".to_owned()));
             }
-            _ if is_seen => {}
+            _ if is_seen && misnamed.is_none() => {}
             _ => {
                 let (evidence, request_id) = (format!("{mode:?}"), None);
                 return Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id }));
@@ -59,6 +61,7 @@ impl Run {
         asked: u64,
         now: u64,
         lookups: AnswerMode,
+        look: &mut Look,
     ) -> (Option<Unlisted>, AnswerMode) {
         let mut mode = self.schedule.answer_mode(&mut self.dice, asked);
         let zone = world::within((self.schedule.zone.0, self.schedule.zone.1 + 120_000), asked);
@@ -69,9 +72,10 @@ impl Run {
         let views = self.views(now);
         let shown = faults::list(&self.world, &self.schedule, &mut self.dice, asked, mode);
         let is_missing =
-            |view: &&NodeView| self.index(&view.uid).is_none_or(|index| !shown.contains(&index));
+            |node: &&Arc<Node>| self.index(&node.uid).is_none_or(|index| !shown.contains(&index));
+        let nodes = self.leader.store.values();
         let missing: BTreeSet<Name> =
-            views.iter().filter(is_missing).map(|view| Arc::clone(&view.name)).collect();
+            nodes.filter(is_missing).map(|node| Arc::clone(&node.name)).collect();
         let is_hidden = world::within(self.schedule.zone, asked) && !self.is_mass(&views, &missing);
         let lies = matches!(mode, AnswerMode::Wrong | AnswerMode::Empty);
         let error = match mode {
@@ -81,23 +85,30 @@ impl Run {
             }
             _ => None,
         };
-        let (_, as_of) = self.leader.machine.compared();
+        let (_, mut as_of) = self.leader.machine.compared();
+        if self.sabotage == Some(Sabotage::Arrival) {
+            as_of = u64::MAX;
+        }
         let listed = Listed { instances: shown.len(), malformed: 0 };
         let list = error.map_or(Ok(listed), |kind| Err(faults::error(kind)));
         self.leader.tell(now, Event::Listed(list));
+        if error.is_none() {
+            look.listed(now, shown);
+            self.leader.trail.has_list |= look.shown.is_some();
+        }
         (error.is_none().then_some(Unlisted { missing, as_of }), mode)
     }
 
     /// True if the list lacks too many nodes to be credible: an invisible zone of only one or
     /// two nodes looks the same as deleted machines.
-    fn is_mass(&self, views: &[NodeView], missing: &BTreeSet<Name>) -> bool {
+    pub fn is_mass(&self, views: &[NodeView], missing: &BTreeSet<Name>) -> bool {
         let known = views.iter().filter(|node| self.is_counted(node));
         let lacking = known.clone().filter(|node| missing.contains(&node.name)).count();
         lacking >= 3 && lacking * 2 > known.count()
     }
 
     /// True if a list of another project is noticed, because it lacks a node that should be in it.
-    fn lacks_a_witness(&self, views: &[NodeView], missing: &BTreeSet<Name>) -> bool {
+    pub fn lacks_a_witness(&self, views: &[NodeView], missing: &BTreeSet<Name>) -> bool {
         views.iter().filter(|node| missing.contains(&node.name)).any(|node| {
             let runs = node.in_reach() && node.has_id && node.is_well() && !node.marked;
             self.is_counted(node) || (runs && !self.is_stranger(&node.uid))
@@ -105,9 +116,15 @@ impl Run {
     }
 
     /// Counted as the breaker counts.
-    fn is_counted(&self, node: &NodeView) -> bool {
+    pub fn is_counted(&self, node: &NodeView) -> bool {
         let is_judged = node.in_reach() && !node.approved && !node.protected && !node.marked;
+        let is_judged = is_judged && (node.has_id || self.deletes_ghost(node));
         is_judged && node.age >= self.policy.grace_period && !self.is_stranger(&node.uid)
+    }
+
+    /// True if the settings have a node without a provider ID deleted.
+    pub fn deletes_ghost(&self, node: &NodeView) -> bool {
+        node.uninitialised && self.policy.ghosts == Ghosts::Uninitialised
     }
 
     fn is_stranger(&self, uid: &str) -> bool {

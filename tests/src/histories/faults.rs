@@ -156,7 +156,8 @@ pub fn sees(
             // instance does not blink around a zone's outage.
             let around = (schedule.zone.0.saturating_sub(APART), schedule.zone.1 + APART);
             let blinks = within(node.blink, at) && !within(around, at);
-            let hidden = blinks || (within(schedule.zone, at) && index > 0);
+            let hidden =
+                blinks || node.misnamed(at).is_some() || (within(schedule.zone, at) && index > 0);
             node.lives(at) && !hidden
         }
     }

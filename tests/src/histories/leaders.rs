@@ -22,7 +22,7 @@ use lifecycle_ccm::{
 
 use super::{
     Run, Sabotage, at, ms,
-    objects::{Marks, Process},
+    objects::{self, Marks, Process},
 };
 
 /// The annotation of the Lease with what is left, as text.
@@ -32,6 +32,16 @@ pub struct Lease {
     stored: String,
     /// The text that the leader writes with its next renewal.
     left: String,
+}
+
+/// A deletion that needed budget.
+pub struct Spent {
+    uid: Box<str>,
+    decided: u64,
+    /// When it was made. The note to the next leader may still have the time of the decision.
+    made: u64,
+    /// The number of leaders before this one.
+    leader: u64,
 }
 
 /// The fate of the deletions of one pass.
@@ -73,6 +83,15 @@ impl Outcome {
         matches!(self, Self::Done | Self::Lost(true))
     }
 
+    /// The fate of a write that carries an old version.
+    fn of_an_old_version(self) -> Self {
+        match self {
+            Self::Done | Self::Refused => Self::Conflict,
+            Self::Lost(_) => Self::Lost(false),
+            Self::Conflict | Self::NotSent => self,
+        }
+    }
+
     fn answer(self, stored: Option<Arc<Node>>) -> Answer {
         match self {
             Self::Done => Ok(stored),
@@ -99,14 +118,18 @@ impl Run {
             }
         }
         self.leader.tell(now, Event::Began(left));
+        self.leader.trail.began = now;
         self.lease.left.clone_from(&self.lease.stored);
     }
 
     /// The standby leads, and another one begins to watch.
     pub fn succeed(&mut self, now: u64) {
+        if self.observes {
+            return;
+        }
         let shown = self.objects.shown(&self.world, now);
         self.standby.watch(now, &shown);
-        let mut next = Process::new(&self.parameters);
+        let mut next = Process::new(&self.parameters, false, self.world.schemes_from);
         next.watch(now, &shown);
         let last = mem::replace(&mut self.leader, mem::replace(&mut self.standby, next));
         self.tally.events += last.events;
@@ -130,6 +153,10 @@ impl Run {
         left: Option<Left>,
     ) -> Result<Fate, String> {
         let mut left = left.ok_or("nothing is left to the next leader")?;
+        if self.observes {
+            return Ok(Fate { dies_after: None });
+        }
+        self.leaves_rightly(now, decisions, &left.deleted)?;
         if self.dice.percent(5) {
             // The text is too long for the Lease.
             left.deleted.sum_up();
@@ -159,6 +186,38 @@ impl Run {
         Ok(Fate { dies_after })
     }
 
+    /// The note to the next leader has each deletion that still counts: from the time when this leader made it, and
+    /// before that from the time of the decision. It has no other ones.
+    fn leaves_rightly(
+        &self,
+        now: u64,
+        decisions: &[Decision],
+        left: &Window,
+    ) -> Result<(), String> {
+        let begins = now.saturating_sub(ms(self.policy.budget_window));
+        if left.after(At::default()).any(|(time, _)| time < at(begins)) {
+            return Err(self.fail(now, "a deletion is left that does not count any more"));
+        }
+        let is_known = |uid: &str| self.charged.iter().any(|(_, known)| **known == *uid);
+        let is_decided = |uid: &str| decisions.iter().any(|decision| *decision.uid == *uid);
+        let mut uids = left.after(At::default()).map(|(_, uid)| uid);
+        if let Some(uid) = uids.find(|uid| !is_known(uid) && !is_decided(uid)) {
+            return Err(self.fail(now, &format!("{uid} was not deleted, and it is left")));
+        }
+        let is_marked = |uid: &str| self.node(uid).is_some_and(|node| node.marked(now));
+        let decided = decisions.iter().filter(|one| one.verdict == Verdict::Delete);
+        let decided = decided.filter(|one| !one.approved && !is_marked(&one.uid));
+        let decided = decided.map(|one| (&one.uid, now));
+        let own = self.spent.iter().filter(|one| one.leader == self.tally.leaders);
+        let made = own.map(|one| (&one.uid, one.made)).filter(|(_, made)| *made > begins);
+        for (uid, since) in decided.chain(made) {
+            if !left.after(At::default()).any(|(time, one)| *one == **uid && time >= at(since)) {
+                return Err(self.fail(now, &format!("the deletion of {uid} is not left")));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that a node may be deleted by this decision.
     pub fn is_rightful(
         &self,
@@ -174,7 +233,9 @@ impl Run {
         if node.lives(now) {
             return Err(self.fail(now, &format!("{} was deleted though it exists", node.uid)));
         }
-        if view.protected || !view.is_watched() || view.age < self.policy.grace_period {
+        let is_judged = node.has_id() || self.deletes_ghost(view);
+        let is_grown = view.age >= self.policy.grace_period;
+        if view.protected || !view.is_watched() || !is_grown || !is_judged {
             return Err(self.fail(now, &format!("{} is exempt and was deleted", node.uid)));
         }
         let grown = node.created + ms(self.policy.grace_period);
@@ -188,23 +249,24 @@ impl Run {
     }
 
     /// Writes marks.
-    pub fn mark(&mut self, now: u64, effects: Vec<Effect>) {
+    pub fn mark(&mut self, now: u64, effects: Vec<Effect>) -> Result<(), String> {
         for effect in effects {
             if let Effect::Write(action) = effect {
-                self.send(now, action);
+                self.send(now, action)?;
             }
         }
+        Ok(())
     }
 
-    /// Makes these writes, as far as the leader lives.
+    /// Makes these writes, as far as the leader lives. Returns the time of the last answer.
     pub fn write(
         &mut self,
-        now: u64,
+        decided: u64,
         views: &[NodeView],
         writes: Vec<Action>,
         fate: Fate,
-    ) -> Result<(), String> {
-        let mut deletions = 0;
+    ) -> Result<u64, String> {
+        let (mut now, mut deletions) = (decided, 0);
         for action in writes {
             if !matches!(action.write, Write::Marks(_)) {
                 deletions += 1;
@@ -219,30 +281,49 @@ impl Run {
             let mut open = Some(action);
             while let Some(action) = open {
                 let is_deletion = matches!(action.write, Write::Delete(_));
-                let (is_done, next) = self.send(now, action);
+                // The window on the Lease of a leader that dies has the times of its decisions.
+                now += if fate.is_death() { 0 } else { self.pause() };
+                let (is_done, next) = self.send(now, action)?;
                 open = next;
                 if is_deletion && is_done {
-                    self.deleted(now, &uid, views)?;
+                    self.deleted(now, decided, &uid, views)?;
                 }
             }
         }
-        Ok(())
+        Ok(now)
     }
 
-    fn deleted(&mut self, now: u64, uid: &str, views: &[NodeView]) -> Result<(), String> {
-        let shown_until = now + self.dice.within(0, 6_000);
+    /// The time that a write takes.
+    fn pause(&mut self) -> u64 {
+        if self.dice.percent(5) {
+            self.dice.within(1_000, 45_000)
+        } else {
+            self.dice.within(0, 300)
+        }
+    }
+
+    fn deleted(
+        &mut self,
+        now: u64,
+        decided: u64,
+        uid: &str,
+        views: &[NodeView],
+    ) -> Result<(), String> {
+        let shown_until = now + self.dice.within(0, 12_000);
         let index = self.index(uid).and_then(|index| self.world.nodes.get_mut(index));
         if let Some(node) = index {
             (node.removed, node.shown_until) = (now, shown_until);
         }
         self.tally.deletions += 1;
         let Some(view) = views.iter().find(|view| *view.uid == *uid) else { return Ok(()) };
-        self.stays_within_the_budget(now, view)
+        self.stays_within_the_budget(now, decided, view)
     }
 
     fn outcome(&mut self, is_there: bool, is_deletion: bool) -> Outcome {
         match self.dice.within(0, 100) {
+            // It is gone, and the informer still shows it.
             _ if !is_there && is_deletion && self.dice.percent(50) => Outcome::Done,
+            _ if !is_there && is_deletion && self.dice.percent(50) => Outcome::NotSent,
             0..=2 => Outcome::Conflict,
             3..=4 => Outcome::NotSent,
             5..=7 if is_there => Outcome::Refused,
@@ -254,42 +335,61 @@ impl Run {
     }
 
     /// Sends a write. Returns true if it was made, and the write that follows.
-    fn send(&mut self, now: u64, action: Action) -> (bool, Option<Action>) {
-        let node = self.index(&action.node.uid).and_then(|index| self.world.nodes.get(index));
-        let is_there = node.is_some_and(|node| node.registered(now));
+    fn send(&mut self, now: u64, action: Action) -> Result<(bool, Option<Action>), String> {
+        self.writes_rightly(now, &action)?;
+        let index = self
+            .index(&action.node.uid)
+            .filter(|index| self.world.nodes.get(*index).is_some_and(|node| node.registered(now)));
+        let current = index.map(|index| self.objects.get(&self.world.nodes[index], now));
+        let is_there = current.is_some();
         let is_deletion = matches!(action.write, Write::Delete(_));
-        let outcome = self.outcome(is_there, is_deletion);
+        let mut outcome = self.outcome(is_there, is_deletion);
+        if current.is_some_and(|node| node.resource_version != action.node.resource_version) {
+            outcome = outcome.of_an_old_version();
+        }
         let is_done = outcome.is_done() && is_there;
+        let mut is_made = is_deletion && (is_done || !is_there);
         let mut stored = None;
         if !is_deletion && is_done {
             stored = Some(self.store(now, &action));
+            is_made = self.is_stored(&action);
             self.tally.marks += 1;
-            if self.dice.percent(30) {
-                // The watch shows it before the answer comes.
-                self.watch(now);
-            }
+            self.overtake(now);
         }
-        self.charge(&action, outcome);
+        self.charge(now, &action, outcome);
         let answer = self.told(&action, outcome, stored);
-        if let Ok(Some(node)) = &answer {
-            // As the store does: nothing that is older than what it has.
-            let known = self.leader.store.get_mut(&node.name).filter(|known| known.uid == node.uid);
-            if let Some(known) = known {
-                *known = Arc::clone(node);
-            }
+        if let Ok(answer) = &answer {
+            self.leader.answered(answer.as_ref());
+            self.leader.trail.wrote(now, &action, is_made);
         }
         let effects = self.leader.tell(now, Event::Written { action, answer });
+        self.tells_rightly(now, outcome == Outcome::Conflict, is_made, &effects)?;
         let next = effects.into_iter().find_map(|effect| match effect {
             Effect::Write(action) => Some(action),
             _ => None,
         });
-        (is_done, next)
+        Ok((is_done, next))
+    }
+
+    /// The watch may show a write before the answer to it comes, and a later change as well.
+    fn overtake(&mut self, now: u64) {
+        if self.dice.percent(30) {
+            self.watch(now);
+            if self.dice.percent(30) {
+                self.meddle(now);
+                self.watch(now);
+            }
+        }
     }
 
     /// The answer, or another one if a rule is missing.
     fn told(&self, action: &Action, outcome: Outcome, stored: Option<Arc<Node>>) -> Answer {
+        let is_deletion = matches!(action.write, Write::Delete(_));
         let outcome = match (self.sabotage, outcome) {
-            _ if !matches!(action.write, Write::Delete(_)) => outcome,
+            (Some(Sabotage::Dropped), Outcome::Done) if !is_deletion => {
+                return Ok(stored.map(|_| objects::unmarked(&action.node)));
+            }
+            _ if !is_deletion => outcome,
             (Some(Sabotage::Doubt), Outcome::Lost(_)) => Outcome::NotSent,
             (Some(Sabotage::Release), Outcome::Conflict | Outcome::NotSent | Outcome::Refused) => {
                 Outcome::Lost(false)
@@ -304,8 +404,10 @@ impl Run {
         let marks: &mut Marks = self.objects.marks.entry(node.uid.clone()).or_default();
         match write {
             Write::Delete(_) => {}
+            Write::Proof(..) if self.admission.drops_proof(now) => {}
             Write::Proof(_, proof) => marks.proof = Some(proof.clone()),
             Write::Marks(written) => {
+                let written = self.admission.stored(now, *written);
                 marks.is_unapproved |= written.end_approval;
                 marks.proof.take_if(|_| written.end_proof);
                 if let Some((step, _)) = written.taint {
@@ -318,7 +420,7 @@ impl Run {
     }
 
     /// Counts what a deletion is charged.
-    fn charge(&mut self, action: &Action, outcome: Outcome) {
+    fn charge(&mut self, now: u64, action: &Action, outcome: Outcome) {
         let uid = &action.node.uid;
         let stops = matches!(outcome, Outcome::Conflict | Outcome::NotSent);
         let (is_undone, is_lost) = match action.write {
@@ -336,16 +438,28 @@ impl Run {
         if is_lost {
             self.doubtful.insert(uid.clone());
         }
+        if !is_undone && matches!(action.write, Write::Delete(_)) {
+            // The window counts from the deletion.
+            let charged = self.charged.iter_mut().filter(|(_, known)| known == uid);
+            charged.for_each(|(at, _)| *at = now);
+        }
     }
 
     /// Over all leaders, no more nodes are deleted in a window than the budget allows.
-    fn stays_within_the_budget(&mut self, now: u64, view: &NodeView) -> Result<(), String> {
+    fn stays_within_the_budget(
+        &mut self,
+        now: u64,
+        decided: u64,
+        view: &NodeView,
+    ) -> Result<(), String> {
         if view.approved || view.marked {
             return Ok(());
         }
-        self.spent.push(now);
+        let leader = self.tally.leaders;
+        self.spent.push(Spent { uid: view.uid.clone(), decided, made: now, leader });
         let window = ms(self.policy.budget_window);
-        let used = self.spent.iter().filter(|spent| **spent + window > now).count();
+        let since = |spent: &Spent| if spent.leader == leader { spent.made } else { spent.decided };
+        let used = self.spent.iter().filter(|spent| since(spent) + window > now).count();
         if used > limit(self.policy.budget) {
             return Err(self.fail(now, "over budget"));
         }

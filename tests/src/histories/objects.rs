@@ -16,6 +16,7 @@ use lifecycle_ccm::{
 
 use super::{
     at,
+    trail::Trail,
     world::{self, Kind, World},
 };
 
@@ -43,6 +44,8 @@ pub struct Marks {
     pub is_unapproved: bool,
     /// True if it has the shutdown taint.
     pub is_shut_down: bool,
+    /// How often a client that does not concern lifecycle-ccm has changed it.
+    pub touched: u32,
 }
 
 /// The time of the wall clock.
@@ -54,13 +57,22 @@ fn taint(key: &str, effect: &str) -> Taint {
     Taint { key: key.into(), effect: effect.into(), ..Taint::default() }
 }
 
-/// The claim of the provider.
-pub fn claim(node: &Node) -> Claim {
+/// The claim of the provider, if it knows its own schemes.
+pub fn claim(node: &Node, knows_schemes: bool) -> Option<Claim> {
     match node.provider_id.as_deref() {
-        None => Claim::Unclaimed,
-        Some(id) if id.starts_with("sim:") => Claim::Ours,
-        Some(_) => Claim::Foreign,
+        None => Some(Claim::Unclaimed),
+        Some(_) if !knows_schemes => None,
+        Some(id) if id.starts_with("sim:") => Some(Claim::Ours),
+        Some(_) => Some(Claim::Foreign),
     }
+}
+
+/// This node as if it had none of the marks that lifecycle-ccm removes.
+pub fn unmarked(node: &Node) -> Arc<Node> {
+    let mut node = node.clone();
+    node.annotations.retain(|key, _| ![APPROVED, instance_gone::KEY].contains(&&**key));
+    node.taints.retain(|taint| &*taint.key != shutdown::KEY);
+    Arc::new(node)
 }
 
 impl Objects {
@@ -81,7 +93,7 @@ impl Objects {
     fn read(&self, node: &world::Node, now: u64) -> Node {
         let marks = self.marks.get(&node.uid).cloned().unwrap_or_default();
         let scheme = if node.kind == Kind::Foreign { "other" } else { "sim" };
-        let id = (node.kind != Kind::Ghost).then(|| format!("{scheme}://{}", node.uid).into());
+        let id = node.has_id().then(|| format!("{scheme}://{}", node.uid).into());
         let status = if node.ready(now) { "True" } else { "Unknown" };
         let ready =
             Condition { kind: "Ready".into(), status: status.into(), ..Condition::default() };
@@ -90,6 +102,7 @@ impl Objects {
             node.protected(now).then(|| (PROTECTED.into(), "true".into())),
             is_approved.then(|| (APPROVED.into(), "yes".into())),
             marks.proof.map(|proof| (instance_gone::KEY.into(), proof.into())),
+            Some(("touched".into(), marks.touched.to_string().into())),
         ];
         let taints = [
             (node.kind == Kind::Ghost).then(|| taint(node_keys::UNINITIALIZED, "NoSchedule")),
@@ -137,20 +150,35 @@ pub struct Process {
     pub is_woken: bool,
     /// The number of events.
     pub events: u64,
+    /// What it has shown and done.
+    pub trail: Trail,
+    schemes_from: u64,
 }
 
 impl Process {
     /// A replica that has seen nothing.
-    pub fn new(parameters: &Parameters) -> Self {
-        let machine = Machine::new(parameters.clone(), false);
-        let store = BTreeMap::new();
-        Self { machine, store, is_synced: false, is_woken: false, events: 0 }
+    pub fn new(parameters: &Parameters, observes: bool, schemes_from: u64) -> Self {
+        Self {
+            machine: Machine::new(parameters.clone(), observes),
+            store: BTreeMap::new(),
+            is_synced: false,
+            is_woken: false,
+            events: 0,
+            trail: Trail::default(),
+            schemes_from,
+        }
+    }
+
+    /// The claim of the provider, as far as it knows its own schemes.
+    pub fn claim(&self, node: &Node, now: u64) -> Option<Claim> {
+        claim(node, self.schemes_from <= now)
     }
 
     /// Applies an event.
     pub fn tell(&mut self, now: u64, event: Event) -> Vec<Effect> {
         self.events += 1;
         let effects = self.machine.apply(event, at(now));
+        self.trail.follow(now, &effects);
         self.is_woken |= effects.iter().any(|effect| matches!(effect, Effect::Wake));
         effects
     }
@@ -170,11 +198,24 @@ impl Process {
             let known = self.store.insert(Arc::clone(name), Arc::clone(node));
             if known.as_ref() != Some(node) {
                 let is_new = known.is_none() && self.is_synced;
-                let claim = Some(claim(node));
+                if is_new {
+                    self.trail.appeared.insert(node.uid.clone(), now);
+                }
+                self.trail.saw(now, known.as_deref(), node);
+                let claim = self.claim(node, now);
                 self.tell(now, Event::Seen { node: Arc::clone(node), claim, is_new });
             }
         }
         self.is_synced = true;
+    }
+
+    /// The store takes over the answer to a write, unless it has a later version.
+    pub fn answered(&mut self, node: Option<&Arc<Node>>) {
+        let Some(node) = node else { return };
+        let known = self.store.get_mut(&node.name).filter(|known| node.is_later_than(known));
+        if let Some(known) = known {
+            *known = Arc::clone(node);
+        }
     }
 
     /// The memory is a plain value: it is the same after it was text.

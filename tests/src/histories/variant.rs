@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lifecycle_ccm::policy::Policy;
+use lifecycle_ccm::policy::{Ghosts, Policy};
 
 use super::world::Kind;
 
@@ -30,9 +30,10 @@ impl Variant {
         }
     }
 
-    /// Whether nodes of this kind are deleted once their instances are gone.
-    pub fn judges(self, kind: Kind) -> bool {
-        kind == Kind::Ours || (kind == Kind::Ghost && self != Self::Listless)
+    /// True if nodes of this kind are deleted once their instances are gone.
+    pub fn judges(self, kind: Kind, ghosts: Ghosts) -> bool {
+        let is_ghost = kind == Kind::Ghost && ghosts == Ghosts::Uninitialised;
+        kind == Kind::Ours || (is_ghost && self != Self::Listless)
     }
 
     /// The rules that a history of this variant must notice as missing.
@@ -43,13 +44,24 @@ impl Variant {
                 Sabotage::Grace,
                 Sabotage::Breaker,
                 Sabotage::Budget,
+                Sabotage::Stingy,
                 Sabotage::Memory,
                 Sabotage::Store,
                 Sabotage::Doubt,
                 Sabotage::Release,
+                Sabotage::Selector,
+                Sabotage::Removal,
+                Sabotage::Ghosts,
+                Sabotage::Late,
+                Sabotage::Arrival,
+                Sabotage::Claims,
+                Sabotage::Dropped,
+                Sabotage::Observer,
             ],
             Self::Living => &[Sabotage::Life, Sabotage::Memory],
-            Self::Listless => &[Sabotage::Answers, Sabotage::Witnesses, Sabotage::Store],
+            Self::Listless => {
+                &[Sabotage::Answers, Sabotage::Witnesses, Sabotage::Store, Sabotage::Late]
+            }
         }
     }
 }
@@ -65,6 +77,8 @@ pub enum Sabotage {
     Breaker,
     /// No budget.
     Budget,
+    /// A budget that allows no deletion.
+    Stingy,
     /// No proof of life: every Lease looks as if it was never renewed.
     Life,
     /// Three answers within one confirmation period where there is no list.
@@ -79,18 +93,43 @@ pub enum Sabotage {
     Doubt,
     /// A deletion that was not made, and that keeps its budget.
     Release,
+    /// A node selector that selects all nodes.
+    Selector,
+    /// A shutdown taint that is removed as soon as the machine runs.
+    Removal,
+    /// Nodes without a provider ID that are deleted.
+    Ghosts,
+    /// Answers that count however late they come.
+    Late,
+    /// A list that seems to be compared with nodes that arrived later.
+    Arrival,
+    /// Claims that nobody tells when they change.
+    Claims,
+    /// An API server that seems to store whatever is written.
+    Dropped,
+    /// An observer that does not know that it is one.
+    Observer,
 }
 
 impl Sabotage {
     /// The error of a history without this rule.
     pub const fn breaks(self) -> &'static str {
         match self {
-            Self::Grace => "and was deleted",
-            Self::Budget | Self::Memory | Self::Store | Self::Doubt => "over budget",
-            Self::Release => "held though there is budget",
-            Self::Confirmation | Self::Breaker | Self::Life | Self::Answers | Self::Witnesses => {
-                "was deleted though it exists"
-            }
+            Self::Grace | Self::Ghosts => "is exempt and was deleted",
+            Self::Confirmation | Self::Answers => "without confirmation",
+            Self::Breaker => "an implausible list was believed",
+            Self::Budget | Self::Memory | Self::Store => "over budget",
+            Self::Stingy => "held though there is budget",
+            Self::Doubt => "is not left",
+            Self::Release => "was not deleted, and it is left",
+            Self::Life | Self::Witnesses => "was deleted though it exists",
+            Self::Selector => "is left out and looked up",
+            Self::Removal => "should stay until it is Ready",
+            Self::Late => "came late",
+            Self::Arrival => "and the list had",
+            Self::Claims => "the memory has the claim",
+            Self::Dropped => "told, and not made",
+            Self::Observer => "an observer",
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use ccm_cloud::Claim;
+use ccm_cloud::{Claim, ProofMethod};
 use lifecycle_ccm::policy::{Heartbeat, NodeView};
 
 use super::Variant;
@@ -22,6 +22,8 @@ pub enum Kind {
     Ours,
     /// It never got a provider ID and is uninitialised.
     Ghost,
+    /// It never got a provider ID, and somebody else has initialised it.
+    Initialised,
     /// It has the provider ID of another provider.
     Foreign,
     /// The node selector excludes it.
@@ -62,6 +64,9 @@ pub struct Node {
     /// The span in which no cloud API shows the running machine; shorter than the
     /// confirmation period.
     pub blink: (u64, u64),
+    /// The span in which the cloud searches for the running machine by something that does not prove anything about
+    /// this node, and its list lacks the machine.
+    misnamed: ((u64, u64), ProofMethod),
 }
 
 impl Node {
@@ -106,6 +111,27 @@ impl Node {
         Heartbeat(renewal.to_string())
     }
 
+    /// The method by which the cloud denies the running machine, if it does not look for the machine of this node.
+    pub fn misnamed(&self, at: u64) -> Option<ProofMethod> {
+        let (span, method) = self.misnamed;
+        (self.lives(at) && within(span, at)).then_some(method)
+    }
+
+    /// True if it has a provider ID.
+    pub fn has_id(&self) -> bool {
+        !matches!(self.kind, Kind::Ghost | Kind::Initialised)
+    }
+
+    /// True if the node selector selects it.
+    pub fn selected(&self) -> bool {
+        self.kind != Kind::Unselected
+    }
+
+    /// True if it is neither another provider's nor left out by the node selector.
+    pub fn in_reach(&self) -> bool {
+        self.selected() && self.kind != Kind::Foreign
+    }
+
     /// True if the operator protects it.
     pub fn protected(&self, at: u64) -> bool {
         within(self.protected, at)
@@ -124,11 +150,11 @@ impl Node {
             uid: self.uid.clone(),
             claim: match self.kind {
                 Kind::Foreign => Claim::Foreign,
-                Kind::Ghost => Claim::Unclaimed,
+                Kind::Ghost | Kind::Initialised => Claim::Unclaimed,
                 Kind::Ours | Kind::Unselected | Kind::Stranger => Claim::Ours,
             },
-            has_id: self.kind != Kind::Ghost,
-            selected: self.kind != Kind::Unselected,
+            has_id: self.has_id(),
+            selected: self.selected(),
             ready: self.ready(at),
             deleting: false,
             uninitialised: self.kind == Kind::Ghost,
@@ -173,6 +199,7 @@ impl fmt::Display for Node {
         spans(f, "not ready", &self.outages)?;
         spans(f, "silent", &self.silences)?;
         spans(f, "protected", &[self.protected])?;
+        spans(f, "misnamed", &[self.misnamed.0])?;
         spans(f, "invisible", &[self.blink])
     }
 }
@@ -191,6 +218,8 @@ pub struct World {
     pub end: u64,
     /// The times of changes that wake the controller, sorted.
     pub changes: Vec<u64>,
+    /// When the provider learns its own schemes of provider IDs.
+    pub schemes_from: u64,
 }
 
 impl World {
@@ -217,7 +246,7 @@ impl World {
             } else {
                 dice.within(START, end)
             };
-            let mut node = draw_node(dice, slot, 0, created, end, confirmation);
+            let mut node = draw_node(dice, &format!("n{slot}"), 0, created, end, confirmation);
             node.outages.push(common);
             if all_are_silent {
                 node.silences.push(common);
@@ -226,7 +255,7 @@ impl World {
                 let again = node.died + dice.within(1_000, 200_000);
                 node.removed = again;
                 node.taken_over = u64::MAX;
-                nodes.push(draw_node(dice, slot, 1, again, end, confirmation));
+                nodes.push(draw_node(dice, &format!("n{slot}"), 1, again, end, confirmation));
             }
             nodes.push(node);
         }
@@ -238,7 +267,31 @@ impl World {
         let mut changes: Vec<u64> =
             nodes.iter().flat_map(Node::changes).filter(|at| *at > START).collect();
         changes.sort_unstable();
-        Self { nodes, end, changes }
+        let schemes_from = if dice.percent(30) { START + dice.within(0, 120_000) } else { 0 };
+        Self { nodes, end, changes, schemes_from }
+    }
+
+    /// Somebody deletes a node, and another machine registers under its name at once.
+    pub fn register_again(&mut self, dice: &mut Dice, name: &str, now: u64) {
+        let is_it = |node: &&mut Node| *node.name == *name && node.registered(now);
+        let (life, latest) = self
+            .nodes
+            .iter()
+            .filter(|node| *node.name == *name)
+            .fold((0, 0), |(life, latest), node| (life + 1, node.created.max(latest)));
+        let Some(last) = self.nodes.iter_mut().find(is_it).filter(|_| latest <= now) else {
+            return;
+        };
+        (last.removed, last.shown_until) = (now, now);
+        let mut node = draw_node(dice, name, life, now, self.end, 0);
+        node.kind = dice.one_of(&[node.kind, Kind::Ghost, Kind::Foreign]);
+        if node.kind != Kind::Ours {
+            (node.taken_over, node.marked_from) = (u64::MAX, u64::MAX);
+        }
+        node.misnamed = misnamed(dice, node.kind, self.end);
+        self.changes.extend(node.changes().filter(|at| *at > START));
+        self.changes.sort_unstable();
+        self.nodes.push(node);
     }
 }
 
@@ -249,7 +302,7 @@ fn span(dice: &mut Dice, end: u64, longest: u64) -> (u64, u64) {
 
 fn draw_node(
     dice: &mut Dice,
-    slot: u64,
+    name: &str,
     life: u64,
     created: u64,
     end: u64,
@@ -259,7 +312,8 @@ fn draw_node(
         0..=74 => Kind::Ours,
         75..=86 => Kind::Ghost,
         87..=91 => Kind::Foreign,
-        92..=95 => Kind::Stranger,
+        92..=94 => Kind::Stranger,
+        95..=96 => Kind::Initialised,
         _ => Kind::Unselected,
     };
     let born = created - dice.within(0, 5_000);
@@ -284,8 +338,8 @@ fn draw_node(
         never
     };
     Node {
-        name: format!("n{slot}").into(),
-        uid: format!("n{slot}-{life}").into(),
+        name: name.into(),
+        uid: format!("{name}-{life}").into(),
         kind,
         born,
         created,
@@ -305,5 +359,16 @@ fn draw_node(
             u64::MAX
         },
         blink,
+        misnamed: misnamed(dice, kind, end),
     }
+}
+
+/// Only the ID proves something about a node that has one. The owner does not prove anything.
+fn misnamed(dice: &mut Dice, kind: Kind, end: u64) -> ((u64, u64), ProofMethod) {
+    let methods: &[ProofMethod] = match kind {
+        Kind::Ghost | Kind::Initialised => &[ProofMethod::ByOwner, ProofMethod::ProvidersWord],
+        _ => &[ProofMethod::ByName, ProofMethod::BySystemUuid, ProofMethod::ByOwner],
+    };
+    let when = if dice.percent(15) { span(dice, end, 400_000) } else { (0, 0) };
+    (when, dice.one_of(methods))
 }

@@ -1,0 +1,75 @@
+//! Other clients of the API server, and its admission policies.
+
+use ccm_objects::instance_gone;
+use lifecycle_ccm::policy::action::Marks;
+
+use super::{
+    Run, at,
+    world::{World, within},
+};
+use crate::dice::Dice;
+
+/// What admission policies take back of a write, for a span of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Admission {
+    when: (u64, u64),
+    taints: bool,
+    approvals: bool,
+    proofs: bool,
+}
+
+impl Admission {
+    /// Draws what is taken back.
+    pub fn draw(dice: &mut Dice, world: &World) -> Self {
+        if !dice.percent(25) {
+            return Self::default();
+        }
+        let when = (dice.within(0, world.end), world.end);
+        let mut some = || dice.percent(60);
+        Self { when, taints: some(), approvals: some(), proofs: some() }
+    }
+
+    /// True if a proof that is written at this time is not stored.
+    pub fn drops_proof(&self, now: u64) -> bool {
+        within(self.when, now) && self.proofs
+    }
+
+    /// The marks that are stored of these.
+    pub fn stored(&self, now: u64, marks: Marks) -> Marks {
+        if !within(self.when, now) {
+            return marks;
+        }
+        Marks {
+            taint: marks.taint.filter(|_| !self.taints),
+            end_approval: marks.end_approval && !self.approvals,
+            end_proof: marks.end_proof && !self.proofs,
+        }
+    }
+}
+
+impl Run {
+    /// Another client changes a node: a former leader, an operator with a backup, or one that does not concern
+    /// lifecycle-ccm.
+    pub fn meddle(&mut self, now: u64) {
+        let index = self.dice.below(self.world.nodes.len());
+        let Some(node) = self.world.nodes.get(index).filter(|node| node.registered(now)) else {
+            return;
+        };
+        let marks = self.objects.marks.entry(node.uid.clone()).or_default();
+        match self.dice.within(0, 5) {
+            0 => marks.proof = Some(instance_gone::value("by_id", at(now))),
+            1 => marks.proof = Some("by hand".to_owned()),
+            2 => marks.is_shut_down = true,
+            3 => marks.is_shut_down = false,
+            _ => marks.touched += 1,
+        }
+    }
+
+    /// Another machine registers under the name of a node.
+    pub fn register_again(&mut self, now: u64) {
+        let index = self.dice.below(self.world.nodes.len());
+        let Some(name) = self.world.nodes.get(index).map(|node| node.name.clone()) else { return };
+        self.world.register_again(&mut self.dice, &name, now);
+        self.healthy.resize(self.world.nodes.len(), None);
+    }
+}
