@@ -14,6 +14,7 @@
 //! | [`manifests`] | what is installed |
 //! | [`mod@policies`] | mutating admission policies of a real API server |
 //! | [`dice`] | random numbers that are the same for the same seed |
+//! | [`mod@queue`] | the work queue of random histories of machines |
 //! | [`histories`] | random histories of the deletion policy |
 //! | [`mod@variants`] | random histories of a whole controller, and variants without a protection |
 //! | [`mutants`] | decisions that are broken one at a time: `make mutants` |
@@ -37,6 +38,7 @@ pub mod openstack;
 pub mod policies;
 pub mod printed;
 pub mod prometheus;
+pub mod queue;
 pub mod rights;
 pub mod scenarios;
 pub mod services;

@@ -2,12 +2,13 @@ mod histories;
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{Claim, Instance, Lookup, ProviderId};
+use ccm_cloud::{AddressKind, Claim, Instance, Lookup, NodeAddress, ProviderId};
 use ccm_controller::brake::{Budget, Limit};
-use ccm_objects::Taint;
+use ccm_kube::ApiError;
+use ccm_objects::{Address, Taint};
 
 use super::*;
-use crate::plan::{Policy, UNINITIALIZED};
+use crate::plan::{Policy, UNINITIALIZED, WaitReason};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -159,6 +160,48 @@ fn a_contested_field_waits_and_uses_no_turn() {
     machine.check_turn(&name, 1, &region).unwrap();
     machine.forget(&name);
     machine.check_turn(&name, 0, &zone).unwrap();
+}
+
+/// The event of a worker that has this node and its instance.
+fn work(node: Node) -> Event {
+    let (instance, seen) = (instance(&node.name), seen(node));
+    let asked = Arc::clone(&seen.node);
+    let answer = Ok(Lookup::Found(Box::new(instance)));
+    Event::Work(Box::new(Work { asked, seen, answer, rivals: Vec::new(), failures: 0 }))
+}
+
+#[test]
+fn a_node_that_is_tainted_again_waits_for_no_turn() {
+    let mut machine = machine();
+    machine.now = at(0);
+    machine.check_turn(&"other".into(), 1, &[]).unwrap();
+    machine.check_turn(&"node-1".into(), 1, &[]).unwrap_err();
+    assert_eq!(machine.waiting(), 1);
+    machine.apply(work(tainted("node-1")), at(0));
+    assert_eq!(machine.state("node-1"), Some(State::Waiting(WaitReason::NoAddress)));
+    assert_eq!(machine.waiting(), 0);
+}
+
+/// The other client makes the version of the next step old.
+#[test]
+fn a_step_that_another_client_sets_back_counts_although_the_next_one_meets_a_conflict() {
+    let mut machine = machine();
+    let ip = Address::new("InternalIP", "10.0.0.1");
+    for round in 0..4 {
+        let mut event = work(tainted("node-1"));
+        if let Event::Work(work) = &mut event
+            && let Ok(Lookup::Found(instance)) = &mut work.answer
+        {
+            instance.addresses = vec![NodeAddress::new(AddressKind::InternalIp, "10.0.0.1")];
+        }
+        let said = machine.apply(event, at(0));
+        let writes = said.iter().any(|one| matches!(one, Effect::Request(Request::Write { .. })));
+        assert_eq!(writes, round < 3, "{said:?}");
+        let node = Node { addresses: vec![ip.clone()], ..tainted("node-1") };
+        let written = |answer| Event::Written { name: "node-1".into(), answer };
+        machine.apply(written(Ok(Arc::new(node))), at(0));
+        machine.apply(written(Err(Some(ApiError::Conflict))), at(0));
+    }
 }
 
 #[test]

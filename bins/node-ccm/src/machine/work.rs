@@ -40,6 +40,11 @@ impl Machine {
         let (policy, agreed) = (self.policy(seen.labels_only_add), self.entry(&node.name).agreed);
         let inputs = Inputs { claim, answer, policy, rivals, agreed };
         let plan = Arc::new(inputs.plan(node));
+        if node.is_uninitialised() {
+            // Another client has set the taint. As an initialised node it may have waited.
+            self.leaves_brake(&node.uid);
+            self.leaves_turns(&node.name);
+        }
         let last = self.entry(&node.name).take_last();
         let is_settled = plan.outcome == Outcome::InSync;
         let pause = if is_settled { self.check_brake(node, &plan).err() } else { None };

@@ -170,6 +170,11 @@ impl Machine {
     fn not_written(&mut self, writing: &Writing, error: Option<ApiError>) {
         let (node, name) = (&writing.node, &writing.node.name);
         self.note_agreement(&writing.latest, &writing.inputs);
+        // Another client that sets an earlier step back makes this one fail.
+        let taken_back = self.made(name, &writing.stored);
+        if !taken_back.is_empty() {
+            self.say(Effect::Repeats(taken_back));
+        }
         let what = writing.step().map(Step::kind).unwrap_or_default();
         match error {
             // A term that is only short is extended by the next renewal.

@@ -1,23 +1,30 @@
-//! The cloud, the API server, and what happens there by itself.
+//! The API server, and what other clients and the operator do there.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ccm_cloud::{
-    AbsenceProof, AddressKind, CloudError, ErrorKind, Lookup, LookupResult, NodeAddress,
-    ProofMethod,
-};
 use ccm_kube::ApiError;
-use ccm_objects::{Address, Condition, Node, NodeChange, Shared as Name, node_keys::ZONE};
-use ccm_runtime::explain::Fares;
+use ccm_objects::{Address, Node, NodeChange, Shared as Name, Taint, node_keys::ZONE};
 
 use super::{
-    super::{super::*, instance, tainted},
-    world::{Kind, World},
+    super::super::*,
+    super::tainted,
+    Kind,
+    kubelets::NODES,
+    variants::Without,
+    world::{Basis, World},
 };
-use crate::plan::{APPROVED, Step, addresses, is_approved};
+use crate::plan::{APPROVED, Step, UNINITIALIZED, is_approved};
 
-/// The number of names of nodes.
-const NODES: usize = 6;
+/// A part of a node that admission policies drop, or that another client sets back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    Addresses,
+    Taint,
+    Labels,
+}
+
+/// The answer of the API server to a write; `None`: nothing was sent.
+pub(super) type Answered = Result<Arc<Node>, Option<ApiError>>;
 
 /// Sets these keys, or removes them.
 fn edit<V: for<'a> From<&'a str>>(
@@ -32,181 +39,182 @@ fn edit<V: for<'a> From<&'a str>>(
     }
 }
 
-fn change_node(node: &mut Node, change: &NodeChange) {
-    edit(&mut node.labels, &change.labels);
-    edit(&mut node.annotations, &change.annotations);
-    if let Some(taints) = &change.taints {
-        node.taints.clone_from(taints);
+/// The node after this write, without the parts that are dropped.
+pub(super) fn changed(node: &Node, step: &Step, is_dropped: impl Fn(Part) -> bool) -> Node {
+    let mut new = node.clone();
+    match step {
+        Step::SetAddresses { addresses, ends_approval, .. } => {
+            if !is_dropped(Part::Addresses) {
+                new.addresses.clone_from(addresses);
+            }
+            if *ends_approval {
+                new.annotations.remove(APPROVED);
+            }
+        }
+        Step::ChangeNode(change) => {
+            let NodeChange { labels, annotations, provider_id, taints, .. } = change;
+            if !is_dropped(Part::Labels) {
+                edit(&mut new.labels, labels);
+            }
+            edit(&mut new.annotations, annotations);
+            if let Some(taints) = taints.as_ref().filter(|_| !is_dropped(Part::Taint)) {
+                new.taints.clone_from(taints);
+            }
+            if let Some(id) = provider_id {
+                let is_own = node.provider_id.as_deref().is_none_or(|own| *own == **id);
+                assert!(is_own, "Id: an ID was replaced: {node:?}");
+                new.provider_id = Some(id.as_str().into());
+            }
+        }
     }
-    if let Some(id) = &change.provider_id {
-        assert_eq!(node.provider_id, None, "an ID was replaced");
-        assert_eq!(**id, *format!("sim://{}", node.name));
-        node.provider_id = Some(id.as_str().into());
-    }
+    new
 }
 
 impl World {
-    pub(super) fn answer(&mut self, node: &Node) -> LookupResult {
-        if !self.is_calm && self.kind == Kind::Faults && self.random.one_in(4) {
-            let kinds = [ErrorKind::Unavailable, ErrorKind::Throttled, ErrorKind::Forbidden];
-            return Err(CloudError::new(kinds[self.random.below(3)], "no"));
-        }
-        match self.instances.get(&node.name) {
-            Some(instance) => Ok(Lookup::Found(Box::new(instance.clone()))),
-            None => Ok(Lookup::Gone(AbsenceProof {
-                method: ProofMethod::ById,
-                evidence: "no such server".to_owned(),
-                request_id: None,
-            })),
-        }
-    }
-
-    pub(super) fn write(
-        &mut self,
-        node: &Arc<Node>,
-        step: &Step,
-    ) -> Result<Arc<Node>, Option<ApiError>> {
-        if !self.is_calm && self.kind == Kind::Faults && self.random.one_in(4) {
-            let errors = [None, Some(ApiError::Conflict), Some(ApiError::Unauthorized)];
-            return Err(errors[self.random.below(3)].clone());
+    /// The API server carries out a write, or refuses it. Its answer may be lost.
+    pub(super) fn write(&mut self, node: &Arc<Node>, step: &Step, basis: &Basis) -> Answered {
+        let fails = !self.is_calm && self.kind == Kind::Faults && self.random.one_in(4);
+        let errors = [
+            None,
+            Some(ApiError::Conflict),
+            Some(ApiError::Unauthorized),
+            Some(ApiError::Invalid("no".to_owned())),
+            Some(ApiError::Timeout),
+        ];
+        let error = self.random.below(errors.len());
+        if fails && (errors[error] != Some(ApiError::Timeout) || self.random.one_in(2)) {
+            return Err(errors[error].clone());
         }
         let held = self.objects.get(&node.name).cloned().filter(|held| held.uid == node.uid);
         let Some(held) = held else { return Err(Some(ApiError::NotFound)) };
-        if held.resource_version != node.resource_version {
+        let is_old = held.resource_version != node.resource_version;
+        if is_old && self.without != Some(Without::Versions) {
             return Err(Some(ApiError::Conflict));
         }
-        let is_dropped = !self.is_calm && self.kind == Kind::Others && self.random.one_in(5);
-        let mut new = Node::clone(&held);
-        match step {
-            _ if is_dropped => {}
-            Step::SetAddresses { addresses, ends_approval, .. } => {
-                new.addresses.clone_from(addresses);
-                if *ends_approval {
-                    new.annotations.remove(APPROVED);
-                }
-            }
-            Step::ChangeNode(change) => change_node(&mut new, change),
-        }
+        let name = &node.name;
+        let chance = self.kind == Kind::Others && !self.is_calm && self.random.one_in(8);
+        let drops = |part| chance || self.drops.contains(&(Name::clone(name), part));
+        let new = changed(&held, step, drops);
         let is_approved = is_approved(&held) || self.approval.is_some();
-        self.rules.written(&held, &new, step, is_approved, self.now);
-        if self.kind == Kind::Budget {
-            self.rules.check_budget(self.now);
-        }
+        let limit = (self.kind == Kind::Budget).then_some(self.params.budget.limit);
+        self.rules.written(&held, &new, step, basis, self.now);
+        self.rules.check_budget(&held, &new, is_approved, limit, self.now);
         let new = self.set(new);
+        self.stored.insert(Name::clone(&new.name), Arc::clone(&new));
+        self.set_back(&new);
+        if fails {
+            return Err(Some(ApiError::Timeout));
+        }
         self.store.insert(Name::clone(&new.name), Arc::clone(&new));
         Ok(new)
     }
 
-    fn name(&mut self) -> Name {
-        format!("node-{}", self.random.below(NODES)).into()
-    }
-
-    pub(super) fn register(&mut self) {
-        let name = self.name();
-        if !self.instances.contains_key(&name) {
-            let number = self.instances.len() + 1;
-            let mut instance = instance(&name);
-            instance.zone = Some("a".to_owned());
-            instance.addresses = vec![
-                NodeAddress::new(AddressKind::InternalIp, format!("10.0.0.{number}")),
-                NodeAddress::new(AddressKind::Hostname, &*name),
-            ];
-            self.instances.insert(Name::clone(&name), instance);
+    /// Another client sets parts of the node back at once.
+    fn set_back(&mut self, stored: &Node) {
+        let fights = |part| self.fights.contains(&(Name::clone(&stored.name), part));
+        let mut node = stored.clone();
+        if fights(Part::Taint) && !node.is_uninitialised() {
+            // It writes other taints as well.
+            let key = format!("team-{}", self.versions);
+            node.taints.retain(|taint| !taint.key.starts_with("team-"));
+            node.taints.push(Taint { key: key.as_str().into(), ..Taint::default() });
+            node.taints.extend(tainted(&node.name).taints);
         }
-        if self.objects.contains_key(&name) {
-            return;
+        if fights(Part::Labels) {
+            node.labels.insert(ZONE.1.into(), "edited".into());
         }
-        let ready =
-            Condition { kind: "Ready".into(), status: "True".into(), ..Condition::default() };
-        let provider_id = match self.random.below(8) {
-            0 => Some(format!("other://{name}").into()),
-            1 | 2 => Some(format!("sim://{name}").into()),
-            _ => None,
-        };
-        let uid = format!("{name}-{}", self.versions).into();
-        let edge = (Name::from("edge"), Name::from(""));
-        let labels = self.random.one_in(8).then_some(edge).into_iter().collect();
-        let conditions = vec![ready];
-        self.set(Node { uid, provider_id, conditions, labels, ..tainted(&name) });
+        if fights(Part::Addresses) {
+            node.addresses = vec![Address::new("InternalIP", "10.9.9.9")];
+        }
+        if node != *stored {
+            self.set(node);
+        }
     }
 
     pub(super) fn change_node(&mut self) {
-        let name = self.name();
+        let name = self.name_at_work();
         let Some(mut node) = self.objects.get(&name).map(|held| Node::clone(held)) else { return };
         let others = self.kind == Kind::Others && !self.is_calm;
-        match self.random.below(8) {
-            0 if self.random.one_in(3) => {
-                self.objects.remove(&name);
-                return self.news.push_back((name, None));
+        match self.random.below(10) {
+            0 if self.random.one_in(3) => return self.goes(&name),
+            0 => {
+                // The machine is installed anew.
+                self.goes(&name);
+                return self.register_again(&name);
             }
             1 => node.conditions[0].status = "False".into(),
             2 | 3 => node.conditions[0].status = "True".into(),
             4 => drop(node.labels.insert("edited".into(), self.versions.to_string().into())),
             5 if others => drop(node.labels.insert(ZONE.1.into(), "edited".into())),
-            6 if others => {
-                node.addresses =
-                    vec![Address { kind: "InternalIP".into(), address: "10.9.9.9".into() }];
-            }
-            7 if others && !node.is_uninitialised() => node.taints = tainted(&name).taints,
+            6 if others => node.addresses = vec![Address::new("InternalIP", "10.9.9.9")],
+            7 if others && !node.is_uninitialised() => node.taints.extend(tainted(&name).taints),
             7 if self.random.one_in(4) => {
                 drop(node.annotations.insert(APPROVED.into(), "yes".into()));
+            }
+            8 if self.random.one_in(3) => return self.selects_or_not(&name),
+            9 => {
+                let key = format!("team-{}", self.versions);
+                node.taints.retain(|taint| *taint.key == *UNINITIALIZED);
+                node.taints.push(Taint { key: key.as_str().into(), ..Taint::default() });
             }
             _ => {}
         }
         self.set(node);
     }
 
-    pub(super) fn change_cloud(&mut self) {
-        let names: Vec<Name> = self.instances.keys().map(Name::clone).collect();
-        let is_mass = self.kind == Kind::Budget && self.random.one_in(2);
-        let one = self.name();
-        for name in names.into_iter().filter(|name| is_mass || *name == one) {
-            let Some(instance) = self.instances.get_mut(&name) else { continue };
-            match self.random.below(4) {
-                0 => instance.zone = Some(["a", "b"][self.random.below(2)].to_owned()),
-                1 | 2 => {
-                    let last = self.random.below(200) + 1;
-                    instance.addresses[0] =
-                        NodeAddress::new(AddressKind::InternalIp, format!("10.1.0.{last}"));
-                }
-                _ if self.kind == Kind::Faults => drop(self.instances.remove(&name)),
-                _ => {}
-            }
-        }
+    /// Another client changes the address and the zone of a node that works.
+    pub(super) fn is_edited(&mut self) {
+        let name = self.name();
+        let Some(mut node) = self.objects.get(&name).map(|held| Node::clone(held)) else { return };
+        node.labels.insert(ZONE.1.into(), "edited".into());
+        node.addresses = vec![Address::new("InternalIP", "10.9.9.9")];
+        self.set(node);
     }
 
+    /// The name of a node, often of one that is being looked up or written.
+    fn name_at_work(&mut self) -> Name {
+        let name = self.name();
+        if self.flights.is_empty() || !self.random.one_in(3) {
+            return name;
+        }
+        let at = self.random.below(self.flights.len());
+        Name::clone(self.flights[at].name())
+    }
+
+    /// The selector selects the node, or does not select it any more.
+    pub(super) fn selects_or_not(&mut self, name: &Name) {
+        let Some(mut node) = self.objects.get(name).map(|held| Node::clone(held)) else { return };
+        if node.labels.remove("edge").is_none() {
+            node.labels.insert("edge".into(), "".into());
+        }
+        self.set(node);
+    }
+
+    pub(super) fn goes(&mut self, name: &Name) {
+        self.objects.remove(name);
+        self.news.push_back((Name::clone(name), None));
+    }
+
+    /// The settings, and what other clients want.
     pub(super) fn change_settings(&mut self) {
+        if self.kind == Kind::Others && self.random.one_in(2) {
+            let part = [Part::Addresses, Part::Taint, Part::Labels][self.random.below(3)];
+            let what = (self.name(), part);
+            let all = if self.random.one_in(2) { &mut self.drops } else { &mut self.fights };
+            if all.len() > NODES / 2 {
+                all.clear();
+            }
+            all.insert(what);
+        }
         if !self.random.one_in(4) {
             return;
         }
-        let selectors = ["!edge", "", "!edge,!edited"];
-        self.params.selector = selectors[self.random.below(3)].parse().unwrap();
-        self.params.per_second = [Some(1.0), Some(0.5)][self.random.below(2)];
-        self.hear(Event::Set(self.params.clone()));
-    }
-
-    /// All nodes of instances that exist are initialised and as the cloud says; the others are as they were.
-    pub(super) fn is_right(&self) {
-        for node in self.objects.values() {
-            let Some(instance) = self.instances.get(&node.name) else { continue };
-            let is_ours = node.provider_id.as_deref().is_none_or(|id| id.starts_with("sim://"));
-            if !is_ours || node.labels.contains_key("edge") {
-                continue;
-            }
-            let state = || (self.machine.entries.get(&node.name), node);
-            // Only its name says that the instance is its: a node that lost its address before it got an ID.
-            if !node.is_uninitialised() && node.provider_id.is_none() {
-                continue;
-            }
-            assert!(!node.is_uninitialised(), "{:?}", state());
-            let ip = &instance.addresses[0].address;
-            assert_eq!(addresses::primary(&node.addresses), Some(&**ip), "{:?}", state());
-            let zone = node.labels.get(ZONE.1).map(|zone| &**zone);
-            assert_eq!(zone, instance.zone.as_deref(), "{:?}", state());
-            let told = self.told(node);
-            assert_eq!(told.fares, Fares::Fine, "{told:?} {:?}", state());
+        if self.kind != Kind::Budget || self.random.one_in(4) {
+            let selectors = ["!edge", "", "!edge,!edited"];
+            self.params.selector = selectors[self.random.below(3)].parse().unwrap();
         }
-        assert!(self.machine.writing.is_empty(), "nothing is written any more");
-        assert!(self.machine.entries.keys().all(|name| self.store.contains_key(name)));
+        self.params.per_second = [Some(1.0), Some(0.5)][self.random.below(2)];
+        let params = self.params_without();
+        self.hear(Event::Set(params));
     }
 }
