@@ -88,6 +88,8 @@ struct Run {
     objects: Objects,
     schedule: FaultSchedule,
     admission: Admission,
+    /// The approval on the Lease: the UIDs of nodes, and when it ends.
+    approved: (BTreeSet<Box<str>>, u64),
     /// The settings.
     policy: Policy,
     removal: Removal,
@@ -141,6 +143,7 @@ pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<T
         objects: Objects::default(),
         schedule,
         admission,
+        approved: (BTreeSet::new(), 0),
         policy,
         removal,
         parameters,
@@ -170,7 +173,8 @@ impl Run {
                 self.leader.remember();
             }
             for (node, healthy) in self.world.nodes.iter().zip(&mut self.healthy) {
-                if node.ready(now) || node.protected(now) || !node.registered(now) {
+                let is_exempt = node.protected(now) || node.leaving(now);
+                if node.ready(now) || is_exempt || !node.registered(now) {
                     *healthy = None;
                 }
             }
@@ -224,7 +228,7 @@ impl Run {
             let mut view = node.view(now);
             let marks = self.objects.marks.get(&node.uid);
             let is_over = view.is_well() || marks.is_some_and(|marks| marks.is_unapproved);
-            view.approved &= !is_over;
+            view.approved = (view.approved && !is_over) || self.is_in_set(&view, now);
             view
         };
         nodes.map(view).collect()
@@ -285,6 +289,9 @@ impl Run {
         let claims = self.claims(began);
         if self.dice.percent(4) {
             self.meddle(began);
+        }
+        if self.dice.percent(1) {
+            self.approve_set(began);
         }
         if self.dice.percent(if claims.is_empty() { 1 } else { 50 }) {
             self.register_again(began);
@@ -347,7 +354,7 @@ impl Run {
             world::within(self.schedule.zone, asked) || self.schedule.denies_any(asked) || hidden;
         let healthy = is_true && now - asked < 3_000 && all_read && !lies;
         let unlisted = unlisted.unwrap_or_default();
-        if self.dice.percent(2) {
+        if self.dice.percent(2) && !world::within(self.schedule.zone, asked) {
             // A node arrives that the list was not compared with.
             self.register_again(now);
             self.watch(now);
@@ -408,7 +415,7 @@ impl Run {
         }
         let fate = self.fate(now, &decisions, left)?;
         for decision in &decisions {
-            self.is_founded(now, decision, look)?;
+            self.is_founded(now, views, decision, look)?;
             self.is_protected(now, views, decision)?;
             match decision.verdict {
                 Verdict::Delete => self.is_rightful(now, views, decision)?,
@@ -431,6 +438,7 @@ impl Run {
                 && !node.lives(now)
                 && !node.ready(now)
                 && !node.protected(now)
+                && !node.leaving(now)
                 && !node.kubelet_runs(now)
                 && self.variant.judges(node.kind, self.policy.ghosts)
                 && self.world.schemes_from <= now

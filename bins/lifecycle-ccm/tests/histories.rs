@@ -17,7 +17,8 @@ fn no_history_ends_wrongly() {
             seed += 1;
         }
         println!("{variant:?}, {seed} histories: {total:?}");
-        assert!(total.deletions > 20 && total.held > 20 && total.kept > 0, "{total:?}");
+        let is_kept = total.kept > 0 || variant != Variant::Living;
+        assert!(total.deletions > 20 && total.held > 20 && is_kept, "{total:?}");
         assert!(total.leaders > 20 && total.undone > 0 && total.marks > 20, "{total:?}");
     }
 }
@@ -26,8 +27,10 @@ fn no_history_ends_wrongly() {
 /// it has found one.
 const fn seldom(sabotage: Sabotage) -> u64 {
     match sabotage {
-        Sabotage::Witnesses => 6_622,
-        Sabotage::Store => 15_652,
+        Sabotage::Memory => 994,
+        Sabotage::Store => 2393,
+        Sabotage::Until => 451,
+        Sabotage::Witnesses => 514,
         _ => 0,
     }
 }

@@ -1,10 +1,17 @@
 //! Other clients of the API server, and its admission policies.
 
+use std::collections::BTreeSet;
+
+use ccm_controller::brake::approval::{KEYS, SELECTOR, SetApproval, UNTIL};
 use ccm_objects::instance_gone;
-use lifecycle_ccm::policy::action::Marks;
+use lifecycle_ccm::{
+    machine::Event,
+    policy::{NodeView, action::Marks},
+};
 
 use super::{
-    Run, at,
+    Run, Sabotage, at,
+    objects::{UID, wall},
     world::{World, within},
 };
 use crate::dice::Dice;
@@ -71,5 +78,36 @@ impl Run {
         let Some(name) = self.world.nodes.get(index).map(|node| node.name.clone()) else { return };
         self.world.register_again(&mut self.dice, &name, now);
         self.healthy.resize(self.world.nodes.len(), None);
+    }
+
+    /// The operator approves on the Lease that some nodes are deleted whose machines are gone, or ends that.
+    pub fn approve_set(&mut self, now: u64) {
+        let gone = self.world.nodes.iter().filter(|node| !node.lives(now));
+        let gone: Vec<Box<str>> = gone.map(|node| node.uid.clone()).collect();
+        let some = gone.into_iter().filter(|_| self.dice.percent(50));
+        let uids: BTreeSet<Box<str>> = some.collect();
+        self.approved = (uids, now + self.dice.within(1_000, 120_000));
+        self.tell_set(now);
+    }
+
+    /// Tells the leader what is approved on the Lease.
+    pub fn tell_set(&mut self, now: u64) {
+        let (uids, until) = &self.approved;
+        let end = if self.sabotage == Some(Sabotage::Until) { until * 2 } else { *until };
+        let uids: Vec<&str> = uids.iter().map(|uid| &**uid).collect();
+        let annotation = |key: &str| match key {
+            SELECTOR => Some(format!("{UID} in ({})", uids.join(","))),
+            UNTIL => Some(wall(end).to_string()),
+            _ => None,
+        };
+        let read = || SetApproval::read(KEYS, annotation).unwrap();
+        let approved = if uids.is_empty() { None } else { read() };
+        self.leader.tell(now, Event::Approved(approved));
+    }
+
+    /// True if an approval on the Lease covers this node.
+    pub fn is_in_set(&self, view: &NodeView, now: u64) -> bool {
+        let (uids, until) = &self.approved;
+        !view.is_well() && now < *until && uids.contains(&view.uid)
     }
 }

@@ -119,6 +119,7 @@ impl Run {
         }
         self.leader.tell(now, Event::Began(left));
         self.leader.trail.began = now;
+        self.tell_set(now);
         self.lease.left.clone_from(&self.lease.stored);
     }
 

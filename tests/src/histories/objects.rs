@@ -25,6 +25,9 @@ pub const LEAVES: &str = "example.com/leaves";
 /// The label of nodes that are left out.
 pub const LEFT_OUT: &str = "left-out";
 
+/// The label with the UID of a node.
+pub const UID: &str = "uid";
+
 /// The API server.
 #[derive(Default)]
 pub struct Objects {
@@ -111,11 +114,16 @@ impl Objects {
         ];
         let machine = if node.is_replaced(now) { "another" } else { &*node.uid };
         let is_left_out = node.kind == Kind::Unselected;
+        let labels = [
+            Some((UID.into(), node.uid.clone().into())),
+            is_left_out.then(|| (LEFT_OUT.into(), "".into())),
+        ];
         Node {
             name: Arc::clone(&node.name),
             uid: node.uid.clone(),
             created: Some(wall(node.created)),
-            labels: is_left_out.then(|| (LEFT_OUT.into(), "".into())).into_iter().collect(),
+            deleting: node.leaving(now),
+            labels: labels.into_iter().flatten().collect(),
             annotations: annotations.into_iter().flatten().collect(),
             provider_id: id,
             taints: taints.into_iter().flatten().collect(),

@@ -49,6 +49,7 @@ impl Variant {
                 Sabotage::Store,
                 Sabotage::Doubt,
                 Sabotage::Release,
+                Sabotage::Until,
                 Sabotage::Selector,
                 Sabotage::Removal,
                 Sabotage::Ghosts,
@@ -91,6 +92,8 @@ pub enum Sabotage {
     Store,
     /// A deletion whose answer was lost, and that gives its budget back.
     Doubt,
+    /// An approval on the Lease that does not end.
+    Until,
     /// A deletion that was not made, and that keeps its budget.
     Release,
     /// A node selector that selects all nodes.
@@ -119,6 +122,7 @@ impl Sabotage {
             Self::Confirmation | Self::Answers => "without confirmation",
             Self::Breaker => "an implausible list was believed",
             Self::Budget | Self::Memory | Self::Store => "over budget",
+            Self::Until => "though the breaker is open",
             Self::Stingy => "held though there is budget",
             Self::Doubt => "is not left",
             Self::Release => "was not deleted, and it is left",

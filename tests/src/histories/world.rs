@@ -60,6 +60,8 @@ pub struct Node {
     taken_over: u64,
     marked_from: u64,
     protected: (u64, u64),
+    /// From when somebody else deletes the node object, whose finalizer stays.
+    leaving_from: u64,
     approved_from: u64,
     /// The span in which no cloud API shows the running machine; shorter than the
     /// confirmation period.
@@ -143,6 +145,11 @@ impl Node {
         self.approved_from <= at
     }
 
+    /// True if somebody else deletes it.
+    pub fn leaving(&self, at: u64) -> bool {
+        self.leaving_from <= at
+    }
+
     /// The node as the controller sees it.
     pub fn view(&self, at: u64) -> NodeView {
         NodeView {
@@ -156,7 +163,7 @@ impl Node {
             has_id: self.has_id(),
             selected: self.selected(),
             ready: self.ready(at),
-            deleting: false,
+            deleting: self.leaving(at),
             uninitialised: self.kind == Kind::Ghost,
             age: Duration::from_millis(at.saturating_sub(self.created)),
             protected: self.protected(at),
@@ -168,7 +175,9 @@ impl Node {
 
     fn changes(&self) -> impl Iterator<Item = u64> + '_ {
         let outages = self.outages.iter().flat_map(|(from, to)| [*from, *to]);
-        let others = [self.taken_over, self.marked_from].into_iter().filter(|at| *at < u64::MAX);
+        let others = [self.taken_over, self.marked_from, self.leaving_from]
+            .into_iter()
+            .filter(|at| *at < u64::MAX);
         let own = [self.created, self.removed, self.ready_from, self.ready_until];
         own.into_iter().chain(others).chain(outages)
     }
@@ -184,6 +193,7 @@ impl fmt::Display for Node {
             ("taken over", self.taken_over),
             ("marked", self.marked_from),
             ("approved", self.approved_from),
+            ("leaving", self.leaving_from),
         ] {
             if at < u64::MAX {
                 write!(f, ", {what} {at}")?;
@@ -352,6 +362,7 @@ fn draw_node(
         silences,
         taken_over,
         marked_from,
+        leaving_from: if dice.percent(5) { dice.within(START, end) } else { u64::MAX },
         protected: if dice.percent(10) { span(dice, end, 600_000) } else { never },
         approved_from: if dice.percent(20) {
             died.saturating_add(dice.within(0, 60_000))
