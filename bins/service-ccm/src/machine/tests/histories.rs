@@ -5,10 +5,17 @@
 //! A rule that is broken ends its history, and the message begins with the name of the rule. [`variants`] has the
 //! protections whose absence each rule must show: a rule that no variant breaks finds nothing.
 
+mod calls;
 mod claims;
 mod cloud;
 mod driver;
+mod labels;
+mod lies;
+mod operator;
+mod others;
 mod outside;
+mod refusals;
+mod rooms;
 mod rules;
 mod variants;
 mod world;
@@ -58,6 +65,21 @@ fn members_follow_the_nodes_as_the_brake_allows() {
 #[test]
 fn load_balancers_that_others_change_or_delete_are_made_good() {
     histories(Kind::Others);
+}
+
+#[test]
+fn what_the_cloud_refuses_is_tried_again() {
+    histories(Kind::Refusals);
+}
+
+#[test]
+fn the_settings_say_which_services_are_served() {
+    histories(Kind::Settings);
+}
+
+#[test]
+fn members_are_the_nodes_that_labels_select() {
+    histories(Kind::Labels);
 }
 
 #[test]

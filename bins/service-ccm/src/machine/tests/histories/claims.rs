@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ccm_base::At;
 use ccm_objects::{Node, Service, Shared as Name};
 
-use super::{cloud::Cloud, world::Kind};
+use super::{cloud::Cloud, labels::is_eligible, world::Kind};
 use crate::{
     machine::effect::{Count, Effect, Tell},
     plan::{
@@ -50,25 +50,32 @@ impl Claims {
         }
     }
 
-    /// No claim of a Service is false for long. Of a change by the user the machine may not know yet.
+    /// No claim of a Service is false for long, unless it is kept as it was. Of a change by the user the machine may
+    /// not know yet.
     pub(super) fn check(
         &mut self,
         [api, store]: [&BTreeMap<Name, Arc<Service>>; 2],
         cloud: &Cloud,
-        (kind, now): (Kind, At),
+        is_kept: impl Fn(&Service) -> bool,
+        (is_slow, now): (bool, At),
     ) {
-        let longest = if kind == Kind::Faults { FAILING } else { LONGEST };
+        let longest = if is_slow { FAILING } else { LONGEST };
         let is_known = |one: &&Arc<Service>| {
             let known = store.get(&one.key);
             known.is_some_and(|known| known.resource_version == one.resource_version)
         };
-        let known = api.values().filter(is_known);
+        let known = api.values().filter(is_known).filter(|one| !is_kept(one));
         let wrong: Vec<String> = known.filter_map(|one| false_claim(one, cloud)).collect();
         self.since.retain(|claim, _| wrong.contains(claim));
         for claim in wrong {
             let since = *self.since.entry(claim.clone()).or_insert(now);
             assert!(now.since(since) < longest, "{claim} since {since}");
         }
+    }
+
+    /// The cloud answers no call, so nothing is made good.
+    pub(super) fn pause(&mut self) {
+        self.since.clear();
     }
 
     /// Another process leads, which has to look first.
@@ -82,12 +89,15 @@ impl Claims {
         api: &BTreeMap<Name, Arc<Service>>,
         nodes: &BTreeMap<Name, Arc<Node>>,
         cloud: &Cloud,
+        lists: bool,
     ) {
-        let has = |uid: &str| api.values().any(|service| *service.uid == *uid);
+        let concerned = || api.values().filter(|service| service.concerns_load_balancers());
+        let has = |uid: &str| concerned().any(|service| *service.uid == *uid);
         let ours = cloud.balancers.values().filter(|one| !one.is_foreign);
         let orphans = ours.filter(|one| !has(&one.owner.uid)).count();
-        assert_eq!(self.orphans, orphans, "Reported: load balancers without a Service");
-        let eligible = nodes.values().filter(|node| node.taints.is_empty()).count();
+        let known = if lists { self.orphans } else { orphans };
+        assert_eq!(known, orphans, "Reported: load balancers without a Service");
+        let eligible = nodes.values().filter(|node| is_eligible(node)).count();
         assert_eq!(self.eligible, eligible, "Metrics: nodes that can be members");
     }
 }
@@ -103,7 +113,8 @@ fn false_claim(service: &Service, cloud: &Cloud) -> Option<String> {
     if says(SERVING, Reason::Serving) && one.is_none_or(|one| one.members.is_empty()) {
         return Some(format!("Claims: {name} says that {own:?} serves"));
     }
-    let is_whole = one.is_some_and(|one| one.ports == ports);
+    // Only a full look shows that another client has taken its ports.
+    let is_whole = one.is_some_and(|one| one.ports == ports || one.is_bare);
     if says(PROVISIONING, Reason::Provisioned) && service.is_load_balancer && !is_whole {
         return Some(format!("Claims: {name} says that {own:?} has {ports:?}"));
     }

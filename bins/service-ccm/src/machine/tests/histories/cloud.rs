@@ -1,13 +1,19 @@
 //! A cloud with load balancers, as simple as it can be.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
 
 use ccm_base::At;
 use ccm_cloud::{
     AbsenceProof, ClusterId, Depth, Digest, Ingress, IngressAddress, IpMode, LoadBalancer,
-    LoadBalancerList, Loss, Member, MemberChange, Members, MembersSet, Owner, Phase, Pool,
-    Progress, ProofMethod, Protocol, Title, Unwanted, Waiting, Wanted,
+    LoadBalancerList, Loss, Member, MemberChange, Members, MembersSet, NodeSelector, Owner, Phase,
+    Pool, Progress, ProofMethod, Protocol, Title, Unwanted, Waiting, Wanted,
 };
+
+use super::labels::POOL;
 
 /// A load balancer in the cloud.
 #[derive(Clone, Debug)]
@@ -23,6 +29,11 @@ pub(super) struct Balancer {
     number: u8,
     /// True if it is gone when the cloud has ended its work.
     is_going: bool,
+    /// True if its pools have lost their members: only a full call gives them back.
+    pub(super) is_drained: bool,
+    /// True if another client has taken its ports, or its creation broke off: a full look shows that.
+    pub(super) is_bare: bool,
+    pub(super) is_partial: bool,
     /// True if it belongs to another cluster.
     pub(super) is_foreign: bool,
 }
@@ -31,10 +42,18 @@ pub(super) struct Balancer {
 #[derive(Default)]
 pub(super) struct Cloud {
     pub(super) balancers: BTreeMap<String, Balancer>,
+    /// The load balancers that it does not show.
+    hidden: BTreeMap<String, Balancer>,
+    /// The owners of those that it has shown again.
+    returned: BTreeSet<String>,
     made: u8,
     versions: u64,
     /// How long the cloud works on a change.
     pub(super) takes: Duration,
+    /// The nodes that it selects where a Service does not choose.
+    pub(super) selector: NodeSelector,
+    /// True if calls do not see the members, and change none.
+    pub(super) is_blind: bool,
 }
 
 impl Balancer {
@@ -58,12 +77,14 @@ impl Balancer {
         if depth == Depth::Members {
             shown.members = Some(self.members.values().cloned().collect());
             shown.pools = Some(self.pools());
+            shown.digest = self.digest.filter(|_| !self.is_bare && !self.is_partial);
         }
         shown
     }
 
     fn pools(&self) -> Vec<Pool> {
-        let (protocol, members) = (Protocol::Tcp, self.members.len());
+        let members = if self.is_drained { 0 } else { self.members.len() };
+        let protocol = Protocol::Tcp;
         let pool = |port: &u16| Pool { protocol, port: *port, members, why_empty: None };
         self.ports.iter().map(pool).collect()
     }
@@ -79,13 +100,23 @@ impl Balancer {
     }
 
     /// Changes the members as a provider does. Returns true if any has changed.
-    fn change(&mut self, change: &Members) -> bool {
+    /// One whose labels it does not select leaves, but not the last one.
+    fn change(&mut self, change: &Members, by: &NodeSelector) -> bool {
         let before = self.members.clone();
         for member in change.present.iter() {
-            self.members.insert(member.node.clone(), member.clone());
+            if by.matches(&member.labels) {
+                self.members.insert(member.node.clone(), member.clone());
+            }
+        }
+        for member in change.present.iter().filter(|member| !by.matches(&member.labels)) {
+            if self.members.len() > 1 {
+                self.members.remove(&member.node);
+            }
         }
         for member in change.absent.iter() {
-            self.members.remove(&member.node);
+            if by.is_empty() || self.members.len() > 1 {
+                self.members.remove(&member.node);
+            }
         }
         before != self.members
     }
@@ -121,6 +152,9 @@ impl Cloud {
             made: now,
             number: self.made,
             is_going: false,
+            is_drained: false,
+            is_bare: false,
+            is_partial: false,
             is_foreign: true,
         };
         self.balancers.insert(format!("theirs-{name}"), one);
@@ -164,14 +198,17 @@ impl Cloud {
             }
             return self.create(wanted, owner, now);
         };
-        let (version, takes) = (self.version(), self.takes);
+        let by = self.selector_of(&front_end.settings);
+        let (version, takes, is_blind) = (self.version(), self.takes, self.is_blind);
         let Some(one) = self.balancers.get_mut(&id) else { unreachable!("{id}") };
         if now < one.works_until {
             return Progress::InProgress(one.waiting(&id, now, false));
         }
         let ports: Vec<u16> = front_end.ports.iter().map(|port| port.port).collect();
-        let is_same = one.digest == Some(front_end.digest) && one.ports == ports;
-        let has_changed = one.change(&wanted.members);
+        let is_whole = one.ports == ports && !one.is_drained;
+        let is_same = one.digest == Some(front_end.digest) && is_whole;
+        (one.is_drained, one.is_bare, one.is_partial) = (false, false, false);
+        let has_changed = !is_blind && one.change(&wanted.members, &by);
         if is_same && !has_changed {
             return Progress::Done(one.show(&id, Depth::Members, now));
         }
@@ -183,11 +220,16 @@ impl Cloud {
         Progress::InProgress(one.waiting(&id, now, true))
     }
 
+    fn selector_of(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
+        settings.get(POOL).map_or_else(|| self.selector.clone(), |pool| NodeSelector::parse(pool))
+    }
+
     fn create(&mut self, wanted: &Wanted, owner: Owner, now: At) -> Progress<LoadBalancer> {
         self.made = self.made.wrapping_add(1);
         let (id, version) = (format!("lb-{}", self.made), self.version());
         let front_end = &wanted.front_end;
-        let present = wanted.members.present.iter();
+        let by = self.selector_of(&front_end.settings);
+        let present = wanted.members.present.iter().filter(|one| by.matches(&one.labels));
         let one = Balancer {
             owner,
             digest: Some(front_end.digest),
@@ -198,6 +240,9 @@ impl Cloud {
             made: now,
             number: self.made,
             is_going: false,
+            is_drained: false,
+            is_bare: false,
+            is_partial: false,
             is_foreign: false,
         };
         let progress = match self.takes.is_zero() {
@@ -214,11 +259,16 @@ impl Cloud {
         now: At,
     ) -> Option<Progress<MembersSet>> {
         let version = self.version();
+        let by = self.selector_of(&change.settings);
+        let is_blind = self.is_blind;
         let one = self.balancers.get_mut(&change.id).filter(|one| one.owner.is(&change.owner))?;
+        if is_blind {
+            return Some(Progress::NotSeen("no member shows its port".to_owned()));
+        }
         if now < one.works_until {
             return Some(Progress::InProgress(one.waiting(&change.id, now, false)));
         }
-        let changed = one.change(&change.members);
+        let changed = one.change(&change.members, &by);
         if changed {
             one.version = version;
         }
@@ -250,6 +300,14 @@ impl Cloud {
         })
     }
 
+    /// The load balancer of this owner has its digest, and lacks its ports.
+    pub(super) fn break_off(&mut self, uid: &str) {
+        for one in self.balancers.values_mut().filter(|one| one.owner.uid == uid) {
+            one.ports.clear();
+            one.is_partial = true;
+        }
+    }
+
     /// Another client makes a second load balancer of this owner.
     pub(super) fn duplicate(&mut self, id: &str, now: At) {
         let Some(one) = self.balancers.get(id).cloned() else { return };
@@ -267,6 +325,41 @@ impl Cloud {
             one.owner.uid = format!("uid-gone-{number}");
             one.owner.name = format!("gone-{number}");
         }
+    }
+
+    /// Another client takes the ports of a load balancer, whose digest stays.
+    pub(super) fn take_ports(&mut self, id: &str) {
+        let version = self.version();
+        if let Some(one) = self.balancers.get_mut(id) {
+            (one.version, one.is_bare) = (version, true);
+            one.ports.clear();
+        }
+    }
+
+    /// The cloud shows none of the load balancers that it has.
+    pub(super) fn hide(&mut self) {
+        self.hidden.append(&mut self.balancers);
+    }
+
+    /// It shows them again. `doubles`: also those whose owner has another one by now. Returns true if there is one.
+    pub(super) fn bring_back(&mut self, doubles: bool) -> bool {
+        let mut hidden = std::mem::take(&mut self.hidden);
+        let has_other = |one: &Balancer| !one.is_foreign && !self.of(&one.owner.uid).is_empty();
+        let is_double = hidden.values().any(has_other);
+        hidden.retain(|_, one| doubles || !has_other(one));
+        self.returned.extend(hidden.values().map(|one| one.owner.uid.clone()));
+        self.balancers.append(&mut hidden);
+        is_double && doubles
+    }
+
+    /// Returns true if it has shown a load balancer of this owner again: it said before that there is none.
+    pub(super) fn has_lied(&self, uid: &str) -> bool {
+        self.returned.contains(uid)
+    }
+
+    /// Returns true if it has a load balancer of this owner that it does not show.
+    pub(super) fn hides(&self, uid: &str) -> bool {
+        self.hidden.values().any(|one| one.owner.uid == uid)
     }
 
     /// Another client changes a load balancer.

@@ -3,20 +3,22 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{CloudError, Depth, ErrorKind, LoadBalancer, Loss, Progress, Wanted};
+use ccm_cloud::{CloudError, Depth, ErrorKind};
 use ccm_controller::brake::approval::{KEYS, SELECTOR, SetApproval, UNTIL};
 use ccm_kube::ApiError;
 use ccm_objects::{Service, Shared as Name};
 
 use super::{
+    cloud::Balancer,
+    labels, operator,
     outside::LATE,
     rules::Rules,
     variants::Without,
     world::{Kind, World},
 };
 use crate::machine::{
-    effect::{Ask, Effect, Lane, OrphanDue, Question, Write},
-    event::{Answer, Answered, Event, Listed, NodesWhy, Polled, Written},
+    effect::{Ask, Effect, Lane, OrphanDue, Write},
+    event::{Event, Listed, NodesWhy, Polled, Written},
 };
 use crate::plan::orphans::{Policy, Rules as OrphanRules};
 
@@ -46,11 +48,19 @@ impl World {
             self.now = self.now.max(whole(at));
             self.cloud.work(self.now);
             self.perform(what);
+            self.see_labels();
             self.rules.check(&self.cloud, self.now);
-            if self.kind == Kind::Nodes {
-                Rules::check_room(&self.api, &self.cloud);
+            self.check_room();
+            self.check_classes();
+            let is_slow = matches!(self.kind, Kind::Faults | Kind::Refusals);
+            let is_slow = is_slow || !self.offer.traits.lists;
+            let (api, store) = (&self.api, &self.store);
+            let settings = &self.settings;
+            let is_kept = |one: &Service| operator::is_kept(one, settings);
+            self.claims.check([api, store], &self.cloud, is_kept, (is_slow, self.now));
+            if self.trouble.is_some() {
+                self.claims.pause();
             }
-            self.claims.check([&self.api, &self.store], &self.cloud, (self.kind, self.now));
         }
         panic!("there is no end of work at {}", self.now);
     }
@@ -63,14 +73,22 @@ impl World {
             self.tasks.nodes.map(|at| (at, Next::Nodes)),
             self.machine.nodes_due().map(|at| (at, Next::NodesDue)),
             self.machine.next_poll().map(|at| (at.max(self.tasks.polls), Next::Poll)),
-            Some((self.tasks.audit, Next::Audit)),
+            Some((self.tasks.audit, Next::Audit)).filter(|_| !self.is_listing()),
             Some((self.tasks.orphans, Next::Orphans)),
             Some((self.tasks.note, Next::Note)),
         ];
         all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    fn fly(&mut self, flight: Flight) {
+    /// One list comes after the other.
+    fn is_listing(&self) -> bool {
+        let is_part = |flight: &Flight| {
+            matches!(flight, Flight::List(_) | Flight::Instance | Flight::Read(..))
+        };
+        self.flights.iter().any(|(_, flight)| is_part(flight))
+    }
+
+    pub(super) fn fly(&mut self, flight: Flight) {
         let wait = Duration::from_millis(u64::try_from(self.random.below(SLOWEST)).unwrap_or(0));
         self.flights.push((self.now + wait, flight));
     }
@@ -91,7 +109,7 @@ impl World {
             }
             Next::NodesDue => {
                 let services = self.store.values().cloned().collect();
-                self.nodes_are(NodesWhy::Due { selectors: Vec::new(), services });
+                self.nodes_are(NodesWhy::Due { selectors: self.selectors(), services });
             }
             Next::Poll => {
                 self.tasks.polls = self.now + Duration::from_secs(1);
@@ -101,8 +119,7 @@ impl World {
             }
             Next::Audit => {
                 self.tasks.audit = self.now + Duration::from_mins(5);
-                let started = self.now;
-                self.fly(Flight::List(started));
+                self.list_all();
             }
             Next::Orphans => {
                 self.tasks.orphans = self.now + Duration::from_mins(5);
@@ -133,9 +150,15 @@ impl World {
     }
 
     /// A Service is due on this lane.
-    fn look(&mut self, lane: Lane, name: &Name, may_call: bool) {
-        let requests = self.hear(self.due(lane, name, may_call));
+    pub(super) fn look(&mut self, lane: Lane, name: &Name, may_call: bool) {
+        let mut due = self.due(lane, name, may_call);
+        self.tell_labels(&due.selector);
+        self.lack(&mut due);
+        due.changes = self.machine.changes();
+        let is_read = self.is_read(&mut due);
+        let requests = self.hear(Event::Due(due));
         assert!(requests.len() <= 1, "{requests:?}");
+        assert!(is_read || requests.is_empty(), "Read: {name} was not read: {requests:?}");
         match requests.into_iter().next() {
             None => self.done(lane, name),
             Some(Effect::Write(write)) => self.fly(Flight::Write(write, may_call)),
@@ -144,14 +167,17 @@ impl World {
                     self.leave(true);
                     self.lease.0 = self.lease.1.clone();
                 }
-                Rules::asked(&ask, &self.api, &self.cloud);
+                let is_sent = self.trouble.as_ref().is_none_or(|error| !error.unsent);
+                self.rules.calls.asked(&ask, is_sent, self.now);
+                self.rules.asked(&ask, &self.api, &self.cloud);
+                self.asks(&ask);
                 self.fly(Flight::Ask(ask));
             }
             Some(other) => panic!("{other:?}"),
         }
     }
 
-    fn request(&mut self, request: Effect) {
+    pub(super) fn request(&mut self, request: Effect) {
         let now = self.now;
         match request {
             Effect::Poll(asked) => self.fly(Flight::Poll(asked, now)),
@@ -171,11 +197,12 @@ impl World {
         }
     }
 
-    fn fails(&mut self) -> bool {
-        !self.is_calm && self.kind == Kind::Faults && self.random.one_in(5)
+    pub(super) fn fails(&mut self) -> bool {
+        let fails = matches!(self.kind, Kind::Faults | Kind::Refusals);
+        !self.is_calm && fails && self.random.one_in(5)
     }
 
-    fn error(&mut self) -> CloudError {
+    pub(super) fn error(&mut self) -> CloudError {
         let kinds = [ErrorKind::Unavailable, ErrorKind::Throttled, ErrorKind::Timeout];
         CloudError::new(kinds[self.random.below(3)], "no")
     }
@@ -245,75 +272,6 @@ impl World {
         }
     }
 
-    fn answer_ask(&mut self, ask: Ask) {
-        let Ask { lane, name, uid, question, .. } = ask;
-        // A call that fails may have been carried out.
-        let fails = self.fails();
-        let is_made = !fails || self.random.one_in(2);
-        let error = self.error().that_may_be_done();
-        let now = self.now;
-        let uid_of = uid.to_string();
-        let answer = match question {
-            Question::Ensure(wanted) if self.is_lying => {
-                Answer::Ensure(Box::new(self.ensure_elsewhere(&wanted)))
-            }
-            Question::Ensure(mut wanted) => {
-                wanted.members = self.members(&uid_of, &wanted.members);
-                let made = is_made.then(|| self.cloud.ensure(&wanted, now));
-                self.rules.ensured(&uid_of, &self.cloud);
-                let own = self.cloud.of(&uid_of).into_iter();
-                self.asked.extend(own.map(|id| (id, wanted.front_end.digest)));
-                Answer::Ensure(Box::new(made.filter(|_| !fails).ok_or(error)))
-            }
-            Question::Members(_) if self.is_lying => {
-                Answer::Members(Err(CloudError::new(ErrorKind::NotFound, "it is not here")))
-            }
-            Question::Members(mut change) => {
-                change.members = self.members(&uid_of, &change.members);
-                let gone = || CloudError::new(ErrorKind::NotFound, "it is gone");
-                let made = is_made.then(|| self.cloud.set_members(&change, now).ok_or_else(gone));
-                Answer::Members(made.filter(|_| !fails).unwrap_or(Err(error)))
-            }
-            Question::Delete(_) if self.is_lying => Answer::Delete(Err(error)),
-            Question::Delete(unwanted) => {
-                let (is_duplicate, unwanted) = (unwanted.duplicate, self.unwanted(&unwanted));
-                if is_made {
-                    Rules::deleted(&unwanted, self.api.get(&name).map(|it| &**it), &self.cloud);
-                }
-                let made = is_made.then(|| self.cloud.delete(&unwanted, now));
-                let made = made.filter(|_| !fails).map(|made| self.deleted(made));
-                match is_duplicate {
-                    true => Answer::DeleteDuplicate(made.ok_or(error)),
-                    false => Answer::Delete(made.ok_or(error)),
-                }
-            }
-            Question::Preview(wanted) => Answer::Preview(wanted.front_end.digest, Ok(Vec::new())),
-        };
-        let answered = Answered { lane, name: Name::clone(&name), uid, answer };
-        let requests = self.hear(Event::Answered(answered));
-        match requests.is_empty() {
-            true => self.done(lane, &name),
-            false => self.look(lane, &name, false),
-        }
-    }
-
-    /// Another cloud has none of the load balancers, and makes none that replaces one.
-    fn ensure_elsewhere(&mut self, wanted: &Wanted) -> Result<Progress<LoadBalancer>, CloudError> {
-        let uid = &wanted.front_end.owner.uid;
-        if wanted.known.is_some() && !wanted.may_replace {
-            let why = "it is not here".to_owned();
-            return Ok(Progress::Lost(Loss { why, is_gone: true }));
-        }
-        // Clients have learnt its address.
-        let details = self.api.values().find(|one| *one.uid == **uid);
-        let details = details.and_then(|service| service.details.as_deref());
-        let is_shown = details.is_some_and(|details| !details.ingress.is_empty());
-        if wanted.known.is_some() && is_shown && !self.cloud.of(uid).is_empty() {
-            self.rules.replaced(uid, self.now);
-        }
-        Err(CloudError::new(ErrorKind::Timeout, "another cloud").that_may_be_done())
-    }
-
     fn answer_write(&mut self, write: Write, may_call: bool) {
         let answer = self.write(&write);
         if answer.is_ok() {
@@ -345,21 +303,34 @@ impl World {
 
     /// Ends all faults, approves what is held, and checks that all is right in the end.
     pub(super) fn settle(&mut self) {
-        (self.is_calm, self.rules.is_approved, self.is_lying) = (true, true, false);
+        self.is_calm = true;
+        self.marked_leave();
+        self.contest();
+        if self.is_lying && self.is_same {
+            self.tell_all();
+            self.approval_replaces();
+        }
+        self.end_lie();
+        self.rules.is_approved = true;
         self.contested = None;
+        self.end_trouble();
         self.approve_all();
         (0..4).for_each(|number| self.set_node(number, false));
         self.tell_all();
+        self.mend_all();
         let end = self.now + Duration::from_hours(3);
         self.run(end);
-        Rules::right(self.now, &self.api, &self.nodes, &self.cloud);
-        self.claims.right(&self.api, &self.nodes, &self.cloud);
-        self.rules.begin_quiet();
+        Rules::right(self.now, &self.api, &self.nodes, &self.cloud, &self.offer.selector);
+        let lists = self.offer.traits.lists;
+        self.claims.right(&self.api, &self.nodes, &self.cloud, lists);
+        self.rules.begin_quiet(lists);
         let end = self.now + Duration::from_mins(20);
         self.run(end);
         self.explain(&self.api);
         self.rules.end_quiet();
+        self.tries_again_soon();
         self.follows_soon();
+        self.follows_default();
     }
 
     /// The Lease approves that any member leaves, and that any load balancer is replaced.
@@ -381,20 +352,31 @@ impl World {
         self.tell_all();
         let end = self.now + 2 * self.cloud.takes + Duration::from_secs(30);
         self.run(end);
-        let service = self.api.get(&key).and_then(|service| service.details.as_deref());
-        let is_served = service.is_some_and(|details| !details.ingress.is_empty());
-        assert!(is_served, "Soon: {service:?}, and the cloud needs {:?}", self.cloud.takes);
+        self.is_served(&key);
         for is_marked in [false, true] {
             self.set_node(LATE, is_marked);
             let end = self.now + Duration::from_secs(90) + 2 * self.cloud.takes;
             self.run(end);
             let node = format!("node-{LATE}");
-            let own = self.api.values().flat_map(|service| self.cloud.of(&service.uid));
-            for one in own.filter_map(|id| self.cloud.balancers.get(&id)) {
-                let is_right = one.members.contains_key(&node) != is_marked;
+            // Without a list the members of a load balancer may not be known.
+            let all = self.served().filter(|_| self.offer.traits.lists);
+            for (service, one) in all {
+                let by = labels::selector(service, &self.offer.selector);
+                let is_selected = labels::is_selected(&self.nodes[&*node], &by);
+                let is_right = one.members.contains_key(&node) == (is_selected && !is_marked);
                 assert!(is_right, "Leaves: {node} is marked: {is_marked}, {one:?}");
             }
         }
+    }
+}
+
+impl World {
+    /// The Services and their load balancers.
+    fn served(&self) -> impl Iterator<Item = (&Arc<Service>, &Balancer)> {
+        let own = |service: &Arc<Service>| self.cloud.of(&service.uid);
+        let all =
+            self.api.values().flat_map(move |one| own(one).into_iter().map(move |id| (one, id)));
+        all.filter_map(|(service, id)| Some((service, self.cloud.balancers.get(&id)?)))
     }
 }
 

@@ -7,10 +7,7 @@ use ccm_objects::{
     Address, Node, Service, ServiceCondition, ServiceDetails, ServicePort, Shared as Name, Taint,
 };
 
-use super::{
-    rules::Rules,
-    world::{Kind, World},
-};
+use super::world::{Kind, World};
 use crate::{
     machine::{
         effect::Write,
@@ -24,8 +21,7 @@ use crate::{
     },
 };
 
-/// The number of names of Services, and of nodes.
-const SERVICES: usize = 4;
+/// The number of nodes.
 const NODES: usize = 12;
 /// The number of the node that comes last.
 pub(super) const LATE: usize = 20;
@@ -33,6 +29,11 @@ pub(super) const LATE: usize = 20;
 pub(super) const THEIRS: &str = "theirs";
 /// The taint of an autoscaler.
 pub(super) const MARK: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// The number of names of Services.
+pub(super) const fn services(kind: Kind) -> usize {
+    if matches!(kind, Kind::Nodes | Kind::Lies) { 6 } else { 4 }
+}
 
 impl World {
     /// Something happens, and then time passes.
@@ -44,9 +45,15 @@ impl World {
             3 => self.change_nodes(),
             5 | 6 => self.tell_some(),
             7 if self.kind == Kind::Others => self.spoil(),
+            7 if self.kind == Kind::Nodes => self.crowd(),
+            7 | 9 if self.kind == Kind::Labels => self.change_labels(),
+            7 if self.kind == Kind::Settings => self.change_settings(),
+            9 if self.kind == Kind::Settings => self.change_wish(),
+            7 if self.kind == Kind::Refusals => self.change_trouble(),
+            9 if self.kind == Kind::Refusals && self.random.one_in(3) => self.hurry(),
             // No question is answered half by the one cloud, half by the other.
             7 | 9 if self.kind == Kind::Lies && self.flights.is_empty() => {
-                self.is_lying = !self.is_lying && self.random.one_in(3);
+                self.change_lie();
             }
             10 if self.kind == Kind::Others => {
                 let place = self.random.below(self.api.len() + 1);
@@ -73,13 +80,17 @@ impl World {
 
     /// Each Service has an explanation.
     pub(super) fn explain(&self, services: &BTreeMap<Name, Arc<Service>>) {
+        // A Service that has to be read again is not planned at once.
+        if self.kind == Kind::Settings && !self.is_calm {
+            return;
+        }
         for service in services.values() {
             let told = self.machine.explain(&service.key, Some(service), self.now);
             self.rules.explained(service, &told);
         }
     }
 
-    fn store_as(&mut self, service: Service) -> Arc<Service> {
+    pub(super) fn store_as(&mut self, service: Service) -> Arc<Service> {
         self.versions += 1;
         let resource_version = self.versions.to_string().into();
         let service = Arc::new(Service { resource_version, ..service });
@@ -97,12 +108,14 @@ impl World {
     /// A user creates a Service.
     pub(super) fn add_service(&mut self, key: &Name) {
         let uid = format!("uid-{}", self.versions).into();
-        let class = self.random.one_in(6).then(|| THEIRS.into()).filter(|_| **key != *"other/late");
+        let class = self.random.one_in(6).then(|| THEIRS.into());
+        let class = class.or_else(|| self.gold()).filter(|_| key.starts_with("shop/"));
         let details = ServiceDetails {
             ports: vec![self.port()],
             allocates_node_ports: true,
             ip_families: vec!["IPv4".into()],
             class,
+            created: self.now.to_string().parse().ok(),
             ..ServiceDetails::default()
         };
         let (key, details) = (Name::clone(key), Some(Box::new(details)));
@@ -121,11 +134,16 @@ impl World {
 
     /// A user creates or changes a Service.
     fn edit_service(&mut self) {
-        let key: Name = format!("shop/web-{}", self.random.below(SERVICES)).into();
-        let Some(known) = self.api.get(&key) else { return self.add_service(&key) };
-        if known.deleting {
-            return;
+        let key: Name = format!("shop/web-{}", self.random.below(services(self.kind))).into();
+        if !self.api.contains_key(&key) {
+            return self.add_service(&key);
         }
+        self.edit(&key);
+    }
+
+    /// A user changes this Service.
+    pub(super) fn edit(&mut self, key: &Name) {
+        let Some(known) = self.api.get(key).filter(|known| !known.deleting) else { return };
         let mut service = Service::clone(known);
         if self.random.one_in(6) {
             service.is_load_balancer = !service.is_load_balancer;
@@ -140,10 +158,16 @@ impl World {
     /// A user deletes a Service, or removes the finalizer as well.
     fn end_service(&mut self) {
         let place = self.random.below(self.api.len());
-        let Some(service) = self.api.values().nth(place) else { return };
+        let Some(key) = self.api.keys().nth(place).cloned() else { return };
+        self.end(&key);
+    }
+
+    /// The same for this one.
+    pub(super) fn end(&mut self, key: &Name) {
+        let Some(service) = self.api.get(key).cloned() else { return };
         let releases = self.kind == Kind::Others && self.random.one_in(4);
         let has_finalizer = service.has_finalizer && !releases;
-        let service = Service { deleting: true, has_finalizer, ..Service::clone(service) };
+        let service = Service { deleting: true, has_finalizer, ..Service::clone(&service) };
         self.store_as(service);
     }
 
@@ -180,7 +204,10 @@ impl World {
             return self.service_changed(None, new);
         }
         if old.is_some() || new.is_some() {
-            self.service_changed(old, new);
+            if let Some(new) = &new {
+                self.rules.classes.told(new, &self.settings, self.now);
+            }
+            self.told(Changed { old, new });
         }
     }
 
@@ -197,7 +224,7 @@ impl World {
             return Err(Some(ApiError::Conflict));
         }
         let mut new = Service::clone(held);
-        Rules::written(&new, write, &self.cloud);
+        self.rules.written(&new, write, &self.cloud);
         match &write.step {
             Step::Protect => {
                 new.has_finalizer = true;
@@ -208,6 +235,9 @@ impl World {
             other => panic!("{other:?}"),
         }
         let old = Service::clone(held);
+        if write.step == Step::Protect {
+            self.rules.waiting.enters(&new, self.now);
+        }
         let new = self.store_as(new);
         if self.api.contains_key(name) {
             self.store.insert(Name::clone(name), Arc::clone(&new));
@@ -226,6 +256,7 @@ impl World {
             name: Name::clone(&name),
             uid: format!("uid-{number}").into(),
             addresses: vec![Address::new("InternalIP", format!("10.0.0.{number}"))],
+            labels: self.labels(number),
             taints: if is_marked { vec![taint] } else { Vec::new() },
             ..Node::default()
         });
@@ -246,30 +277,14 @@ impl World {
             return self.set_node(number, true);
         }
         // By mistake many may go at once.
-        let count = if self.kind == Kind::Nodes && self.random.one_in(3) { NODES } else { 1 };
+        let many = matches!(self.kind, Kind::Nodes | Kind::Labels);
+        let count = if many && self.random.one_in(3) { NODES } else { 1 };
         for number in number..(number + count).min(NODES) {
             let name: Name = format!("node-{number}").into();
             if let Some(old) = self.nodes.remove(&name) {
                 self.hear(Event::Node(Changed { old: Some(old), new: None }));
             }
         }
-    }
-
-    /// Another client changes, deletes or doubles a load balancer.
-    fn spoil(&mut self) {
-        let place = self.random.below(self.cloud.balancers.len());
-        let Some((id, one)) = self.cloud.balancers.iter().nth(place) else { return };
-        let id = id.clone();
-        if one.is_foreign {
-            return;
-        }
-        match self.random.below(4) {
-            0 => self.cloud.spoil(&id),
-            1 => return self.cloud.abandon(&id, self.now),
-            2 => drop(self.cloud.balancers.remove(&id)),
-            _ => self.cloud.duplicate(&id, self.now),
-        }
-        self.rules.spoilt();
     }
 }
 

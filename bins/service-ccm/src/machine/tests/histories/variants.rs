@@ -12,12 +12,16 @@ use ccm_cloud::{
     ProofMethod, Unwanted, Waiting,
 };
 use ccm_controller::brake::Limit;
+use ccm_objects::Service;
 
 use super::{
     play,
     world::{Kind, World},
 };
-use crate::machine::event::Parameters;
+use crate::{
+    machine::event::{Due, Parameters},
+    plan::RELEASE_APPROVED,
+};
 
 /// The most histories of one search.
 const SEARCHED: u64 = 100;
@@ -71,6 +75,20 @@ pub(super) enum Without {
     Room,
     /// No more load balancers without a Service are deleted than the budget allows, also over leaders.
     OrphanBudget,
+    /// What the cloud has refused is tried again when something has changed.
+    News,
+    /// Load balancers stay that only the settings exclude.
+    HeldReleases,
+    /// The labels by which Services select count.
+    Labels,
+    /// The oldest Service comes first.
+    Turns,
+    /// Marks of nodes that are gone count.
+    Marks,
+    /// What another client takes back is repeated seldom.
+    Repeats,
+    /// An approval on the Lease reaches what is held.
+    Approvals,
     /// A part of the memory is lost when it is written and read.
     Checkpoint,
 }
@@ -95,6 +113,33 @@ pub(super) fn change(without: Option<Without>, parameters: &mut Parameters) {
 }
 
 impl World {
+    /// A Service as such a program sees it.
+    pub(super) fn lack(&self, due: &mut Due) {
+        let Some(service) = &mut due.service else { return };
+        let details = |service: &mut Arc<Service>| {
+            let mut changed = Service::clone(service);
+            let details = changed.details.take();
+            details.map(|details| (changed, details))
+        };
+        match self.without {
+            Some(Without::HeldReleases) => {
+                if let Some((changed, mut details)) = details(service) {
+                    details.annotations.insert(RELEASE_APPROVED.into(), "yes".into());
+                    *service = Arc::new(Service { details: Some(details), ..changed });
+                }
+            }
+            Some(Without::Turns) => {
+                for service in due.neighbours.iter_mut().chain([service]) {
+                    if let Some((changed, mut details)) = details(service) {
+                        details.created = None;
+                        *service = Arc::new(Service { details: Some(details), ..changed });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// The members that such a program asks for.
     pub(super) fn members(&self, uid: &str, members: &Members) -> Members {
         let own = self.cloud.of(uid);
@@ -155,9 +200,6 @@ impl World {
     pub(super) fn list(&mut self, ids: Option<&[String]>, depth: Depth) -> LoadBalancerList {
         let mut list = self.cloud.list(ids, depth, self.now);
         let all = &mut list.load_balancers;
-        if self.is_lying {
-            all.clear();
-        }
         match self.without {
             Some(Without::OwnershipByUid) => all.iter_mut().for_each(|one| self.claim(one)),
             Some(Without::LookAtConfiguration) => {
@@ -233,14 +275,19 @@ impl Shown {
 /// The first history of a search. Few histories need some of the protections: the search begins at one that does.
 const fn first(without: Without) -> u64 {
     match without {
-        Without::Memory => 37,
-        Without::UnknownMembersStay => 22,
-        Without::LookAtConfiguration => 8,
-        Without::OrphanBudget => 10,
+        Without::Memory => 45,
+        Without::UnknownMembersStay => 73,
+        Without::LookAtConfiguration => 88,
+        Without::OrphanBudget => 26,
+        Without::LastMember => 10,
+        Without::Duplicates => 11,
         Without::Room => 7,
-        Without::LastMember => 5,
-        Without::Brake | Without::Polls | Without::Orphans => 2,
+        Without::MemberCalls | Without::Labels => 5,
+        Without::Turns => 4,
+        Without::Orphans | Without::Absence => 3,
+        Without::Brake | Without::Polls => 2,
         Without::Versions | Without::Replacements => 2,
+        Without::OwnershipByUid | Without::Marks | Without::Approvals => 1,
         _ => 0,
     }
 }
@@ -252,12 +299,12 @@ fn each_variant_breaks_its_rule() {
     for (without, kind, rule) in [
         (Without::Brake, Kind::Nodes, "Loss"),
         (Without::Memory, Kind::Nodes, "Loss"),
-        (Without::UnknownMembersStay, Kind::Nodes, "LastMember"),
+        (Without::UnknownMembersStay, Kind::Nodes, "Loss"),
         (Without::LastMember, Kind::Nodes, "LastMember"),
         (Without::FinalizerFirst, Kind::Faults, "Protected"),
         (Without::ProofOfAbsence, Kind::Faults, "Released"),
         (Without::ProofOfAbsence, Kind::Nodes, "Events"),
-        (Without::EndOfDeletion, Kind::Faults, "Converges"),
+        (Without::EndOfDeletion, Kind::Faults, "Calls"),
         (Without::OwnershipByUid, Kind::Others, "Foreign"),
         (Without::Classes, Kind::Faults, "OtherClass"),
         (Without::LookAtConfiguration, Kind::Others, "Converges"),
@@ -275,6 +322,13 @@ fn each_variant_breaks_its_rule() {
         (Without::Room, Kind::Nodes, "Room"),
         (Without::OrphanBudget, Kind::Others, "Orphans"),
         (Without::Checkpoint, Kind::Faults, "Plain"),
+        (Without::News, Kind::Refusals, "Soon"),
+        (Without::HeldReleases, Kind::Settings, "Excluded"),
+        (Without::Labels, Kind::Labels, "Converges"),
+        (Without::Turns, Kind::Nodes, "Turn"),
+        (Without::Marks, Kind::Nodes, "Marked"),
+        (Without::Repeats, Kind::Others, "Writes"),
+        (Without::Approvals, Kind::Lies, "Approved"),
     ] {
         let from = first(without);
         let found = (from..from + SEARCHED).find_map(|seed| {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::{Digest, LoadBalancerTraits, NodeSelector};
+use ccm_cloud::{CloudError, Digest, LoadBalancerTraits, NodeSelector};
 use ccm_controller::{
     brake::{Budget, Limit},
     machine::Machine as _,
@@ -20,6 +20,7 @@ use super::{
     claims::Claims,
     cloud::Cloud,
     driver::Flight,
+    labels::{self, OTHER, PROVIDER},
     outside::MARK,
     rules::Rules,
     variants::{self, Shown, Without},
@@ -27,7 +28,7 @@ use super::{
 use crate::machine::{
     Machine,
     effect::{Effect, Lane, Task, Turn},
-    event::{Due, Event, NodesSeen, NodesWhy, Offer},
+    event::{Due, Event, NodesSeen, NodesWhy, Offer, Parameters},
     left::Left,
     tests::machine,
 };
@@ -43,6 +44,12 @@ pub(super) enum Kind {
     Others,
     /// The cloud is another one for a while: it shows no load balancer and no instance.
     Lies,
+    /// The cloud refuses calls, does not send them, breaks off and shows no members.
+    Refusals,
+    /// The operator changes the settings, and users the classes of Services and what is read of them.
+    Settings,
+    /// Load balancers select nodes by labels; nodes are excluded, and have taints of no autoscaler.
+    Labels,
 }
 
 /// A key of a queue.
@@ -51,6 +58,21 @@ struct Key {
     due: Option<At>,
     is_busy: bool,
     failures: u32,
+    /// The last turns that its rate allowed.
+    paced: VecDeque<At>,
+}
+
+impl Key {
+    /// When the next turn comes that its rate allows: five in a row, then one in ten seconds.
+    fn pace(&mut self, now: At) -> At {
+        self.paced.retain(|at| now.since(*at) < 5 * PACE);
+        let due = match self.paced.len() {
+            0..5 => now,
+            _ => self.paced.back().map_or(now, |last| *last + PACE),
+        };
+        self.paced.push_back(due);
+        due
+    }
 }
 
 /// When each task is due.
@@ -71,6 +93,9 @@ pub(super) struct World {
     pub(super) random: Dice,
     pub(super) now: At,
     pub(super) machine: Machine,
+    pub(super) settings: Parameters,
+    /// The offer of the provider.
+    pub(super) offer: Offer,
     /// A machine that hears the same, if there is one.
     twin: Option<Machine>,
     pub(super) api: BTreeMap<Name, Arc<Service>>,
@@ -89,6 +114,10 @@ pub(super) struct World {
     pub(super) deletes: bool,
     /// True while the cloud is another one.
     pub(super) is_lying: bool,
+    /// True if that cloud says that it is the same one, as after a restore.
+    pub(super) is_same: bool,
+    /// The answer to all calls, if the cloud carries out none.
+    pub(super) trouble: Option<CloudError>,
     /// The Service whose conditions another client sets back.
     pub(super) contested: Option<Name>,
     pub(super) rules: Rules,
@@ -102,25 +131,50 @@ pub(super) struct World {
 /// The most load balancers of the namespace, in some histories.
 pub(super) const ROOM: usize = 3;
 
-/// A machine of this world.
-fn begin(kind: Kind, without: Option<Without>) -> Machine {
+/// The wait of a Service that its user changes all the time.
+const PACE: Duration = Duration::from_secs(10);
+
+/// The settings of this world.
+fn settings(kind: Kind, without: Option<Without>) -> Parameters {
+    let mut settings = machine().parameters;
+    settings.scale_down_taints = vec![MARK.to_owned(), OTHER.to_owned()];
+    settings.budget = Budget { limit: Limit::Count(3), window: Duration::from_hours(6) };
+    if kind == Kind::Settings {
+        settings.classes.served = vec!["gold".to_owned()];
+    }
+    settings.most_per_namespace = if kind == Kind::Nodes { ROOM } else { 0 };
+    variants::change(without, &mut settings);
+    settings
+}
+
+/// A machine with these settings.
+fn begin(settings: &Parameters) -> Machine {
     let mut machine = machine();
-    machine.parameters.scale_down_taints = vec![MARK.to_owned()];
-    machine.parameters.budget = Budget { limit: Limit::Count(3), window: Duration::from_hours(6) };
-    machine.parameters.most_per_namespace = if kind == Kind::Nodes { ROOM } else { 0 };
-    variants::change(without, &mut machine.parameters);
+    machine.parameters = settings.clone();
     machine
 }
 
 impl World {
     pub(super) fn new(kind: Kind, without: Option<Without>, seed: u64) -> Self {
+        let mut settings = settings(kind, without);
+        let lists = kind != Kind::Lies || !seed.is_multiple_of(3);
+        settings.look_period = Duration::from_mins(if lists { 24 * 60 } else { 10 });
+        let traits = LoadBalancerTraits {
+            member_addresses: false,
+            lists,
+            member_labels: kind == Kind::Labels,
+            annotations: vec![PROVIDER.to_owned()],
+            ..LoadBalancerTraits::default()
+        };
         let mut world = Self {
             kind,
             without,
             random: Dice::new(seed),
             now: At(Duration::from_secs(1_000_000)),
-            twin: seed.is_multiple_of(4).then(|| begin(kind, without)),
-            machine: begin(kind, without),
+            twin: seed.is_multiple_of(4).then(|| begin(&settings)),
+            machine: begin(&settings),
+            settings,
+            offer: Offer { traits, selector: NodeSelector::default() },
             api: BTreeMap::new(),
             versions: 0,
             store: BTreeMap::new(),
@@ -134,6 +188,8 @@ impl World {
             is_calm: false,
             deletes: seed.is_multiple_of(2),
             is_lying: false,
+            is_same: false,
+            trouble: None,
             contested: None,
             rules: Rules::default(),
             claims: Claims::default(),
@@ -152,17 +208,14 @@ impl World {
 
     /// Another process begins to lead, with what is on the Lease.
     pub(super) fn lead(&mut self) {
-        self.machine = begin(self.kind, self.without);
+        self.machine = begin(&self.settings);
         self.rules.leads(self.now);
         self.claims.leads();
-        self.twin = self.twin.take().map(|_| begin(self.kind, self.without));
+        self.twin = self.twin.take().map(|_| begin(&self.settings));
         (self.queues, self.flights, self.tasks) = Default::default();
         self.news.clear();
         self.store = self.api.clone();
-        let traits =
-            LoadBalancerTraits { member_addresses: false, ..LoadBalancerTraits::default() };
-        let offer = Box::new(Ok(Offer { traits, selector: NodeSelector::default() }));
-        self.hear(Event::Offered { offer, has_changed: false });
+        self.offered(false);
         for service in self.store.clone().into_values() {
             self.service_changed(None, Some(service));
         }
@@ -172,7 +225,7 @@ impl World {
         };
         self.lease.1 = self.lease.0.clone();
         self.hear(Event::Began(left));
-        self.nodes_are(NodesWhy::Term { selectors: Vec::new() });
+        self.nodes_are(NodesWhy::Term { selectors: self.selectors() });
         self.hear(Event::Leads);
         if self.without == Some(Without::Replacements) {
             self.approve_all();
@@ -211,7 +264,7 @@ impl World {
                 Effect::Queue(name, lane, turn) => self.turn(&name, lane, turn),
                 Effect::Wake(task) => self.wake(task),
                 Effect::Leave(left) => self.lease.1 = *left,
-                Effect::Show(_) => {}
+                Effect::Show(shown) => self.shown(&shown),
                 Effect::Tell(..)
                 | Effect::TellOrphan(_)
                 | Effect::Log(..)
@@ -236,10 +289,13 @@ impl World {
 
     fn turn(&mut self, name: &Name, lane: Lane, turn: Turn) {
         let now = self.now;
+        self.rules.calls.queued(name, lane, turn);
         let key = self.queues[place(lane)].entry(Name::clone(name)).or_default();
+        let paced = matches!(turn, Turn::Paced(_)).then(|| key.pace(now));
         let mut after = |at: At| key.due = Some(key.due.map_or(at, |due| due.min(at)));
         match turn {
-            Turn::Now(_) | Turn::Paced(_) => after(now),
+            Turn::Now(_) => after(now),
+            Turn::Paced(_) => after(paced.unwrap_or(now)),
             Turn::After(wait, _) => after(now + wait),
             Turn::Failed(_) => {
                 key.failures += 1;
@@ -247,8 +303,23 @@ impl World {
                 key.due = Some(key.due.map_or(now + wait, |due| due.min(now + wait)));
             }
             Turn::Well => key.failures = 0,
-            Turn::Gone => (key.due, key.failures) = (None, 0),
+            Turn::Gone => {
+                (key.due, key.failures) = (None, 0);
+                key.paced.clear();
+            }
         }
+    }
+
+    /// Returns true if the key is due or at work.
+    pub(super) fn is_in_hand(&self, name: &Name) -> bool {
+        let keys = self.queues.iter().filter_map(|queue| queue.get(name));
+        keys.into_iter().any(|key| key.is_busy || key.due.is_some_and(|due| due <= self.now))
+    }
+
+    /// The provider tells its offer.
+    pub(super) fn offered(&mut self, has_changed: bool) {
+        let offer = Box::new(Ok(self.offer.clone()));
+        self.hear(Event::Offered { offer, has_changed });
     }
 
     /// The next key of a queue that may be handed out, and when.
@@ -273,24 +344,26 @@ impl World {
         }
     }
 
-    pub(super) fn due(&self, lane: Lane, name: &Name, may_call: bool) -> Event {
+    pub(super) fn due(&self, lane: Lane, name: &Name, may_call: bool) -> Due {
         let mut service = self.store.get(name).cloned();
         if self.without == Some(Without::FinalizerFirst) {
             service = service
                 .map(|one| Arc::new(Service { has_finalizer: true, ..Service::clone(&one) }));
         }
-        Event::Due(Due {
+        let of = |service: &Arc<Service>| labels::selector(service, &self.offer.selector);
+        let selector = service.as_ref().map_or_else(NodeSelector::default, of);
+        Due {
             lane,
             name: Name::clone(name),
             service,
-            selector: NodeSelector::default(),
-            is_default: true,
+            is_default: selector == self.offer.selector,
+            selector,
             is_read: true,
             changes: self.machine.changes(),
-            is_same_cloud: !self.is_lying,
+            is_same_cloud: !self.is_elsewhere(),
             neighbours: self.neighbours(name),
             may_call,
-        })
+        }
     }
 
     /// The other Services of the namespace.
