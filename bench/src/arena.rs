@@ -29,16 +29,17 @@ pub struct Arena {
     /// The cloud.
     pub served: ServedCloud,
     folder: tempfile::TempDir,
+    record_bytes: Option<u64>,
 }
 
 impl Arena {
     /// Starts an API server and a cloud.
-    pub async fn start() -> Result<Self> {
+    pub async fn start(record_bytes: Option<u64>) -> Result<Self> {
         let cluster = Cluster::start(Kind::Real).await?;
         let client = cluster.client().await?;
         let folder = tempfile::Builder::new().prefix("quartet-bench-").tempdir()?;
         let served = ServedCloud::start(folder.path()).await?;
-        Ok(Self { cluster, client, served, folder })
+        Ok(Self { cluster, client, served, folder, record_bytes })
     }
 
     /// How to start node-ccm here.
@@ -48,7 +49,12 @@ impl Arena {
 
     /// How to start the controller of this name here.
     pub fn controller(&self, name: &str) -> Launch {
-        Launch::controller(name, self.cluster.kubeconfig(), "external", self.served.config())
+        let launch =
+            Launch::controller(name, self.cluster.kubeconfig(), "external", self.served.config());
+        match self.record_bytes {
+            Some(bytes) => launch.arg(format!("--record-bytes={bytes}")),
+            None => launch,
+        }
     }
 
     /// Starts node-ccm and waits until it leads.

@@ -58,6 +58,9 @@ struct Arguments {
     /// Which figures of service-ccm; without it all of them.
     #[arg(long, value_enum)]
     services: Option<services::Part>,
+    /// The `--record-bytes` of the programs; without it their default.
+    #[arg(long)]
+    record_bytes: Option<u64>,
     /// Which figures of route-ccm; without it all of them.
     #[arg(long, value_enum)]
     routes: Option<routes::Part>,
@@ -135,7 +138,7 @@ async fn main() -> Result<()> {
         What::Openstack => return openstack::measure(&arguments.flavour, arguments.part).await,
         _ => (),
     }
-    let arena = Arena::start().await?;
+    let arena = Arena::start(arguments.record_bytes).await?;
     if wants(What::Patches) {
         plain::compare_patches(&arena.cluster, 500).await?;
     }

@@ -49,7 +49,7 @@ fn a_large_range_is_filled_to_the_last_block() {
     for shown in &nodes {
         let new = Node { pod_cidrs: Vec::new(), ..shown.clone() };
         measured.reserve(&new, At::default()).unwrap();
-        measured.answered(&shown.uid, Written::Yes);
+        measured.answered(shown, Written::Yes);
         assert!(measured.observe(shown, At::default()).confirmed);
     }
     let per_node = resident().saturating_sub(before) / NODES as u64;

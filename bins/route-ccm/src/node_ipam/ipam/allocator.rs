@@ -30,7 +30,7 @@ use super::{
     blocks::Pool,
     networks::{Networks, Uid},
     problem::{Exhausted, Problem, Refusal},
-    rival::{Foreign, Rival, Signs, Writes, is_foreign},
+    rival::{Foreign, Rival, Signs, is_foreign},
 };
 use crate::networks::{AllocatorType, Config, family, overlap};
 
@@ -192,15 +192,18 @@ impl Allocator {
             return Seen::default();
         }
         if known.is_some_and(|known| known.writes.is_none() && known.shows(node)) {
+            self.nodes.get_mut(&*node.uid).into_iter().for_each(|known| known.is_lost = false);
             return Seen::default();
         }
         let shown = Record::shown(node);
-        let is_foreign = match known {
-            Some(known) if known.unreadable == shown.unreadable => {
-                is_foreign(&shown.networks, Some((&known.networks, known.writes)))
-            }
-            _ => !self.former.contains(&shown.fingerprint(&node.uid)),
-        };
+        let has_come_back = self.former.contains(&shown.fingerprint(&node.uid));
+        let is_foreign = !has_come_back
+            && match known {
+                Some(known) if known.unreadable == shown.unreadable => {
+                    is_foreign(&shown.networks, Some((&known.networks, known.writes)))
+                }
+                _ => true,
+            };
         let reserved = known.filter(|known| known.writes.is_some());
         let foreign = is_foreign.then(|| Foreign {
             node: Arc::clone(&node.name),
@@ -292,18 +295,44 @@ impl Allocator {
         Ok(Reservation { cidrs: cidrs.to_vec(), tries: Vec::new() })
     }
 
-    /// What became of the write of a reservation. Without an answer it counts as unknown.
-    pub fn answered(&mut self, uid: &str, written: Written) {
-        let record = self.nodes.get_mut(uid).or_else(|| Some(&mut self.gone.get_mut(uid)?.record));
-        if let Some(writes) = record.and_then(|record| record.writes.as_mut()) {
+    /// Records the outcome of the write of a reservation. Without an answer it counts as unknown. `node` is the node
+    /// in the answer, or else the one that was written.
+    pub fn answered(&mut self, node: &Node, written: Written) {
+        let gone = self.gone.get_mut(&*node.uid).map(|gone| &mut gone.record);
+        let Some(record) = self.nodes.get_mut(&*node.uid).or(gone) else { return };
+        if let Some(writes) = record.writes.as_mut() {
             writes.pending = false;
             writes.possible |= written != Written::No;
+            record.version.clone_from(&node.resource_version);
+        }
+    }
+
+    /// The node has lost its pod CIDRs: the API server shows an older copy of it, for example after a restore of
+    /// etcd. If the allocator can give them, it holds them, and gives them to the node again.
+    pub fn lost(&mut self, node: &Node) {
+        let shown = self.nodes.get(&*node.uid).filter(|record| record.writes.is_none());
+        let Some(networks) = shown.map(|record| record.networks.clone()) else { return };
+        let can_give = self.can_give(&networks);
+        match self.nodes.get_mut(&*node.uid) {
+            Some(record) if can_give => record.is_lost = true,
+            Some(record) => {
+                let record = record.clone();
+                self.remember(&node.uid, &record);
+                self.problems.remove(&*node.uid);
+                self.remove(&node.uid);
+            }
+            None => {}
         }
     }
 
     fn may_give(&mut self, node: &Node, now: At) -> Result<(), Refusal> {
         self.revive(&node.uid);
-        let has_some = self.nodes.get(&*node.uid).is_some_and(|known| known.writes.is_none());
+        self.nodes
+            .get_mut(&*node.uid)
+            .into_iter()
+            .for_each(|record| record.forget_old_writes(node));
+        let known = self.nodes.get(&*node.uid);
+        let has_some = known.is_some_and(|known| known.writes.is_none() && !known.is_lost);
         if !node.pod_cidrs.is_empty() || has_some {
             return Err(Refusal::Assigned);
         }
@@ -329,16 +358,13 @@ impl Allocator {
             }
             Some(problem) => Err(Refusal::Taken(problem)),
             None => {
-                if let Some(writes) = self.writes(&node.uid) {
-                    writes.pending = true;
-                }
+                self.nodes
+                    .get_mut(&*node.uid)
+                    .into_iter()
+                    .for_each(|record| record.begin_write(node));
                 Ok(Some(Reservation { cidrs, tries: Vec::new() }))
             }
         }
-    }
-
-    fn writes(&mut self, uid: &str) -> Option<&mut Writes> {
-        self.nodes.get_mut(uid)?.writes.as_mut()
     }
 
     fn exhausted(&self, pool: &Pool) -> Exhausted {

@@ -25,7 +25,7 @@ impl Machine {
         match answer {
             Ok(answer) => {
                 let outcome = outcome(&cidrs, &answer);
-                self.answered(&asked, outcome);
+                self.answered(&answer, outcome);
                 let end = match outcome {
                     ipam::Written::Yes => WriteEnd::Stored,
                     _ => WriteEnd::NotStored,
@@ -35,7 +35,13 @@ impl Machine {
                     ipam::Written::Unknown => {
                         self.not_stored(&asked, &cidrs, node.as_deref(), now, effects);
                     }
-                    outcome => self.settle(&answer, outcome, now, effects),
+                    outcome => {
+                        self.settle(&answer, outcome, now, effects);
+                        // The store has a later version already, which the machine has heard of before the answer.
+                        if let Some(later) = node.filter(|node| node.is_later_than(&answer)) {
+                            self.changed(Some(&answer), &later, now, effects);
+                        }
+                    }
                 }
             }
             Err(error) => self.failed(&asked, error, now, effects),
@@ -44,7 +50,7 @@ impl Machine {
 
     fn answered(&mut self, node: &Node, outcome: ipam::Written) {
         if let Some(core) = &mut self.core {
-            core.allocator.answered(&node.uid, outcome);
+            core.allocator.answered(node, outcome);
         }
     }
 

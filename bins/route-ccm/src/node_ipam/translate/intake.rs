@@ -63,9 +63,11 @@ pub(crate) fn begin(
     }
     for node in changed {
         tell(new(node));
-        // The informer may have told of its end before.
-        if perform.store.get(&node.name).is_none() {
+        // The informer may have told of what came after it: a change, its end, the next node of its name.
+        let now = perform.store.get(&node.name);
+        if now.as_ref().is_none_or(|now| now.uid != node.uid) {
             tell(Event::Gone(Arc::clone(node)));
         }
+        now.iter().filter(|now| !Arc::ptr_eq(now, node)).for_each(|now| tell(new(now)));
     }
 }

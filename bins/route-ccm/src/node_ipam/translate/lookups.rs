@@ -68,15 +68,23 @@ struct Questions {
     workers: mpsc::Sender<Work>,
 }
 
+impl Questions {
+    fn tell(&self, event: Event) {
+        let Lookups { door, writes, .. } = &self.lookups;
+        drop(writes.perform.perform(door.apply(event)));
+    }
+}
+
 impl Asker for Questions {
     fn next(&self, node: &Arc<Node>) -> Next {
-        let Lookups { door, writes, cloud, .. } = &self.lookups;
         if !needs_cidrs(node) {
+            // An answer about an older version of the node may have made it wait.
+            let name = Name::clone(&node.name);
+            self.tell(Event::Turn { name, node: Some(Arc::clone(node)) });
             return Next::Nothing;
         }
-        if instances::claim(&**cloud, node) == Some(Claim::Foreign) {
-            let event = Event::NotOurs(Arc::clone(node));
-            drop(writes.perform.perform(door.apply(event)));
+        if instances::claim(&*self.lookups.cloud, node) == Some(Claim::Foreign) {
+            self.tell(Event::NotOurs(Arc::clone(node)));
             return Next::Nothing;
         }
         Next::Ask

@@ -168,7 +168,7 @@ impl Allocator {
         }
     }
 
-    fn remember(&mut self, uid: &str, record: &Record) {
+    pub(super) fn remember(&mut self, uid: &str, record: &Record) {
         if self.former.len() >= FORMER {
             self.former.clear();
         }

@@ -27,6 +27,12 @@ pub(super) struct Record {
     pub(super) unreadable: Box<[Box<str>]>,
     /// Our writes, if the networks are only reserved. `None` if the node shows them.
     pub(super) writes: Option<Writes>,
+    /// True if the node shows them no more, and will get them again.
+    #[serde(default)]
+    pub(super) is_lost: bool,
+    /// The version of the node at our last write. The API server refuses a write that was decided on another version.
+    #[serde(default)]
+    pub(super) version: Box<str>,
     /// Returns true if a network that is wider than a block counts.
     pub(super) may_be_wide: bool,
 }
@@ -55,6 +61,8 @@ impl Record {
             networks: networks.into(),
             unreadable: unreadable.into(),
             writes: None,
+            is_lost: false,
+            version: Box::default(),
             may_be_wide: true,
         }
     }
@@ -62,6 +70,19 @@ impl Record {
     /// Whether it is reserved, and no write of it can be carried out.
     pub(super) fn is_unwritten(&self) -> bool {
         self.writes.is_some_and(|writes| !writes.may_have_landed())
+    }
+
+    /// A write begins.
+    pub(super) fn begin_write(&mut self, node: &Node) {
+        self.version.clone_from(&node.resource_version);
+        self.writes.iter_mut().for_each(|writes| writes.pending = true);
+    }
+
+    /// The node is of another version, and still without pod CIDRs: no write of ours can be carried out any more.
+    pub(super) fn forget_old_writes(&mut self, node: &Node) {
+        if self.version != node.resource_version {
+            self.writes.iter_mut().for_each(|writes| writes.possible = false);
+        }
     }
 
     /// Whether the node shows exactly this.
@@ -106,6 +127,8 @@ impl Allocator {
             networks: cidrs.into(),
             unreadable: Box::default(),
             writes: Some(Writes { pending: true, possible: false }),
+            is_lost: false,
+            version: node.resource_version.clone(),
             may_be_wide: true,
         };
         self.put(Arc::from(&*node.uid), record);
@@ -223,6 +246,15 @@ impl Allocator {
             self.problems.insert(Arc::clone(uid), problems);
         }
         new
+    }
+
+    /// Returns true if the networks are a block of each cluster CIDR. The cloud says itself what a node gets.
+    pub(super) fn can_give(&self, networks: &[IpNet]) -> bool {
+        let is_block = |(pool, one): (&Pool, &IpNet)| pool.range.network.contains(one);
+        let are_of_pools = self.pools.iter().zip(networks).all(is_block);
+        let is_right = |one: &IpNet| self.misplaced(*one).is_none();
+        let is_one_of_each = !self.pools.is_empty() && self.pools.len() == networks.len();
+        is_one_of_each && are_of_pools && networks.iter().all(is_right)
     }
 
     /// What is wrong with a pod CIDR, no matter which node has it.

@@ -8,7 +8,6 @@
 mod cloud;
 mod memory;
 mod model;
-mod queue;
 mod rules;
 mod servers;
 mod settled;

@@ -32,6 +32,8 @@ pub(super) struct Record {
     is_shown: bool,
     pending: bool,
     possible: bool,
+    /// The version of the node at the last write.
+    version: Box<str>,
 }
 
 impl Record {
@@ -70,6 +72,8 @@ pub(super) struct Model {
     /// The nodes that were here without pod CIDRs, and those that have had some.
     pub(super) bare: BTreeSet<Box<str>>,
     pub(super) had: BTreeSet<Box<str>>,
+    /// The nodes that have lost pod CIDRs that they do not get again.
+    pub(super) lost: BTreeSet<Box<str>>,
     pub(super) ends: BTreeMap<Box<str>, End>,
     routes: Option<BTreeMap<IpNet, Blocks>>,
     early: Option<(Vec<IpNet>, At)>,
@@ -91,6 +95,7 @@ impl Model {
             records: BTreeMap::new(),
             bare: BTreeSet::new(),
             had: BTreeSet::new(),
+            lost: BTreeSet::new(),
             ends: BTreeMap::new(),
             routes: None,
             early: None,
@@ -132,7 +137,8 @@ impl Model {
     fn record(&self, name: &Name, networks: Vec<IpNet>, is_shown: bool) -> Record {
         let blocks = self.blocks(&networks);
         let name = Name::clone(name);
-        Record { name, networks, blocks, is_shown, pending: false, possible: false }
+        let version = "".into();
+        Record { name, networks, blocks, is_shown, pending: false, possible: false, version }
     }
 
     /// The blocks of the range that are taken. `all`: also those that the next look at the time frees.
@@ -171,7 +177,7 @@ impl Model {
                 self.early = Some((destinations.clone(), *read));
             }
             _ if !self.has_begun => {}
-            Event::Changed { after, .. } => self.sees(after),
+            Event::Changed { before, after } => self.changed(before.as_ref(), after),
             Event::Gone(node) => self.gone(node, now),
             Event::Written(written) => self.written(written),
             Event::RoutesAre { destinations, read } => self.routes_are(destinations, *read),
@@ -212,6 +218,14 @@ impl Model {
         }
     }
 
+    fn changed(&mut self, before: Option<&Arc<Node>>, after: &Arc<Node>) {
+        self.sees(after);
+        let is_lost = before.is_none_or(|before| !before.pod_cidrs.is_empty());
+        if is_lost && after.pod_cidrs.is_empty() {
+            self.loses(after);
+        }
+    }
+
     fn sees(&mut self, node: &Arc<Node>) {
         self.here.insert(Name::clone(&node.name), Arc::clone(node));
         if let Some(end) = self.ends.remove(&node.uid) {
@@ -232,14 +246,33 @@ impl Model {
         }
     }
 
+    /// The node shows no pod CIDRs any more. It keeps those that it can get again.
+    fn loses(&mut self, node: &Node) {
+        let Some(known) = self.records.get(&node.uid).filter(|known| known.is_shown) else {
+            return;
+        };
+        self.had.remove(&node.uid);
+        let Config { ranges, services, .. } = &self.config;
+        let are_blocks = self.all.len() == known.networks.len()
+            && ranges.iter().zip(&known.networks).all(|(range, one)| {
+                range.network.contains(one)
+                    && range.mask == one.prefix_len()
+                    && !services.iter().any(|services| overlap(*services, *one))
+            });
+        if self.all.is_empty() || !are_blocks {
+            self.records.remove(&node.uid);
+            self.lost.insert(node.uid.clone());
+        }
+    }
+
     /// Returns true if the node shows them for the first time.
     fn shows(&mut self, node: &Arc<Node>) -> bool {
         self.had.insert(node.uid.clone());
         let known = self.records.get(&node.uid);
-        if known.is_some_and(|known| known.is_shown) {
+        let record = self.record(&node.name, self.counted(node), true);
+        if known.is_some_and(|known| known.is_shown && known.networks == record.networks) {
             return false;
         }
-        let record = self.record(&node.name, self.counted(node), true);
         self.records.insert(node.uid.clone(), record);
         true
     }
@@ -248,10 +281,29 @@ impl Model {
     pub(super) fn keeps(&mut self, node: &Node, cidrs: &[IpNet]) -> Option<Record> {
         let mut record = self.record(&node.name, cidrs.to_vec(), false);
         record.pending = !self.observes;
+        record.version = node.resource_version.clone();
+        self.forget_old_writes(node);
         let before = self.records.remove(&node.uid);
+        record.is_shown = before.as_ref().is_some_and(|before| before.is_shown);
         record.possible = before.as_ref().is_some_and(|before| before.possible);
         self.records.insert(node.uid.clone(), record);
         before
+    }
+
+    /// Returns true if another node holds a part of what is kept for the node.
+    pub(super) fn is_shared(&self, node: &Node) -> bool {
+        let own = self.records.get(&node.uid);
+        let others = self.records.iter().filter(|(uid, _)| **uid != node.uid);
+        let others: Vec<IpNet> = others.flat_map(|(_, one)| one.networks.clone()).collect();
+        let mut own = own.into_iter().flat_map(|own| &own.networks);
+        own.any(|own| others.iter().any(|other| overlap(*own, *other)))
+    }
+
+    /// The API server refuses a write that was decided on another version of the node.
+    pub(super) fn forget_old_writes(&mut self, node: &Node) {
+        if let Some(known) = self.records.get_mut(&node.uid) {
+            known.possible &= known.version == node.resource_version;
+        }
     }
 
     /// The machine keeps nothing for the node that no write may have brought to it.
@@ -282,7 +334,7 @@ impl Model {
     }
 
     fn written(&mut self, written: &Written) {
-        let Written { asked, cidrs, answer, .. } = written;
+        let Written { asked, cidrs, node: now, answer } = written;
         let shown = answer.as_ref().ok().map(|node| networks(node));
         let may_be = match (answer, shown) {
             (Err(error), _) => error.as_ref().is_some_and(ccm_kube::ApiError::is_uncertain),
@@ -294,12 +346,16 @@ impl Model {
         {
             record.pending = false;
             record.possible |= may_be;
+            let of = answer.as_ref().unwrap_or(asked);
+            record.version = of.resource_version.clone();
         }
         let answer = answer.as_ref().ok().filter(|node| !node.pod_cidrs.is_empty());
         let here =
             |node: &&Arc<Node>| self.here.get(&node.name).is_some_and(|here| here.uid == node.uid);
-        if let Some(node) = answer.filter(here) {
-            self.sees(node);
+        let Some(node) = answer.filter(here) else { return };
+        self.sees(node);
+        if let Some(later) = now.as_ref().filter(|now| now.is_later_than(node)) {
+            self.changed(Some(node), later);
         }
     }
 

@@ -123,7 +123,8 @@ impl Rules {
         Some(Look {
             name: Name::clone(&node.name),
             was_bare: model.bare.contains(&node.uid),
-            is_told: !own.is_some_and(|own| own.networks == shown && own.may_be_there()),
+            is_told: !own.is_some_and(|own| own.networks == shown && own.may_be_there())
+                && !model.lost.contains(&node.uid),
             takes_ours: own.into_iter().chain(others).any(takes),
         })
     }
@@ -208,9 +209,10 @@ impl World {
 
     fn sees_show(&mut self, node: &Arc<Node>, cidrs: &[IpNet], is_given: bool) {
         if is_given && !cidrs.is_empty() {
+            let is_shared = self.model.is_shared(node);
             let before = self.model.keeps(node, cidrs);
             let others = self.model.ends.iter().filter(|(uid, _)| **uid != node.uid);
-            let is_strict = matches!(self.kind, Kind::Blocks | Kind::Observer);
+            let is_strict = matches!(self.kind, Kind::Blocks | Kind::Observer) && !is_shared;
             let same = before.as_ref().is_none_or(|before| {
                 before.networks == cidrs || !before.may_be_there() && !is_strict
             });
@@ -308,6 +310,10 @@ impl World {
 
     fn sees_none(&mut self, node: &Arc<Node>, state: &str) {
         self.rules.count("refused");
+        // The cloud may name none: then the allocator is not asked.
+        if self.kind != Kind::Cloud || state.contains("delete one of the nodes") {
+            self.model.forget_old_writes(node);
+        }
         let Some(cluster) = state.strip_suffix(" is exhausted") else { return };
         self.model.has_none(node);
         self.rules.count("exhausted");

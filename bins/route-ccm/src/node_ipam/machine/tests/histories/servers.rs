@@ -128,6 +128,13 @@ impl World {
         Some(Arc::clone(node))
     }
 
+    /// The API server shows an older copy of a node, without its pod CIDRs.
+    pub(super) fn restore(&mut self) {
+        if let Some(name) = self.any_node() {
+            self.change(&name, |node| node.pod_cidrs.clear());
+        }
+    }
+
     /// A node changes otherwise: a heartbeat, the beginning of its end, another instance.
     pub(super) fn alter(&mut self) {
         let Some(name) = self.any_node() else { return };

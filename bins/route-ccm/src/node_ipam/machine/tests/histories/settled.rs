@@ -21,6 +21,11 @@ impl World {
         self.has_room();
         self.work(SETTLED / 2);
         self.name_all();
+        // Kubelets report the state of their nodes.
+        let names: Vec<Name> = self.api.keys().cloned().collect();
+        for name in &names {
+            self.change(name, |_| {});
+        }
         self.work(SETTLED);
         self.converges();
         self.rules.is_quiet = true;
@@ -35,10 +40,15 @@ impl World {
         let mut left = 0;
         for name in names {
             let node = Arc::clone(&self.api[&name]);
-            let takes_room = self.rules.foreign.contains(&node.uid) && self.gives_blocks();
+            let counted = self.model.counted(&node);
+            let is_in_the_way = match self.gives_blocks() {
+                true => counted.iter().any(|one| one.prefix_len() != 24),
+                false => !counted.is_empty(),
+            };
+            let takes_room = self.rules.foreign.contains(&node.uid) && is_in_the_way;
             let id = node.provider_id.as_deref().unwrap_or_default();
             let has_none = is_anothers(&node) || is_elsewhere(id) || node.deleting;
-            if takes_room && !self.model.counted(&node).is_empty() || has_none || left == ROOM {
+            if takes_room || has_none || left == ROOM {
                 self.remove(&name);
             } else {
                 left += 1;

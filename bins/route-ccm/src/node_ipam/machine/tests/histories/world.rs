@@ -10,7 +10,7 @@ use std::{
 use ccm_base::At;
 use ccm_controller::machine::Machine as _;
 use ccm_objects::{Node, Shared as Name};
-use ccm_tests::dice::Dice;
+use ccm_tests::{dice::Dice, queue::Queue};
 use ipnet::IpNet;
 
 use super::{
@@ -20,7 +20,6 @@ use super::{
     },
     Kind, Variant,
     model::Model,
-    queue::Queue,
     rules::Rules,
     servers::{Lookup, Write},
 };
@@ -157,6 +156,7 @@ impl World {
             94 => self.lose(),
             95..97 => self.write_and_read(),
             97 => self.change_leader(),
+            98 if self.dice.one_in(4) => self.restore(),
             _ => self.look_at_all(),
         }
     }
