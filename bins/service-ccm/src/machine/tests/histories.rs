@@ -26,7 +26,7 @@ use self::{
 };
 
 /// The number of histories of each kind, and of their steps. `QUARTET_HISTORIES` says how many there are instead.
-const HISTORIES: u64 = 12;
+const HISTORIES: u64 = 8;
 const STEPS: usize = 200;
 
 fn histories(kind: Kind) {

@@ -26,11 +26,13 @@ pub(super) struct Claims {
     /// The load balancers without a Service, and the nodes that can be members, as the metrics count them.
     orphans: usize,
     eligible: usize,
+    /// The owners of the load balancers that the cloud had at the last list, and when that was.
+    listed: (BTreeMap<String, String>, At),
 }
 
 impl Claims {
     /// A report agrees with the cloud when it is made.
-    pub(super) fn hear(&mut self, effect: &Effect, cloud: &Cloud, kind: Kind) {
+    pub(super) fn hear(&mut self, effect: &Effect, cloud: &Cloud, (kind, now): (Kind, At)) {
         match effect {
             Effect::Tell(service, Tell::Deleted) => {
                 let left = cloud.of(&service.uid);
@@ -44,7 +46,11 @@ impl Claims {
             Effect::Tell(service, Tell::Ensured) if kind != Kind::Others => {
                 assert_ne!(cloud.of(&service.uid), Vec::<String>::new(), "Events: {service:?}");
             }
-            Effect::Count(Count::Audited(Ok(orphans))) => self.orphans = *orphans,
+            Effect::Count(Count::Audited(Ok(orphans))) => {
+                let owner = |(id, uid): (&String, &str)| (id.clone(), uid.to_owned());
+                self.listed = (cloud.owners().map(owner).collect(), now);
+                self.orphans = *orphans;
+            }
             Effect::Count(Count::Eligible(nodes)) => self.eligible = *nodes,
             _ => {}
         }
@@ -83,20 +89,25 @@ impl Claims {
         *self = Self::default();
     }
 
-    /// In the end the metrics are right.
+    /// In the end the metrics are right. A load balancer without a Service may be gone since the last list.
     pub(super) fn right(
         &self,
         api: &BTreeMap<Name, Arc<Service>>,
         nodes: &BTreeMap<Name, Arc<Node>>,
         cloud: &Cloud,
-        lists: bool,
+        (lists, now): (bool, At),
     ) {
         let concerned = || api.values().filter(|service| service.concerns_load_balancers());
         let has = |uid: &str| concerned().any(|service| *service.uid == *uid);
-        let ours = cloud.balancers.values().filter(|one| !one.is_foreign);
-        let orphans = ours.filter(|one| !has(&one.owner.uid)).count();
-        let known = if lists { self.orphans } else { orphans };
-        assert_eq!(known, orphans, "Reported: load balancers without a Service");
+        if lists {
+            let (listed, at) = &self.listed;
+            assert!(now.since(*at) < LONGEST, "Reported: nothing since {at}");
+            let left: Vec<&String> =
+                listed.iter().filter(|(_, uid)| !has(uid)).map(|(id, _)| id).collect();
+            assert_eq!(self.orphans, left.len(), "Reported: without a Service there were {left:?}");
+            let new = cloud.owners().find(|(id, uid)| !has(uid) && !left.contains(id));
+            assert_eq!(new, None, "Reported: not every one without a Service");
+        }
         let eligible = nodes.values().filter(|node| is_eligible(node)).count();
         assert_eq!(self.eligible, eligible, "Metrics: nodes that can be members");
     }

@@ -178,6 +178,12 @@ impl Cloud {
         own.into_iter().map(|(_, id)| id).collect()
     }
 
+    /// The IDs of the load balancers of this cluster, and the UIDs of their owners.
+    pub(super) fn owners(&self) -> impl Iterator<Item = (&String, &str)> {
+        let ours = self.balancers.iter().filter(|(_, one)| !one.is_foreign);
+        ours.map(|(id, one)| (id, &*one.owner.uid))
+    }
+
     /// All load balancers of this cluster, or those with these IDs.
     pub(super) fn list(&self, ids: Option<&[String]>, depth: Depth, now: At) -> LoadBalancerList {
         let wanted = |id: &String| ids.is_none_or(|ids| ids.contains(id));

@@ -36,6 +36,8 @@ pub(super) enum Flight {
 
 /// How long the longest answer takes, in milliseconds.
 const SLOWEST: usize = 2000;
+/// How soon the rules are looked at again when only time passes.
+const RARELY: Duration = Duration::from_secs(30);
 
 impl World {
     /// Lets time pass until then.
@@ -47,22 +49,31 @@ impl World {
             };
             self.now = self.now.max(whole(at));
             self.cloud.work(self.now);
+            let is_note = matches!(what, Next::Note);
             self.perform(what);
-            self.see_labels();
-            self.rules.check(&self.cloud, self.now);
-            self.check_room();
-            self.check_classes();
-            let is_slow = matches!(self.kind, Kind::Faults | Kind::Refusals);
-            let is_slow = is_slow || !self.offer.traits.lists;
-            let (api, store) = (&self.api, &self.store);
-            let settings = &self.settings;
-            let is_kept = |one: &Service| operator::is_kept(one, settings);
-            self.claims.check([api, store], &self.cloud, is_kept, (is_slow, self.now));
-            if self.trouble.is_some() {
-                self.claims.pause();
+            // A note changes nothing that a rule looks at.
+            if !is_note || self.now.since(self.checked) > RARELY {
+                self.check();
             }
         }
         panic!("there is no end of work at {}", self.now);
+    }
+
+    /// The rules that hold after each event.
+    fn check(&mut self) {
+        self.checked = self.now;
+        self.see_labels();
+        self.rules.check(&self.cloud, self.now);
+        self.check_room();
+        self.check_classes();
+        let is_slow = matches!(self.kind, Kind::Faults | Kind::Refusals);
+        let is_slow = is_slow || !self.offer.traits.lists;
+        let (api, store, settings) = (&self.api, &self.store, &self.settings);
+        let is_kept = |one: &Service| operator::is_kept(one, settings);
+        self.claims.check([api, store], &self.cloud, is_kept, (is_slow, self.now));
+        if self.trouble.is_some() {
+            self.claims.pause();
+        }
     }
 
     fn next(&self) -> Option<(At, Next)> {
@@ -322,7 +333,7 @@ impl World {
         self.run(end);
         Rules::right(self.now, &self.api, &self.nodes, &self.cloud, &self.offer.selector);
         let lists = self.offer.traits.lists;
-        self.claims.right(&self.api, &self.nodes, &self.cloud, lists);
+        self.claims.right(&self.api, &self.nodes, &self.cloud, (lists, self.now));
         self.rules.begin_quiet(lists);
         let end = self.now + Duration::from_mins(20);
         self.run(end);

@@ -16,6 +16,8 @@ use crate::plan::status::ID;
 const WAITS: Duration = Duration::from_mins(1);
 const SOON: Duration = Duration::from_mins(2);
 
+type Services = BTreeMap<Name, Arc<Service>>;
+
 /// The Services that wait.
 #[derive(Default)]
 pub(super) struct Waiting {
@@ -44,9 +46,16 @@ impl Waiting {
         self.passed.extend(passed.map(|(uid, _)| (uid.clone(), Name::clone(name), now)));
     }
 
-    /// No Service waits on when a later one has got its room.
-    pub(super) fn check(&mut self, api: &BTreeMap<Name, Arc<Service>>, now: At) {
-        let waits = |one: &&Arc<Service>| is_full(one) && one.is_load_balancer && !one.deleting;
+    /// No Service waits on when a later one has got its room. The machine must know the last change of the Service:
+    /// until then, the API server refuses each write to it, and the room is kept for it.
+    pub(super) fn check(&mut self, [api, store]: [&Services; 2], now: At) {
+        let is_known = |one: &Service| {
+            let known = store.get(&one.key);
+            known.is_some_and(|known| known.resource_version == one.resource_version)
+        };
+        let waits = |one: &&Arc<Service>| {
+            is_full(one) && one.is_load_balancer && !one.deleting && is_known(one)
+        };
         let waiting: BTreeMap<&str, &Arc<Service>> =
             api.values().filter(waits).map(|one| (&*one.uid, one)).collect();
         self.since.retain(|uid, _| waiting.contains_key(&**uid));
@@ -84,7 +93,7 @@ impl World {
     pub(super) fn check_room(&mut self) {
         if self.kind == Kind::Nodes {
             super::rules::Rules::check_room(&self.api, &self.cloud);
-            self.rules.waiting.check(&self.api, self.now);
+            self.rules.waiting.check([&self.api, &self.store], self.now);
         }
     }
 }

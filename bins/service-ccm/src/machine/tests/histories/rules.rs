@@ -120,16 +120,16 @@ impl Rules {
         for (id, one) in &cloud.balancers {
             match one.members.is_empty() {
                 true => assert!(!self.served.contains(id), "LastMember: {id} has none any more"),
+                false if self.served.contains(id) => {}
                 false => drop(self.served.insert(id.clone())),
             }
+            let before = self.members.get(id);
+            if before.is_some_and(|before| before.iter().eq(one.members.keys())) {
+                continue;
+            }
             let names: BTreeSet<String> = one.members.keys().cloned().collect();
-            match self.members.get(id) {
-                Some(before) if *before == names => continue,
-                Some(before) => {
-                    let before = before.clone();
-                    self.have_changed(&one.owner.uid, &before, &names, now);
-                }
-                None => {}
+            if let Some(before) = before.cloned() {
+                self.have_changed(&one.owner.uid, &before, &names, now);
             }
             self.members.insert(id.clone(), names);
         }

@@ -126,6 +126,8 @@ pub(super) struct World {
     pub(super) shown: Shown,
     pub(super) asked: BTreeMap<String, Digest>,
     pub(super) events: usize,
+    /// When the rules were looked at last.
+    pub(super) checked: At,
 }
 
 /// The most load balancers of the namespace, in some histories.
@@ -171,7 +173,7 @@ impl World {
             without,
             random: Dice::new(seed),
             now: At(Duration::from_secs(1_000_000)),
-            twin: seed.is_multiple_of(4).then(|| begin(&settings)),
+            twin: seed.is_multiple_of(7).then(|| begin(&settings)),
             machine: begin(&settings),
             settings,
             offer: Offer { traits, selector: NodeSelector::default() },
@@ -196,6 +198,7 @@ impl World {
             shown: Shown::default(),
             asked: BTreeMap::new(),
             events: 0,
+            checked: At::default(),
         };
         world.cloud.takes = Duration::from_secs([0, 0, 3, 40][world.random.below(4)]);
         for number in 0..10 {
@@ -258,7 +261,7 @@ impl World {
             self.rules.hear(&effect, self.now);
             // A deletion is told before its Service is released.
             if (self.without, self.kind) != (Some(Without::ProofOfAbsence), Kind::Faults) {
-                self.claims.hear(&effect, &self.cloud, self.kind);
+                self.claims.hear(&effect, &self.cloud, (self.kind, self.now));
             }
             match effect {
                 Effect::Queue(name, lane, turn) => self.turn(&name, lane, turn),
