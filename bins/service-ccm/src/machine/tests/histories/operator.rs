@@ -92,6 +92,14 @@ impl Served {
         }
     }
 
+    /// The settings have changed: what they serve again stays.
+    fn settings_changed(&mut self, store: &BTreeMap<Name, Arc<Service>>, settings: &Parameters) {
+        let covered = store.values().filter(|service| settings.classes.cover(service));
+        for service in covered {
+            self.left.remove(&*service.uid);
+        }
+    }
+
     /// Returns true if a user has changed the class of this Service.
     pub(super) fn has_changed(&self, uid: &str) -> bool {
         self.changed.contains(uid)
@@ -124,6 +132,7 @@ impl World {
     }
 
     pub(super) fn tell_settings(&mut self) {
+        self.rules.classes.settings_changed(&self.store, &self.settings);
         let settings = Box::new(self.settings.clone());
         let services = self.store.values().cloned().collect();
         self.hear(Event::Settings { settings, services });
