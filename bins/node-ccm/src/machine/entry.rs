@@ -81,7 +81,7 @@ pub(super) struct Entry {
     pub(super) state: Option<State>,
     /// True if the next work on the node asks the cloud even if an answer is known.
     pub(super) is_required: bool,
-    kept: Option<Kept>,
+    kept: Option<Box<Kept>>,
     /// The confirmed writes to it.
     pub(super) made: Repeats,
     /// The cloud's answer at the time when the node last agreed with it.
@@ -145,13 +145,13 @@ struct Kept {
 impl Entry {
     /// Keeps the cloud's answer about this node for a while.
     pub(super) fn remember(&mut self, node: Arc<Node>, answer: LookupResult, at: At) {
-        self.kept = Some(Kept { node, answer, at });
+        self.kept = Some(Box::new(Kept { node, answer, at }));
     }
 
     /// The cloud's last answer, if it is fresh and the node is still the same object.
     pub(super) fn recall(&mut self, node: &Node, now: At) -> Option<&LookupResult> {
         let is_old =
-            |kept: &mut Kept| !kept.node.has_identity_of(node) || now.since(kept.at) > FRESH;
+            |kept: &mut Box<Kept>| !kept.node.has_identity_of(node) || now.since(kept.at) > FRESH;
         self.kept.take_if(is_old);
         self.kept.as_ref().map(|kept| &kept.answer)
     }

@@ -1,7 +1,7 @@
 //! Gives nodes their blocks. Pure: the caller passes the time, and what was written and read, as values.
 //!
 //! ```text
-//! rebuild(all nodes) -> reserve(node) -> PATCH -> answered(uid) -> observe(node)
+//! rebuild(all nodes) -> reserve(node) -> PATCH -> answered(node) -> observe(node)
 //!                         ^    |                                        |
 //!                         +----+ the same blocks, until the node shows its pod CIDRs
 //!
@@ -30,7 +30,7 @@ use super::{
     blocks::Pool,
     networks::{Networks, Uid},
     problem::{Exhausted, Problem, Refusal},
-    rival::{Foreign, Rival, Signs, is_foreign},
+    rival::{Foreign, Rival, Signs, Writes, is_foreign},
 };
 use crate::networks::{AllocatorType, Config, family, overlap};
 
@@ -192,7 +192,9 @@ impl Allocator {
             return Seen::default();
         }
         if known.is_some_and(|known| known.writes.is_none() && known.shows(node)) {
-            self.nodes.get_mut(&*node.uid).into_iter().for_each(|known| known.is_lost = false);
+            if let Some(known) = self.nodes.get_mut(&*node.uid) {
+                known.is_lost = false;
+            }
             return Seen::default();
         }
         let shown = Record::shown(node);
@@ -210,7 +212,8 @@ impl Allocator {
             shown: node.pod_cidrs.clone(),
             reserved: reserved.map(|known| known.networks.to_vec()).unwrap_or_default(),
         });
-        let confirmed = !is_foreign && reserved.is_some();
+        let is_kept = |known: &Record| known.networks == shown.networks;
+        let confirmed = !is_foreign && reserved.is_some_and(is_kept);
         let takes_ours = shown.networks.iter().any(|network| self.is_ours(&node.uid, *network));
         let was_bare = self.bare.remove(&*node.uid);
         self.insert(node);
@@ -251,7 +254,7 @@ impl Allocator {
     pub fn reserve(&mut self, node: &Node, now: At) -> Result<Reservation, Refusal> {
         self.expire(now);
         self.may_give(node, now)?;
-        if let Some(kept) = self.kept(node)? {
+        if let Some(kept) = self.kept(node, now)? {
             return Ok(kept);
         }
         let mut found = Vec::with_capacity(self.pools.len());
@@ -285,7 +288,7 @@ impl Allocator {
             // The cloud has changed its mind in time.
             self.remove(&node.uid);
         }
-        if let Some(kept) = self.kept(node)? {
+        if let Some(kept) = self.kept(node, now)? {
             return Ok(kept);
         }
         if let Some(problem) = cidrs.iter().find_map(|cidr| self.taken(&node.uid, *cidr)) {
@@ -308,20 +311,29 @@ impl Allocator {
     }
 
     /// The node has lost its pod CIDRs: the API server shows an older copy of it, for example after a restore of
-    /// etcd. If the allocator can give them, it holds them, and gives them to the node again.
-    pub fn lost(&mut self, node: &Node) {
+    /// etcd. If the allocator can give them, it keeps them for the node, and gives them to it again. Otherwise the
+    /// node will get others, and these are held like the blocks of a node that is gone.
+    pub fn lost(&mut self, node: &Node, now: At) {
         let shown = self.nodes.get(&*node.uid).filter(|record| record.writes.is_none());
-        let Some(networks) = shown.map(|record| record.networks.clone()) else { return };
-        let can_give = self.can_give(&networks);
+        let Some(record) = shown else { return };
+        let can_give = record.unreadable.is_empty() && self.can_give(&record.networks);
         match self.nodes.get_mut(&*node.uid) {
             Some(record) if can_give => record.is_lost = true,
-            Some(record) => {
-                let record = record.clone();
-                self.remember(&node.uid, &record);
-                self.problems.remove(&*node.uid);
-                self.remove(&node.uid);
-            }
-            None => {}
+            _ => self.give_up(&node.uid, now),
+        }
+    }
+
+    /// The node gets other blocks. Those that it has shown are held under a UID of their own, until their routes are gone.
+    fn give_up(&mut self, uid: &str, now: At) {
+        let Some(record) = self.nodes.get(uid).cloned() else { return };
+        self.remember(uid, &record);
+        self.problems.remove(uid);
+        self.remove(uid);
+        let cidrs = record.counted(&self.config).collect();
+        let before: Box<str> = format!("{uid} before").into();
+        self.take_over(HeldBlocks { uid: before.clone(), cidrs, since: now });
+        if let Some(gone) = self.gone.get_mut(&*before) {
+            gone.record.name = record.name;
         }
     }
 
@@ -347,13 +359,18 @@ impl Allocator {
     }
 
     /// What is reserved for the node already.
-    fn kept(&mut self, node: &Node) -> Result<Option<Reservation>, Refusal> {
+    fn kept(&mut self, node: &Node, now: At) -> Result<Option<Reservation>, Refusal> {
         let Some(record) = self.nodes.get(&*node.uid) else { return Ok(None) };
         let cidrs = record.networks.to_vec();
         let is_unwritten = record.is_unwritten();
+        let is_lost = record.is_lost && record.version != node.resource_version;
         match cidrs.iter().find_map(|cidr| self.taken(&node.uid, *cidr)) {
             Some(_) if is_unwritten => {
                 self.remove(&node.uid);
+                Ok(None)
+            }
+            Some(_) if is_lost => {
+                self.give_up(&node.uid, now);
                 Ok(None)
             }
             Some(problem) => Err(Refusal::Taken(problem)),
@@ -404,7 +421,8 @@ impl Allocator {
     /// has not answered their write yet.
     pub fn reserved(&self, uid: &str) -> Option<(&[IpNet], bool)> {
         let record = self.nodes.get(uid)?;
-        record.writes.map(|writes| (&*record.networks, writes.pending))
+        let writes = record.writes.or_else(|| record.is_lost.then(Writes::default));
+        writes.map(|writes| (&*record.networks, writes.pending))
     }
 
     /// How full each cluster CIDR is.

@@ -66,10 +66,11 @@ impl Machine {
         }
         core.here.insert(Name::clone(&node.name), node.uid.clone());
         core.look(&self.fixed, node, now, effects);
-        // An event can be older than our own write: of two versions without pod CIDRs, neither says that they are lost.
+        // An event can be older than our own write: two versions without pod CIDRs do not say that they are lost. After
+        // a wrong list a node comes back as a new one.
         let is_lost = before.is_none_or(|before| !before.pod_cidrs.is_empty());
         if is_lost && node.pod_cidrs.is_empty() {
-            core.allocator.lost(node);
+            core.allocator.lost(node, now);
         }
         if needs_cidrs(node) {
             effects.push(Effect::Queue(Name::clone(&node.name), Priority::Urgent));

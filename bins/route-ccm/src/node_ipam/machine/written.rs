@@ -37,10 +37,7 @@ impl Machine {
                     }
                     outcome => {
                         self.settle(&answer, outcome, now, effects);
-                        // The store has a later version already, which the machine has heard of before the answer.
-                        if let Some(later) = node.filter(|node| node.is_later_than(&answer)) {
-                            self.changed(Some(&answer), &later, now, effects);
-                        }
+                        self.follow(&answer, node, now, effects);
                     }
                 }
             }
@@ -67,6 +64,20 @@ impl Machine {
         effects.push(Effect::Assigned(Arc::clone(node)));
         if outcome == ipam::Written::Yes {
             effects.push(Effect::Given(Arc::clone(node)));
+        }
+    }
+
+    /// The store may have a later version already, of which the machine has heard before the answer.
+    fn follow(
+        &mut self,
+        answer: &Node,
+        node: Option<Arc<Node>>,
+        now: At,
+        effects: &mut Vec<Effect>,
+    ) {
+        let is_here = |node: &Arc<Node>| self.core.as_ref().is_some_and(|core| core.is_here(node));
+        if let Some(later) = node.filter(|node| node.is_later_than(answer) && is_here(node)) {
+            self.changed(Some(answer), &later, now, effects);
         }
     }
 

@@ -58,16 +58,61 @@ pub(crate) fn begin(
         let name = Name::clone(&gone.name);
         tell(Event::Gone(gone));
         if let Some(node) = perform.store.get(&name) {
-            tell(new(&node));
+            follow(node, |name| perform.store.get(name), tell);
         }
     }
     for node in changed {
-        tell(new(node));
-        // The informer may have told of what came after it: a change, its end, the next node of its name.
-        let now = perform.store.get(&node.name);
+        follow(Arc::clone(node), |name| perform.store.get(name), tell);
+    }
+}
+
+/// Tells of a node, and of what the store has of its name then: the informer may have told of that before.
+fn follow(mut node: Arc<Node>, get: impl Fn(&str) -> Option<Arc<Node>>, tell: impl Fn(Event)) {
+    loop {
+        tell(new(&node));
+        let now = get(&node.name);
         if now.as_ref().is_none_or(|now| now.uid != node.uid) {
-            tell(Event::Gone(Arc::clone(node)));
+            tell(Event::Gone(Arc::clone(&node)));
         }
-        now.iter().filter(|now| !Arc::ptr_eq(now, node)).for_each(|now| tell(new(now)));
+        match now {
+            Some(now) if !Arc::ptr_eq(&now, &node) => node = now,
+            _ => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, sync::Arc};
+
+    use super::*;
+
+    fn node(uid: &str, version: &str) -> Arc<Node> {
+        let (uid, resource_version) = (uid.into(), version.into());
+        Arc::new(Node { name: "n".into(), uid, resource_version, ..Node::default() })
+    }
+
+    #[test]
+    fn the_last_word_about_a_node_is_what_the_store_has() {
+        let (old, new) = (node("a", "1"), node("b", "2"));
+        for (then, expect) in [
+            (vec![Some(&old)], "+a1"),
+            (vec![None], "+a1 -a1"),
+            (vec![Some(&new), Some(&new)], "+a1 -a1 +b2"),
+            (vec![Some(&new), None], "+a1 -a1 +b2 -b2"),
+        ] {
+            let (then, told) = (RefCell::new(then.into_iter()), RefCell::new(Vec::new()));
+            let get = |_: &str| then.borrow_mut().next().flatten().cloned();
+            let tell = |event| {
+                let (sign, node) = match event {
+                    Event::Changed { after, .. } => ('+', after),
+                    Event::Gone(node) => ('-', node),
+                    _ => return,
+                };
+                told.borrow_mut().push(format!("{sign}{}{}", node.uid, node.resource_version));
+            };
+            follow(Arc::clone(&old), get, tell);
+            assert_eq!(told.into_inner().join(" "), expect);
+        }
     }
 }

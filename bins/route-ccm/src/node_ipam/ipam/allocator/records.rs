@@ -27,7 +27,7 @@ pub(super) struct Record {
     pub(super) unreadable: Box<[Box<str>]>,
     /// Our writes, if the networks are only reserved. `None` if the node shows them.
     pub(super) writes: Option<Writes>,
-    /// True if the node shows them no more, and will get them again.
+    /// True if the node does not show them any more, and will get them again.
     #[serde(default)]
     pub(super) is_lost: bool,
     /// The version of the node at our last write. The API server refuses a write that was decided on another version.
@@ -78,7 +78,7 @@ impl Record {
         self.writes.iter_mut().for_each(|writes| writes.pending = true);
     }
 
-    /// The node is of another version, and still without pod CIDRs: no write of ours can be carried out any more.
+    /// The node is of another version, and still without pod CIDRs: a write of ours cannot be carried out any more.
     pub(super) fn forget_old_writes(&mut self, node: &Node) {
         if self.version != node.resource_version {
             self.writes.iter_mut().for_each(|writes| writes.possible = false);
@@ -248,7 +248,7 @@ impl Allocator {
         new
     }
 
-    /// Returns true if the networks are a block of each cluster CIDR. The cloud says itself what a node gets.
+    /// Returns true if the networks are a block of each cluster CIDR; false if the cloud decides.
     pub(super) fn can_give(&self, networks: &[IpNet]) -> bool {
         let is_block = |(pool, one): (&Pool, &IpNet)| pool.range.network.contains(one);
         let are_of_pools = self.pools.iter().zip(networks).all(is_block);

@@ -300,10 +300,31 @@ fn a_write_for_an_older_version_of_the_node_does_not_keep_a_block_that_another_n
 fn a_node_that_has_lost_its_pod_cidrs_gets_them_again() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[node("a", &["10.10.3.0/24"])]);
     assert_eq!(reserve(&mut allocator, "a"), Err(Refusal::Assigned));
-    allocator.lost(&node("a", &[]));
+    allocator.lost(&node("a", &[]), NOW);
     assert_eq!(reserve(&mut allocator, "a").unwrap(), "10.10.3.0/24");
     allocator.answered(&node("a", &[]), Written::Yes);
     assert!(!is_foreign(&mut allocator, "a", &["10.10.3.0/24"]));
+    assert_eq!(reserve(&mut allocator, "a"), Err(Refusal::Assigned));
+}
+
+#[test]
+fn a_node_that_cannot_get_the_same_again_gets_others_and_the_old_ones_are_held() {
+    // Pod CIDRs of another size, and a block that another node shows as well.
+    for (shown, others) in [("10.10.0.0/25", ""), ("10.10.0.0/24", "10.10.0.0/24")] {
+        let mut nodes = vec![node("a", &[shown])];
+        nodes.extend((!others.is_empty()).then(|| node("b", &[others])));
+        let mut allocator = with_routes(&nodes);
+        allocator.routes_are([], NOW);
+        let bare = Node { resource_version: "7".into(), ..node("a", &[]) };
+        allocator.lost(&bare, NOW);
+        let given = allocator.reserve(&bare, NOW).unwrap();
+        assert_eq!(given.cidrs, [net("10.10.1.0/24")]);
+        gone(&mut allocator, "b", NOW);
+        assert_eq!(used(&allocator), [2], "{shown} is held");
+        allocator.routes_are([], NOW + GRACE);
+        allocator.expire(NOW + GRACE);
+        assert_eq!(used(&allocator), [1]);
+    }
 }
 
 #[test]

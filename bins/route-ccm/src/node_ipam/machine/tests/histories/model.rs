@@ -37,6 +37,11 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// True of a node without pod CIDRs that has shown these.
+    pub(super) const fn is_lost(&self) -> bool {
+        self.is_shown
+    }
+
     /// True if the node shows them, or a write of them may be carried out.
     pub(super) const fn may_be_there(&self) -> bool {
         self.is_shown || self.pending || self.possible
@@ -177,9 +182,9 @@ impl Model {
                 self.early = Some((destinations.clone(), *read));
             }
             _ if !self.has_begun => {}
-            Event::Changed { before, after } => self.changed(before.as_ref(), after),
+            Event::Changed { before, after } => self.changed(before.as_ref(), after, now),
             Event::Gone(node) => self.gone(node, now),
-            Event::Written(written) => self.written(written),
+            Event::Written(written) => self.written(written, now),
             Event::RoutesAre { destinations, read } => self.routes_are(destinations, *read),
             Event::RouteGone(destination) => self.route_gone(*destination),
             Event::Time => self.ends.retain(|_, end| !end.is_over(now)),
@@ -218,11 +223,11 @@ impl Model {
         }
     }
 
-    fn changed(&mut self, before: Option<&Arc<Node>>, after: &Arc<Node>) {
+    fn changed(&mut self, before: Option<&Arc<Node>>, after: &Arc<Node>, now: At) {
         self.sees(after);
         let is_lost = before.is_none_or(|before| !before.pod_cidrs.is_empty());
         if is_lost && after.pod_cidrs.is_empty() {
-            self.loses(after);
+            self.loses(after, now);
         }
     }
 
@@ -247,7 +252,7 @@ impl Model {
     }
 
     /// The node shows no pod CIDRs any more. It keeps those that it can get again.
-    fn loses(&mut self, node: &Node) {
+    fn loses(&mut self, node: &Node, now: At) {
         let Some(known) = self.records.get(&node.uid).filter(|known| known.is_shown) else {
             return;
         };
@@ -260,8 +265,15 @@ impl Model {
                     && !services.iter().any(|services| overlap(*services, *one))
             });
         if self.all.is_empty() || !are_blocks {
-            self.records.remove(&node.uid);
-            self.lost.insert(node.uid.clone());
+            self.gives_up(&node.uid, now);
+        }
+    }
+
+    /// The node will get others. Those that it has shown are held.
+    fn gives_up(&mut self, uid: &str, now: At) {
+        self.lost.insert(uid.into());
+        if let Some(record) = self.records.remove(uid) {
+            self.end(format!("{uid} before").into(), record, now);
         }
     }
 
@@ -278,13 +290,17 @@ impl Model {
     }
 
     /// The machine keeps these networks for the node. Returns those that it has kept before.
-    pub(super) fn keeps(&mut self, node: &Node, cidrs: &[IpNet]) -> Option<Record> {
+    pub(super) fn keeps(&mut self, node: &Node, cidrs: &[IpNet], now: At) -> Option<Record> {
         let mut record = self.record(&node.name, cidrs.to_vec(), false);
         record.pending = !self.observes;
         record.version = node.resource_version.clone();
         self.forget_old_writes(node);
-        let before = self.records.remove(&node.uid);
-        record.is_shown = before.as_ref().is_some_and(|before| before.is_shown);
+        let before = self.records.get(&node.uid).cloned();
+        let is_lost = before.as_ref().is_some_and(|before| before.is_shown);
+        record.is_shown = is_lost && before.as_ref().is_some_and(|one| one.networks == cidrs);
+        if is_lost && !record.is_shown {
+            self.gives_up(&node.uid, now);
+        }
         record.possible = before.as_ref().is_some_and(|before| before.possible);
         self.records.insert(node.uid.clone(), record);
         before
@@ -333,7 +349,7 @@ impl Model {
         self.ends.insert(uid, End { record, at, routes });
     }
 
-    fn written(&mut self, written: &Written) {
+    fn written(&mut self, written: &Written, at: At) {
         let Written { asked, cidrs, node: now, answer } = written;
         let shown = answer.as_ref().ok().map(|node| networks(node));
         let may_be = match (answer, shown) {
@@ -355,7 +371,7 @@ impl Model {
         let Some(node) = answer.filter(here) else { return };
         self.sees(node);
         if let Some(later) = now.as_ref().filter(|now| now.is_later_than(node)) {
-            self.changed(Some(node), later);
+            self.changed(Some(node), later, at);
         }
     }
 

@@ -210,11 +210,13 @@ impl World {
     fn sees_show(&mut self, node: &Arc<Node>, cidrs: &[IpNet], is_given: bool) {
         if is_given && !cidrs.is_empty() {
             let is_shared = self.model.is_shared(node);
-            let before = self.model.keeps(node, cidrs);
+            let before = self.model.keeps(node, cidrs, self.now);
             let others = self.model.ends.iter().filter(|(uid, _)| **uid != node.uid);
             let is_strict = matches!(self.kind, Kind::Blocks | Kind::Observer) && !is_shared;
             let same = before.as_ref().is_none_or(|before| {
-                before.networks == cidrs || !before.may_be_there() && !is_strict
+                before.networks == cidrs
+                    || !before.may_be_there() && !is_strict
+                    || before.is_lost() && is_shared
             });
             let is_range = self.kind != Kind::Cloud;
             let is_new = before.is_none_or(|before| before.networks != cidrs) && is_range;
