@@ -15,7 +15,6 @@
 //! | `node_ipam` | gives nodes their pod CIDRs |
 //! | [`ipam`] | which blocks of the cluster CIDRs nodes get: pure |
 //! | `networks` | the networks of the cluster, from the flags: pure |
-//! | `advice` | parts of explanations: what a person can do |
 //! | `lease` | what a leader leaves to the next one |
 //! | `settings` | flags |
 
