@@ -15,6 +15,7 @@
 //! | [`mod@policies`] | mutating admission policies of a real API server |
 //! | [`dice`] | random numbers that are the same for the same seed |
 //! | [`mod@queue`] | the work queue of random histories of machines |
+//! | [`seeds`] | the seeds of random histories, and the searches of them |
 //! | [`histories`] | random histories of the deletion policy |
 //! | [`mod@variants`] | random histories of a whole controller, and variants without a protection |
 //! | [`mutants`] | decisions that are broken one at a time: `make mutants` |
@@ -41,6 +42,7 @@ pub mod prometheus;
 pub mod queue;
 pub mod rights;
 pub mod scenarios;
+pub mod seeds;
 pub mod services;
 pub mod suite;
 pub mod trials;

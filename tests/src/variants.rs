@@ -18,6 +18,8 @@ use ccm_sim::cloud::SimCloud;
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 
+use crate::seeds::seeds;
+
 /// The broken rules, and how. Clones share them.
 #[derive(Clone)]
 pub struct Broken<R>(Arc<Mutex<Vec<(R, String)>>>);
@@ -82,19 +84,6 @@ impl<W> Variant<W> {
     }
 }
 
-/// The seed in `QUARTET_HISTORY`, or as many seeds as `QUARTET_HISTORIES` or, without it, the
-/// caller says.
-fn seeds(histories: u64) -> Vec<u64> {
-    let number = |name| {
-        let text = std::env::var(name).ok()?;
-        Some(text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number")))
-    };
-    match number("QUARTET_HISTORY") {
-        Some(seed) => vec![seed],
-        None => (0..number("QUARTET_HISTORIES").unwrap_or(histories)).collect(),
-    }
-}
-
 /// The events of all histories of this process.
 static EVENTS: AtomicUsize = AtomicUsize::new(0);
 
@@ -109,7 +98,7 @@ pub async fn none_breaks_a_rule<R: Debug, W>(
     play: impl AsyncFn(u64, Variant<W>) -> Vec<(R, String)>,
 ) {
     let (seeds, before) = (seeds(histories), EVENTS.load(Ordering::Relaxed));
-    let (mut failed, number) = (Vec::new(), seeds.len());
+    let (mut failed, number) = (Vec::new(), seeds.end - seeds.start);
     for seed in seeds {
         let broken = play(seed, Variant::default()).await;
         if !broken.is_empty() {

@@ -155,7 +155,7 @@ impl machine::Machine for Machine {
             Event::NoList(services) => self.no_list(&services, now),
             Event::Listed(listed) => self.listed(*listed, now),
             Event::NotListed { error, services } => self.not_listed(error, &services),
-            Event::Instance { is_shown } => self.instance_seen(is_shown),
+            Event::Instance { is_shown } => self.instance_seen(is_shown, now),
             Event::Read { name, balancer, started } => self.read(&name, &balancer, started, now),
             Event::PollDue => self.poll(now),
             Event::Polled(polled) => self.polled(polled, now),

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::dice::Dice;
 
-/// What admission policies take back of a write, for a span of time.
+/// The parts of a write that admission policies take back, for a span of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Admission {
     when: (u64, u64),

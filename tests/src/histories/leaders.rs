@@ -188,7 +188,7 @@ impl Run {
     }
 
     /// The note to the next leader has each deletion that still counts: from the time when this leader made it, and
-    /// before that from the time of the decision. It has no other ones.
+    /// before that from the time of the decision. It has no others.
     fn leaves_rightly(
         &self,
         now: u64,

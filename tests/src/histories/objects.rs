@@ -158,7 +158,7 @@ pub struct Process {
     pub is_woken: bool,
     /// The number of events.
     pub events: u64,
-    /// What it has shown and done.
+    /// The things that the process has shown and done.
     pub trail: Trail,
     schemes_from: u64,
 }

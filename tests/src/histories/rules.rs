@@ -1,4 +1,4 @@
-//! What must hold of questions, decisions, writes and `/plan`.
+//! Rules about questions, decisions, writes and `/plan`.
 
 use std::{collections::BTreeSet, sync::Arc};
 

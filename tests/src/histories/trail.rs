@@ -1,4 +1,4 @@
-//! What a process has shown, asked and written so far.
+//! The things that a process has shown, asked and written so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 

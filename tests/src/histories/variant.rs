@@ -106,7 +106,7 @@ pub enum Sabotage {
     Late,
     /// A list that seems to be compared with nodes that arrived later.
     Arrival,
-    /// Claims that nobody tells when they change.
+    /// Claims whose changes no event tells.
     Claims,
     /// An API server that seems to store whatever is written.
     Dropped,

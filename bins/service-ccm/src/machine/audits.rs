@@ -152,8 +152,8 @@ impl Machine {
     }
 
     /// The cloud was asked if it shows the instance of a node.
-    pub(super) fn instance_seen(&mut self, is_shown: bool) -> Vec<Effect> {
-        self.losses.see_instance(is_shown);
+    pub(super) fn instance_seen(&mut self, is_shown: bool, now: At) -> Vec<Effect> {
+        self.losses.see_instance(now, is_shown);
         self.after_losses(false)
     }
 
@@ -324,7 +324,7 @@ impl Machine {
         self.losses.listed(now, sight);
         let asks = self.losses.are_any() && !self.losses.show_others();
         if !asks {
-            self.losses.see_instance(false);
+            self.losses.see_instance(now, false);
         }
         asks
     }

@@ -11,8 +11,8 @@
 //! * or if the kit's **brake** allows it: no more than [`BUDGET`] are lost now, and no more were
 //!   replaced within its window;
 //! * or if its loss is **proved**: the cloud has answered twice that it is gone, [`CONFIRMATION`] apart,
-//!   the cloud is the same one as before, and it shows another object of this cluster. Of proved
-//!   losses, no more than [`BUDGET`] are replaced at a time: the next one follows when one of them
+//!   the cloud is the same one as before, and all that time it showed another object of this cluster.
+//!   Of proved losses, no more than [`BUDGET`] are replaced at a time: the next one follows when one of them
 //!   is shown again.
 
 use std::{
@@ -157,8 +157,8 @@ pub struct Losses {
     /// The UIDs of the Services whose load balancer the cloud shows, and since when. One that was made
     /// after a loss does not show that this is still the same cloud.
     ready: BTreeMap<Box<str>, At>,
-    /// True if the cloud has shown the instance of a node lately.
-    shows_instance: bool,
+    /// Since when the cloud shows the instance of a node whenever it is asked.
+    instance_since: Option<At>,
     brake: Brake<Many>,
 }
 
@@ -200,8 +200,14 @@ impl Losses {
     }
 
     /// Records whether the cloud shows the instance of a node.
-    pub fn see_instance(&mut self, shows_instance: bool) {
-        self.shows_instance = shows_instance;
+    pub fn see_instance(&mut self, at: At, shows_instance: bool) {
+        self.instance_since = shows_instance.then(|| self.instance_since.unwrap_or(at));
+    }
+
+    /// Since when the cloud shows another object of this cluster. What it answered before that does not prove a
+    /// loss: it may have been another cloud.
+    fn others_since(&self) -> Option<At> {
+        if self.show_others() { Some(At::default()) } else { self.instance_since }
     }
 
     /// Records an answer of the cloud about exactly the load balancer of this Service.
@@ -210,6 +216,8 @@ impl Losses {
         let first = open.gone.map_or(at, |(first, _)| first);
         open.gone = loss.is_gone.then_some((first, at));
         open.has_failed = !loss.is_gone;
+        // One that the next list shows was made after the loss.
+        self.ready.remove(uid);
         (open.loss, open.answered) = (Some(loss), at);
         self.count(at);
     }
@@ -233,7 +241,7 @@ impl Losses {
     /// What follows for the load balancer of this Service now. A replacement is charged to the budget.
     pub fn decide(&mut self, uid: &str, now: Now) -> Verdict {
         let (limit, recorded) = (self.limit(), self.recorded);
-        let shows_others = self.shows_instance || self.show_others();
+        let others = self.others_since().filter(|_| now.is_same_cloud);
         let proved = self.open.values().filter(|open| open.is_proved).count();
         let tried = self.open.values().filter(|open| open.has_failed && open.is_tried).count();
         let Some(open) = self.open.get_mut(uid) else { return Verdict::Kept };
@@ -251,20 +259,26 @@ impl Losses {
             open.may_be_replaced = true;
             return Verdict::Replaced;
         }
-        let is_same = now.is_same_cloud && shows_others;
-        let is_proved = open.gone.is_some_and(|(first, last)| last.since(first) >= CONFIRMATION);
-        if is_proved && is_same && proved < limit {
-            (open.may_be_replaced, open.is_proved) = (true, true);
-            return Verdict::Replaced;
-        }
-        let (wait, why) = match open.gone {
-            None if open.has_failed => (SELDOM, Why::Failed),
-            None => (CONFIRMATION, Why::Unproved),
-            Some(_) if is_proved && is_same => return Verdict::Held(Why::Others, now.at + SOON),
-            Some(_) if is_proved => (SELDOM, Why::OtherCloud),
-            Some(_) => (CONFIRMATION, Why::Unproved),
+        let (next, why) = match (open.gone, others) {
+            (None, _) if open.has_failed => (open.answered + SELDOM, Why::Failed),
+            (None, _) => (open.answered + CONFIRMATION, Why::Unproved),
+            (Some((first, last)), None) if last >= first + CONFIRMATION => {
+                (open.answered + SELDOM, Why::OtherCloud)
+            }
+            (Some((first, _)), None) => (first + CONFIRMATION, Why::Unproved),
+            (Some((first, last)), Some(others)) => {
+                let proof = first.max(others) + CONFIRMATION;
+                if last < proof {
+                    (proof, Why::Unproved)
+                } else if proved < limit {
+                    (open.may_be_replaced, open.is_proved) = (true, true);
+                    return Verdict::Replaced;
+                } else {
+                    return Verdict::Held(Why::Others, now.at + SOON);
+                }
+            }
         };
-        if now.can_ask && open.answered + wait <= now.at {
+        if now.can_ask && next <= now.at {
             return Verdict::Asks;
         }
         Verdict::Held(why, now.at + SOON)

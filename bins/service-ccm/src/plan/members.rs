@@ -64,14 +64,7 @@ pub struct Rules<'a> {
 impl Rules<'_> {
     /// Returns true if this node should be a member.
     fn select(&self, node: &Member) -> bool {
-        self.select_by(self.selector, node)
-    }
-
-    /// Returns true if this selector would make this node a member.
-    fn select_by(&self, selector: &NodeSelector, node: &Member) -> bool {
-        let has_address = |family: &IpFamily| node.address(*family).is_some();
-        selector.matches(&node.labels)
-            && (self.families.is_empty() || self.families.iter().any(has_address))
+        takes(self.selector, self.families, node)
     }
 
     /// The member as the provider is told to keep it, whatever its node's labels are now.
@@ -98,8 +91,8 @@ pub struct Membership {
     /// The selector by which the provider has selected the members from these nodes. None if the cloud
     /// has shown each of them as a member.
     picked: Option<NodeSelector>,
-    /// The selector of the last decision.
-    decided: NodeSelector,
+    /// The selector of the last decision, and its families.
+    decided: (NodeSelector, Box<[IpFamily]>),
     /// True if the provider may have selected by other labels than the nodes have now. Counts only
     /// if the provider alone knows which labels it asks for.
     is_relabelled: bool,
@@ -264,7 +257,7 @@ impl Membership {
         let others: Vec<&Member> = before.iter().filter(|one| !is_named(one)).collect();
         self.known = Some(merge(&members.present, &others));
         (self.is_told, self.is_relabelled) = (true, false);
-        self.picked = Some(self.decided.clone());
+        self.picked = Some(self.decided.0.clone());
         self.away.extend(members.absent.iter().map(|gone| gone.node.as_str().into()));
         self.settle(&before, now);
     }
@@ -285,8 +278,10 @@ impl Membership {
             }
         }
         // The node of a member that is not picked is there, and the member is still away.
-        let is_picked =
-            |one: &Member| self.picked.as_ref().is_none_or(|picked| picked.matches(&one.labels));
+        let families = &self.decided.1;
+        let is_picked = |one: &Member| {
+            self.picked.as_ref().is_none_or(|selector| takes(selector, families, one))
+        };
         let (back, away): (BTreeSet<Arc<str>>, _) = std::mem::take(&mut self.away)
             .into_iter()
             .partition(|node| find(&known, node).is_some_and(is_picked));
@@ -339,7 +334,7 @@ impl Membership {
         }
         let pool = self.pool(&known, nodes, rules);
         self.joined(now, &pool, nodes, rules);
-        self.decided.clone_from(rules.selector);
+        self.decided = (rules.selector.clone(), rules.families.into());
         let changes = pool.joins > 0 || is_relabelled;
         let mut decision = Decision { changes, why_none: nodes.why_none(), ..Decision::default() };
         let (mut kept, mut leaving) = (Vec::new(), Vec::new());
@@ -385,7 +380,7 @@ impl Membership {
         // A Service that chooses other labels means it; another default may be a mistake.
         let picked = self.picked.as_ref();
         let by = if rules.is_default { picked } else { picked.and(Some(rules.selector)) };
-        let is_member = |one: &&Member| by.is_none_or(|by| rules.select_by(by, one));
+        let is_member = |one: &&Member| by.is_none_or(|by| takes(by, rules.families, one));
         let members: Vec<&Member> = known.iter().filter(is_member).collect();
         let shown = rules.in_cloud.filter(|count| *count > 0).unwrap_or(usize::MAX);
         let mut pool = Pool { count: members.len().min(shown), members, joins: 0 };
@@ -456,6 +451,12 @@ impl Membership {
         self.labelled.add(now, node);
         Ok(())
     }
+}
+
+/// Returns true if this selector and these families make this node a member.
+fn takes(selector: &NodeSelector, families: &[IpFamily], node: &Member) -> bool {
+    let has_address = |family: &IpFamily| node.address(*family).is_some();
+    selector.matches(&node.labels) && (families.is_empty() || families.iter().any(has_address))
 }
 
 /// Returns true if these have other labels than the nodes of the same names.

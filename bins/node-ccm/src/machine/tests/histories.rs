@@ -14,9 +14,11 @@ mod settled;
 mod variants;
 mod world;
 
+use ccm_tests::seeds::play_all;
+
 use self::{variants::Without, world::World};
 
-/// The number of histories of each kind, and of their steps. `QUARTET_HISTORIES` says how many there are instead.
+/// The number of histories of each kind, and of their steps.
 const HISTORIES: u64 = 25;
 const STEPS: usize = 250;
 
@@ -36,16 +38,7 @@ enum Kind {
 }
 
 fn histories(kind: Kind) {
-    let wanted = std::env::var("QUARTET_HISTORIES").ok().and_then(|text| text.parse().ok());
-    let first = std::env::var("QUARTET_HISTORY").ok().and_then(|text| text.parse().ok());
-    let (first, count) = first.map_or((0, wanted.unwrap_or(HISTORIES)), |seed: u64| (seed, 1));
-    let mut events = 0;
-    for seed in first..first + count {
-        // Shown if the history fails.
-        println!("{kind:?}, history {seed}");
-        events += play(kind, None, seed);
-    }
-    println!("{kind:?}: {events} events");
+    play_all(kind, HISTORIES, |seed| play(kind, None, seed));
 }
 
 /// Plays one history. Returns the number of its events.

@@ -323,14 +323,15 @@ impl Allocator {
         }
     }
 
-    /// The node gets other blocks. Those that it has shown are held under a UID of their own, until their routes are gone.
+    /// The node gets other blocks. Those that it has shown are held under a UID of their own, until their routes are
+    /// gone. A node can lose pod CIDRs more than once.
     fn give_up(&mut self, uid: &str, now: At) {
         let Some(record) = self.nodes.get(uid).cloned() else { return };
         self.remember(uid, &record);
         self.problems.remove(uid);
         self.remove(uid);
         let cidrs = record.counted(&self.config).collect();
-        let before: Box<str> = format!("{uid} before").into();
+        let before: Box<str> = format!("{uid} until {now}").into();
         self.take_over(HeldBlocks { uid: before.clone(), cidrs, since: now });
         if let Some(gone) = self.gone.get_mut(&*before) {
             gone.record.name = record.name;
@@ -339,10 +340,9 @@ impl Allocator {
 
     fn may_give(&mut self, node: &Node, now: At) -> Result<(), Refusal> {
         self.revive(&node.uid);
-        self.nodes
-            .get_mut(&*node.uid)
-            .into_iter()
-            .for_each(|record| record.forget_old_writes(node));
+        if let Some(record) = self.nodes.get_mut(&*node.uid) {
+            record.forget_old_writes(node);
+        }
         let known = self.nodes.get(&*node.uid);
         let has_some = known.is_some_and(|known| known.writes.is_none() && !known.is_lost);
         if !node.pod_cidrs.is_empty() || has_some {
@@ -375,10 +375,9 @@ impl Allocator {
             }
             Some(problem) => Err(Refusal::Taken(problem)),
             None => {
-                self.nodes
-                    .get_mut(&*node.uid)
-                    .into_iter()
-                    .for_each(|record| record.begin_write(node));
+                if let Some(record) = self.nodes.get_mut(&*node.uid) {
+                    record.begin_write(node);
+                }
                 Ok(Some(Reservation { cidrs, tries: Vec::new() }))
             }
         }

@@ -4,10 +4,13 @@
 //! A machine without one of its protections breaks the rule that stands for it: a rule that no variant breaks finds
 //! nothing.
 //!
-//! A history that fails is replayed with `QUARTET_HISTORY=<seed>`, which prints its events, and `QUARTET_HISTORIES` says how many are played.
+//! `QUARTET_HISTORY` and `QUARTET_HISTORIES` say which histories are played (see [`ccm_tests::seeds`]). The events of a
+//! history that is played alone are printed.
 
 mod single;
 mod world;
+
+use ccm_tests::seeds::{is_replay, seeds};
 
 use self::world::{BROKEN, Rule, Variant, World};
 
@@ -20,14 +23,10 @@ const SCRIPTED: u64 = 20;
 /// The steps of one history.
 const STEPS: usize = 60;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// Plays a random history. One of a variant ends when its rule is broken, or cannot be broken any more.
 fn play(seed: u64, variant: Variant, expect: Option<Rule>) -> World {
     let mut world = World::new(seed, variant);
-    world.is_told = variant == Variant::None && number("QUARTET_HISTORY").is_some();
+    world.is_told = variant == Variant::None && is_replay();
     for _ in 0..STEPS {
         world.step();
         if expect.is_some_and(|rule| world.rules.is_broken(rule)) {
@@ -42,12 +41,8 @@ fn play(seed: u64, variant: Variant, expect: Option<Rule>) -> World {
 
 #[test]
 fn no_history_breaks_a_rule() {
-    let seeds = match number("QUARTET_HISTORY") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("QUARTET_HISTORIES").unwrap_or(HISTORIES),
-    };
     let mut events = 0;
-    for seed in seeds {
+    for seed in seeds(HISTORIES) {
         let world = play(seed, Variant::None, None);
         assert!(world.rules.broken().is_empty(), "history {seed}: {:?}", world.rules.broken());
         events += world.events;

@@ -34,7 +34,7 @@ fn lacks(lost: usize, all: usize) -> Sight {
 fn with(lost: usize, all: usize) -> Losses {
     let mut losses = Losses::default();
     losses.listed(at(0), lacks(lost, all));
-    losses.see_instance(true);
+    losses.see_instance(at(0), true);
     losses
 }
 
@@ -116,7 +116,7 @@ fn another_cloud_proves_nothing() {
     let shows_others = [(true, false), (false, true), (false, false)];
     for (is_same_cloud, shows_others) in shows_others {
         let mut losses = with(20, 20);
-        losses.see_instance(shows_others);
+        losses.see_instance(at(0), shows_others);
         for minutes in [0, 10] {
             (0..20).for_each(|number| losses.answered(at(minutes), &uid(number), gone()));
         }
@@ -129,6 +129,41 @@ fn another_cloud_proves_nothing() {
         assert_eq!(losses.decide(&uid(0), later), Verdict::Asks, "it is asked about seldom");
         assert_eq!(losses.decide(&uid(0), Now { approved: true, ..asked }), Verdict::Replaced);
     }
+}
+
+#[test]
+fn answers_before_the_cloud_shows_others_prove_nothing() {
+    let mut losses = with(20, 20);
+    losses.see_instance(at(1), false);
+    (0..20).for_each(|number| losses.answered(at(1), &uid(number), gone()));
+    (0..20).for_each(|number| losses.answered(at(11), &uid(number), gone()));
+    losses.see_instance(at(12), true);
+    let held = losses.decide(&uid(0), now(13));
+    assert!(matches!(held, Verdict::Held(Why::Unproved, _)), "{held:?}");
+    losses.see_instance(at(17), true);
+    assert_eq!(losses.decide(&uid(0), now(22)), Verdict::Asks);
+    losses.answered(at(22), &uid(0), gone());
+    assert_eq!(losses.decide(&uid(0), now(22)), Verdict::Replaced);
+    // It has shown none meanwhile.
+    losses.see_instance(at(23), false);
+    losses.see_instance(at(24), true);
+    losses.answered(at(25), &uid(1), gone());
+    let held = losses.decide(&uid(1), now(25));
+    assert!(matches!(held, Verdict::Held(Why::Unproved, _)), "{held:?}");
+}
+
+#[test]
+fn one_that_was_made_between_two_lists_proves_nothing() {
+    let mut losses = with(0, 20);
+    losses.answered(at(1), &uid(19), gone());
+    assert_eq!(losses.decide(&uid(19), now(1)), Verdict::Replaced);
+    losses.end(at(1), &uid(19));
+    losses.listed(at(2), Sight { ready: [uid(19)].into(), ..lacks(19, 20) });
+    assert!(!losses.show_others());
+    losses.listed(at(3), Sight { ready: [uid(18), uid(19)].into(), ..lacks(18, 20) });
+    losses.listed(at(4), lacks(0, 20));
+    losses.listed(at(5), lacks(10, 20));
+    assert!(losses.show_others());
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn internal(address: &str) -> NodeAddress {
     NodeAddress::new(AddressKind::InternalIp, address)
 }
 
-/// The name and the addresses of the instance are those of the node.
+/// The instance has the name and the addresses of the node.
 pub(super) fn agrees(node: &Node, instance: &Instance) -> bool {
     let names = |name: &str| name == &*node.name;
     let is_host = |one: &NodeAddress| one.kind == AddressKind::Hostname && names(&one.address);

@@ -201,7 +201,7 @@ fn are_addresses(old: &Node, new: &[ccm_objects::Address]) {
     assert!(asked.iter().all(has), "NodeIp: {asked:?} is not in {new:?}");
 }
 
-/// Labels follow the policy, have legal values, and are not those of Kubernetes.
+/// Labels follow the policy, have legal values, and are not labels of Kubernetes.
 fn are_labels(old: &Node, change: &NodeChange, basis: &Basis) {
     let policy = label_policy(old, basis.policy.labels);
     let may_change = match policy {

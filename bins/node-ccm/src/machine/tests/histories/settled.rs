@@ -101,7 +101,7 @@ impl World {
         self.work(Duration::from_mins(3));
         for (uid, times) in &self.rules.untaints {
             let is_told = *times < 5 || self.claims.contested.contains(uid);
-            assert!(is_told, "Told: {uid} has lost its taint {times} times, and nobody is told");
+            assert!(is_told, "Told: {uid} has lost its taint {times} times, and no report says so");
         }
     }
 

@@ -1,15 +1,13 @@
 //! The machine in surroundings without one of the protections: the rule of its name must find that.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use ccm_controller::{
     brake::{Limit, Window},
     repeats::Repeats,
 };
 use ccm_objects::{Node, Shared as Name, node_keys::PROVIDED_NODE_IP};
+use ccm_tests::seeds::{breaks, search_each};
 
 use super::{
     super::super::*,
@@ -164,8 +162,7 @@ const fn first(without: Without) -> u64 {
 /// A rule that no variant breaks finds nothing.
 #[test]
 fn each_variant_breaks_its_rule() {
-    let mut missing = Vec::new();
-    for (without, kind, rule) in [
+    let variants = [
         (Without::Brake, Kind::Budget, "Budget"),
         (Without::Memory, Kind::Budget, "Budget"),
         (Without::Charge, Kind::Budget, "Budget"),
@@ -186,17 +183,8 @@ fn each_variant_breaks_its_rule() {
         (Without::Agreement, Kind::Others, "Restored"),
         (Without::Observer, Kind::Observer, "Observer"),
         (Without::Checkpoint, Kind::Faults, "Plain"),
-    ] {
-        let from = first(without);
-        let found = (from..from + SEARCHED).find(|seed| {
-            let end = catch_unwind(AssertUnwindSafe(|| play(kind, Some(without), *seed)));
-            let Some(said) = end.err() else { return false };
-            let said = said.downcast_ref::<String>().cloned().unwrap_or_default();
-            println!("{without:?}, history {seed}: {said:.300}");
-            said.contains(&format!("{rule}: "))
-        });
-        println!("{without:?}: {found:?}");
-        missing.extend(found.is_none().then_some((without, rule)));
-    }
-    assert!(missing.is_empty(), "nothing notices that this is missing: {missing:?}");
+    ];
+    search_each(&variants, SEARCHED, first, |without, kind, rule, seed| {
+        breaks(rule, || play(kind, Some(without), seed))
+    });
 }

@@ -84,7 +84,7 @@ pub(super) struct World {
     pub(super) is_split: bool,
     /// The admission policies: what they drop of which node.
     pub(super) drops: BTreeSet<(Name, Part)>,
-    /// What another client sets back at once.
+    /// The parts that another client sets back at once.
     pub(super) fights: BTreeSet<(Name, Part)>,
     pub(super) queue: Queue,
     pub(super) flights: Vec<Flight>,

@@ -3,7 +3,7 @@
 //! pod CIDRs; leaders change. The rules are looked at after each event and at each effect. In the end all works, each node
 //! has its pod CIDRs, and nothing happens any more. A machine without one of its protections breaks a rule.
 //!
-//! A history that fails is replayed with `QUARTET_HISTORY=<seed>`, and `QUARTET_HISTORIES` says how many there are of each kind.
+//! `QUARTET_HISTORY` and `QUARTET_HISTORIES` say which histories are played: see [`ccm_tests::seeds`].
 
 mod cloud;
 mod memory;
@@ -14,6 +14,8 @@ mod settled;
 mod world;
 
 use std::collections::BTreeMap;
+
+use ccm_tests::seeds::{search_each, seeds};
 
 use self::world::World;
 
@@ -95,17 +97,10 @@ fn play(
     world.rules.broken.take().map_or(Ok(world), Err)
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// Each of these must have happened so often.
 fn histories(kind: Kind, happens: &[&'static str]) {
     let count = if kind == Kind::Others { OTHERS } else { HISTORIES };
-    let seeds = match number("QUARTET_HISTORY") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("QUARTET_HISTORIES").unwrap_or(count),
-    };
+    let seeds = seeds(count);
     let is_one = seeds.end - seeds.start < HISTORIES;
     let (mut events, mut counts) = (0, BTreeMap::new());
     for seed in seeds {
@@ -145,7 +140,7 @@ fn an_observer_writes_nothing() {
 /// A rule that no variant breaks finds nothing.
 #[test]
 fn each_variant_breaks_a_rule() {
-    for (variant, kind, rule) in [
+    let variants = [
         (Variant::OldList, Kind::Blocks, "OneNode"),
         (Variant::LostAnswers, Kind::Blocks, "Forgotten"),
         (Variant::NoGrace, Kind::Blocks, "Grace"),
@@ -164,10 +159,11 @@ fn each_variant_breaks_a_rule() {
         (Variant::AnyInstance, Kind::Cloud, "Instance"),
         (Variant::WritingObserver, Kind::Observer, "Observer"),
         (Variant::NotPlain, Kind::Blocks, "Plain"),
-    ] {
-        let breaks = |seed: &u64| play(*seed, kind, variant, Some(rule)).is_err();
-        let found = (0..SEARCHED).find(breaks);
-        println!("{variant:?}: {rule} in history {found:?}");
-        assert!(found.is_some(), "{variant:?} does not break {rule}");
-    }
+    ];
+    search_each(
+        &variants,
+        SEARCHED,
+        |_| 0,
+        |variant, kind, rule, seed| play(seed, kind, variant, Some(rule)).err(),
+    );
 }

@@ -11,7 +11,7 @@ use crate::machine::{
     event::{Answer, Answered, Event},
 };
 
-/// What becomes of a call.
+/// The end of a call.
 struct Fate {
     /// True if the cloud carries it out. A call that fails may have been carried out.
     is_made: bool,
@@ -87,7 +87,8 @@ impl World {
         if fate.is_made {
             Rules::deleted(&unwanted, self.api.get(name).map(|it| &**it), &self.cloud);
         }
-        let made = fate.is_made.then(|| self.cloud.delete(&unwanted, self.now));
+        let is_made = fate.is_made && !self.keeps(name);
+        let made = is_made.then(|| self.cloud.delete(&unwanted, self.now));
         let answer = fate.answer(made).map(|made| self.deleted(made));
         match is_duplicate {
             true => Answer::DeleteDuplicate(answer),

@@ -12,7 +12,7 @@ use super::{
     cloud::Balancer,
     labels, operator,
     outside::LATE,
-    rules::Rules,
+    rules::{Rules, asks_for_one},
     variants::Without,
     world::{Kind, World},
 };
@@ -382,11 +382,11 @@ impl World {
 }
 
 impl World {
-    /// The Services and their load balancers.
+    /// The Services that ask for a load balancer, and their load balancers.
     fn served(&self) -> impl Iterator<Item = (&Arc<Service>, &Balancer)> {
         let own = |service: &Arc<Service>| self.cloud.of(&service.uid);
-        let all =
-            self.api.values().flat_map(move |one| own(one).into_iter().map(move |id| (one, id)));
+        let asking = self.api.values().filter(|service| asks_for_one(service));
+        let all = asking.flat_map(move |one| own(one).into_iter().map(move |id| (one, id)));
         all.filter_map(|(service, id)| Some((service, self.cloud.balancers.get(&id)?)))
     }
 }

@@ -1,4 +1,4 @@
-//! What nodes say of themselves: labels by which load balancers select, the exclusion label, and marks.
+//! Nodes describe themselves: labels by which load balancers select, the exclusion label, and marks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! What an operator and users say: settings, classes, approvals, and Services that are too large.
+//! An operator and users ask for things: settings, classes, approvals, and Services that are too large.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -125,7 +125,7 @@ impl World {
         self.tell_settings();
     }
 
-    /// The settings serve all Services but those of other controllers.
+    /// The settings serve all Services that have no class of another controller.
     fn serve_all(&mut self) {
         let classes = &mut self.settings.classes;
         (classes.classless, classes.served) = (true, vec![GOLD.to_owned()]);

@@ -39,7 +39,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// What fails again and again is tried less and less often. `is_sent`: the call reaches the cloud.
+    /// A call that fails again and again is tried less and less often. `is_sent`: the call reaches the cloud.
     pub(super) fn asked(&mut self, ask: &Ask, is_sent: bool, now: At) {
         let kind = match &ask.question {
             Question::Ensure(_) => "ensure",
@@ -82,7 +82,7 @@ impl Calls {
         assert!(!is_slow || self.hung.contains(name), "Slow: {name} is queued: {turn:?}");
     }
 
-    /// What was not sent is no failure.
+    /// A call that was not sent has not failed.
     pub(super) fn told(effect: &Effect) {
         if let Effect::Tell(service, Tell::Failed { error, .. }) = effect {
             assert!(!error.unsent, "Unsent: {} is told that it has failed", service.key);
@@ -179,7 +179,7 @@ impl World {
         assert!(self.is_in_hand(name), "Deletion: {name} waits");
     }
 
-    /// What the cloud has refused is tried again soon when settings, provider or nodes have changed.
+    /// A call that the cloud has refused is tried again soon when settings, provider or nodes have changed.
     pub(super) fn tries_again_soon(&mut self) {
         if self.kind != Kind::Refusals {
             return;

@@ -70,6 +70,11 @@ fn is_theirs(service: &Service) -> bool {
     service.details.as_ref().is_some_and(|details| details.class.as_deref() == Some(THEIRS))
 }
 
+/// Returns true if this Service should have a load balancer.
+pub(super) fn asks_for_one(service: &Service) -> bool {
+    service.is_load_balancer && !service.deleting && !is_theirs(service)
+}
+
 /// True if the Service waits for room in its namespace.
 pub(super) fn is_full(service: &Service) -> bool {
     shows(service.condition(PROVISIONING), Reason::LimitReached)
@@ -258,7 +263,7 @@ impl Rules {
             "Explained: {service:?}: {told:?}"
         );
         assert_ne!(told.fares, Fares::Unknown, "Explained: {service:?}: {told:?}");
-        let asks = service.is_load_balancer && !service.deleting && !is_theirs(service);
+        let asks = asks_for_one(service);
         let has_address =
             service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
         let is_fine = told.fares == Fares::Fine;
@@ -286,7 +291,7 @@ impl Rules {
     ) {
         for service in api.values() {
             let own = cloud.of(&service.uid);
-            if !service.is_load_balancer || service.deleting || is_theirs(service) {
+            if !asks_for_one(service) {
                 let is_right = own.is_empty() || cloud.has_lied(&service.uid);
                 assert!(is_right, "Converges: {service:?} has {own:?} at {now}");
                 assert!(!service.has_finalizer, "Converges: {service:?} at {now}");

@@ -240,3 +240,28 @@ fn members_that_another_default_has_taken_count_for_the_next_leader() {
     let decision = next.decide(at(4), &fewer, rules);
     assert_eq!(decision.held.len(), 2, "the budget is used up: {decision:?}");
 }
+
+#[test]
+fn members_without_an_address_of_the_family_count_for_the_next_leader() {
+    let budget = Budget { limit: Limit::Count(3), ..RULES.budget };
+    let rules = Rules { families: &[IpFamily::V4], budget, ..RULES };
+    let view = |count: usize, bare: std::ops::Range<usize>| {
+        let mut members = nodes(0..count).members.to_vec();
+        for number in bare {
+            members[number].addresses.clear();
+        }
+        NodeSet { members: members.into(), ..nodes(0..count) }
+    };
+    let mut membership = with(10);
+    let decision = membership.decide(at(1), &view(10, 7..10), rules);
+    assert!(decision.held.is_empty(), "{decision:?}");
+    membership.applied(&decision.members, at(1));
+    // The next leader reads the members, and one joins.
+    let mut next = resumed(&membership, at(2));
+    next.shown(&(0..7).map(member).collect(), &view(10, 7..10), at(2));
+    let decision = next.decide(at(3), &view(11, 7..10), rules);
+    assert!(decision.changes);
+    next.applied(&decision.members, at(3));
+    let decision = next.decide(at(4), &view(11, 5..10), rules);
+    assert_eq!(decision.held.len(), 2, "the budget is used up: {decision:?}");
+}

@@ -273,7 +273,7 @@ impl Model {
     fn gives_up(&mut self, uid: &str, now: At) {
         self.lost.insert(uid.into());
         if let Some(record) = self.records.remove(uid) {
-            self.end(format!("{uid} before").into(), record, now);
+            self.end(format!("{uid} until {now}").into(), record, now);
         }
     }
 
