@@ -57,8 +57,6 @@ struct Many;
 /// A load balancer that is gone or has failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Open {
-    /// When it was first seen to be lost.
-    since: At,
     /// What the cloud has answered about exactly this one.
     loss: Option<Loss>,
     /// The first and the last answer that it is gone.
@@ -73,12 +71,6 @@ struct Open {
     may_be_replaced: bool,
     /// True if that was allowed because of a proof.
     is_proved: bool,
-}
-
-impl Open {
-    fn since(since: At) -> Self {
-        Self { since, ..Self::default() }
-    }
 }
 
 /// What is known when the plan for one Service is made.
@@ -154,6 +146,8 @@ pub struct Losses {
     open: BTreeMap<Box<str>, Open>,
     /// The number of Services that show a load balancer to clients.
     recorded: usize,
+    /// The first and the last time when a load balancer was lost, without a pause as long as the budget's window.
+    lost: Option<(At, At)>,
     /// The UIDs of the Services whose load balancer the cloud shows, and since when. One that was made
     /// after a loss does not show that this is still the same cloud.
     ready: BTreeMap<Box<str>, At>,
@@ -185,18 +179,17 @@ impl Losses {
         self.ready = sight.ready.iter().map(|uid| (uid.clone(), since(uid))).collect();
         self.open.retain(|uid, _| sight.all.contains(uid) && !sight.ready.contains(uid));
         for uid in sight.missing {
-            self.open.entry(uid).or_insert_with(|| Open::since(at)).has_failed = false;
+            self.open.entry(uid).or_default().has_failed = false;
         }
         for uid in sight.failed {
-            self.open.entry(uid).or_insert_with(|| Open::since(at)).has_failed = true;
+            self.open.entry(uid).or_default().has_failed = true;
         }
         self.count(at);
     }
 
     /// Returns true if the cloud shows a load balancer that it showed before the first loss.
     pub fn show_others(&self) -> bool {
-        let first = self.open.values().map(|open| open.since).min();
-        self.ready.values().any(|since| first.is_none_or(|first| *since < first))
+        self.ready.values().any(|since| self.lost.is_none_or(|(first, _)| *since < first))
     }
 
     /// Records whether the cloud shows the instance of a node.
@@ -212,7 +205,7 @@ impl Losses {
 
     /// Records an answer of the cloud about exactly the load balancer of this Service.
     pub fn answered(&mut self, at: At, uid: &str, loss: Loss) {
-        let open = self.open.entry(uid.into()).or_insert_with(|| Open::since(at));
+        let open = self.open.entry(uid.into()).or_default();
         let first = open.gone.map_or(at, |(first, _)| first);
         open.gone = loss.is_gone.then_some((first, at));
         open.has_failed = !loss.is_gone;
@@ -234,6 +227,11 @@ impl Losses {
     }
 
     fn count(&mut self, at: At) {
+        if self.open.is_empty() {
+            self.lost = self.lost.filter(|(_, last)| *last + BUDGET.window > at);
+        } else {
+            self.lost = Some((self.lost.map_or(at, |(first, _)| first), at));
+        }
         let is_many = self.open.len() > self.limit();
         self.brake.observe(at, is_many.then_some(Many));
     }

@@ -160,9 +160,14 @@ fn one_that_was_made_between_two_lists_proves_nothing() {
     losses.end(at(1), &uid(19));
     losses.listed(at(2), Sight { ready: [uid(19)].into(), ..lacks(19, 20) });
     assert!(!losses.show_others());
-    losses.listed(at(3), Sight { ready: [uid(18), uid(19)].into(), ..lacks(18, 20) });
-    losses.listed(at(4), lacks(0, 20));
-    losses.listed(at(5), lacks(10, 20));
+    // The first one of the others is replaced as well, and another one is lost later.
+    (0..19).for_each(|number| losses.end(at(3), &uid(number)));
+    losses.listed(at(4), Sight { ready: [uid(18), uid(19)].into(), ..lacks(18, 20) });
+    assert!(!losses.show_others());
+    // Nothing is lost for as long as the budget counts.
+    losses.listed(at(5), lacks(0, 20));
+    losses.listed(at(5 + 6 * 60), lacks(0, 20));
+    losses.listed(at(6 + 6 * 60), lacks(10, 20));
     assert!(losses.show_others());
 }
 
