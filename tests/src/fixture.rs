@@ -23,6 +23,9 @@ use crate::{
 /// The kubeconfigs of programs with accounts of their own, by the program's name.
 pub type Accounts = BTreeMap<&'static str, PathBuf>;
 
+/// The number of lines of each log that a failure shows.
+const LOGGED: usize = 30;
+
 /// A cluster without nodes, and what the programs did there since then.
 pub struct Fixture {
     /// The cluster.
@@ -81,6 +84,20 @@ impl Fixture {
     /// Starts it and waits for nothing.
     pub fn start_only(&self, launch: &Launch) -> Result<Program> {
         launch.start(self.folder.path())
+    }
+
+    /// The last lines that each of its programs has logged, to explain a failure.
+    pub fn logs(&self) -> String {
+        let files = std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
+        let files = files.filter(|file| file.path().extension().is_some_and(|end| end == "log"));
+        let mut said = String::new();
+        for file in files {
+            let text = std::fs::read_to_string(file.path()).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let last = lines[lines.len().saturating_sub(LOGGED)..].join("\n");
+            said += &format!("{}:\n{last}\n", file.file_name().display());
+        }
+        said
     }
 
     /// Waits until the node has lost its taint.

@@ -16,9 +16,9 @@ use crate::{
     nodes,
 };
 
-/// Time limit for quick operations: Nova and Neutron are slow, and share two cores with the
-/// programs.
-pub const SOON: Duration = Duration::from_secs(30);
+/// Time limit for quick operations: Nova, Neutron and Octavia are slow, and share two cores with
+/// the programs and with whatever else runs on the machine.
+pub const SOON: Duration = Duration::from_mins(1);
 
 /// Time limit for the initialisation of a node: longer than the longest back-off between two
 /// attempts.

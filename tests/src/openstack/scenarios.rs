@@ -2,7 +2,7 @@
 
 use std::{future::Future, pin::Pin};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::rig::Rig;
 
@@ -55,7 +55,9 @@ macro_rules! scenarios {
     ($($module:ident::$name:ident),+ $(,)?) => {
         vec![$(Scenario {
             name: concat!(stringify!($module), "::", stringify!($name)),
-            run: |rig| Box::pin(async move { $module::$name(&rig).await }),
+            run: |rig| Box::pin(async move {
+                $module::$name(&rig).await.with_context(|| rig.logs())
+            }),
         }),+]
     };
 }
