@@ -90,14 +90,13 @@ impl Fixture {
     pub fn logs(&self) -> String {
         let files = std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
         let files = files.filter(|file| file.path().extension().is_some_and(|end| end == "log"));
-        let mut said = String::new();
-        for file in files {
+        let said = files.map(|file| {
             let text = std::fs::read_to_string(file.path()).unwrap_or_default();
             let lines: Vec<&str> = text.lines().collect();
             let last = lines[lines.len().saturating_sub(LOGGED)..].join("\n");
-            said += &format!("{}:\n{last}\n", file.file_name().display());
-        }
-        said
+            format!("{}:\n{last}", file.file_name().display())
+        });
+        said.collect::<Vec<_>>().join("\n")
     }
 
     /// Waits until the node has lost its taint.
