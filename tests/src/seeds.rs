@@ -52,7 +52,10 @@ pub fn search_each<W: Copy + Debug, K: Copy>(
         let first = first(without);
         let mut all = first..first + searched;
         let found = all.find_map(|seed| Some((seed, play(without, kind, rule, seed)?)));
-        eprintln!("{without:?} breaks {rule}: {found:.300?}");
+        match &found {
+            Some((seed, said)) => eprintln!("{without:?}, history {seed}: {said:.300}"),
+            None => eprintln!("{without:?} does not break {rule}"),
+        }
         missing.extend(found.is_none().then_some((without, rule)));
     }
     assert!(missing.is_empty(), "nothing notices that this is missing: {missing:?}");

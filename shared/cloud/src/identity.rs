@@ -22,15 +22,16 @@ pub struct ProviderId {
 
 /// Why a text is not a provider ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "provider ID {text:?} does not have the form <scheme>://<id>, with at most {LONGEST_ID} bytes and without control characters"
-)]
+#[error("provider ID {text:?} does not have {}", ProviderId::FORM)]
 pub struct ProviderIdError {
     /// The original text.
     pub text: String,
 }
 
 impl ProviderId {
+    /// The form of all provider IDs, in words.
+    pub const FORM: &str = "the form <scheme>://<id>, with a lower-case scheme, at most 1024 bytes and no control characters";
+
     /// Parses `<scheme>://<rest>`. Both parts must be non-empty; the scheme holds
     /// lower-case letters, digits, `+`, `-` and `.` and starts with a letter. The whole text has
     /// at most 1024 bytes, and no control characters or line breaks.

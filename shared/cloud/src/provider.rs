@@ -69,8 +69,11 @@ pub trait Cloud: Send + Sync {
 
     /// Why a provider ID with [`Claim::Foreign`] does not belong to this provider. It continues a sentence
     /// that begins with the ID. Cheap, makes no request.
-    fn why_foreign(&self, _provider_id: &str) -> String {
-        format!("has no scheme of this provider ({})", self.schemes().join(", "))
+    fn why_foreign(&self, provider_id: &str) -> String {
+        match ProviderId::parse(provider_id) {
+            Ok(_) => format!("has no scheme of this provider ({})", self.schemes().join(", ")),
+            Err(_) => format!("does not have {}", ProviderId::FORM),
+        }
     }
 
     /// Normalises a provider ID to the form in this cloud's answers: a node may have been

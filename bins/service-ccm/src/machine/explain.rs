@@ -177,6 +177,9 @@ impl Machine {
         if !service.is_load_balancer || service.deleting {
             return vec!["no load balancer".to_owned()];
         }
+        if let Some(cut) = &details.too_large {
+            return vec![format!("unknown: {} is too large to be read", cut.part)];
+        }
         let ports: Vec<String> = details.ports.iter().map(port).collect();
         let mut lines = vec![format!("a load balancer with {}", ports.join(", "))];
         if let Some(address) = &details.load_balancer_ip {

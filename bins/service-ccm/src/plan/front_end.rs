@@ -217,7 +217,8 @@ impl Reading<'_> {
                 app_protocol: port.app_protocol.as_deref().map(str::to_owned),
             });
         }
-        if self.details.ports.is_empty() {
+        // What is too large was not read.
+        if self.details.ports.is_empty() && self.details.too_large.is_none() {
             let what = "a load balancer needs at least one port";
             self.problems.push(Problem::fatal("spec.ports", what));
         }

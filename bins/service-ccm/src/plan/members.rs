@@ -278,7 +278,7 @@ impl Membership {
             }
         }
         // The node of a member that is not picked is there, and the member is still away.
-        let families = &self.decided.1;
+        let families = &*self.decided.1;
         let is_picked = |one: &Member| {
             self.picked.as_ref().is_none_or(|selector| takes(selector, families, one))
         };

@@ -104,6 +104,14 @@ async fn a_service_that_is_too_large_is_left_as_it_is_and_says_so() {
     sleep(SOON).await;
     (0..2).for_each(|number| assert_eq!(world.members(number), NODES + 1));
     assert_eq!(world.ours()[0].configuration.settings.len(), 1);
+    // What was not read is not judged.
+    let port = |number: u16| json!({"name": format!("{number:060}"), "port": number, "nodePort": number + 30_000});
+    let ports = json!({"spec": {"ports": (1000..2000).map(port).collect::<Vec<_>>()}});
+    world.patch(1, ports);
+    sleep(SOON).await;
+    let (_, message) = world.shown(1);
+    assert!(message.as_str().unwrap().starts_with("spec: has "), "{message}");
+    assert_eq!(world.members(1), NODES + 1);
     // A deletion is held up by nothing; an annotation may say that the address stays.
     world.patch(0, json!({"metadata": {"annotations": {"sim/note": "x".repeat(100_000)}}}));
     world.delete(0);

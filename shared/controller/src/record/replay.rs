@@ -125,7 +125,7 @@ impl fmt::Display for Report {
 /// Replays a record of this machine.
 pub fn replay<M: Recorded>(record: &mut dyn Read) -> Report {
     let (mut report, mut reader) = (Report::default(), Reader::new(record));
-    let (mut machine, mut has_end) = (None::<M>, false);
+    let (mut machine, mut has_end, mut happened) = (None::<M>, false, 0_u64);
     while let Some(line) = reader.next() {
         let number = reader.number;
         match line {
@@ -140,11 +140,16 @@ pub fn replay<M: Recorded>(record: &mut dyn Read) -> Report {
                 Err(why) => report.cannot(number, format!("the memory: {why}")),
             },
             Ok(Line::Happened { at, event, effects }) => {
+                happened += 1;
                 let Some(machine) = &mut machine else { continue };
                 reader.then(|| report.follow(machine, number, at, event, effects));
             }
             Ok(Line::End(end)) => {
                 has_end = true;
+                if end.events != happened {
+                    let why = format!("the record has {happened} events, not {}", end.events);
+                    report.cannot(number, why);
+                }
                 report.unknown(number, end.note);
             }
         }

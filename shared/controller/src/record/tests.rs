@@ -263,6 +263,8 @@ fn lines_that_cannot_be_read_are_named() {
     );
     let end = page.lines().last().unwrap();
     assert_eq!(check(end, "", "the record has no end: it is not complete"), 50);
+    let event = page.lines().nth(20).unwrap().to_owned() + "\n";
+    assert_eq!(check(&event, "", "the record has 49 events, not 50"), 49);
     assert_eq!(check(end, "what", "line 54 cannot be read: expected value"), 50);
 }
 

@@ -57,6 +57,9 @@ const INDEX: &str = "\
 /record?name=NAME   the same of one object; with anonymous=true without names
 ";
 
+/// No more characters of an unknown parameter are shown.
+const LONGEST_KEY: usize = 40;
+
 /// Younger states are not worth their place in a line.
 const OLD: Duration = Duration::from_mins(1);
 
@@ -172,6 +175,12 @@ impl Pages {
     }
 
     fn record(&self, query: Query<'_>) -> Response<Content> {
+        // A misspelt parameter would give away names that should be hidden.
+        if let Some(key) = query.keys().find(|key| !["", "name", "anonymous"].contains(key)) {
+            let key: String = key.chars().take(LONGEST_KEY).collect();
+            let text = format!("/record has the parameters name and anonymous, not {key:?}\n");
+            return reply(StatusCode::BAD_REQUEST, TEXT, text);
+        }
         // Whoever misspells the value wants no names either.
         let anonymous = query.all("anonymous").last().is_some_and(|text| text != "false");
         let asked = Asked { name: query.name(), anonymous };
@@ -324,6 +333,11 @@ impl<'a> Query<'a> {
     fn text(self, name: &str) -> Option<String> {
         let text = self.all(name).last()?;
         Some(percent_decode_str(text).decode_utf8_lossy().into_owned())
+    }
+
+    /// The names of all parameters.
+    fn keys(self) -> impl Iterator<Item = &'a str> {
+        self.0.split('&').map(|part| part.split_once('=').map_or(part, |(key, _)| key))
     }
 
     /// All values of a parameter; the empty text for one without a value.

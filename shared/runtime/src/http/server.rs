@@ -151,6 +151,8 @@ async fn converse(
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(HEADER_BYTES)
+        // A client that has sent its request may close its side, as `nc -N` does.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     let over = async {
         timeout(CONNECTION_LIFE, token.cancelled()).await.unwrap_or(());

@@ -27,6 +27,9 @@ use crate::{
 
 const NOT_LISTED: &str = "this replica does not lead, and has not listed the cloud's routes";
 
+/// No more characters of an unreadable provider ID are shown.
+const LONGEST_ID: usize = 100;
+
 /// The inputs of an explanation, besides the memory.
 pub(crate) struct Asked {
     /// The nodes as they are now, and what the cloud offers.
@@ -377,7 +380,8 @@ fn of_problem(problem: &Problem) -> Explanation {
 
 /// The node lacks what node-ccm gives it.
 fn of_node_ccm(problem: &Problem, view: &NodeView) -> Explanation {
-    let fares = match view.node.is_uninitialised() {
+    let has_unreadable_id = view.id.is_none() && view.node.provider_id.is_some();
+    let fares = match view.node.is_uninitialised() && !has_unreadable_id {
         true => Fares::Working,
         false => Fares::Blocked,
     };
@@ -421,7 +425,14 @@ fn worst(mut parts: Vec<Explanation>) -> Option<Explanation> {
 
 fn wanted(view: &NodeView) -> Vec<String> {
     let ips: Vec<String> = view.ips().map(|ip| ip.to_string()).collect();
-    let id = view.id.as_ref().map_or("no provider ID".to_owned(), ToString::to_string);
+    let id = match (&view.id, &view.node.provider_id) {
+        (Some(id), _) => id.to_string(),
+        (None, Some(text)) => {
+            let begin: String = text.chars().take(LONGEST_ID).collect();
+            format!("{begin:?} is not a provider ID")
+        }
+        (None, None) => "no provider ID".to_owned(),
+    };
     let ips = if ips.is_empty() { "no InternalIP".to_owned() } else { ips.join(", ") };
     let name = &view.node.name;
     view.pod_cidrs().map(|cidr| format!("a route of {cidr} to node {name} ({id}; {ips})")).collect()

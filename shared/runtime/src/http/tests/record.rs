@@ -57,6 +57,11 @@ async fn records_follow_one_another() {
     check("?anonymous", "None true").await;
     check("?anonymous=yes", "None true").await;
     check("?anonymous=false", "None false").await;
+    for query in ["?Anonymous=true", "?%61nonymous=true", "?name=a&anonymus"] {
+        let (status, text) = get(&pages, &format!("/record{query}")).await;
+        assert_eq!(status, 400, "{query}: {text}");
+        assert!(text.contains("has the parameters name and anonymous, not \""), "{text}");
+    }
     let page = answer(&pages, &Method::GET, "/record");
     assert_eq!(page.headers()[header::CONTENT_TYPE], "application/jsonl");
     let metrics = get(&pages, "/metrics").await.1;

@@ -224,10 +224,16 @@ fn a_node_that_lacks_what_a_route_needs_names_who_gives_it() {
     let bare = with(&own(), |node| node.addresses.clear());
     let new = with(&bare, |node| node.taints = vec![taint]);
     let two = node(1, &["10.120.1.0/24", "fd00::/64"]);
+    let mut unreadable = with(&new, |node| node.provider_id = Some("SIM://i-1".into()));
+    unreadable.id = None;
+    let wanted = &listed(vec![unreadable.clone()], vec![]).node("n1").wanted;
+    assert!(wanted[0].contains("\"SIM://i-1\" is not a provider ID"), "{wanted:?}");
     let node_ccm = "/explain?kind=Node&name=n1 of node-ccm";
     each_says([
         (vec![bare], vec![], Fares::Blocked, "no InternalIP", node_ccm),
         (vec![new], vec![], Fares::Working, "no InternalIP", node_ccm),
+        // node-ccm will not give it any.
+        (vec![unreadable], vec![], Fares::Blocked, "no InternalIP", node_ccm),
         // The IPv6 route is the one that needs a person.
         (vec![two], vec![route("10.120.1.0/24", 1)], Fares::Blocked, "of family IPv6", node_ccm),
         (
