@@ -295,7 +295,10 @@ async fn a_text_of_the_node_stays_on_one_line() {
     whole.register("foreign", Some("elsewhere://i-1\nERROR forged\u{1b}[31m"));
     sleep(Duration::from_mins(1)).await;
     let [(_, message)] = whole.events("foreign").try_into().unwrap();
-    assert!(message.starts_with("provider ID elsewhere://i-1 ERROR forged [31m has"), "{message}");
+    assert!(
+        message.starts_with("provider ID elsewhere://i-1 ERROR forged [31m does not have"),
+        "{message}"
+    );
 }
 
 /// A change of the first InternalIP counts when it is written, and each time.

@@ -22,6 +22,10 @@ const FINALIZER: &str = "finalizer";
 const ADDRESSES: &str = "addresses";
 const ANNOTATIONS: &str = "annotations";
 const CONTROLLER: &str = "controller";
+/// The calls to the cloud.
+const CALLS: [&str; 4] = ["ensure", "set_members", "delete", "delete_duplicate"];
+/// The kind of a step of a call begins with this.
+const STEP: &str = "step ";
 
 /// Returns true if the finalizer may be added or removed now.
 pub(super) fn may_set_finalizer(repeats: &Repeats, now: At, is_there: bool) -> bool {
@@ -51,7 +55,12 @@ pub(super) fn may_call(
 /// often that the cloud evidently does not keep it.
 pub fn step_made(repeats: &mut Repeats, now: At, what: &str, digest: Option<Digest>) -> bool {
     let content = Content::of(&digest.map(|digest| (digest.version, digest.hash)));
-    repeats.made(now, format!("step {what}"), content).is_some()
+    repeats.made(now, format!("{STEP}{what}"), content).is_some()
+}
+
+/// Returns true if this kind of a repeated write is a call to the cloud, or a step of one.
+pub(crate) fn is_call(kind: &str) -> bool {
+    kind.starts_with(STEP) || CALLS.contains(&kind)
 }
 
 /// Records a call that the cloud has confirmed. Returns it if it is repeated.
@@ -118,10 +127,10 @@ pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) ->
 /// The kind of a step that changes something in the cloud.
 fn call(step: &Step) -> Option<&'static str> {
     match step {
-        Step::Ensure(_) => Some("ensure"),
-        Step::SetMembers(_) => Some("set_members"),
-        Step::Delete => Some("delete"),
-        Step::DeleteDuplicate(_) => Some("delete_duplicate"),
+        Step::Ensure(_) => Some(CALLS[0]),
+        Step::SetMembers(_) => Some(CALLS[1]),
+        Step::Delete => Some(CALLS[2]),
+        Step::DeleteDuplicate(_) => Some(CALLS[3]),
         Step::Preview(_) | Step::Protect | Step::Release | Step::Write(_) => None,
     }
 }

@@ -36,7 +36,7 @@ impl<M: Recorded> Record for Recorder<M> {
                     snapshot.header.events = lines.events;
                     snapshot.header.name = Some(name.clone());
                     if lines.own == 0 {
-                        let why = "no event is about an object of this name";
+                        let why = "no event is about an object of this name alone";
                         snapshot.header.note.get_or_insert_with(|| why.to_owned());
                     }
                     alone = Some(lines.text);

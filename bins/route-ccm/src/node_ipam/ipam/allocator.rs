@@ -389,13 +389,14 @@ impl Allocator {
             let networks = known.counted(&self.config).filter(|one| !pool.is_all(*one));
             networks.map(|one| (Arc::clone(&known.name), one, pool.blocks_of(one)))
         });
+        let holds = |record: &Record| record.counted(&self.config).any(|one| overlap(one, network));
         let widest = all.filter(|(.., blocks)| *blocks > 1).max_by_key(|(.., blocks)| *blocks);
         Exhausted {
             family: family(network),
             cluster: network,
             mask: pool.range.mask,
             capacity: pool.capacity(),
-            held: self.gone.len(),
+            held: self.gone.values().filter(|gone| holds(&gone.record)).count(),
             widest,
         }
     }

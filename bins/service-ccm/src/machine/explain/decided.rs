@@ -13,6 +13,7 @@ use crate::{
     plan::{
         ADOPT, Known, RELEASE_APPROVED,
         reason::{PROVISIONING, Reason, SERVING},
+        repeated,
     },
 };
 
@@ -104,7 +105,14 @@ fn not_written(about: About<'_>, entry: &Entry) -> Option<Explanation> {
         return Some(Explanation::new(fares, cause, mend));
     }
     let repeated = entry.state().repeats.waiting(about.now).next()?;
-    let mend = "find who takes it back: another controller, an admission webhook or policy (kubectl get service -o yaml --show-managed-fields)";
+    let mend = match repeated::is_call(&repeated.kind) {
+        true => {
+            "find in the cloud why it does not last: `there` says how the load balancer is; another client changes it back, or the cloud fails to make it"
+        }
+        false => {
+            "find who takes it back: another controller, an admission webhook or policy (kubectl get service -o yaml --show-managed-fields)"
+        }
+    };
     Some(Explanation::new(Fares::Blocked, repeated.to_string(), mend))
 }
 

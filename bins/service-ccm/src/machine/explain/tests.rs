@@ -1,4 +1,5 @@
 use ccm_cloud::{CloudError, ErrorKind};
+use ccm_controller::repeats::{Content, Repeats};
 use ccm_kube::ApiError;
 use ccm_objects::{ServiceCondition, ServiceDetails};
 use ccm_runtime::explain::NOTHING;
@@ -104,4 +105,20 @@ fn a_write_that_the_api_server_refuses() {
         "{told:?}"
     );
     assert!(told.mend.contains("give the account of this program the right"), "{told:?}");
+    // What the cloud does not keep, no webhook takes back.
+    for (kind, mend) in [
+        ("addresses", "an admission webhook or policy"),
+        ("ensure", "find in the cloud why it does not last"),
+        ("step PENDING_CREATE", "find in the cloud why it does not last"),
+    ] {
+        let entry = machine.balancers.entry(&service);
+        entry.refused_write = None;
+        let repeats = &mut entry.state_mut().repeats;
+        *repeats = Repeats::default();
+        for _ in 0..20 {
+            repeats.made(At::default(), kind, Content::of(&1));
+        }
+        let told = machine.explain("shop/web", Some(&service), At::default());
+        assert!(told.cause.contains(kind) && told.mend.contains(mend), "{told:?}");
+    }
 }

@@ -258,6 +258,12 @@ fn an_exhausted_family_is_named_and_nothing_is_taken_of_the_other() {
     allocator.release("uid-a", NOW);
     let text = reserve(&mut allocator, "c").unwrap_err().to_string();
     assert!(text.contains("also by 1 node that is gone"), "{text}");
+    // One that had no block here holds none.
+    let nodes = [node("a", &["10.10.0.0/24"]), node("x", &["10.99.0.0/24"])];
+    let mut allocator = rebuilt(&["10.10.0.0/24/24"], &[], &nodes);
+    allocator.release("uid-x", NOW);
+    let text = reserve(&mut allocator, "c").unwrap_err().to_string();
+    assert!(text.contains("all 1 are taken") && !text.contains("gone"), "{text}");
 }
 
 #[test]
