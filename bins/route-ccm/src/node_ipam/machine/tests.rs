@@ -80,6 +80,25 @@ fn an_answer_meets_only_the_node_that_is_still_there() {
     assert_eq!(machine.usage()[0].used, 0);
 }
 
+/// The store has shown a later version when the answer came, and the machine hears of the end first.
+#[test]
+fn an_answer_does_not_bring_back_a_node_that_is_gone() {
+    let version = |version: &str, cidrs: &[&str]| {
+        let resource_version = version.into();
+        Arc::new(Node { resource_version, ..Node::clone(&node("b", cidrs)) })
+    };
+    let new = version("1", &[]);
+    let mut machine = begun(vec![Arc::clone(&new)]);
+    turn(&mut machine, &new, at(1));
+    machine.apply(Event::Gone(version("3", &[])), at(2));
+    let (asked, cidrs) = (new, vec!["10.0.0.0/24".parse().expect("a network")]);
+    let (node, answer) = (Some(version("3", &[])), Ok(version("2", &["10.0.0.0/24"])));
+    let effects =
+        machine.apply(Event::Written(Box::new(Written { asked, cidrs, node, answer })), at(3));
+    assert!(!is_queued(&effects, "b"), "{effects:?}");
+    assert!(machine.core.as_ref().is_some_and(|core| core.here.is_empty()));
+}
+
 #[test]
 fn a_free_block_wakes_another_node_if_the_one_that_it_has_woken_goes() {
     let (there, new, next) = (node("a", &["10.0.0.0/24"]), node("b", &[]), node("c", &[]));
