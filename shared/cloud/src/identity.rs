@@ -155,5 +155,6 @@ mod tests {
         }
         let long = |length| ProviderId::parse(&format!("sim://{}", "x".repeat(length)));
         assert!(long(LONGEST_ID - 6).is_ok() && long(LONGEST_ID - 5).is_err());
+        assert!(ProviderId::FORM.contains(&format!("at most {LONGEST_ID} bytes")));
     }
 }
