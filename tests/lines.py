@@ -23,9 +23,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 APART = {
     "bench": "benchmarks",
-    "shared/sim": "simulator",
-    "shared/testing": "helpers of unit tests",
-    "bins/playground": "playground",
+    "tests/sim": "simulator",
+    "tests/testing": "helpers of unit tests",
+    "tests/playground": "playground",
     "bins/template-ccm": "template of a controller",
     "tests": "tests crate",
 }

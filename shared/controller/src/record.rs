@@ -17,8 +17,8 @@
 //! # How a program uses it
 //!
 //! It implements [`Recorded`], and opens the door to its machine by [`door`] (or by [`part`], with several machines)
-//! instead of by [`Door::new`]. A line in `shared/replay` makes its records known to `make replay`, and a test
-//! of `shared/replay` calls [`replay::folder`] for the records in the folders `tests/records` of the programs:
+//! instead of by [`Door::new`]. A line in `tests/replay` makes its records known to `make replay`, and a test
+//! of `tests/replay` calls [`replay::folder`] for the records in the folders `tests/records` of the programs:
 //!
 //! ```text
 //! let door = record::door(context, Machine::default());

@@ -91,10 +91,10 @@ fn siblings(uses: BTreeSet<Use>) -> Siblings {
     siblings
 }
 
-/// The folders of the product's crates.
+/// The folders of all crates but the root's own.
 fn crates() -> Vec<String> {
     let manifests = |folder| WalkDir::new(repository().join(folder)).min_depth(2).max_depth(2);
-    ["bins", "shared"]
+    ["bins", "shared", "tests"]
         .into_iter()
         .flat_map(|folder| manifests(folder).into_iter().flatten().map(move |file| (folder, file)))
         .filter(|(_, file)| file.file_name() == "Cargo.toml")

@@ -320,7 +320,7 @@ fn every_file_exists() {
 }
 
 fn any_crate_has(path: &str) -> bool {
-    ["bins", "shared"].iter().any(|folder| {
+    ["bins", "shared", "tests"].iter().any(|folder| {
         let crates = fs::read_dir(root().join(folder)).into_iter().flatten().flatten();
         path.starts_with("tests/")
             && crates.into_iter().any(|entry| entry.path().join(path).exists())

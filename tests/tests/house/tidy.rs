@@ -97,7 +97,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
         ("shared/kube/src", &["ccm_runtime", "ccm_providers", "ccm_sim", "kube_leader_election"]),
         ("shared/runtime/src", &["ccm_providers", "ccm_sim"]),
         ("shared/providers/src", &["ccm_kube", "ccm_runtime", "ccm_sim", "kube::", "k8s_openapi"]),
-        ("shared/sim/src", &["ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"]),
+        ("tests/sim/src", &["ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"]),
         ("shared/controller/src", &["ccm_providers", "ccm_sim"]),
         ("shared/controller/src/brake", &["kube::", "tokio", "async ", "clock::", "ccm_runtime"]),
         ("shared/controller/src/batch_size", TIMED),
