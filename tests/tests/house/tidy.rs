@@ -106,7 +106,6 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
             &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime"],
         ),
         ("shared/controller/src/repeats", TIMED),
-        ("shared/controller/src/turns", TIMED),
     ];
     let mut bans: Vec<_> =
         shared.into_iter().map(|(folder, words)| (folder.to_owned(), words)).collect();
@@ -141,7 +140,6 @@ const VALUES: [&str; 15] = [
     "ccm_runtime::health::Verdict",
     "ccm_runtime::explain",
     "ccm_runtime::plans",
-    "ccm_controller::turns",
 ];
 
 fn is_value(name: &str) -> bool {
