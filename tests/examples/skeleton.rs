@@ -132,7 +132,8 @@ impl Program for Skeleton {
         let (queue, writer) = (self.queue.clone(), Arc::new(Writer::new(context, &self.store)));
         let (cloud, settings) = (Arc::clone(&context.cloud), context.settings.clone());
         let work = move |name: Name| {
-            let (this, writer, cloud) = (Arc::clone(&self), Arc::clone(&writer), Arc::clone(&cloud));
+            let (this, writer, cloud) =
+                (Arc::clone(&self), Arc::clone(&writer), Arc::clone(&cloud));
             let settings = settings.borrow().clone();
             async move {
                 let Some(node) = this.store.get(&name) else { return this.queue.forget(&name) };

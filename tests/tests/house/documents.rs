@@ -311,8 +311,8 @@ fn every_file_exists() {
         let is_path = top.iter().any(|top| part.starts_with(top));
         let is_plain = !part.contains(|c: char| c.is_whitespace() || "<*{".contains(c));
         let folder = path.parent().unwrap_or(path).to_owned();
-        let exists = [root(), folder].iter().any(|base| base.join(part).exists())
-            || any_crate_has(part);
+        let exists =
+            [root(), folder].iter().any(|base| base.join(part).exists()) || any_crate_has(part);
         (is_path && is_plain && !exists).then(|| part.to_owned()).into_iter().collect()
     });
 }

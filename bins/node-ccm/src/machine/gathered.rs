@@ -114,7 +114,12 @@ impl Gathered {
     }
 
     /// Opens or closes the breaker by what is wanted. Call it after each change of that.
-    pub(super) fn observe(&mut self, now: At, population: usize, budget: Budget) -> Transition<TooMany> {
+    pub(super) fn observe(
+        &mut self,
+        now: At,
+        population: usize,
+        budget: Budget,
+    ) -> Transition<TooMany> {
         let changes = self.wanted.len() + self.passed.len();
         let is_mass = !self.wanted.is_empty() && changes > budget.limit.of(population);
         if !is_mass {

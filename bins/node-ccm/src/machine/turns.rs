@@ -40,7 +40,8 @@ impl Turns {
     /// The time until the node's turn.
     pub(super) fn take(&mut self, name: &Name, writes: usize, now: At) -> Result<(), Duration> {
         let known = self.waiting.get(name).copied().filter(|turn| now < *turn + VALID);
-        let turn = known.unwrap_or_else(|| (0..writes).map(|_| self.reserve(now)).fold(now, At::max));
+        let turn =
+            known.unwrap_or_else(|| (0..writes).map(|_| self.reserve(now)).fold(now, At::max));
         if turn <= now || self.rate.is_none() {
             self.waiting.remove(name);
             return Ok(());

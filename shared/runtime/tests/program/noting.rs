@@ -367,7 +367,8 @@ impl Process {
             }
             sleep(Duration::from_millis(10)).await;
         };
-        let request = format!("GET {page} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {page} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
