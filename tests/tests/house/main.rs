@@ -9,3 +9,4 @@ mod mutants;
 mod pages;
 mod suites;
 mod tidy;
+mod walk;
