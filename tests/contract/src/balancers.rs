@@ -12,6 +12,6 @@ mod progress;
 mod repair;
 
 pub(crate) use self::{
-    adoption::*, batches::*, deletion::*, failures::*, lists::*, members::*, ownership::*, pools::*,
-    progress::*, repair::*,
+    adoption::*, batches::*, deletion::*, failures::*, lists::*, members::*, ownership::*,
+    pools::*, progress::*, repair::*,
 };

@@ -3,21 +3,21 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    AbsenceProof, AddressKind, Answers, Call, Cloud, CloudError, ClusterId, Depth, Digest, FrontEnd,
-    FrontEndPort, IngressAddress, IpFamily, LoadBalancer, LoadBalancerList, LoadBalancers, Member,
-    MemberChange, Members, MembersSet, NodeAddress, Owner, Progress, Protocol, Scope, Traffic,
-    Unwanted, Wanted,
+    AbsenceProof, AddressKind, Answers, Call, Cloud, CloudError, ClusterId, Depth, Digest,
+    FrontEnd, FrontEndPort, IngressAddress, IpFamily, LoadBalancer, LoadBalancerList,
+    LoadBalancers, Member, MemberChange, Members, MembersSet, NodeAddress, Owner, Progress,
+    Protocol, Scope, Traffic, Unwanted, Wanted,
 };
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 
-use crate::{BalancerSide, Rig, Row, Wish};
+use crate::{BalancerSide, Need, Rig, Row, Stage, Wish};
 
 /// The most calls until something is as wanted.
 const CALLS: usize = 60;
 
 /// A call with a generous timeout.
-pub fn call() -> Call {
+pub(crate) fn call() -> Call {
     Call::waiting(Duration::from_secs(60))
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn homeless(number: usize) -> Member {
 }
 
 /// The members with these numbers.
-pub fn members(present: &[usize], absent: &[usize]) -> Members {
+pub(crate) fn members(present: &[usize], absent: &[usize]) -> Members {
     let list = |numbers: &[usize]| numbers.iter().copied().map(member).collect();
     Members { present: list(present), absent: list(absent) }
 }
@@ -86,7 +86,7 @@ pub(crate) fn nodes(numbers: &[usize]) -> Vec<String> {
 }
 
 /// Ports 80 and 443, members 1 to 3.
-pub fn wanted(name: &str) -> Wanted {
+pub(crate) fn wanted(name: &str) -> Wanted {
     let front_end = FrontEnd {
         owner: owner(name),
         digest: Digest { version: 1, hash: 1 },
@@ -153,15 +153,31 @@ pub(crate) fn addresses(shown: &LoadBalancer) -> Vec<IpAddr> {
 }
 
 /// All answers, in order. Each item must have one.
-pub async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Result<T, CloudError>> {
+pub(crate) async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Result<T, CloudError>> {
     let mut answers: Vec<_> = answers.collect().await;
     answers.sort_by_key(|(item, _)| *item);
     assert!(answers.iter().map(|(item, _)| *item).eq(0..items), "one answer for each item");
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
+/// Where a case runs.
+#[derive(Clone)]
+pub(crate) struct Place {
+    /// The way to the cloud.
+    pub(crate) stage: Arc<dyn Stage>,
+    /// What the case needs.
+    pub(crate) needs: &'static [Need],
+}
+
+impl Place {
+    /// A new cloud with what the case needs, and a provider of it.
+    pub(crate) async fn lab(&self) -> Lab {
+        Lab::new(self.stage.rig(self.needs).await)
+    }
+}
+
 /// A cloud under test, and a process of its provider.
-pub struct Lab {
+pub(crate) struct Lab {
     /// The cloud's own side.
     pub(crate) rig: Box<dyn Rig>,
     process: Mutex<Arc<dyn Cloud>>,

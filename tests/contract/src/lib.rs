@@ -13,8 +13,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `rig` | what a cloud under test must be able to do |
-//! | `lab` | the calls and the values of the cases |
+//! | `rig` | what a cloud under test must be able to do, and how a case gets one |
+//! | `lab` | a cloud and its provider, as a case calls them; the values of the cases |
 //! | `suite` | the list of all cases, and how they run |
 //! | `machines`, `balancers`, `routes` | the cases |
 
@@ -27,6 +27,8 @@ mod rig;
 mod routes;
 mod suite;
 
-pub use lab::{Lab, call, cluster, gather, members, namesake, owner, wanted};
-pub use rig::{BalancerSide, Harm, MachineSide, Need, Rig, RouterSide, Row, Whose, Wish, Written};
-pub use suite::{Place, Stage, main};
+pub use lab::{cluster, namesake, owner};
+pub use rig::{
+    BalancerSide, Harm, MachineSide, Need, Rig, RouterSide, Row, Stage, Whose, Wish, Written,
+};
+pub use suite::main;

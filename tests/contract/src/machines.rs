@@ -7,10 +7,7 @@ use ccm_cloud::{
     ProofMethod,
 };
 
-use crate::{
-    lab::{Lab, call},
-    suite::Place,
-};
+use crate::lab::{Lab, Place, call};
 
 fn instances(lab: &Lab) -> Arc<dyn Instances> {
     lab.cloud().instances().unwrap().expect("instances are offered")
@@ -76,8 +73,7 @@ pub(crate) async fn are_found_by_id_then_uuid_then_name(place: Place) {
         ..NodeIdentity::named(name)
     };
     // The ID decides, whatever name and UUID say.
-    let contradicting =
-        NodeIdentity { provider_id: Some(side.id(2)), ..uuid("node-00001", 1) };
+    let contradicting = NodeIdentity { provider_id: Some(side.id(2)), ..uuid("node-00001", 1) };
     assert_eq!(found(look(&lab, contradicting).await), "node-00002");
     assert_eq!(found(look(&lab, with_id("renamed", side.other_id(1))).await), "node-00001");
     assert_eq!(found(look(&lab, uuid("renamed", 1)).await), "node-00001");

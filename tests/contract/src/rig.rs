@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use ccm_cloud::{Cloud, CloudError, Cure, Protocol, RouteTarget, Wanted};
 use ipnet::IpNet;
 
@@ -28,6 +29,24 @@ pub enum Need {
     RouteOwners,
     /// The table of routes has a version, and a change is compared with it.
     TableVersions,
+}
+
+/// One way to a cloud: makes the rigs of the cases.
+#[async_trait]
+pub trait Stage: Send + Sync {
+    /// The beginning of the names of its tests: `openstack`.
+    fn name(&self) -> &str;
+
+    /// Why a rig of this stage cannot have this; `None` if it can.
+    fn lacks(&self, need: Need) -> Option<&'static str>;
+
+    /// A new cloud without anything in it, which has these.
+    async fn rig(&self, needs: &[Need]) -> Box<dyn Rig>;
+
+    /// True if nothing but the tests' own tasks is waited for: then no wait takes time.
+    fn is_paused(&self) -> bool {
+        false
+    }
 }
 
 /// The cloud's own side: what happens in it without the provider, and what it has received.

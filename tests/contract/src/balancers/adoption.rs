@@ -4,8 +4,7 @@ use ccm_cloud::{ClusterId, Depth, ErrorKind, LoadBalancer, Progress, Scope, Titl
 
 use crate::{
     Whose, Wish,
-    lab::{Lab, addresses, call, changed, namesake, owner, tcp, wanted},
-    suite::Place,
+    lab::{Lab, Place, addresses, call, changed, namesake, owner, tcp, wanted},
 };
 
 fn adopting(wanted: &Wanted, id: &str) -> Wanted {

@@ -4,8 +4,7 @@ use ccm_cloud::{CloudError, ErrorKind, Unwanted};
 
 use crate::{
     Wish,
-    lab::{call, change, changed, gather, members, namesake, unwanted, wanted, with},
-    suite::Place,
+    lab::{Place, call, change, changed, gather, members, namesake, nodes, unwanted, wanted, with},
 };
 
 /// Whether each item was carried out. Those that were not must be refused for their owner.
@@ -38,7 +37,7 @@ pub(crate) async fn an_owner_has_one_item_in_a_call(place: Place) {
     let answers = gather(lab.balancers().set_members(&changes, call()), 2).await;
     assert_eq!(done(answers), [true, false]);
     lab.members_set(&web, &id, members(&[4], &[1, 2, 3, 5])).await;
-    assert_eq!(lab.only("web").nodes, crate::lab::nodes(&[4]));
+    assert_eq!(lab.only("web").nodes, nodes(&[4]));
 
     // A preview changes nothing, so each has its answer.
     let answers = gather(lab.balancers().preview(&all, call()), all.len()).await;

@@ -4,8 +4,7 @@ use ccm_cloud::{ErrorKind, Owner, Progress, ProofMethod, Unwanted};
 
 use crate::{
     Wish,
-    lab::{addresses, changed, owner, unwanted, wanted},
-    suite::Place,
+    lab::{Place, addresses, changed, owner, unwanted, wanted},
 };
 
 pub(crate) async fn a_proof_says_that_nothing_is_left(place: Place) {

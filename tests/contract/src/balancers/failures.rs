@@ -4,8 +4,7 @@ use ccm_cloud::{CloudError, Depth, ErrorKind, Progress, Scope};
 
 use crate::{
     cluster,
-    lab::{call, members, nodes, unwanted, wanted},
-    suite::Place,
+    lab::{Place, call, members, nodes, unwanted, wanted},
 };
 
 pub(crate) async fn lost_answers_say_that_they_may_be_done(place: Place) {

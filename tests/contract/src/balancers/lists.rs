@@ -6,8 +6,7 @@ use ccm_cloud::{Depth, Progress, Scope, Title, are_shown_as};
 
 use crate::{
     Whose,
-    lab::{known, unwanted, wanted},
-    suite::Place,
+    lab::{Place, known, unwanted, wanted},
 };
 
 pub(crate) async fn lists_by_scope_and_depth(place: Place) {

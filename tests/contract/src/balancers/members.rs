@@ -6,8 +6,7 @@ use ccm_cloud::{Depth, ErrorKind, Member, Members, Progress, Wanted};
 
 use crate::{
     Harm, Wish,
-    lab::{changed, homeless, member, members, nodes, wanted},
-    suite::Place,
+    lab::{Place, changed, homeless, member, members, nodes, wanted},
 };
 
 pub(crate) async fn a_thin_view_removes_no_member(place: Place) {

@@ -7,8 +7,7 @@ use ccm_cloud::{CloudError, Depth, ErrorKind, ProofMethod, Scope, Title, Unwante
 
 use crate::{
     Whose, Wish,
-    lab::{Lab, call, gather, known, members, namesake, owner, unwanted, wanted},
-    suite::Place,
+    lab::{Lab, Place, call, gather, known, members, namesake, owner, unwanted, wanted},
 };
 
 pub(crate) async fn changes_only_what_is_its_owners(place: Place) {
@@ -74,10 +73,8 @@ async fn race(lab: &Lab, wanted: &Wanted) -> bool {
     let [one, other] = processes.map(|it| it.load_balancers().unwrap().unwrap());
     lab.rig.slow(Duration::from_millis(200));
     let items = std::slice::from_ref(wanted);
-    let both = tokio::join!(
-        gather(one.ensure(items, call()), 1),
-        gather(other.ensure(items, call()), 1)
-    );
+    let both =
+        tokio::join!(gather(one.ensure(items, call()), 1), gather(other.ensure(items, call()), 1));
     lab.rig.slow(Duration::ZERO);
     both.0[0].is_ok() && both.1[0].is_ok()
 }

@@ -4,11 +4,11 @@ use ccm_cloud::{Depth, Members, MembersSet, Pool, Progress, Protocol, Wanted};
 
 use crate::{
     Harm,
-    lab::{changed, homeless, members, nodes, port, tcp, wanted},
-    suite::Place,
+    lab::{Place, changed, homeless, members, nodes, port, tcp, wanted},
 };
 
 /// The pools of TCP ports, each with this many members.
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with whole answers")]
 fn pools(ports: &[u16], members: usize) -> Option<Vec<Pool>> {
     let pool = |port: &u16| Pool { protocol: Protocol::Tcp, port: *port, members, why_empty: None };
     Some(ports.iter().map(pool).collect())

@@ -6,8 +6,7 @@ use ccm_cloud::{Depth, Digest, ErrorKind, Phase, Progress, Protocol, Title, Want
 
 use crate::{
     Whose, Wish,
-    lab::{Lab, addresses, changed, members, nodes, owner, port, tcp, unwanted, wanted},
-    suite::Place,
+    lab::{Lab, Place, addresses, changed, members, nodes, owner, port, tcp, unwanted, wanted},
 };
 
 /// Changes of each kind, one after another, each with a digest of its own.

@@ -4,8 +4,7 @@ use ccm_cloud::{CloudError, Cure, Depth, ErrorKind, LoadBalancer, Loss, Phase, P
 
 use crate::{
     Wish,
-    lab::{Lab, addresses, changed, known, members, wanted},
-    suite::Place,
+    lab::{Lab, Place, addresses, changed, known, members, wanted},
 };
 
 pub(crate) async fn repairs_foreign_writes(place: Place) {
@@ -18,7 +17,11 @@ pub(crate) async fn repairs_foreign_writes(place: Place) {
         let is_short = seen.members.is_some_and(|members| members.len() < 3);
         assert!(seen.digest.is_none() || is_short, "{harm:?}");
         let after = lab.settle(&web).await;
-        assert_eq!((&after.id, after.members.map(|all| all.len())), (&made.id, Some(3)), "{harm:?}");
+        assert_eq!(
+            (&after.id, after.members.map(|all| all.len())),
+            (&made.id, Some(3)),
+            "{harm:?}"
+        );
         let shown = lab.shown(&made.id, Depth::Members).await;
         assert_eq!(shown.digest, made.digest, "{harm:?}");
         assert_eq!((lab.only("web").ports.len(), lab.side().floating().len()), (2, 1));

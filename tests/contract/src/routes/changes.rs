@@ -4,7 +4,7 @@ use ccm_cloud::{ErrorKind, Route, RouteChange};
 use ipnet::IpNet;
 
 use super::world::{create, creation, delete, hop, kinds, net, node, replace, wanted, wanted_to};
-use crate::suite::Place;
+use crate::lab::Place;
 
 pub(crate) async fn changes_may_be_repeated(place: Place) {
     let lab = place.lab().await;

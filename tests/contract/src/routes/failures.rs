@@ -3,10 +3,7 @@
 use ccm_cloud::{CloudError, ErrorKind};
 
 use super::world::{create, creation, delete, hop, kinds, net, wanted};
-use crate::{
-    lab::{call, cluster},
-    suite::Place,
-};
+use crate::lab::{Place, call, cluster};
 
 pub(crate) async fn a_lost_answer_may_be_done(place: Place) {
     let lab = place.lab().await;

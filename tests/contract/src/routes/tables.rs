@@ -3,7 +3,7 @@
 use ccm_cloud::{ErrorKind, Route, RouteTarget};
 
 use super::world::{create, delete, hop, kinds, net};
-use crate::suite::Place;
+use crate::lab::Place;
 
 /// A list shows all routes, and decides of none whose it is.
 pub(crate) async fn foreign_routes_are_shown_and_stay(place: Place) {

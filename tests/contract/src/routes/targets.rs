@@ -3,7 +3,7 @@
 use ccm_cloud::{CloudError, ErrorKind, RouteTarget, TargetState};
 
 use super::world::{hop, kinds};
-use crate::suite::Place;
+use crate::lab::Place;
 
 pub(crate) async fn a_target_is_gone_with_a_proof(place: Place) {
     let lab = place.lab().await;

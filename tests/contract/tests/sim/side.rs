@@ -45,13 +45,6 @@ impl Side {
         }
     }
 
-    fn all_of(&self, trouble: Trouble) -> Vec<Effect> {
-        vec![
-            Effect::LoadBalancers(Vec::new(), trouble.clone()),
-            Effect::Routes(Vec::new(), trouble),
-        ]
-    }
-
     fn update(&self, id: &str, change: impl FnOnce(&mut SimBalancer)) {
         assert!(self.wired.sim.balancers().update(id, change), "{id}");
     }
@@ -86,7 +79,9 @@ impl Rig for Side {
     }
 
     fn lose_answers(&self, lost: bool) {
-        self.wrong("lost", if lost { self.all_of(Trouble::LoseAnswer) } else { Vec::new() });
+        let all = [Effect::LoadBalancers, Effect::Routes];
+        let all = all.map(|effect| effect(Vec::new(), Trouble::LoseAnswer));
+        self.wrong("lost", if lost { all.into() } else { Vec::new() });
     }
 
     fn refuse(&self, error: Option<CloudError>) {

@@ -2,9 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{
-    Call, Claim, CloudError, Detail, ErrorKind, Lookup, NodeIdentity,
-};
+use ccm_cloud::{Call, Claim, CloudError, Detail, ErrorKind, Lookup, NodeIdentity};
 use ccm_sim::{
     cloud::{Operation, SimCloud, SimInstance},
     faults::{Effect, Fault, Trouble},

@@ -162,10 +162,9 @@ async fn an_item_that_hangs_affects_no_others() {
     let wire = Wire::new(SimCloud::new()).await;
     let (time, names) = (Duration::from_secs(2), ["a", "b", "c", "d"]);
     let late = Some(ErrorKind::Timeout);
-    wire.sim.faults().add(Fault::new(Effect::LoadBalancers(
-        vec!["default/b".to_owned()],
-        Trouble::Hang,
-    )));
+    wire.sim
+        .faults()
+        .add(Fault::new(Effect::LoadBalancers(vec!["default/b".to_owned()], Trouble::Hang)));
     wire.sim.faults().add(Fault::new(Effect::Routes(
         vec!["10.244.1.0/24".to_owned(), "10.0.0.1".to_owned()],
         Trouble::Hang,
