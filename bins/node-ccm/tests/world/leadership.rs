@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::program::{Launch, Program, Signal};
-use tokio::time::Instant;
-
-use ccm_tests::nodes;
 use ccm_tests::scenarios::{Env, NODE_AGENT, SOON, lease, with_short_terms};
 
 /// A node-ccm with short terms.
