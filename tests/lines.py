@@ -7,8 +7,8 @@ A column for each git revision, `.` is the working tree. Without revisions: HEAD
 working tree. The last column compares the first with the last. The last table is about the
 OpenStack provider without what exists only for writes, routes and load balancers.
 
-A line counts if it holds anything but comments. Items under `#[cfg(test)]`, the files of
-such modules, and the folders `tests`, `examples` and `benches` are tests. Code that a
+A line counts if it holds anything but comments. Items under `#[cfg(test)]` or a feature for
+tests of other crates, the files of such modules, and the folders `tests`, `examples` and `benches` are tests. Code that a
 build generates is not in the repository and does not count; macros of our own do.
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 APART = {
+    "shared/external-server": "server of the external protocol",
     "bench": "benchmarks",
     "tests/sim": "simulator",
     "tests/testing": "helpers of unit tests",
@@ -46,10 +47,12 @@ LEXER = re.compile(
       | '(?:\\(?:x..|u\{[^}]*\}|.)|[^'\\\n])'""",
     re.VERBOSE | re.DOTALL,
 )
-TEST_ITEM = re.compile(r"#\[cfg\(test\)\]")
-TEST_FILE = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;")
+# Also what a feature offers to the tests of other crates. Literals are masked.
+IF_TEST = r"#\[cfg\((?:test|any\(test, feature = x+\))\)\]"
+TEST_ITEM = re.compile(IF_TEST)
+TEST_FILE = re.compile(IF_TEST + r"\s*(?:#\[expect[^\]]*\]\s*)?(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;")
 
-PROVIDER = "shared/providers/src/openstack"
+PROVIDER = ("shared/openstack/src/", "shared/openstack-client/src/")
 # What of the provider exists only for writes, routes and load balancers: whole files and folders.
 BEYOND = ("balancers", "lbaas", "routes", "config/balancer", "network/floating_ips",
           "network/routers", "network/subnets", "scripted")
@@ -138,7 +141,7 @@ def provider(code, tests):
     """Code lines of the provider for instances and login, by file, of masked files."""
     parts = Counter()
     for path, text in code.items():
-        inner = path.removeprefix(f"{PROVIDER}/").removesuffix(".rs")
+        inner = "/".join(path.split("/")[3:]).removesuffix(".rs")
         is_beyond = any(inner == name or inner.startswith(f"{name}/") for name in BEYOND)
         if not path.startswith(PROVIDER) or is_of(tests, path) or is_beyond:
             continue

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 
 use ccm_cloud::{Answers, Call, CloudError, ErrorKind};
+use ccm_external::{MAX_BATCH, status::to_status};
 use futures::{StreamExt as _, stream::BoxStream};
 use tokio::time::timeout_at;
 use tonic::Status;
 
 use super::service::too_late;
-use crate::external::{MAX_BATCH, status::to_status};
 
 /// A stream of answers.
-pub(super) type Items<I> = BoxStream<'static, Result<I, Status>>;
+pub type Items<I> = BoxStream<'static, Result<I, Status>>;
 
 /// The items of a request, read all or none.
-pub(super) fn read<W, T>(
+pub fn read<W, T>(
     what: &str,
     wire: Vec<W>,
     item: impl Fn(W) -> Result<T, CloudError>,
@@ -27,13 +27,13 @@ pub(super) fn read<W, T>(
 }
 
 /// What cannot be read is the caller's mistake.
-pub(super) fn invalid(error: CloudError) -> Status {
+pub fn invalid(error: CloudError) -> Status {
     to_status(&CloudError { kind: ErrorKind::Invalid, ..error })
 }
 
 /// Sends each answer when the cloud returns it, and an error for each late one. `writes`: what
 /// has no answer may be done.
-pub(super) async fn pass_on<T>(
+pub async fn pass_on<T>(
     what: &str,
     count: usize,
     mut answers: Answers<'_, T>,
@@ -59,6 +59,6 @@ pub(super) async fn pass_on<T>(
 }
 
 /// An index on the wire.
-pub(super) fn place(place: usize) -> Option<u32> {
+pub fn place(place: usize) -> Option<u32> {
     u32::try_from(place).ok()
 }

@@ -1,10 +1,11 @@
-//! The server of the protocol: serves any implementation of the contract.
+//! The server of the external protocol: serves any implementation of the contract, for example a provider
+//! written in Rust as a program of its own. Quartet's programs have the client only, `ccm-external`.
 //!
 //! ```no_run
 //! use std::sync::Arc;
 //!
 //! use ccm_cloud::Cloud;
-//! use ccm_providers::external::server::{Listener, ServeError, serve};
+//! use ccm_external_server::{Listener, ServeError, serve};
 //! use tokio_util::{either::Either, sync::CancellationToken};
 //!
 //! async fn run(cloud: Arc<dyn Cloud>, stop: CancellationToken) -> Result<(), ServeError> {
@@ -24,6 +25,10 @@ use std::{io, sync::Arc, time::Duration};
 
 use ccm_base::message;
 use ccm_cloud::Cloud;
+use ccm_external::proto::{
+    instances_server::InstancesServer, load_balancers_server::LoadBalancersServer,
+    provider_server::ProviderServer, routes_server::RoutesServer,
+};
 use ccm_net::{Accepted, Incoming, until};
 use hyper::server::conn::http2;
 use hyper_util::{
@@ -50,19 +55,14 @@ use self::{
     routes::RoutesService,
     service::{InstancesService, ProviderService},
 };
-use super::{
-    MAX_QUESTION,
-    proto::{
-        instances_server::InstancesServer, load_balancers_server::LoadBalancersServer,
-        provider_server::ProviderServer, routes_server::RoutesServer,
-    },
-};
 
 pub use listener::Listener;
 
 /// The most connections at once. A controller keeps one; a busy cluster has a dozen controllers.
 /// It bounds what clients that open more can take of memory and file descriptors.
 const CONNECTIONS: usize = 256;
+/// The maximum size of a request, in bytes.
+const MAX_QUESTION: usize = 16 << 20;
 /// The time that running calls get after the stop.
 const DRAIN: Duration = Duration::from_secs(5);
 

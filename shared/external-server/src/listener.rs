@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ccm_external::{Target, parse_target};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio_util::either::Either;
 
 use super::ServeError;
-use crate::external::config::{Target, parse_target};
 
 /// A bound socket: clients can connect immediately and are served once [`serve`](super::serve)
 /// runs.
@@ -21,11 +21,11 @@ pub struct Listener {
     unlink: Option<Unlink>,
 }
 
-pub(super) type Socket = Either<UnixListener, TcpListener>;
+pub type Socket = Either<UnixListener, TcpListener>;
 
 /// Removes a unix socket's file at the end, unless another process has replaced it.
 #[derive(Debug)]
-pub(super) struct Unlink {
+pub struct Unlink {
     path: PathBuf,
     file: (u64, u64),
 }
@@ -76,7 +76,7 @@ impl Listener {
         &self.endpoint
     }
 
-    pub(super) fn into_parts(self) -> (Socket, Option<Unlink>) {
+    pub(crate) fn into_parts(self) -> (Socket, Option<Unlink>) {
         (self.socket, self.unlink)
     }
 }

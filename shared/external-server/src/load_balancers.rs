@@ -7,15 +7,7 @@ use ccm_cloud::{
     AbsenceProof, Capability, Cloud, CloudError, ErrorKind, LoadBalancer, LoadBalancerList,
     LoadBalancers, Loss, MemberChange, MembersSet, Progress, Unwanted, Wanted,
 };
-use futures::StreamExt as _;
-use tonic::{Request, Response, Status, async_trait};
-
-use super::{
-    items::{Items, invalid, pass_on, place, read},
-    service::{offered, terms, within},
-    snapshots::Snapshots,
-};
-use crate::external::{
+use ccm_external::{
     answers::flowing,
     convert::{
         absence_to_wire,
@@ -33,17 +25,25 @@ use crate::external::{
     },
     status::to_status,
 };
+use futures::StreamExt as _;
+use tonic::{Request, Response, Status, async_trait};
+
+use super::{
+    items::{Items, invalid, pass_on, place, read},
+    service::{offered, terms, within},
+    snapshots::Snapshots,
+};
 
 /// What the items are, for messages.
 const BALANCERS: &str = "load balancers";
 
-pub(super) struct LoadBalancersService {
+pub struct LoadBalancersService {
     cloud: Arc<dyn Cloud>,
     snapshots: Snapshots<LoadBalancerList>,
 }
 
 impl LoadBalancersService {
-    pub(super) fn new(cloud: Arc<dyn Cloud>) -> Self {
+    pub fn new(cloud: Arc<dyn Cloud>) -> Self {
         Self { cloud, snapshots: Snapshots::default() }
     }
 

@@ -5,15 +5,7 @@ use std::sync::Arc;
 use ccm_cloud::{
     AppliedChange, Capability, Cloud, CloudError, RouteTable, RouteTarget, Routes, TargetState,
 };
-use futures::StreamExt as _;
-use tonic::{Request, Response, Status, async_trait};
-
-use super::{
-    items::{Items, pass_on, place, read},
-    service::{offered, terms, within},
-    snapshots::Snapshots,
-};
-use crate::external::{
+use ccm_external::{
     answers::flowing,
     convert::{
         absence_to_wire,
@@ -26,14 +18,22 @@ use crate::external::{
     },
     status::to_status,
 };
+use futures::StreamExt as _;
+use tonic::{Request, Response, Status, async_trait};
 
-pub(super) struct RoutesService {
+use super::{
+    items::{Items, pass_on, place, read},
+    service::{offered, terms, within},
+    snapshots::Snapshots,
+};
+
+pub struct RoutesService {
     cloud: Arc<dyn Cloud>,
     snapshots: Snapshots<RouteTable>,
 }
 
 impl RoutesService {
-    pub(super) fn new(cloud: Arc<dyn Cloud>) -> Self {
+    pub fn new(cloud: Arc<dyn Cloud>) -> Self {
         Self { cloud, snapshots: Snapshots::default() }
     }
 

@@ -6,22 +6,21 @@ use ccm_cloud::{
     Call, Capability, Cloud, CloudError, Detail, ErrorKind, Fleet, InstanceTraits, Instances,
     Lookup::Found, LookupResult, NodeIdentity, ProviderId,
 };
+use ccm_external::{
+    MAX_BATCH, MAX_LOOKUP, PROTOCOL_REVISION, TERM,
+    answers::flowing,
+    convert::{
+        answer_to_wire, detail_from_wire, load_balancers, priority_from_wire, routes, wants_to_wire,
+    },
+    proto::{self, instances_server, provider_server},
+    status::to_status,
+};
 use futures::{StreamExt as _, stream::BoxStream};
 use parking_lot::Mutex;
 use tokio::time::timeout_at;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
 use super::snapshots::Snapshots;
-use crate::external::{
-    MAX_BATCH, MAX_LOOKUP, PROTOCOL_REVISION,
-    answers::flowing,
-    convert::{
-        answer_to_wire, detail_from_wire, load_balancers, priority_from_wire, routes, wants_to_wire,
-    },
-    proto::{self, instances_server, provider_server},
-    rpc::TERM,
-    status::to_status,
-};
 
 /// The time limit of a call without a client deadline.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,12 +28,12 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// server's timeout error.
 const HEAD_START: Duration = Duration::from_millis(20);
 
-pub(super) struct ProviderService {
+pub struct ProviderService {
     cloud: Arc<dyn Cloud>,
 }
 
 impl ProviderService {
-    pub(super) fn new(cloud: Arc<dyn Cloud>) -> Self {
+    pub fn new(cloud: Arc<dyn Cloud>) -> Self {
         Self { cloud }
     }
 }
@@ -98,13 +97,13 @@ impl provider_server::Provider for ProviderService {
     }
 }
 
-pub(super) struct InstancesService {
+pub struct InstancesService {
     cloud: Arc<dyn Cloud>,
     snapshots: Snapshots<Fleet>,
 }
 
 impl InstancesService {
-    pub(super) fn new(cloud: Arc<dyn Cloud>) -> Self {
+    pub fn new(cloud: Arc<dyn Cloud>) -> Self {
         Self { cloud, snapshots: Snapshots::default() }
     }
 
@@ -251,7 +250,7 @@ impl instances_server::Instances for InstancesService {
 }
 
 /// The client's parameters of the call.
-pub(super) fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
+pub fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
     let given =
         metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
     let timeout =
@@ -276,12 +275,12 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 }
 
 /// Enforces the deadline, even if the cloud does not.
-pub(super) async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, Status> {
+pub async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, Status> {
     timeout_at(call.end, work).await.map_err(|_| to_status(&too_late(call)))
 }
 
 /// A capability as the cloud has returned it, or the error that it does not offer it.
-pub(super) fn offered<C: ?Sized>(
+pub fn offered<C: ?Sized>(
     cloud: &dyn Cloud,
     what: Capability,
     found: Result<Option<Arc<C>>, CloudError>,
@@ -293,7 +292,7 @@ pub(super) fn offered<C: ?Sized>(
     found?.ok_or_else(none)
 }
 
-pub(super) fn too_late(call: Call) -> CloudError {
+pub fn too_late(call: Call) -> CloudError {
     let what = format!("the cloud did not answer within {:.1} s", call.timeout.as_secs_f64());
     CloudError::new(ErrorKind::Timeout, what)
 }

@@ -3,11 +3,10 @@
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use ccm_cloud::{CloudError, ErrorKind};
+use ccm_external::{MAX_BATCH, status::to_status};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tonic::Status;
-
-use crate::external::{MAX_BATCH, status::to_status};
 
 /// The maximum number of lists kept; the oldest is dropped first.
 const KEPT: usize = 16;
@@ -21,7 +20,7 @@ struct Snapshot<T> {
 }
 
 /// The lists, by the number in their page tokens.
-pub(super) struct Snapshots<T> {
+pub struct Snapshots<T> {
     kept: Mutex<VecDeque<Snapshot<T>>>,
 }
 
@@ -32,9 +31,9 @@ impl<T> Default for Snapshots<T> {
 }
 
 /// The page that a client requests.
-pub(super) struct Page<T> {
+pub struct Page<T> {
     /// The whole list.
-    pub(super) list: Arc<T>,
+    pub list: Arc<T>,
     /// Its number, if it is kept.
     id: Option<u64>,
     /// The start of the page.
@@ -43,7 +42,7 @@ pub(super) struct Page<T> {
 
 impl<T> Snapshots<T> {
     /// The page with this token. The first one has none, and reads the list.
-    pub(super) async fn open(
+    pub async fn open(
         &self,
         token: &str,
         read: impl Future<Output = Result<T, Status>>,
@@ -61,7 +60,7 @@ impl<T> Snapshots<T> {
 
     /// The entries of a page, of a list with this number of entries, and the token of the next
     /// page. `wanted` is the client's number of entries for a page; 0 is none.
-    pub(super) fn cut(
+    pub fn cut(
         &self,
         page: &Page<T>,
         entries: usize,

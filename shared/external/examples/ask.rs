@@ -1,7 +1,7 @@
 //! Asks a provider over the external protocol and prints what a controller would see.
 //!
 //! ```text
-//! cargo run -p ccm-providers --example ask -- cloud.yaml [node...]
+//! cargo run -p ccm-external --example ask -- cloud.yaml [node...]
 //! ```
 //!
 //! `cloud.yaml` is the file of `--cloud-config`. A node is looked up by its name, or by
@@ -10,7 +10,10 @@
 
 use std::{error::Error, time::Duration};
 
-use ccm_cloud::{Call, Detail, Lookup, NodeIdentity, ProviderConfig, ProviderContext};
+use ccm_cloud::{
+    Call, Detail, Lookup, NodeIdentity, ProviderConfig, ProviderContext, ProviderFactory as _,
+};
+use ccm_external::ExternalFactory;
 
 fn call() -> Call {
     Call::waiting(Duration::from_secs(10))
@@ -21,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let config = ProviderConfig { path: arguments.next().map(Into::into) };
     let context = ProviderContext::ungated(config, "ask/1");
-    let cloud = ccm_providers::registry().get("external")?.build(context).await?;
+    let cloud = ExternalFactory.build(context).await?;
 
     println!(
         "health: {}",

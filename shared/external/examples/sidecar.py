@@ -2,9 +2,9 @@
 as a side-car in Python.
 
     pip install grpcio grpcio-tools grpcio-status
-    python -m grpc_tools.protoc -I shared/providers/proto --python_out=. --grpc_python_out=. \
-        shared/providers/proto/quartet/cloud/v1/cloud.proto
-    PYTHONPATH=. python shared/providers/examples/sidecar.py machines.json unix:///tmp/cloud.sock
+    python -m grpc_tools.protoc -I shared/external/proto --python_out=. --grpc_python_out=. \
+        shared/external/proto/quartet/cloud/v1/cloud.proto
+    PYTHONPATH=. python shared/external/examples/sidecar.py machines.json unix:///tmp/cloud.sock
 
 machines.json: {"rack1-1": {"name": "node-1", "zone": "rack1", "addresses": ["10.0.0.1"]}}
 

@@ -13,7 +13,7 @@ use super::convert::malformed;
 
 /// The stream of the values that `work` sends; `work` runs while the stream is read. The size
 /// of the request limits the number of values.
-pub(super) fn flowing<T, F: Future<Output = ()>>(
+pub fn flowing<T, F: Future<Output = ()>>(
     work: impl FnOnce(UnboundedSender<T>) -> F,
 ) -> impl Stream<Item = T> {
     let (sender, answers) = mpsc::unbounded();
@@ -24,7 +24,7 @@ pub(super) fn flowing<T, F: Future<Output = ()>>(
 /// The place that the next answer of a stream is about, which leaves `left`. `asked` were asked
 /// about. An answer that was not asked for, or a second one, ends the stream: one that repeats
 /// itself may have no end.
-pub(super) fn next(
+pub fn next(
     place: Option<u32>,
     asked: usize,
     left: &mut BTreeSet<usize>,
@@ -41,7 +41,7 @@ pub(super) fn next(
 /// Returns the error of the whole call, derived from the errors of its items. One throttled item counts
 /// for the whole call. Another error counts only if all items failed with its kind and this kind
 /// concerns the whole cloud.
-pub(super) fn error_of_all(results: &[Option<CloudError>]) -> Option<CloudError> {
+pub fn error_of_all(results: &[Option<CloudError>]) -> Option<CloudError> {
     let throttled = results.iter().flatten().filter(|error| error.kind == ErrorKind::Throttled);
     throttled.max_by_key(|error| error.retry_after).cloned().or_else(|| {
         let all: Option<Vec<&CloudError>> = results.iter().map(Option::as_ref).collect();

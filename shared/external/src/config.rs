@@ -259,7 +259,7 @@ fn text_of(kind: Kind, value: Option<&Yaml>) -> Result<Option<String>, String> {
 }
 
 /// Parses an endpoint, or returns the problem.
-pub(super) fn parse_target(text: &str) -> Result<Target, String> {
+pub fn parse_target(text: &str) -> Result<Target, String> {
     let (scheme, rest) = text
         .split_once("://")
         .ok_or_else(|| format!("has no scheme; expected {ENDPOINT_FORMS}"))?;

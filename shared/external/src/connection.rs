@@ -40,24 +40,24 @@ const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
 
 /// What happens to the connections, for the keeper of the description.
 #[derive(Debug, Default)]
-pub(super) struct Connections {
+pub struct Connections {
     /// The number of connections so far. A new one may lead to another process.
-    pub(super) made: watch::Sender<u64>,
+    pub made: watch::Sender<u64>,
     /// A call was not answered, perhaps because the connection is dead and not yet closed.
-    pub(super) suspect: Notify,
+    pub suspect: Notify,
 }
 
 /// The connection and its configuration.
-pub(super) struct Connection {
+pub struct Connection {
     path: Option<PathBuf>,
     user_agent: String,
     open: RwLock<(Arc<Settings>, Channel)>,
-    pub(super) connections: Arc<Connections>,
+    pub connections: Arc<Connections>,
 }
 
 impl Connection {
     /// Reads the configuration. Does not connect yet. The files are those to follow.
-    pub(super) async fn configure(
+    pub async fn configure(
         path: Option<PathBuf>,
         user_agent: String,
     ) -> Result<(Self, Files), CloudError> {
@@ -71,22 +71,22 @@ impl Connection {
     }
 
     /// A handle for calls.
-    pub(super) fn channel(&self) -> Channel {
+    pub fn channel(&self) -> Channel {
         self.open.read().1.clone()
     }
 
     /// The endpoint, for logs and messages.
-    pub(super) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         self.open.read().0.config.target.to_string()
     }
 
     /// The provider, if it is on another machine and reached without TLS.
-    pub(super) fn in_clear(&self) -> Option<String> {
+    pub fn in_clear(&self) -> Option<String> {
         self.open.read().0.in_clear()
     }
 
     /// Reads the configuration again and uses it; after an error the old one stays.
-    pub(super) async fn reload(&self, files: &mut Files) -> Result<(), CloudError> {
+    pub async fn reload(&self, files: &mut Files) -> Result<(), CloudError> {
         let (seen, settings) = Settings::load(self.path.clone()).await;
         *files = seen;
         let settings = settings?;
@@ -98,7 +98,7 @@ impl Connection {
 
     /// Drops the connection, which may be dead and not yet closed: the next call opens a new
     /// one. Running calls are not cut off.
-    pub(super) fn renew(&self) -> Result<(), CloudError> {
+    pub fn renew(&self) -> Result<(), CloudError> {
         let settings = self.open.read().0.clone();
         let channel = settings.channel(&self.user_agent, &self.connections)?;
         self.open.write().1 = channel;

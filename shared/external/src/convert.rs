@@ -2,10 +2,10 @@
 //! could harm a node and lenient elsewhere. Values are destructured without `..`, so that a
 //! field that only one side has does not compile.
 
-pub(super) mod front_end;
-pub(super) mod load_balancers;
+pub mod front_end;
+pub mod load_balancers;
 mod pools;
-pub(super) mod routes;
+pub mod routes;
 
 use std::fmt::Display;
 
@@ -23,7 +23,7 @@ const MAX_ADDRESSES: usize = 256;
 /// The maximum number of labels of an instance.
 const MAX_LABELS: usize = 1_000;
 
-pub(super) fn malformed(what: impl Into<String>) -> CloudError {
+pub fn malformed(what: impl Into<String>) -> CloudError {
     CloudError::new(ErrorKind::Malformed, one_line(&what.into(), LONGEST_LINE))
 }
 
@@ -53,7 +53,7 @@ impl From<proto::NodeIdentity> for NodeIdentity {
 }
 
 /// The urgency on the wire.
-pub(super) fn priority_to_wire(priority: Priority) -> i32 {
+pub fn priority_to_wire(priority: Priority) -> i32 {
     match priority {
         Priority::Waiting => proto::Priority::Waiting.into(),
         Priority::Routine => proto::Priority::Routine.into(),
@@ -61,7 +61,7 @@ pub(super) fn priority_to_wire(priority: Priority) -> i32 {
 }
 
 /// The urgency. A value unknown to this version counts as the more urgent one.
-pub(super) fn priority_from_wire(priority: proto::Priority) -> Priority {
+pub fn priority_from_wire(priority: proto::Priority) -> Priority {
     match priority {
         proto::Priority::Unspecified | proto::Priority::Waiting => Priority::Waiting,
         proto::Priority::Routine => Priority::Routine,
@@ -69,7 +69,7 @@ pub(super) fn priority_from_wire(priority: proto::Priority) -> Priority {
 }
 
 /// The requested parts of an instance, on the wire.
-pub(super) fn detail_to_wire(detail: Detail) -> i32 {
+pub fn detail_to_wire(detail: Detail) -> i32 {
     match detail {
         Detail::Everything => proto::Detail::Everything.into(),
         Detail::Presence => proto::Detail::Presence.into(),
@@ -77,7 +77,7 @@ pub(super) fn detail_to_wire(detail: Detail) -> i32 {
 }
 
 /// The requested parts of an instance. A value unknown to this version means all.
-pub(super) fn detail_from_wire(detail: proto::Detail) -> Detail {
+pub fn detail_from_wire(detail: proto::Detail) -> Detail {
     match detail {
         proto::Detail::Unspecified | proto::Detail::Everything => Detail::Everything,
         proto::Detail::Presence => Detail::Presence,
@@ -85,7 +85,7 @@ pub(super) fn detail_from_wire(detail: proto::Detail) -> Detail {
 }
 
 /// The parts of a node that a provider needs, on the wire.
-pub(super) fn wants_to_wire(wants: Wants) -> Vec<i32> {
+pub fn wants_to_wire(wants: Wants) -> Vec<i32> {
     let Wants { uid, labels, addresses } = wants;
     let fields = [
         (uid, proto::NodeField::Uid),
@@ -96,7 +96,7 @@ pub(super) fn wants_to_wire(wants: Wants) -> Vec<i32> {
 }
 
 /// The parts of a node that a provider needs. Values unknown to this version are not sent.
-pub(super) fn wants_from_wire(fields: &[i32]) -> Wants {
+pub fn wants_from_wire(fields: &[i32]) -> Wants {
     let mut wants = Wants::default();
     for field in fields.iter().filter_map(|field| proto::NodeField::try_from(*field).ok()) {
         match field {
@@ -243,7 +243,7 @@ fn power_from_wire(power: proto::PowerState) -> PowerState {
 }
 
 /// The answer for the node with this name.
-pub(super) fn answer_to_wire(node: &str, result: &LookupResult) -> proto::LookupAnswer {
+pub fn answer_to_wire(node: &str, result: &LookupResult) -> proto::LookupAnswer {
     let answer = match result {
         Ok(Lookup::Found(instance)) => Answer::Found(instance.as_ref().into()),
         Ok(Lookup::Gone(proof)) => Answer::Gone(absence_to_wire(proof)),
@@ -256,7 +256,7 @@ pub(super) fn answer_to_wire(node: &str, result: &LookupResult) -> proto::Lookup
 }
 
 /// The answer about `node`. An invalid answer is an error for this node alone.
-pub(super) fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> LookupResult {
+pub fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> LookupResult {
     if wire.node() != node.name {
         return Err(malformed(format!(
             "asked about node {:?}, the provider answered about {:?}",
@@ -285,7 +285,7 @@ pub(super) fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -
     }
 }
 
-pub(super) fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
+pub fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
     let AbsenceProof { method, evidence, request_id } = proof;
     let method = match method {
         ProofMethod::ById => proto::ProofMethod::ById,
@@ -302,7 +302,7 @@ pub(super) fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
 }
 
 /// Nodes are deleted because of this proof, so an incomplete one is rejected.
-pub(super) fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
+pub fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
     let proto::Absence { method, evidence, request_id } = wire;
     let (number, evidence) = (method.unwrap_or_default(), evidence.unwrap_or_default());
     let method = match proto::ProofMethod::try_from(number) {

@@ -16,24 +16,24 @@ use super::{
 
 /// The checked answer of `Describe`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Description {
-    pub(super) provider: String,
-    pub(super) schemes: Vec<String>,
-    pub(super) capabilities: Vec<String>,
+pub struct Description {
+    pub provider: String,
+    pub schemes: Vec<String>,
+    pub capabilities: Vec<String>,
     /// Which cloud it is, if the provider tells.
-    pub(super) identity: Option<String>,
-    pub(super) revision: u32,
-    pub(super) max_batch: usize,
-    pub(super) traits: InstanceTraits,
-    pub(super) load_balancers: LoadBalancerTraits,
-    pub(super) routes: RouteTraits,
+    pub identity: Option<String>,
+    pub revision: u32,
+    pub max_batch: usize,
+    pub traits: InstanceTraits,
+    pub load_balancers: LoadBalancerTraits,
+    pub routes: RouteTraits,
     /// The capabilities of which the provider does not know whether it offers them.
-    pub(super) unknown: Vec<(String, CloudError)>,
+    pub unknown: Vec<(String, CloudError)>,
 }
 
 impl Description {
     /// Whether lookups support one answer per node.
-    pub(super) fn streams(&self) -> bool {
+    pub fn streams(&self) -> bool {
         self.revision >= STREAMS_SINCE
     }
 
@@ -42,7 +42,7 @@ impl Description {
     }
 
     /// Whether this capability is offered, unless the provider does not know.
-    pub(super) fn offered(&self, capability: Capability) -> Result<bool, CloudError> {
+    pub fn offered(&self, capability: Capability) -> Result<bool, CloudError> {
         let unknown = self.unknown.iter().find(|(name, _)| name == capability.as_str());
         match unknown {
             Some((_, error)) => Err(error.clone()),

@@ -16,12 +16,12 @@ use super::{
 };
 
 /// The number of concurrent parts of a large call.
-pub(super) const PARTS_AT_ONCE: usize = 4;
+pub const PARTS_AT_ONCE: usize = 4;
 /// The size of the items in one part, in bytes: gRPC servers take 4 MiB by default.
-pub(super) const MAX_PART: usize = 2 << 20;
+pub const MAX_PART: usize = 2 << 20;
 
 /// A message of a stream of answers.
-pub(super) trait Item {
+pub trait Item {
     /// What it says about one item of the request.
     type Answer;
 
@@ -44,14 +44,14 @@ pub(super) trait Item {
 }
 
 /// The items of a call, and the channel for the answers.
-pub(super) struct Part<I: Item> {
+pub struct Part<I: Item> {
     /// Their indexes in the whole call.
-    pub(super) places: Vec<usize>,
+    pub places: Vec<usize>,
     /// What [`Item::about`] must say of each, and its context.
-    pub(super) asked: Vec<(String, I::Context)>,
-    pub(super) sender: UnboundedSender<(usize, Result<I::Answer, CloudError>)>,
+    pub asked: Vec<(String, I::Context)>,
+    pub sender: UnboundedSender<(usize, Result<I::Answer, CloudError>)>,
     /// Counts the memory of all answers of the call.
-    pub(super) budget: Budget,
+    pub budget: Budget,
 }
 
 impl<I: Item> Part<I> {
@@ -66,7 +66,7 @@ impl<I: Item> Part<I> {
 /// Sends some items and forwards each answer as it arrives. What has no answer at the end gets
 /// the error of the call; items of a request that is refused as a whole are sent again in halves.
 /// `send` gets the places of the items in `part`.
-pub(super) async fn exchange<I, F>(
+pub async fn exchange<I, F>(
     wire: &Wire,
     part: Part<I>,
     class: CallClass,
@@ -158,10 +158,7 @@ fn about_another(what: &str, asked: &str, answered: &str) -> CloudError {
 
 /// Splits items of these sizes, in bytes, into parts of at most `most` items and [`MAX_PART`]
 /// bytes.
-pub(super) fn split_by_size(
-    sizes: impl IntoIterator<Item = usize>,
-    most: usize,
-) -> Vec<Range<usize>> {
+pub fn split_by_size(sizes: impl IntoIterator<Item = usize>, most: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     let mut size = 0;
     for (place, more) in sizes.into_iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The messages of a provider of another process: [`crate::fuzz`].
+//! The messages of a provider, as a function of bytes. It panics where the code that it runs does, and where a message has line breaks or is too long. With the feature `fuzz` only;
+//! `tests/fuzz` has the inputs.
 
 use std::{path::Path, sync::Arc};
 
@@ -6,6 +7,7 @@ use ccm_cloud::{
     ClusterId, Fleet, LoadBalancer, Member, NodeIdentity, Owner, Progress, Route, RouteChange,
     RouteTarget, WantedRoute,
 };
+use ccm_testing::{check_line, checked};
 use parking_lot::Mutex;
 use prost::Message;
 use tonic::Status;
@@ -22,7 +24,6 @@ use super::{
     status,
     weight::weigh_parts,
 };
-use crate::said::{check_line, checked};
 
 /// The methods that answer with messages of these names.
 const METHODS: &[(&[u8], &str)] = &[

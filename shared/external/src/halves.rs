@@ -8,30 +8,26 @@ use ccm_cloud::{CloudError, ErrorKind};
 const MAX_REFUSED: usize = 32;
 
 /// The items of a call that are still to be sent, by their places.
-pub(super) struct Halves {
+pub struct Halves {
     waiting: Vec<Vec<usize>>,
     refused: usize,
 }
 
 impl Halves {
     /// All items of a call, as one request.
-    pub(super) fn of(items: usize) -> Self {
+    pub fn of(items: usize) -> Self {
         let all: Vec<usize> = (0..items).collect();
         Self { waiting: if all.is_empty() { Vec::new() } else { vec![all] }, refused: 0 }
     }
 
     /// The items of the next request.
-    pub(super) fn next(&mut self) -> Option<Vec<usize>> {
+    pub fn next(&mut self) -> Option<Vec<usize>> {
         self.waiting.pop()
     }
 
     /// A request has ended with this error, and these items have no answer. Returns the items that
     /// get an error, with the error.
-    pub(super) fn failed(
-        &mut self,
-        left: Vec<usize>,
-        error: CloudError,
-    ) -> Vec<(usize, CloudError)> {
+    pub fn failed(&mut self, left: Vec<usize>, error: CloudError) -> Vec<(usize, CloudError)> {
         let is_refusal = matches!(error.kind, ErrorKind::Invalid | ErrorKind::Unsupported);
         self.refused += usize::from(is_refusal && !left.is_empty());
         let mut ended = Vec::new();

@@ -30,8 +30,8 @@ use super::{
 const MAX_MALFORMED: usize = 1_000;
 
 /// [`Instances`] of a remote provider.
-pub(super) struct ExternalInstances {
-    pub(super) shared: Arc<Shared>,
+pub struct ExternalInstances {
+    pub shared: Arc<Shared>,
 }
 
 #[async_trait]
@@ -298,7 +298,7 @@ fn too_heavy() -> String {
 }
 
 /// Adds a page of the list.
-pub(super) fn add(fleet: &mut Fleet, page: proto::ListInstancesResponse) -> Result<(), CloudError> {
+pub fn add(fleet: &mut Fleet, page: proto::ListInstancesResponse) -> Result<(), CloudError> {
     for instance in page.instances {
         match Instance::try_from(instance) {
             Ok(instance) => fleet.instances.push(instance),

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const SPREAD: Range<f64> = 0.9..1.1;
 
 /// Runs until it is aborted.
-pub(super) async fn run(shared: Arc<Shared>, mut files: Files) {
+pub async fn run(shared: Arc<Shared>, mut files: Files) {
     let connections = Arc::clone(&shared.wire.connection.connections);
     let mut made = connections.made.subscribe();
     let mut failures = 0_u32;

@@ -1,21 +1,23 @@
-//! The provider contract over gRPC.
+//! The provider contract over gRPC, the client's side.
 //!
-//! [`ExternalCloud`] is the client: it makes a process that speaks the protocol look like any
-//! other provider. [`server`] is the other side: it serves any implementation of the contract.
+//! [`ExternalCloud`] makes a process that speaks the protocol look like any other provider. The
+//! other side, which serves any implementation of the contract, is the crate `ccm-external-server`.
 //! The protocol preserves the promises of the contract: four answers per node, typed errors
 //! with the cloud's words, deadlines.
 //!
 //! The protocol itself is `proto/quartet/cloud/v1/cloud.proto`.
 
-mod answers;
+#[doc(hidden)]
+pub mod answers;
 mod client;
 mod config;
 mod connection;
-mod convert;
+#[doc(hidden)]
+pub mod convert;
 mod description;
 mod exchange;
 #[cfg(any(test, feature = "fuzz"))]
-pub(crate) mod fuzz;
+pub mod fuzz;
 mod halves;
 mod instances;
 mod keeper;
@@ -24,9 +26,9 @@ mod metered;
 mod pages;
 mod routes;
 mod rpc;
-pub mod server;
 mod shared;
-mod status;
+#[doc(hidden)]
+pub mod status;
 mod weight;
 
 /// The protocol's messages and services, generated from the `.proto` file.
@@ -41,7 +43,8 @@ pub mod proto {
 }
 
 pub use client::{ExternalCloud, ExternalFactory};
-pub use config::{ExternalConfig, Target, TlsFiles};
+pub use config::{ExternalConfig, Target, TlsFiles, parse_target};
+pub use rpc::TERM;
 
 /// The provider's name for `--cloud-provider`.
 pub const NAME: &str = "external";
@@ -66,6 +69,3 @@ const STREAMS_SINCE: u32 = 2;
 /// The maximum size of an accepted answer, in bytes: a page of 500 instances has about 200 kB,
 /// and other servers may send more at once.
 const MAX_ANSWER: usize = ccm_net::AnswerMemory::LONGEST;
-
-/// The maximum size of a request that the server side accepts, in bytes.
-const MAX_QUESTION: usize = 16 << 20;

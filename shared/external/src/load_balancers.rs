@@ -49,8 +49,8 @@ const MAX_CHANGES: usize = 1_000;
 const MEMBER: usize = 1 << 10;
 
 /// [`LoadBalancers`] of a remote provider.
-pub(super) struct ExternalLoadBalancers {
-    pub(super) shared: Arc<Shared>,
+pub struct ExternalLoadBalancers {
+    pub shared: Arc<Shared>,
 }
 
 fn client(channel: Channel) -> LoadBalancersClient<Channel> {

@@ -32,14 +32,14 @@ type Held = Arc<Mutex<Option<Room>>>;
 
 /// The connection to the provider. Clones share it.
 #[derive(Clone)]
-pub(super) struct Channel {
+pub struct Channel {
     inner: transport::Channel,
     memory: AnswerMemory,
 }
 
 impl Channel {
     /// The connection, whose answers take from the memory of the process.
-    pub(super) fn new(inner: transport::Channel) -> Self {
+    pub fn new(inner: transport::Channel) -> Self {
         Self { inner, memory: AnswerMemory::of_process() }
     }
 }
@@ -67,7 +67,7 @@ impl Service<Request<Wire>> for Channel {
 }
 
 /// The body of an answer.
-pub(super) struct Metered<B> {
+pub struct Metered<B> {
     body: B,
     memory: AnswerMemory,
     messages: Messages,

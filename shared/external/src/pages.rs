@@ -16,7 +16,7 @@ const MAX_PAGES: usize = 10_000;
 const LONGEST_TOKEN: usize = 4 << 10;
 
 /// Which page of a list to request next.
-pub(super) struct Pages {
+pub struct Pages {
     /// What is listed, for messages.
     what: &'static str,
     next: Option<String>,
@@ -24,23 +24,23 @@ pub(super) struct Pages {
     seen: HashSet<u64>,
     hasher: RandomState,
     /// Counts the memory of all pages.
-    pub(super) budget: Budget,
+    pub budget: Budget,
 }
 
 impl Pages {
     /// The first page.
-    pub(super) fn new(what: &'static str) -> Self {
+    pub fn new(what: &'static str) -> Self {
         let (seen, hasher) = (HashSet::new(), RandomState::new());
         Self { what, next: Some(String::new()), seen, hasher, budget: Budget::default() }
     }
 
     /// The token of the next page; `None` after the last one.
-    pub(super) fn next(&mut self) -> Option<String> {
+    pub fn next(&mut self) -> Option<String> {
         self.next.take()
     }
 
     /// Continues with the page that has this token, if it is not empty.
-    pub(super) fn follow(&mut self, token: Option<String>) -> Result<(), CloudError> {
+    pub fn follow(&mut self, token: Option<String>) -> Result<(), CloudError> {
         let Some(token) = token.filter(|token| !token.is_empty()) else { return Ok(()) };
         if token.len() > LONGEST_TOKEN {
             let length = token.len();
@@ -64,7 +64,7 @@ impl Pages {
 }
 
 /// The lines about entries that a provider could not parse.
-pub(super) fn lines(malformed: &[String]) -> impl Iterator<Item = String> {
+pub fn lines(malformed: &[String]) -> impl Iterator<Item = String> {
     malformed.iter().map(|line| one_line(line, LONGEST_LINE))
 }
 

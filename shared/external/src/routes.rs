@@ -38,8 +38,8 @@ use super::{
 const MAX_ENTRIES: usize = 200_000;
 
 /// [`Routes`] of a remote provider.
-pub(super) struct ExternalRoutes {
-    pub(super) shared: Arc<Shared>,
+pub struct ExternalRoutes {
+    pub shared: Arc<Shared>,
 }
 
 fn client(channel: Channel) -> RoutesClient<Channel> {
@@ -47,10 +47,10 @@ fn client(channel: Channel) -> RoutesClient<Channel> {
 }
 
 /// What an answer about a change is read with.
-pub(super) struct Applying {
-    pub(super) change: RouteChange,
+pub struct Applying {
+    pub change: RouteChange,
     /// The version of the table that the next message is compared with.
-    pub(super) base: Arc<Mutex<Option<String>>>,
+    pub base: Arc<Mutex<Option<String>>>,
 }
 
 impl Item for proto::ApplyRoutesItem {

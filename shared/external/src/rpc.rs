@@ -17,14 +17,14 @@ use super::{
 };
 
 /// The shared inputs of all calls.
-pub(super) struct Wire {
-    pub(super) connection: Connection,
-    pub(super) gate: Arc<dyn CallGate>,
+pub struct Wire {
+    pub connection: Connection,
+    pub gate: Arc<dyn CallGate>,
 }
 
 /// The parameters of one call on the wire.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub struct Terms {
     /// The remaining time.
     timeout: Duration,
     /// The term of leadership, for writes.
@@ -37,21 +37,21 @@ pub(super) struct Terms {
 const NEARLY: Duration = Duration::from_millis(100);
 
 /// The metadata key of the term.
-pub(super) const TERM: &str = "quartet-term";
+pub const TERM: &str = "quartet-term";
 
 /// A read.
-pub(super) const fn read(operation: &'static str) -> CallClass {
+pub const fn read(operation: &'static str) -> CallClass {
     CallClass::read(super::NAME, operation)
 }
 
 /// An idempotent write: what it creates is looked for first.
-pub(super) const fn write(operation: &'static str) -> CallClass {
+pub const fn write(operation: &'static str) -> CallClass {
     CallClass::write(super::NAME, operation)
 }
 
 /// A request with its parameters: as metadata the deadline, so that the server can stop work
 /// that no client waits for, and the term.
-pub(super) fn question<Q>(message: Q, terms: Terms) -> tonic::Request<Q> {
+pub fn question<Q>(message: Q, terms: Terms) -> tonic::Request<Q> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(terms.timeout);
     request.extensions_mut().insert(terms.budget);
@@ -61,18 +61,18 @@ pub(super) fn question<Q>(message: Q, terms: Terms) -> tonic::Request<Q> {
     request
 }
 
-pub(super) fn provider_client(channel: Channel) -> ProviderClient<Channel> {
+pub fn provider_client(channel: Channel) -> ProviderClient<Channel> {
     ProviderClient::new(channel)
 }
 
-pub(super) fn instances_client(channel: Channel) -> InstancesClient<Channel> {
+pub fn instances_client(channel: Channel) -> InstancesClient<Channel> {
     InstancesClient::new(channel).max_decoding_message_size(super::MAX_ANSWER)
 }
 
 impl Wire {
     /// Makes one call: `send` receives the channel and the parameters. The response holds memory for
     /// the answer: it must be dropped before the next call.
-    pub(super) async fn call<A, F>(
+    pub async fn call<A, F>(
         &self,
         class: CallClass,
         call: Call,
@@ -89,7 +89,7 @@ impl Wire {
     }
 
     /// Waits until a call may be sent.
-    pub(super) async fn open(
+    pub async fn open(
         &self,
         class: CallClass,
         call: Call,
@@ -109,19 +109,19 @@ impl Wire {
 }
 
 /// A call that may be sent, or is running.
-pub(super) struct OpenCall<'a> {
+pub struct OpenCall<'a> {
     wire: &'a Wire,
     class: CallClass,
     end: Instant,
     since: Instant,
-    pub(super) terms: Terms,
+    pub terms: Terms,
     permit: Permit,
 }
 
 impl OpenCall<'_> {
     /// Waits for an answer, or for the next part of one. A silent provider is checked by the
     /// keeper.
-    pub(super) async fn hear<T>(
+    pub async fn hear<T>(
         &self,
         answer: impl Future<Output = Result<T, Status>>,
     ) -> Result<T, CloudError> {
@@ -139,7 +139,7 @@ impl OpenCall<'_> {
     }
 
     /// Reports the result of the call.
-    pub(super) fn close(self, error: Option<CloudError>) {
+    pub fn close(self, error: Option<CloudError>) {
         let report = CallReport {
             error: error.as_ref().map(|error| error.kind),
             retry_after: error.as_ref().and_then(|error| error.retry_after),
@@ -152,12 +152,7 @@ impl OpenCall<'_> {
     }
 
     /// Reports the results of a call for many items. `unanswered` items got no result except `end`.
-    pub(super) fn close_batch(
-        self,
-        results: &[Option<CloudError>],
-        unanswered: usize,
-        end: &CloudError,
-    ) {
+    pub fn close_batch(self, results: &[Option<CloudError>], unanswered: usize, end: &CloudError) {
         let kind = |error: &Option<CloudError>| error.as_ref().map(|error| error.kind);
         let mut kinds: Vec<Option<ErrorKind>> = results.iter().map(kind).collect();
         kinds.extend(std::iter::repeat_n(Some(end.kind), unanswered));

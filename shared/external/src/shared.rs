@@ -15,11 +15,11 @@ use super::{
 };
 
 /// The state shared by the cloud, its capabilities and its keeper.
-pub(super) struct Shared {
-    pub(super) wire: Wire,
+pub struct Shared {
+    pub wire: Wire,
     known: RwLock<Known>,
     /// Wakes those who wait for a change of the provider.
-    pub(super) changed: Notify,
+    pub changed: Notify,
 }
 
 /// The known description of the provider.
@@ -34,16 +34,16 @@ struct Known {
 }
 
 impl Shared {
-    pub(super) fn new(wire: Wire) -> Self {
+    pub fn new(wire: Wire) -> Self {
         Self { wire, known: RwLock::default(), changed: Notify::new() }
     }
 
-    pub(super) fn description(&self) -> Option<Arc<Description>> {
+    pub fn description(&self) -> Option<Arc<Description>> {
         self.known.read().description.clone()
     }
 
     /// Which cloud it is: what the process at the other end of the present connection has said.
-    pub(super) fn identity(&self) -> Option<String> {
+    pub fn identity(&self) -> Option<String> {
         let known = self.known.read();
         let is_present = known.connection == self.connections();
         known.description.as_ref().filter(|_| is_present)?.identity.clone()
@@ -55,12 +55,12 @@ impl Shared {
     }
 
     /// The maximum number of nodes in one lookup.
-    pub(super) fn max_batch(&self) -> usize {
+    pub fn max_batch(&self) -> usize {
         self.description().map_or(MAX_BATCH, |description| description.max_batch)
     }
 
     /// Why the provider's description is not known yet.
-    pub(super) fn unknown(&self) -> CloudError {
+    pub fn unknown(&self) -> CloudError {
         let known = self.known.read();
         let why = match (&known.last_error, known.asked) {
             (Some(error), _) => format!("has not described itself yet: {error}"),
@@ -77,7 +77,7 @@ impl Shared {
 
     /// Requests the provider's description and stores it. The stored one stays valid while the
     /// provider does not answer.
-    pub(super) async fn describe(&self, call: Call) -> Result<(), CloudError> {
+    pub async fn describe(&self, call: Call) -> Result<(), CloudError> {
         self.known.write().asked.get_or_insert_with(Instant::now);
         let send = |channel, terms| async move {
             provider_client(channel).describe(question(proto::DescribeRequest {}, terms)).await

@@ -111,7 +111,7 @@ fn kind_from_wire(kind: proto::ErrorKind) -> Option<ErrorKind> {
 }
 
 /// The status of a failed call.
-pub(super) fn to_status(error: &CloudError) -> Status {
+pub fn to_status(error: &CloudError) -> Status {
     let code = match error.kind {
         ErrorKind::NotFound => Code::NotFound,
         ErrorKind::Throttled | ErrorKind::QuotaExceeded => Code::ResourceExhausted,
@@ -135,7 +135,7 @@ pub(super) fn to_status(error: &CloudError) -> Status {
 
 /// Whether a write that ended with this error may have been executed: yes, unless the provider
 /// says otherwise, or has no such method.
-pub(super) fn may_be_done(status: &Status) -> bool {
+pub fn may_be_done(status: &Status) -> bool {
     let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
     let has_word = details.iter().any(|any| any.type_url == ERROR_TYPE);
     !has_word && status.code() != Code::Unimplemented
@@ -143,7 +143,7 @@ pub(super) fn may_be_done(status: &Status) -> bool {
 
 /// Converts a failed call. The details of our own protocol take precedence, then those that
 /// gRPC servers commonly send, then the bare code.
-pub(super) fn from_status(status: &Status) -> CloudError {
+pub fn from_status(status: &Status) -> CloudError {
     let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
     let part =
         |url: &str| details.iter().find(|any| any.type_url == url).map(|any| any.value.as_slice());

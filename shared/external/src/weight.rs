@@ -17,12 +17,12 @@ use super::{MAX_ANSWER, proto};
 
 /// The maximum size of what the answers to one call of a controller take, in bytes: of all pages of a
 /// list, or of all parts of a lookup.
-pub(super) const MOST: usize = 48 << 20;
+pub const MOST: usize = 48 << 20;
 /// The maximum size of one message of a stream, in bytes. It is about one object.
-pub(super) const MOST_OF_ITEM: usize = 8 << 20;
+pub const MOST_OF_ITEM: usize = 8 << 20;
 
 /// The maximum size of an answer about a node, in bytes. Controllers keep one for each node.
-pub(super) const MOST_OF_NODE: usize = 64 << 10;
+pub const MOST_OF_NODE: usize = 64 << 10;
 
 /// The size of an allocation without its content.
 const ALLOCATION: usize = 32;
@@ -54,23 +54,23 @@ enum Holds {
 
 /// The answer of a method.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
+pub struct Answer {
     /// The index of the shape.
     shape: usize,
     /// True if it answers with several messages.
-    pub(super) streams: bool,
+    pub streams: bool,
 }
 
 impl Answer {
     /// The answer of the method with this path.
-    pub(super) fn of(path: &str) -> Option<Self> {
+    pub fn of(path: &str) -> Option<Self> {
         ANSWERS.iter().find(|(known, _)| *known == path).map(|(_, answer)| *answer)
     }
 }
 
 /// Why an answer is not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub enum Refused {
     /// It is longer than this number of bytes.
     Long(usize),
     /// With it, the answers to a call take more than [`MOST`].
@@ -105,7 +105,7 @@ impl std::error::Error for Refused {}
 
 /// Counts the memory of the answers to one call of a controller. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Budget(Arc<AtomicUsize>);
+pub struct Budget(Arc<AtomicUsize>);
 
 impl Budget {
     /// Takes what a message takes.
@@ -115,7 +115,7 @@ impl Budget {
     }
 
     /// Gives back what is not kept of a message.
-    pub(super) fn give_back(&self, weight: usize) {
+    pub fn give_back(&self, weight: usize) {
         let less = |used: usize| Some(used.saturating_sub(weight));
         // The closure always returns a value.
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
@@ -124,7 +124,7 @@ impl Budget {
 
 /// Weighs a message.
 #[derive(Debug)]
-pub(super) struct Scale {
+pub struct Scale {
     answer: Answer,
     budget: Budget,
     /// The message and those that it is in, the outermost first.
@@ -160,7 +160,7 @@ enum Next {
 
 impl Scale {
     /// For a message of this length.
-    pub(super) fn new(answer: Answer, budget: Budget, length: u64) -> Result<Self, Refused> {
+    pub fn new(answer: Answer, budget: Budget, length: u64) -> Result<Self, Refused> {
         let most = if answer.streams { MOST_OF_ITEM } else { MAX_ANSWER };
         if length > most as u64 {
             return Err(Refused::Long(most));
@@ -171,12 +171,12 @@ impl Scale {
     }
 
     /// The size of the message, which has been read in full.
-    pub(super) fn end(self) -> Result<usize, Refused> {
+    pub fn end(self) -> Result<usize, Refused> {
         self.budget.take(self.weight).map(|()| self.weight)
     }
 
     /// Reads the next bytes of the message.
-    pub(super) fn read(&mut self, data: &[u8]) -> Result<(), Refused> {
+    pub fn read(&mut self, data: &[u8]) -> Result<(), Refused> {
         self.weigh(data)?;
         let used = self.budget.0.load(Ordering::Relaxed);
         if self.answer.streams && self.weight > MOST_OF_ITEM {
@@ -280,7 +280,7 @@ impl Scale {
 }
 
 /// The size of an answer about a node, in bytes.
-pub(super) fn of_node(answer: &proto::LookupAnswer) -> usize {
+pub fn of_node(answer: &proto::LookupAnswer) -> usize {
     let place = SHAPES.iter().position(|Shape(name, _)| *name == "LookupAnswer");
     let answer_of = Answer { shape: place.unwrap_or_default(), streams: false };
     let bytes = answer.encode_to_vec();
@@ -290,7 +290,7 @@ pub(super) fn of_node(answer: &proto::LookupAnswer) -> usize {
 
 /// Returns the weight of a message of this method. It comes in parts of this size.
 #[cfg(any(test, feature = "fuzz"))]
-pub(super) fn weigh_parts(path: &str, bytes: &[u8], size: usize) -> Result<usize, Refused> {
+pub fn weigh_parts(path: &str, bytes: &[u8], size: usize) -> Result<usize, Refused> {
     let answer = Answer::of(path).ok_or(Refused::Broken)?;
     let mut scale = Scale::new(answer, Budget::default(), bytes.len() as u64)?;
     bytes.chunks(size.max(1)).try_for_each(|part| scale.read(part))?;

@@ -13,7 +13,7 @@ use ccm_cloud::{
     Call, Cloud, Detail, ErrorKind, InstanceTraits, Lookup, NodeIdentity, PowerState, ProofMethod,
     ProviderConfig, ProviderContext, ProviderFactory,
 };
-use ccm_providers::external::ExternalFactory;
+use ccm_external::ExternalFactory;
 use prost_types::{FileDescriptorProto, field_descriptor_proto::Label};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_stream::wrappers::TcpListenerStream;

@@ -20,7 +20,7 @@ use ccm_cloud::{
     Call, Cloud, CloudError, Detail, ErrorKind, Instances, Lookup, LookupResult, NodeIdentity,
     ProviderConfig, ProviderContext, ProviderFactory,
 };
-use ccm_providers::external::{
+use ccm_external::{
     ExternalFactory,
     proto::{
         self, instances_server, instances_server::InstancesServer, lookup_answer::Answer,

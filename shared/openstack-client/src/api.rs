@@ -32,7 +32,7 @@ use http::{HeaderValue, Method};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub(crate) use self::{
+pub use self::{
     answer::{Answer, Deletion},
     bounded::members_of,
     endpoints::Microversion,
@@ -44,23 +44,23 @@ pub(crate) use self::{
     transport::Transport,
 };
 #[cfg(any(test, feature = "fuzz"))]
-pub(crate) use self::{endpoints::identity, send::scripted_answer};
+pub use self::{endpoints::identity, send::scripted_answer};
 use self::{
     send::Wire,
     session::{Login, Project, Session},
 };
-use super::{
-    config::{Config, Interface},
+use crate::{
+    config::{Access, Interface},
     metrics::OpenStackMetrics,
     text::MAX_VALUE,
 };
 
 /// The maximum number of concurrent requests for the parts of one call.
-pub(crate) const AT_ONCE: usize = 8;
+pub const AT_ONCE: usize = 8;
 
 /// The services that are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Service {
+pub enum Service {
     /// Keystone.
     Identity,
     /// Nova.
@@ -73,11 +73,10 @@ pub(crate) enum Service {
 
 impl Service {
     /// All of them, in their order.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Identity, Self::Compute, Self::Network, Self::LoadBalancer];
+    pub const ALL: [Self; 4] = [Self::Identity, Self::Compute, Self::Network, Self::LoadBalancer];
 
     /// Its type in the catalog, and its name in metrics and messages.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
             Self::Compute => "compute",
@@ -87,14 +86,14 @@ impl Service {
     }
 
     /// The service of this type in the catalog.
-    pub(crate) fn of_type(text: &str) -> Option<Self> {
+    pub fn of_type(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|service| service.name() == text)
     }
 }
 
 /// One request to a service.
 #[derive(Clone, Debug)]
-pub(crate) struct Request<'a> {
+pub struct Request<'a> {
     /// The service.
     pub service: Service,
     /// The name of the request in metrics.
@@ -112,38 +111,28 @@ pub(crate) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// A request that reads.
-    pub(crate) const fn get(service: Service, operation: &'static str, path: &'a str) -> Self {
+    pub const fn get(service: Service, operation: &'static str, path: &'a str) -> Self {
         let (method, body, revision) = (Method::GET, None, None);
         Self { service, operation, method, path, body, revision }
     }
 
     /// A request that changes an object.
-    pub(crate) fn put(
-        service: Service,
-        operation: &'static str,
-        path: &'a str,
-        body: Value,
-    ) -> Self {
+    pub fn put(service: Service, operation: &'static str, path: &'a str, body: Value) -> Self {
         Self { method: Method::PUT, body: Some(body), ..Self::get(service, operation, path) }
     }
 
     /// A request that makes an object. It is sent again only if it surely had no effect.
-    pub(crate) fn post(
-        service: Service,
-        operation: &'static str,
-        path: &'a str,
-        body: Value,
-    ) -> Self {
+    pub fn post(service: Service, operation: &'static str, path: &'a str, body: Value) -> Self {
         Self { method: Method::POST, ..Self::put(service, operation, path, body) }
     }
 
     /// A request that deletes an object.
-    pub(crate) fn delete(service: Service, operation: &'static str, path: &'a str) -> Self {
+    pub fn delete(service: Service, operation: &'static str, path: &'a str) -> Self {
         Self { method: Method::DELETE, ..Self::get(service, operation, path) }
     }
 
     /// The same request, for an object of this revision only.
-    pub(crate) fn at_revision(self, revision: Option<u64>) -> Self {
+    pub fn at_revision(self, revision: Option<u64>) -> Self {
         Self { revision, ..self }
     }
 
@@ -164,7 +153,7 @@ impl<'a> Request<'a> {
 
 /// Sends requests.
 #[async_trait]
-pub(crate) trait Api: Send + Sync {
+pub trait Api: Send + Sync {
     /// Sends one request within the time of `call`. A status other than 2xx is an
     /// error, but for a 404 by which the service itself says that the object does not
     /// exist. The error of a write says whether it may have taken effect.
@@ -207,10 +196,10 @@ struct Listed {
 }
 
 /// Makes the connections that a configuration asks for.
-pub(super) type Connect = Box<dyn Fn(&Config) -> Result<Transport, CloudError> + Send + Sync>;
+pub type Connect = Box<dyn Fn(&Access) -> Result<Transport, CloudError> + Send + Sync>;
 
 /// Makes clients.
-pub(crate) struct Clients {
+pub struct Clients {
     gate: Arc<dyn CallGate>,
     metrics: OpenStackMetrics,
     user_agent: String,
@@ -219,16 +208,12 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Makes no request.
-    pub(crate) fn new(
-        gate: Arc<dyn CallGate>,
-        metrics: OpenStackMetrics,
-        user_agent: &str,
-    ) -> Self {
+    pub fn new(gate: Arc<dyn CallGate>, metrics: OpenStackMetrics, user_agent: &str) -> Self {
         Self::over(Box::new(Transport::new), gate, metrics, user_agent)
     }
 
     /// As [`Clients::new`], but over connections of another kind.
-    pub(super) fn over(
+    pub fn over(
         connect: Connect,
         gate: Arc<dyn CallGate>,
         metrics: OpenStackMetrics,
@@ -239,7 +224,7 @@ impl Clients {
 
     /// A client with this configuration. Makes no request, and fails only with
     /// [`ErrorKind::Invalid`].
-    pub(crate) fn client(&self, config: &Config) -> Result<Client, CloudError> {
+    pub fn client(&self, config: &Access) -> Result<Client, CloudError> {
         let user_agent = HeaderValue::try_from(&self.user_agent).map_err(|_| {
             let why = format!(
                 "user-agent: {:?} is not fit for a header: use printable ASCII",
@@ -268,7 +253,7 @@ impl Clients {
 
 /// The client of one project in one region. Credentials and connections are replaced while it is
 /// in use, nothing else.
-pub(crate) struct Client {
+pub struct Client {
     session: ArcSwap<Session>,
     /// True if tokens are sent by TLS alone, as the credentials are.
     needs_tls: bool,
@@ -281,7 +266,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// One cheap call that shows whether Keystone accepts the credentials and the service the token.
-    pub(crate) async fn probe(&self, service: Service, call: Call) -> Result<(), CloudError> {
+    pub async fn probe(&self, service: Service, call: Call) -> Result<(), CloudError> {
         let (operation, path) = match service {
             Service::Identity => return self.log_in(&[], call).await,
             Service::Compute => ("server_list", "servers?limit=1"),
@@ -295,20 +280,20 @@ impl Client {
     }
 
     /// Marks this client as the one in use: the results of its logins are logged and counted.
-    pub(crate) fn activate(&self) {
+    pub fn activate(&self) {
         self.session.load().activate();
     }
 
     /// Goes on with the credentials and connections of another client of the same project.
     /// Requests that wait for a login of before go on, too.
-    pub(crate) fn take_over(&self, other: &Self) {
+    pub fn take_over(&self, other: &Self) {
         let session = other.session.load_full();
         session.activate();
         self.session.swap(session).retire();
     }
 
     /// Whether the last call to the service was answered; `None` if it was not asked yet.
-    pub(crate) fn answers(&self, service: Service) -> Option<bool> {
+    pub fn answers(&self, service: Service) -> Option<bool> {
         self.last.lock()[service as usize]
     }
 
@@ -329,7 +314,7 @@ impl Client {
 
     /// Whether this is the region in use, by its configured name or, where none is, by
     /// the catalog. Not before the first login.
-    pub(crate) fn lies_in(&self, region: &str) -> bool {
+    pub fn lies_in(&self, region: &str) -> bool {
         match &self.region {
             Some(own) => own == region,
             None => self.session.load().last().is_some_and(|token| {
@@ -340,14 +325,14 @@ impl Client {
 
     /// Why the catalog has no such service in the region in use; `None` if it has one, and before the
     /// first login.
-    pub(crate) fn lacks(&self, service: Service) -> Option<String> {
+    pub fn lacks(&self, service: Service) -> Option<String> {
         let token = self.session.load().last()?;
         let found = token.catalog.url(service, self.interface, self.region.as_deref());
         found.is_err().then(|| token.catalog.absence(service, self.region.as_deref()))
     }
 
     /// The project that the last token was for, once there was one.
-    pub(crate) fn project(&self) -> Option<Project> {
+    pub fn project(&self) -> Option<Project> {
         self.session.load().last()?.project.clone()
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Nova cannot return selected fields only, so the structs skip the unneeded ones.
 
-mod flavors;
 mod server;
 
 use std::{
@@ -21,10 +20,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-pub(super) use flavors::{Flavors, Kind};
-pub(super) use server::{Address, Row, Server};
+pub use server::{Address, Row, Server};
 
-use super::{
+use crate::{
     api::{Answer, Api, Collection, Memory, Microversion, OVERHEAD, Read, Request, Service},
     ids::ServerId,
     text::{MAX_MESSAGE, exactly, query},
@@ -40,26 +38,26 @@ const LONG_FOR: Duration = Duration::from_mins(10);
 
 /// The result of a request for one ID.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub struct Asked {
     /// The server; `None` if Nova itself answered that it does not exist.
-    pub(super) row: Option<Row>,
+    pub row: Option<Row>,
     /// The request and its response.
-    pub(super) evidence: String,
+    pub evidence: String,
     /// Nova's ID of the request.
-    pub(super) request_id: Option<String>,
+    pub request_id: Option<String>,
 }
 
 /// A list of servers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Listing {
+pub struct Listing {
     /// The servers, each ID once.
-    pub(super) rows: Vec<Row>,
+    pub rows: Vec<Row>,
     /// Whether all pages were read.
-    pub(super) whole: bool,
+    pub whole: bool,
     /// Nova's ID of the last request.
-    pub(super) request_id: Option<String>,
+    pub request_id: Option<String>,
     /// Why servers may be missing in it; `None` if it is complete.
-    pub(super) gap: Option<String>,
+    pub gap: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +67,7 @@ struct OneServer<'a> {
 }
 
 /// Nova.
-pub(super) struct Nova {
+pub struct Nova {
     api: Arc<dyn Api>,
     /// When a list of the whole project last had several pages.
     long: Mutex<Option<Instant>>,
@@ -78,12 +76,13 @@ pub(super) struct Nova {
 }
 
 impl Nova {
-    pub(super) fn new(api: Arc<dyn Api>) -> Self {
+    /// Nova, reached through this API.
+    pub fn new(api: Arc<dyn Api>) -> Self {
         Self { api, long: Mutex::default(), size: AtomicUsize::new(0) }
     }
 
     /// Requests the server of this ID. A 404 that does not come from Nova is an error.
-    pub(super) async fn server(&self, id: &ServerId, call: Call) -> Result<Asked, CloudError> {
+    pub async fn server(&self, id: &ServerId, call: Call) -> Result<Asked, CloudError> {
         let operation = "server_get";
         let path = format!("/servers/{id}");
         let answer = self.api.send(Request::get(Service::Compute, operation, &path), call).await?;
@@ -105,11 +104,7 @@ impl Nova {
 
     /// The servers of this name, and of names that differ in case if Nova's database ignores
     /// it. Servers of a cell that is down are missing, so an empty result proves nothing.
-    pub(super) async fn servers_by_name(
-        &self,
-        name: &str,
-        call: Call,
-    ) -> Result<Listing, CloudError> {
+    pub async fn servers_by_name(&self, name: &str, call: Call) -> Result<Listing, CloudError> {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
         let mut rows = Rows::default();
         let read = servers(&path).read(&*self.api, call, |entry| rows.add(entry)).await;
@@ -120,7 +115,7 @@ impl Nova {
 
     /// The servers of the project. After a page with at least `most` of them no further page is
     /// requested: then the list has a gap.
-    pub(super) async fn all_servers(&self, call: Call, most: usize) -> Result<Listing, CloudError> {
+    pub async fn all_servers(&self, call: Call, most: usize) -> Result<Listing, CloudError> {
         let mut rows = Rows::default();
         let read = self.project(LIST, call, most, |entry| rows.add(entry)).await;
         let read = rows.memory.enough("server_list", read)?;
@@ -138,7 +133,7 @@ impl Nova {
 
     /// IDs and names of all servers of the project; an error is about a malformed entry.
     /// Soft-deleted servers are not in this list.
-    pub(super) async fn all_names(
+    pub async fn all_names(
         &self,
         call: Call,
     ) -> Result<Vec<Result<(ServerId, String), String>>, CloudError> {
@@ -189,13 +184,13 @@ impl Nova {
     }
 
     /// The number of servers of the project, as far as lists have shown them; 0 before the first.
-    pub(super) fn project_size(&self) -> usize {
+    pub fn project_size(&self) -> usize {
         self.size.load(Ordering::Relaxed)
     }
 
     /// Why servers may be missing in a list of the project, as far as this is known without a
     /// new list. Call it after a request to Nova, which discovers the microversion.
-    pub(super) fn gap(&self) -> Option<String> {
+    pub fn gap(&self) -> Option<String> {
         let spoken = self.api.microversion();
         if spoken.is_none_or(|spoken| spoken < SHOWS_SILENT_CELLS) {
             let spoken = spoken.map_or_else(|| "no microversion".to_owned(), |v| v.to_string());

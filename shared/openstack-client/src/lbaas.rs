@@ -15,17 +15,17 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-pub(super) use tree::{Tree, TreeMember, TreePool};
+pub use tree::{Tree, TreeMember, TreePool};
 
-use super::api::Api;
+use crate::api::Api;
 /// The version of Octavia's API, by which its features are known.
-pub(super) use super::api::Microversion as ApiVersion;
+pub use crate::api::Microversion as ApiVersion;
 
 /// The path of all requests but the one for the versions, below Octavia's base.
 const LBAAS: &str = "/v2.0/lbaas";
 
 /// Octavia.
-pub(super) struct Octavia {
+pub struct Octavia {
     api: Arc<dyn Api>,
     /// The version of its API, and when it was read.
     version: tokio::sync::Mutex<Option<(ApiVersion, tokio::time::Instant)>>,
@@ -34,7 +34,7 @@ pub(super) struct Octavia {
 /// What Octavia does with an object at the moment.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
-pub(super) enum Provisioning {
+pub enum Provisioning {
     /// It can be changed.
     Active,
     /// The work on it has failed. A load balancer in this state can only be deleted.
@@ -49,163 +49,173 @@ pub(super) enum Provisioning {
 
 /// A load balancer as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct BalancerRow {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(super) id: String,
+#[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
+pub struct BalancerRow {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) name: String,
+    pub name: String,
     #[serde(default)]
-    pub(super) description: Option<String>,
+    pub description: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) tags: Vec<String>,
-    pub(super) provisioning_status: Provisioning,
+    pub tags: Vec<String>,
+    pub provisioning_status: Provisioning,
     /// Octavia's driver: `amphora`, `ovn`.
     #[serde(default)]
-    pub(super) provider: Option<String>,
-    pub(super) vip_address: Option<IpAddr>,
-    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
-    pub(super) vip_port_id: Option<String>,
-    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
-    pub(super) vip_subnet_id: Option<String>,
-    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
-    pub(super) vip_network_id: Option<String>,
+    pub provider: Option<String>,
+    pub vip_address: Option<IpAddr>,
+    #[serde(default, deserialize_with = "crate::text::id_or_none")]
+    pub vip_port_id: Option<String>,
+    #[serde(default, deserialize_with = "crate::text::id_or_none")]
+    pub vip_subnet_id: Option<String>,
+    #[serde(default, deserialize_with = "crate::text::id_or_none")]
+    pub vip_network_id: Option<String>,
     /// The addresses of other subnets, since version 2.26.
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) additional_vips: Vec<AdditionalVip>,
+    pub additional_vips: Vec<AdditionalVip>,
     #[serde(default)]
-    pub(super) flavor_id: Option<String>,
+    pub flavor_id: Option<String>,
     #[serde(default)]
-    pub(super) availability_zone: Option<String>,
+    pub availability_zone: Option<String>,
     #[serde(default)]
-    pub(super) created_at: Option<String>,
+    pub created_at: Option<String>,
     /// When the last write to the load balancer or to one of its children was, in whole seconds:
     /// two writes within a second may show the same. None until the first one.
     #[serde(default)]
-    pub(super) updated_at: Option<String>,
+    pub updated_at: Option<String>,
 }
 
 /// One of the other addresses of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct AdditionalVip {
-    pub(super) subnet_id: String,
+#[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
+pub struct AdditionalVip {
+    pub subnet_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ip_address: Option<IpAddr>,
+    pub ip_address: Option<IpAddr>,
 }
 
 /// A listener as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct ListenerRow {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(super) id: String,
+#[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
+pub struct ListenerRow {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) name: String,
+    pub name: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) tags: Vec<String>,
-    #[serde(deserialize_with = "crate::openstack::text::word")]
-    pub(super) protocol: String,
-    pub(super) protocol_port: u16,
+    pub tags: Vec<String>,
+    #[serde(deserialize_with = "crate::text::word")]
+    pub protocol: String,
+    pub protocol_port: u16,
     #[serde(default)]
-    pub(super) connection_limit: Option<i64>,
-    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
-    pub(super) default_pool_id: Option<String>,
+    pub connection_limit: Option<i64>,
+    #[serde(default, deserialize_with = "crate::text::id_or_none")]
+    pub default_pool_id: Option<String>,
     #[serde(default)]
-    pub(super) insert_headers: Option<BTreeMap<String, String>>,
+    pub insert_headers: Option<BTreeMap<String, String>>,
     #[serde(default)]
-    pub(super) allowed_cidrs: Option<Vec<String>>,
+    pub allowed_cidrs: Option<Vec<String>>,
     #[serde(default)]
-    pub(super) timeout_client_data: Option<i64>,
+    pub timeout_client_data: Option<i64>,
     #[serde(default)]
-    pub(super) timeout_member_connect: Option<i64>,
+    pub timeout_member_connect: Option<i64>,
     #[serde(default)]
-    pub(super) timeout_member_data: Option<i64>,
+    pub timeout_member_data: Option<i64>,
     #[serde(default)]
-    pub(super) timeout_tcp_inspect: Option<i64>,
-    pub(super) provisioning_status: Provisioning,
+    pub timeout_tcp_inspect: Option<i64>,
+    pub provisioning_status: Provisioning,
 }
 
 /// A pool as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct PoolRow {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(super) id: String,
+#[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
+pub struct PoolRow {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) name: String,
+    pub name: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) tags: Vec<String>,
-    #[serde(deserialize_with = "crate::openstack::text::word")]
-    pub(super) protocol: String,
+    pub tags: Vec<String>,
+    #[serde(deserialize_with = "crate::text::word")]
+    pub protocol: String,
     #[serde(default)]
-    pub(super) lb_algorithm: Option<String>,
+    pub lb_algorithm: Option<String>,
     #[serde(default)]
-    pub(super) session_persistence: Option<Value>,
+    pub session_persistence: Option<Value>,
     /// The listeners whose default pool it is.
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) listeners: Vec<Reference>,
-    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
-    pub(super) healthmonitor_id: Option<String>,
+    pub listeners: Vec<Reference>,
+    #[serde(default, deserialize_with = "crate::text::id_or_none")]
+    pub healthmonitor_id: Option<String>,
     #[serde(default)]
-    pub(super) created_at: Option<String>,
-    pub(super) provisioning_status: Provisioning,
+    pub created_at: Option<String>,
+    pub provisioning_status: Provisioning,
 }
 
 /// Another object, by its ID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Reference {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(super) id: String,
+#[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
+pub struct Reference {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
 }
 
 /// A member as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct MemberRow {
+#[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
+pub struct MemberRow {
     /// May be empty: no request names a member by it.
-    pub(super) id: String,
+    pub id: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) name: String,
-    pub(super) address: IpAddr,
-    pub(super) protocol_port: u16,
+    pub name: String,
+    pub address: IpAddr,
+    pub protocol_port: u16,
     #[serde(default)]
-    pub(super) subnet_id: Option<String>,
+    pub subnet_id: Option<String>,
     #[serde(default)]
-    pub(super) monitor_port: Option<u16>,
+    pub monitor_port: Option<u16>,
     /// The other fields, so that a member that stays is written as it is.
     #[serde(flatten)]
-    pub(super) others: BTreeMap<String, Value>,
+    pub others: BTreeMap<String, Value>,
 }
 
 /// A health monitor as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct MonitorRow {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(super) id: String,
-    #[serde(rename = "type", deserialize_with = "crate::openstack::text::word")]
-    pub(super) kind: String,
-    pub(super) delay: u32,
-    pub(super) timeout: u32,
-    pub(super) max_retries: u32,
+#[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
+pub struct MonitorRow {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
+    #[serde(rename = "type", deserialize_with = "crate::text::word")]
+    pub kind: String,
+    pub delay: u32,
+    pub timeout: u32,
+    pub max_retries: u32,
     #[serde(default)]
-    pub(super) max_retries_down: Option<u32>,
+    pub max_retries_down: Option<u32>,
     #[serde(default)]
-    pub(super) url_path: Option<String>,
+    pub url_path: Option<String>,
     #[serde(default)]
-    pub(super) http_method: Option<String>,
+    pub http_method: Option<String>,
     #[serde(default)]
-    pub(super) expected_codes: Option<String>,
+    pub expected_codes: Option<String>,
     #[serde(default)]
-    pub(super) created_at: Option<String>,
+    pub created_at: Option<String>,
 }
 
 /// The kinds of a load balancer's children that are written by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Child {
+pub enum Child {
+    /// A port of it.
     Listener,
+    /// Members behind it.
     Pool,
+    /// The checks of a pool's members.
     Monitor,
 }
 
 /// Which load balancers to list.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Filter<'a> {
+pub enum Filter<'a> {
     /// All that the project has.
     All,
     /// Those with all of these tags.

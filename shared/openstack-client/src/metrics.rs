@@ -11,7 +11,7 @@ const SECONDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 /// The result of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Renewal {
+pub enum Renewal {
     /// With a token.
     #[strum(serialize = "ok")]
     Done,
@@ -27,7 +27,8 @@ label!(Renewal);
 type Request = &'static str;
 
 metrics! {
-    pub(crate) struct OpenStackMetrics {
+    /// The metrics of requests and logins, and of the configuration file.
+    pub struct OpenStackMetrics {
         /// HTTP requests to OpenStack, including logins and retries
         [ALPHA] openstack_api_requests { request } => requests: Family<Counter, Request>;
         /// Failed HTTP requests to OpenStack, by request
@@ -46,7 +47,7 @@ metrics! {
 
 impl OpenStackMetrics {
     /// One request on the wire has ended.
-    pub(crate) fn request(&self, request: &'static str, took: Duration, failed: bool) {
+    pub fn request(&self, request: &'static str, took: Duration, failed: bool) {
         self.requests.of(request).inc();
         self.seconds.of(request).observe(took.as_secs_f64());
         let errors = self.errors.of(request);
@@ -56,12 +57,12 @@ impl OpenStackMetrics {
     }
 
     /// A changed configuration was tried.
-    pub(crate) fn configuration(&self, is_used: bool) {
+    pub fn configuration(&self, is_used: bool) {
         self.configuration_refused.set(i64::from(!is_used));
     }
 
     /// A login of the credentials in use has ended.
-    pub(crate) fn renewal(&self, result: Renewal) {
+    pub fn renewal(&self, result: Renewal) {
         self.renewals.of(result).inc();
         // Another failure says nothing about the credentials.
         if result != Renewal::Failed {

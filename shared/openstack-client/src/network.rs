@@ -18,13 +18,13 @@ use ccm_cloud::{Call, CloudError, ErrorKind};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::de::DeserializeOwned;
 
-pub(super) use floating_ips::{FloatingIp, FloatingIps};
-pub(super) use names::NetworkNames;
-pub(super) use port::Port;
-pub(super) use routers::{ExtraRoute, Hop, Router};
-pub(super) use subnets::Subnet;
+pub use floating_ips::{FloatingIp, FloatingIps};
+pub use names::NetworkNames;
+pub use port::Port;
+pub use routers::{ExtraRoute, Hop, Router};
+pub use subnets::Subnet;
 
-use super::{
+use crate::{
     api::{AT_ONCE, Api, Collection, Memory, Service, id_of},
     ids::ServerId,
     text::{MAX_MESSAGE, paths},
@@ -36,29 +36,30 @@ const NETWORK_FIELDS: &str = "fields=id&fields=name";
 
 /// The ports of some servers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ports {
+pub struct Ports {
     /// Ports by the ID of their server.
-    pub(super) of_servers: BTreeMap<String, Vec<Port>>,
+    pub of_servers: BTreeMap<String, Vec<Port>>,
     /// Sub-ports of trunks by their own ID.
-    pub(super) carried: BTreeMap<String, Port>,
+    pub carried: BTreeMap<String, Port>,
     /// Errors about malformed ports, by the ID of the server.
-    pub(super) unreadable: BTreeMap<String, String>,
+    pub unreadable: BTreeMap<String, String>,
     /// Errors about malformed sub-ports, by the ID of the sub-port.
-    pub(super) unreadable_children: BTreeMap<String, String>,
+    pub unreadable_children: BTreeMap<String, String>,
 }
 
 /// Neutron.
-pub(super) struct Neutron {
+pub struct Neutron {
     api: Arc<dyn Api>,
 }
 
 impl Neutron {
-    pub(super) fn new(api: Arc<dyn Api>) -> Self {
+    /// Neutron, reached through this API.
+    pub fn new(api: Arc<dyn Api>) -> Self {
         Self { api }
     }
 
     /// Reads the ports of these servers, and the sub-ports of their trunks.
-    pub(super) async fn ports_of(
+    pub async fn ports_of(
         &self,
         servers: &BTreeSet<ServerId>,
         call: Call,
@@ -84,7 +85,7 @@ impl Neutron {
 
     /// Reads the names of these networks, by their IDs. Networks that this project may not see
     /// are missing in the result.
-    pub(super) async fn network_names(
+    pub async fn network_names(
         &self,
         networks: &BTreeSet<String>,
         call: Call,
@@ -95,7 +96,7 @@ impl Neutron {
     }
 
     /// The names among these that networks have which this project sees.
-    pub(super) async fn networks_named(
+    pub async fn networks_named(
         &self,
         names: &BTreeSet<String>,
         call: Call,
@@ -156,7 +157,7 @@ impl Ports {
     }
 
     /// Adds the ports of other servers.
-    pub(super) fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         self.of_servers.extend(other.of_servers);
         self.carried.extend(other.carried);
         self.unreadable.extend(other.unreadable);

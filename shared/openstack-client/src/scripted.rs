@@ -1,8 +1,8 @@
 //! Nova, Neutron and Octavia as far as the tests need them: they filter, page, leave out what
 //! they are not asked for, and count.
 
-pub(super) mod floating;
-pub(super) mod octavia;
+pub mod floating;
+pub mod octavia;
 mod routers;
 
 use std::{
@@ -19,52 +19,52 @@ use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::api::{Answer, Api, Microversion, Request, Service, scripted_answer};
+use crate::api::{Answer, Api, Microversion, Request, Service, scripted_answer};
 
 /// Answers instead of the services, if it wants to. It is given the path and how many
 /// requests came before.
-pub(super) type Fault = Box<dyn Fn(&str, usize) -> Option<Result<Answer, CloudError>> + Send>;
+pub type Fault = Box<dyn Fn(&str, usize) -> Option<Result<Answer, CloudError>> + Send>;
 
 /// Answers instead of the services, or loses an answer, by the request.
 type Hook<T> = Box<dyn FnMut(&Request<'_>) -> T + Send>;
 
 /// What the services know.
 #[derive(Default)]
-pub(super) struct World {
-    pub(super) servers: Vec<Value>,
+pub struct World {
+    pub servers: Vec<Value>,
     /// IDs of servers that lists leave out.
-    pub(super) unlisted: BTreeSet<String>,
-    pub(super) ports: Vec<Value>,
-    pub(super) networks: Vec<Value>,
-    pub(super) subnets: Vec<Value>,
-    pub(super) floating: floating::Floating,
-    pub(super) octavia: octavia::Octavia,
-    pub(super) flavors: Vec<Value>,
-    pub(super) router: routers::Router,
-    pub(super) spoken: Spoken,
+    pub unlisted: BTreeSet<String>,
+    pub ports: Vec<Value>,
+    pub networks: Vec<Value>,
+    pub subnets: Vec<Value>,
+    pub floating: floating::Floating,
+    pub octavia: octavia::Octavia,
+    pub flavors: Vec<Value>,
+    pub router: routers::Router,
+    pub spoken: Spoken,
     /// The region of Nova's endpoint.
-    pub(super) region: Option<String>,
+    pub region: Option<String>,
     /// Entries on a page, if not 1000.
-    pub(super) page: Option<usize>,
-    pub(super) fault: Option<Fault>,
+    pub page: Option<usize>,
+    pub fault: Option<Fault>,
     /// What is answered instead, or not.
     refusal: Option<Hook<Option<CloudError>>>,
     /// Whether an answer is lost: the service has done what it was asked.
     loss: Option<Hook<bool>>,
     /// The operations and paths of all requests.
-    pub(super) calls: Vec<(&'static str, String)>,
+    pub calls: Vec<(&'static str, String)>,
     /// Service, method and path of each request, without its query.
-    pub(super) seen: HashSet<(Service, Method, String)>,
+    pub seen: HashSet<(Service, Method, String)>,
     /// How many requests are under way, and how many were at most.
-    pub(super) under_way: (usize, usize),
+    pub under_way: (usize, usize),
     /// How long each answer takes.
-    pub(super) delay: Duration,
+    pub delay: Duration,
     /// How long each page of a list of servers takes, if longer.
-    pub(super) delay_of_lists: Duration,
+    pub delay_of_lists: Duration,
 }
 
 /// The microversion that Nova speaks, if any.
-pub(super) struct Spoken(pub(super) Option<Microversion>);
+pub struct Spoken(pub Option<Microversion>);
 
 impl Default for Spoken {
     fn default() -> Self {
@@ -81,17 +81,17 @@ impl Spoken {
 
 /// The services.
 #[derive(Default)]
-pub(super) struct Scripted {
-    pub(super) world: Mutex<World>,
+pub struct Scripted {
+    pub world: Mutex<World>,
 }
 
 /// The ID of the server, port or network of this number.
-pub(super) fn uuid(number: usize) -> String {
+pub fn uuid(number: usize) -> String {
     format!("{number:08x}-0000-4000-8000-{number:012x}")
 }
 
 /// A server as Nova 2.79 describes it, on network `k8s`.
-pub(super) fn server(number: usize) -> Value {
+pub fn server(number: usize) -> Value {
     let address = format!("10.0.{}.{}", number / 250, number % 250 + 1);
     json!({
         "id": uuid(number),
@@ -119,7 +119,7 @@ pub(super) fn server(number: usize) -> Value {
 }
 
 /// The port of the server of this number.
-pub(super) fn port(number: usize) -> Value {
+pub fn port(number: usize) -> Value {
     let address = format!("10.0.{}.{}", number / 250, number % 250 + 1);
     json!({
         "id": uuid(1_000_000 + number),
@@ -135,7 +135,7 @@ pub(super) fn port(number: usize) -> Value {
 }
 
 /// The subnet of this number with these addresses, in network 77.
-pub(super) fn subnet(number: usize, cidr: &str) -> Value {
+pub fn subnet(number: usize, cidr: &str) -> Value {
     let version = if cidr.contains(':') { 6 } else { 4 };
     json!({
         "id": uuid(number), "name": format!("subnet-{number}"), "network_id": uuid(77),
@@ -144,7 +144,7 @@ pub(super) fn subnet(number: usize, cidr: &str) -> Value {
 }
 
 /// An answer of the service itself.
-pub(super) fn answer(status: u16, body: &Value) -> Answer {
+pub fn answer(status: u16, body: &Value) -> Answer {
     let (headers, body) = (HeaderMap::new(), Bytes::from(body.to_string()));
     Answer { status, headers, body, request_id: Some("req-1".to_owned()) }
 }
@@ -159,7 +159,7 @@ fn replied(request: &Request<'_>, status: StatusCode, body: &Value) -> Result<An
 
 impl Scripted {
     /// Services with these servers and a port for each.
-    pub(super) fn with_servers(numbers: impl IntoIterator<Item = usize>) -> Self {
+    pub fn with_servers(numbers: impl IntoIterator<Item = usize>) -> Self {
         let scripted = Self::default();
         for number in numbers {
             scripted.world.lock().servers.push(server(number));
@@ -169,7 +169,7 @@ impl Scripted {
     }
 
     /// Changes the server of this number.
-    pub(super) fn change(&self, number: usize, key: &str, value: Value) {
+    pub fn change(&self, number: usize, key: &str, value: Value) {
         let id = uuid(number);
         let mut world = self.world.lock();
         let server = world.servers.iter_mut().find(|server| server["id"] == *id).unwrap();
@@ -177,7 +177,7 @@ impl Scripted {
     }
 
     /// Makes it a server whose cell does not answer.
-    pub(super) fn take_cell_down(&self, number: usize) {
+    pub fn take_cell_down(&self, number: usize) {
         let id = uuid(number);
         let mut world = self.world.lock();
         let server = world.servers.iter_mut().find(|server| server["id"] == *id).unwrap();
@@ -186,7 +186,7 @@ impl Scripted {
     }
 
     /// Sets what answers instead.
-    pub(super) fn fail(
+    pub fn fail(
         &self,
         fault: impl Fn(&str, usize) -> Option<Result<Answer, CloudError>> + Send + 'static,
     ) {
@@ -194,20 +194,17 @@ impl Scripted {
     }
 
     /// Sets which requests fail without an effect, and how.
-    pub(super) fn refuse(
-        &self,
-        refusal: impl FnMut(&Request<'_>) -> Option<CloudError> + Send + 'static,
-    ) {
+    pub fn refuse(&self, refusal: impl FnMut(&Request<'_>) -> Option<CloudError> + Send + 'static) {
         self.world.lock().refusal = Some(Box::new(refusal));
     }
 
     /// Sets which requests take effect without an answer that arrives.
-    pub(super) fn lose_answers(&self, loss: impl FnMut(&Request<'_>) -> bool + Send + 'static) {
+    pub fn lose_answers(&self, loss: impl FnMut(&Request<'_>) -> bool + Send + 'static) {
         self.world.lock().loss = Some(Box::new(loss));
     }
 
     /// The operations since the last call of this, in alphabetical order.
-    pub(super) fn operations(&self) -> Vec<&'static str> {
+    pub fn operations(&self) -> Vec<&'static str> {
         let calls = std::mem::take(&mut self.world.lock().calls);
         let mut operations: Vec<_> = calls.into_iter().map(|(operation, _)| operation).collect();
         operations.sort_unstable();
@@ -424,7 +421,7 @@ fn only(entry: &Value, fields: &[&str]) -> Value {
 }
 
 /// Any JSON, but often with the keys and values that Nova uses.
-pub(super) fn any_json() -> impl Strategy<Value = Value> {
+pub fn any_json() -> impl Strategy<Value = Value> {
     let text = prop_oneof!["\\PC{0,12}".boxed(), Just(uuid(1)).boxed()];
     let leaf = prop_oneof![
         Just(Value::Null),

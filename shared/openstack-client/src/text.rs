@@ -1,4 +1,4 @@
-//! Converts text from the cloud for labels, messages and URLs.
+//! Converts text from the cloud for messages and URLs.
 
 use ccm_base::message::one_line;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -6,50 +6,20 @@ use serde::{Deserialize as _, Deserializer, de::Error as _};
 use url::Url;
 
 /// The maximum length of a value (a name, an ID) in a message, in characters.
-pub(super) const MAX_VALUE: usize = 100;
+pub const MAX_VALUE: usize = 100;
 /// The maximum length of a quoted message or body.
-pub(super) const MAX_MESSAGE: usize = 300;
+pub const MAX_MESSAGE: usize = 300;
 /// The maximum length of a path: together with the endpoint it stays below 8000 bytes, a
 /// common limit of proxies for the request line.
 const MAX_PATH: usize = 7_500;
-/// The maximum length of a label's value and of the name part of its key.
-const MAX_LABEL: usize = 63;
 /// The maximum length of a DNS name.
 const MAX_HOST_NAME: usize = 253;
 /// The characters that are not encoded in a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Converts text to a label value: runs of invalid characters become one `-`, and invalid
-/// ends are removed. `None` if nothing is left.
-pub(super) fn label_value(text: &str) -> Option<String> {
-    let mut value = String::new();
-    let mut in_run = false;
-    for c in text.chars() {
-        let fits = c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if fits {
-            value.push(c);
-        } else if !in_run {
-            value.push('-');
-        }
-        in_run = !fits;
-    }
-    let edge = ['-', '_', '.'];
-    let mut value = value.trim_matches(edge);
-    if value.len() > MAX_LABEL {
-        // The truncated text may end in a character that is invalid there.
-        value = value.get(..MAX_LABEL)?.trim_end_matches(edge);
-    }
-    (!value.is_empty()).then(|| value.to_owned())
-}
-
-/// Whether the text is a valid label value.
-pub(super) fn is_label_value(text: &str) -> bool {
-    label_value(text).as_deref() == Some(text)
-}
-
 /// The URL, if it is one of http or https and its host is ASCII. Other hosts are not supported, and
 /// the parser must not see them: it takes for granted that it was built with tables of Unicode.
-pub(super) fn http_url(text: &str) -> Option<Url> {
+pub fn http_url(text: &str) -> Option<Url> {
     let (scheme, rest) = text.trim().split_once("://")?;
     let is_http = ["http", "https"].iter().any(|http| scheme.eq_ignore_ascii_case(http));
     let authority = rest.split(['/', '?', '#', '\\']).next()?;
@@ -61,24 +31,24 @@ pub(super) fn http_url(text: &str) -> Option<Url> {
 }
 
 /// Whether the text can be a host name.
-pub(super) fn is_host_name(text: &str) -> bool {
+pub fn is_host_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !text.is_empty() && text.len() <= MAX_HOST_NAME && text.chars().all(fits)
 }
 
 /// Reads an ID. An empty one would turn a request about an object into one about all of its kind, and
 /// messages show it.
-pub(super) fn id<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error> {
+pub fn id<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error> {
     id_or_none(reader)?.ok_or_else(|| D::Error::custom("the ID is empty"))
 }
 
 /// Reads a name of a protocol or kind. Messages show it, so it is one line; no name that is known changes.
-pub(super) fn word<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error> {
+pub fn word<'a, D: Deserializer<'a>>(reader: D) -> Result<String, D::Error> {
     Ok(one_line(&String::deserialize(reader)?, MAX_VALUE))
 }
 
 /// Reads an ID that may be missing or null. An empty one counts as missing.
-pub(super) fn id_or_none<'a, D: Deserializer<'a>>(reader: D) -> Result<Option<String>, D::Error> {
+pub fn id_or_none<'a, D: Deserializer<'a>>(reader: D) -> Result<Option<String>, D::Error> {
     match Option::<String>::deserialize(reader)?.filter(|id| !id.is_empty()) {
         Some(id) if id.contains(char::is_control) => {
             Err(D::Error::custom("the ID has control characters"))
@@ -88,16 +58,12 @@ pub(super) fn id_or_none<'a, D: Deserializer<'a>>(reader: D) -> Result<Option<St
 }
 
 /// Encodes a value for a query, or for one segment of a path.
-pub(super) fn query(value: &str) -> String {
+pub fn query(value: &str) -> String {
     utf8_percent_encode(value, QUERY).to_string()
 }
 
 /// Paths for the entries whose `filter` is one of these values, none of them too long.
-pub(super) fn paths<'a>(
-    base: &str,
-    filter: &str,
-    values: impl Iterator<Item = &'a str>,
-) -> Vec<String> {
+pub fn paths<'a>(base: &str, filter: &str, values: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for value in values {
         let term = format!("{filter}={}", query(value));
@@ -116,7 +82,7 @@ pub(super) fn paths<'a>(
 }
 
 /// A regular expression that matches exactly this text, as Nova's name filter needs.
-pub(super) fn exactly(text: &str) -> String {
+pub fn exactly(text: &str) -> String {
     let mut pattern = String::from("^");
     for c in text.chars() {
         if r"\.+*?()|[]{}^$".contains(c) {
@@ -130,8 +96,6 @@ pub(super) fn exactly(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -162,47 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn zones_become_label_values() {
-        let long = "z".repeat(62);
-        for (text, expect) in [
-            ("nova", Some("nova")),
-            ("zone 1", Some("zone-1")),
-            ("  Zone   (north) ", Some("Zone-north")),
-            ("zürich", Some("z-rich")),
-            ("a__b..c--d", Some("a__b..c--d")),
-            ("-_.a._-", Some("a")),
-            ("  ", None),
-            ("", None),
-            ("-.-", None),
-            ("日本", None),
-            (&format!("{long}xyz"), Some(&*format!("{long}x"))),
-            (&format!("{long}-yz"), Some(&*long)),
-            (&format!("{long} yz"), Some(&*long)),
-            (&format!("{}. -yz", "z".repeat(61)), Some(&*"z".repeat(61))),
-        ] {
-            assert_eq!(label_value(text).as_deref(), expect, "{text:?}");
-        }
-    }
-
-    #[test]
     fn names_are_quoted_for_nova() {
         assert_eq!(exactly("node-1.a"), r"^node-1\.a$");
         assert_eq!(query(&exactly("n.1")), "%5En%5C.1%24");
         assert_eq!(exactly(r"a[b]{c}|(d)*+?^$\"), r"^a\[b\]\{c\}\|\(d\)\*\+\?\^\$\\$");
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_becomes_a_label_value_or_nothing(text in "\\PC{0,80}|[a-z _.:-]{0,90}") {
-            if let Some(value) = label_value(&text) {
-                let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-                prop_assert!((1..=63).contains(&value.len()) && value.chars().all(inner));
-                let ends = [value.chars().next(), value.chars().last()];
-                prop_assert!(ends.iter().flatten().all(char::is_ascii_alphanumeric), "{value}");
-                prop_assert!(is_label_value(&value), "making it fit twice changes nothing");
-            } else {
-                prop_assert!(!text.chars().any(|c| c.is_ascii_alphanumeric()), "{text:?} is lost");
-            }
-        }
     }
 }

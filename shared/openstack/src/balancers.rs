@@ -62,12 +62,17 @@ use ccm_cloud::{
     LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, NodeSelector,
     Progress, Scope, Unwanted, Wanted, repeated,
 };
+use ccm_openstack_client::{
+    api::Api,
+    lbaas::{ApiVersion, Octavia},
+    network::Neutron,
+};
 use futures::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::Mutex;
 
-pub(super) use self::annotations::Options;
+pub use self::annotations::Options;
 #[cfg(any(test, feature = "fuzz"))]
-pub(super) use self::annotations::lines_about;
+pub use self::annotations::lines_about;
 use self::{
     failures::Failures,
     features::{Features, TAGS},
@@ -75,17 +80,12 @@ use self::{
     memory::Memory,
     pace::Pace,
 };
-use super::{
-    api::Api,
-    lbaas::{ApiVersion, Octavia},
-    network::Neutron,
-};
 
 /// The maximum number of load balancers that are worked on at once.
 const AT_ONCE: usize = 8;
 
 /// [`LoadBalancers`] by Octavia.
-pub(super) struct OctaviaBalancers {
+pub struct OctaviaBalancers {
     octavia: Octavia,
     neutron: Neutron,
     options: Options,
@@ -101,7 +101,7 @@ pub(super) struct OctaviaBalancers {
 
 impl OctaviaBalancers {
     /// Makes no request.
-    pub(super) fn new(api: &Arc<dyn Api>, options: Options) -> Self {
+    pub fn new(api: &Arc<dyn Api>, options: Options) -> Self {
         let unknown = "Octavia's versions have not been requested yet";
         Self {
             octavia: Octavia::new(Arc::clone(api)),
@@ -116,7 +116,7 @@ impl OctaviaBalancers {
     }
 
     /// Whether the cloud has load balancers that can be owned; an error while this is not known.
-    pub(super) fn offered(&self) -> Result<bool, CloudError> {
+    pub fn offered(&self) -> Result<bool, CloudError> {
         match &*self.version.lock() {
             Ok(Some(version)) if *version < TAGS => Err(too_old(*version)),
             Ok(version) => Ok(version.is_some()),
@@ -125,7 +125,7 @@ impl OctaviaBalancers {
     }
 
     /// Requests the version of Octavia, if the cloud has it.
-    pub(super) async fn learn(&self, call: Call) -> Result<(), CloudError> {
+    pub async fn learn(&self, call: Call) -> Result<(), CloudError> {
         let asked = async {
             match self.octavia.offered(call).await? {
                 true => self.octavia.version(call).await.map(Some),

@@ -14,6 +14,11 @@ use ccm_cloud::{
     Call, Capability, Claim, Cloud, CloudError, ErrorKind, Instances, LoadBalancers, Routes,
     Shortfall,
 };
+use ccm_openstack_client::{
+    api::{Api as _, Client, Clients, Service},
+    network::Neutron,
+    text::MAX_VALUE,
+};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -21,21 +26,18 @@ use tokio::{
 };
 use url::Url;
 
-use super::{
+use crate::{
     NAME,
-    api::{Api as _, Client, Clients, Service},
     balancers::{OctaviaBalancers, Options},
     config::Config,
     ids::{self, Parsed},
     instances::OpenStackInstances,
     names_of_settings,
-    network::Neutron,
     routes::NeutronRoutes,
-    text::MAX_VALUE,
 };
 
 /// One project in one region.
-pub(super) struct OpenStackCloud {
+pub struct OpenStackCloud {
     clients: Clients,
     client: Arc<Client>,
     /// The settings in use, but for credentials and certificates, which are replaced.
@@ -86,7 +88,7 @@ fn place(auth_url: &Url) -> String {
 
 /// What became of changed settings that work.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Adopted {
+pub enum Adopted {
     /// They are in use.
     InUse,
     /// They wait for a restart, because these have changed.
@@ -95,8 +97,8 @@ pub(super) enum Adopted {
 
 impl OpenStackCloud {
     /// Sends no request. Fails only with [`ErrorKind::Invalid`].
-    pub(super) fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
-        let client = Arc::new(clients.client(config)?);
+    pub fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
+        let client = Arc::new(clients.client(&config.access)?);
         client.activate();
         let instances = OpenStackInstances::new(Arc::clone(&client) as _, config);
         let routes = config
@@ -129,14 +131,14 @@ impl OpenStackCloud {
     }
 
     /// Runs a background task until the cloud is dropped.
-    pub(super) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.lock().spawn(task);
     }
 
     /// Tries changed settings: Keystone must accept them, and every service that answers with the
     /// settings in use must also answer with the new ones. Then new credentials and certificates
     /// are in use, and other changes wait for a restart. After an error all that was in use stays.
-    pub(super) async fn adopt(&self, config: &Config, call: Call) -> Result<Adopted, CloudError> {
+    pub async fn adopt(&self, config: &Config, call: Call) -> Result<Adopted, CloudError> {
         let tried = self.tried(config, call).await;
         let adopted = tried.as_ref().ok().map(|(trial, _)| self.differing(config, trial));
         self.outdated.send_replace(adopted.clone().flatten());
@@ -164,7 +166,7 @@ impl OpenStackCloud {
         config: &Config,
         call: Call,
     ) -> Result<(Client, Option<Result<(), CloudError>>), CloudError> {
-        let trial = self.clients.client(config)?;
+        let trial = self.clients.client(&config.access)?;
         let asks_nova = self.asks_nova();
         let asked = |service: &Service| match service {
             Service::Compute => asks_nova,
@@ -243,13 +245,13 @@ impl OpenStackCloud {
     }
 
     /// Waits until all services have answered that this process uses.
-    pub(super) async fn answered(&self) {
+    pub async fn answered(&self) {
         self.answers.notified().await;
     }
 
     /// Looks which names of the settings the cloud does not have, of the capabilities that this process
     /// uses, and says what has changed since the last look. Returns true if it has all.
-    pub(super) async fn resolve(&self, call: Call) -> Result<bool, CloudError> {
+    pub async fn resolve(&self, call: Call) -> Result<bool, CloudError> {
         let uses = |capability: Capability| match capability {
             Capability::Instances => self.asks_nova(),
             Capability::LoadBalancers => self.wanted_balancers().is_some(),
@@ -269,12 +271,12 @@ impl OpenStackCloud {
 
     /// The client in use.
     #[cfg(test)]
-    pub(super) fn client(&self) -> Arc<Client> {
+    pub fn client(&self) -> Arc<Client> {
         Arc::clone(&self.client)
     }
 
     /// Logs project, region and versions in use.
-    pub(super) fn introduce(&self, what: &str) {
+    pub fn introduce(&self, what: &str) {
         let project = self.client.project();
         tracing::info!(
             project = project.as_ref().map(|project| &*project.name),
@@ -313,7 +315,8 @@ impl Cloud for OpenStackCloud {
     fn why_foreign(&self, provider_id: &str) -> String {
         match self.parse(provider_id) {
             Parsed::AnotherRegion(region) => {
-                let source = if self.config.region.is_some() { "" } else { " in the catalog" };
+                let source =
+                    if self.config.access.region.is_some() { "" } else { " in the catalog" };
                 let own = self.client.region().map_or_else(
                     || "its region is not known yet".to_owned(),
                     |own| {
@@ -373,7 +376,7 @@ impl Cloud for OpenStackCloud {
         let other = self.client.other_region();
         let other = other.map_or_else(String::new, |it| format!("load balancers of region {it}, "));
         Some(one_line(
-            &format!("project {project}, {region}{other}{}", place(&self.config.auth_url)),
+            &format!("project {project}, {region}{other}{}", place(&self.config.access.auth_url)),
             LONGEST_LINE,
         ))
     }

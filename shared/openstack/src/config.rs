@@ -1,77 +1,45 @@
 //! The settings: `cloud.conf`, and `clouds.yaml` where that is wanted.
 //!
 //! ```text
-//! cloud.conf -> ini -> sections (by the declared settings) -+-> raw settings -> Config
-//! clouds.yaml, secure.yaml, clouds-public.yaml -> clouds ---+   credentials: one way to log in
+//! cloud.conf -> ini -> sections (by the declared settings) -+-> [Global] -> Access (the client reads it)
+//!                                                           +-> raw settings ---> Config
 //! ```
 //!
-//! Each setting is declared once, with [`settings!`]; what clouds.yaml gives is a layer below
-//! `[Global]`. Everything that is wrong is reported at once, in one line that holds no secret;
+//! Each setting is declared once, with [`settings!`]; everything that is wrong is reported at once, in one line that holds no secret;
 //! what is merely odd is a warning. Nothing here asks the cloud.
 
 mod balancer;
-mod clouds;
-mod credentials;
-mod environment;
 mod foreign_words;
 mod ini;
-mod secret;
 mod sections;
-pub(crate) mod unmanaged;
+pub mod unmanaged;
 mod values;
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use ccm_base::{Files, is_loopback};
+use ccm_base::Files;
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_settings::{Problems, RawSettings, Schema as _, one_of, quoted, settings};
+use ccm_openstack_client::config::{Access, Environment, GLOBAL, Given, duration, flag, global};
+use ccm_settings::{Problems, Schema as _, quoted, settings};
 use ipnet::IpNet;
-use strum::IntoStaticStr;
-use url::Url;
 use zeroize::Zeroizing;
 
-pub use self::sections::reference;
-pub(crate) use self::{
+pub use self::{
     balancer::{LoadBalancer, LoadBalancerClass, LocalMonitor},
-    credentials::{ApplicationCredential, Credentials, Domain, Scope, User},
-    environment::Environment,
-    secret::Secret,
+    sections::reference,
 };
 use self::{
-    clouds::Wanted,
-    credentials::Login,
-    sections::{CLASSES, GLOBAL, Given, Sections, merged},
-    values::{duration, flag, networks, patterns, repeated, search_order, url},
+    sections::{CLASSES, Sections, merged},
+    values::{networks, patterns, repeated, search_order},
 };
-
-/// True if what is sent to this URL crosses a network without encryption.
-pub(crate) fn is_in_clear(url: &Url) -> bool {
-    url.scheme() == "http" && !url.host_str().is_some_and(is_loopback)
-}
 
 /// How the cloud is reached and what nodes show of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Config {
-    /// Keystone, with or without `/v3`.
-    pub auth_url: Url,
-    /// Which of a service's endpoints are used.
-    pub interface: Interface,
-    /// The region whose endpoints are used; without one, the first in the catalog.
-    pub region: Option<String>,
+pub struct Config {
+    /// How the cloud is reached.
+    pub access: Access,
     /// Whether provider IDs name the region.
     pub regional_ids: bool,
-    /// Who we are.
-    pub credentials: Credentials,
-    /// Certificates.
-    pub tls: Tls,
-    /// True if tokens of a Keystone with TLS may be sent to endpoints without TLS.
-    pub http_endpoints: bool,
-    /// The longest time for one request; zero for no limit but the caller's.
-    pub request_timeout: Duration,
     /// Which addresses nodes show.
     pub networking: Networking,
     /// Which labels nodes get.
@@ -88,76 +56,10 @@ pub(crate) struct Config {
     pub unmanaged: Vec<String>,
 }
 
-/// The audience of an endpoint; its name is the word in the catalog.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
-pub(crate) enum Interface {
-    /// For all clients.
-    Public,
-    /// For the cloud's own networks.
-    Internal,
-    /// For administrators.
-    Admin,
-}
-
-/// The words for them.
-const INTERFACES: [(&str, Interface); 3] =
-    [("public", Interface::Public), ("internal", Interface::Internal), ("admin", Interface::Admin)];
-
-settings! {
-    /// How the services are reached.
-    struct Access {
-        /// Which of a service's endpoints in the catalog are used. One of `public`, `internal`, `admin`.
-        interface: Interface = fixed(Text, "os-endpoint-type", "public"), one_of(&INTERFACES);
-        /// The region whose endpoints are used, and the region label of the nodes. Without one Nova's first endpoint is
-        /// used and Neutron's in its region, and the provider IDs that name that region are ours.
-        region: Option<String> = fixed(Text, "region", "");
-        /// Send tokens also to endpoints whose URL in the catalog begins with http://, although auth-url begins with
-        /// https://: everybody on the way can read and use them. Without it such an endpoint is refused.
-        http_endpoints: bool = fixed(Switch, "http-endpoints", "false"), flag;
-        /// How long one request to OpenStack may take; 0 leaves only the limit of the whole call. Goes before
-        /// [Metadata] request-timeout.
-        request_timeout: Duration = fixed(Duration, "request-timeout", "60s"), duration;
-    }
-}
-
-/// Certificates. The files are not read here.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tls {
-    /// Replaces the roots of the system.
-    pub ca_file: Option<PathBuf>,
-    /// Our certificate and its key.
-    pub client: Option<(PathBuf, PathBuf)>,
-    /// Whether any certificate is accepted.
-    pub insecure: bool,
-}
-
-settings! {
-    impl Tls {
-        /// PEM file of the authorities that may sign the services' certificates, instead of the system's.
-        ca_file: Option<PathBuf> = fixed(Path, "ca-file", "");
-        /// Exactly true: accept any certificate. For tests only.
-        insecure: String = fixed(Text, "tls-insecure", "");
-        /// PEM file of our own certificate, for services that ask for one. Needs key-file.
-        cert: Option<PathBuf> = fixed(Path, "cert-file", "");
-        /// PEM file of the private key of cert-file.
-        key: Option<PathBuf> = fixed(Path, "key-file", "");
-    } => |raw, problems| {
-        if !["", "true", "false"].contains(&insecure.as_str()) {
-            raw.warn("tls-insecure", "only exactly true counts", problems);
-        }
-        if cert.is_some() != key.is_some() {
-            let alone = if cert.is_some() { "cert-file" } else { "key-file" };
-            raw.warn(alone, "not used: cert-file and key-file must both be set", problems);
-        }
-        Some(Self { ca_file, client: cert.zip(key), insecure: insecure == "true" })
-    }
-}
-
 settings! {
     /// Which addresses nodes show.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    pub(crate) struct Networking {
+    pub struct Networking {
         /// Leave IPv6 out of the nodes' addresses.
         pub ipv6_disabled: bool = fixed(Switch, "ipv6-support-disabled", "false"), flag;
         /// Name or ID of a network whose addresses count as ExternalIP. May be given several times.
@@ -180,7 +82,7 @@ settings! {
 settings! {
     /// Which labels nodes get.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    pub(crate) struct Labels {
+    pub struct Labels {
         /// Keys of the server's metadata that become labels of the node, under openstack.quartet.dev/. Separated by
         /// commas; team-* stands for every key that begins with team-.
         pub metadata: Vec<String> = fixed(List, "metadata", ""), patterns;
@@ -194,7 +96,7 @@ settings! {
 settings! {
     /// Routes to pods.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    pub(crate) struct Route {
+    pub struct Route {
         /// ID of the router that carries the routes to pods; without one there are none.
         pub router_id: Option<String> = fixed(Text, "router-id", "");
     }
@@ -213,7 +115,7 @@ settings! {
 
 /// The settings, and what the files that they come from give rise to.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub struct Loaded {
     /// The settings.
     pub config: Config,
     /// What is odd, a line each; they name file, line, section and key.
@@ -224,11 +126,7 @@ impl Config {
     /// Reads the file of `--cloud-config` and those that it leads to. Blocks while it reads.
     /// `files` gets every file that counts: also those that are only named, certificates for
     /// example, and those that are not there but would be read if they were.
-    pub(crate) fn load(
-        path: &Path,
-        env: &Environment,
-        files: &mut Files,
-    ) -> Result<Loaded, CloudError> {
+    pub fn load(path: &Path, env: &Environment, files: &mut Files) -> Result<Loaded, CloudError> {
         let text = files.text(path).map_err(|why| format!("{}: {why}", path.display()));
         text.map(Zeroizing::new)
             .and_then(|text| Self::parse(path, &text, env, files))
@@ -236,18 +134,19 @@ impl Config {
     }
 
     /// The settings besides credentials and certificates that differ, by their keys or sections.
-    pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
+    pub fn differing(&self, other: &Self) -> Vec<&'static str> {
         let balancer = |config: &Self| {
             let Self { load_balancer, networks, classes, .. } = config.clone();
             (load_balancer, networks, classes)
         };
+        let (own, others) = (&self.access, &other.access);
         [
-            (self.auth_url != other.auth_url, "auth-url"),
-            (self.interface != other.interface, "os-endpoint-type"),
-            (self.region != other.region, "region"),
+            (own.auth_url != others.auth_url, "auth-url"),
+            (own.interface != others.interface, "os-endpoint-type"),
+            (own.region != others.region, "region"),
             (self.regional_ids != other.regional_ids, "OS_CCM_REGIONAL"),
-            (self.http_endpoints != other.http_endpoints, "http-endpoints"),
-            (self.request_timeout != other.request_timeout, "request-timeout"),
+            (own.http_endpoints != others.http_endpoints, "http-endpoints"),
+            (own.request_timeout != others.request_timeout, "request-timeout"),
             (self.networking != other.networking, "[Networking]"),
             (self.labels != other.labels, "[Labels]"),
             (self.route != other.route, "[Route]"),
@@ -259,7 +158,7 @@ impl Config {
     }
 
     /// Reads the text of the file at `path`, and the files that it leads to.
-    pub(crate) fn parse(
+    pub fn parse(
         path: &Path,
         text: &str,
         env: &Environment,
@@ -292,14 +191,7 @@ impl Config {
     ) -> Option<Self> {
         let own = sections.given(GLOBAL);
         let global = global(&own, env, files, problems)?;
-        let auth_url = global.read("auth-url", url, problems);
-        if auth_url.as_ref().is_some_and(is_in_clear) {
-            let what = "the credentials and all tokens cross the network in clear; use https://";
-            global.warn("auth-url", what, problems);
-        }
-        let access = Access::read(&global, problems);
-        let credentials = Login::read(&global, problems)?.decide(problems);
-        let tls = Tls::read(&global, problems);
+        let access = Access::read(&global, files, problems);
         let networking = sections.typed("Networking", problems);
         let labels = sections.typed("Labels", problems);
         let route = sections.typed("Route", problems);
@@ -312,28 +204,17 @@ impl Config {
         };
         let classes = sections.classes().filter_map(&mut class).collect();
         let regional_ids = env.variable("OS_CCM_REGIONAL") == Some("true");
-        if let Some(tls) = &tls {
-            let pair = tls.client.iter().flat_map(|(cert, key)| [cert, key]);
-            tls.ca_file.iter().chain(pair).for_each(|path| files.notice(path));
-        }
-        let access = access?;
+        let mut access = access?;
         if regional_ids && access.region.is_none() {
             let what = "not set, so provider IDs have none although OS_CCM_REGIONAL is true";
             global.warn("region", what, problems);
         }
-        let request_timeout = match own.contains_key("request-timeout") {
-            true => access.request_timeout,
-            false => metadata?.request_timeout,
-        };
+        if !own.contains_key("request-timeout") {
+            access.request_timeout = metadata?.request_timeout;
+        }
         Some(Self {
-            auth_url: auth_url?,
-            interface: access.interface,
-            region: access.region,
+            access,
             regional_ids,
-            credentials: credentials?,
-            tls: tls?,
-            http_endpoints: access.http_endpoints,
-            request_timeout,
             networking: networking?,
             labels: labels?,
             route: route?,
@@ -343,28 +224,6 @@ impl Config {
             unmanaged: unmanaged::warn(sections, problems),
         })
     }
-}
-
-/// `[Global]` with the entry of `clouds.yaml` below it. None if the entry cannot be had.
-fn global(
-    own: &Given,
-    env: &Environment,
-    files: &mut Files,
-    problems: &mut Problems,
-) -> Option<RawSettings> {
-    let global = merged(GLOBAL, own, problems);
-    let wanted = Wanted::read(&global, problems).unwrap_or_default();
-    if !wanted.use_clouds {
-        if wanted.file.is_some() || wanted.cloud.is_some() {
-            problems.warn("[Global] cloud and clouds-file: not used without use-clouds = true");
-        }
-        return Some(global);
-    }
-    let is_insecure = own.get("tls-insecure").is_some_and(|value| *value.text == "true");
-    let mut given = clouds::read(&wanted, is_insecure, env, files, problems)?;
-    Login::read(&global, problems)?.keep_fitting(own, &mut given);
-    given.extend(own.clone());
-    Some(merged(GLOBAL, &given, problems))
 }
 
 #[cfg(test)]

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ccm_cloud::{Cloud, CloudError, ErrorKind, MetricsSink, ProviderContext, ProviderFactory};
+use ccm_openstack_client::{api::Clients, metrics::OpenStackMetrics};
 
-use super::{
+use crate::{
     NAME,
-    api::Clients,
     cloud::OpenStackCloud,
-    metrics::OpenStackMetrics,
     names_of_settings,
     reload::{self, Source},
 };

@@ -1,4 +1,6 @@
-//! OpenStack's part of [`crate::fuzz`].
+//! The readers of this crate for text from strangers, as functions of bytes. Each one panics where the code
+//! that it runs does, and where a message has line breaks or is too long. With the feature `fuzz` only;
+//! `tests/fuzz` has the inputs.
 
 mod balancers;
 mod machines;

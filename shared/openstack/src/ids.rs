@@ -7,38 +7,13 @@
 //!
 //! Both are accepted, also without the prefix `openstack://`: `/<uuid>`, `<region>/<uuid>`.
 
-use std::fmt;
+use ccm_openstack_client::ids::ServerId;
 
 const SCHEME: &str = "openstack://";
 
-/// The ID of a server: a UUID in lower case with its dashes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ServerId(Box<str>);
-
-impl ServerId {
-    /// Parses a UUID of either case in its usual form, 8-4-4-4-12 hexadecimal digits.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let groups = || text.split('-');
-        let right = groups().map(str::len).eq([8, 4, 4, 4, 12])
-            && groups().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        right.then(|| Self(text.to_ascii_lowercase().into()))
-    }
-
-    /// The UUID as text.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ServerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// A parsed provider ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Parsed {
+pub enum Parsed {
     /// A server of this region, or without a region.
     Ours(ServerId),
     /// A server of another region: another controller is responsible, and its existence is
@@ -50,7 +25,7 @@ pub(crate) enum Parsed {
 
 /// Parses a provider ID. While the own region is not known, every named region counts as
 /// another one.
-pub(crate) fn parse(text: &str, own_region: Option<&str>) -> Parsed {
+pub fn parse(text: &str, own_region: Option<&str>) -> Parsed {
     let rest = match text.strip_prefix(SCHEME) {
         Some(rest) => rest,
         None if text.contains("://") => return malformed(text),
@@ -67,7 +42,7 @@ pub(crate) fn parse(text: &str, own_region: Option<&str>) -> Parsed {
 }
 
 /// Whether it has the scheme of this provider, valid or not.
-pub(crate) fn has_scheme(text: &str) -> bool {
+pub fn has_scheme(text: &str) -> bool {
     text.starts_with(SCHEME)
 }
 
@@ -78,7 +53,7 @@ fn malformed(text: &str) -> Parsed {
 }
 
 /// Formats a provider ID; with the region if that is wanted and there is one.
-pub(crate) fn format(regional: bool, region: Option<&str>, id: &ServerId) -> String {
+pub fn format(regional: bool, region: Option<&str>, id: &ServerId) -> String {
     let region = region.filter(|_| regional).unwrap_or_default();
     format!("{SCHEME}{region}/{id}")
 }
@@ -92,7 +67,7 @@ mod tests {
     const ID: &str = "0f0e0d0c-1111-2222-3333-00000000abcd";
 
     fn ours() -> Parsed {
-        Parsed::Ours(ServerId(ID.into()))
+        Parsed::Ours(ServerId::parse(ID).unwrap())
     }
 
     #[test]

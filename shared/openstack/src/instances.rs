@@ -4,6 +4,7 @@
 mod addresses;
 mod describe;
 mod find;
+mod flavors;
 mod port_memory;
 mod prove;
 mod question;
@@ -19,11 +20,18 @@ use ccm_cloud::{
     Call, CloudError, Detail, ErrorKind, Fleet, Instance, InstanceTraits, Instances, Lookup,
     LookupResult, NodeIdentity, ProviderId,
 };
+use ccm_openstack_client::{
+    api::{AT_ONCE, Api},
+    compute::{Listing, Nova, Server},
+    ids::ServerId,
+    network::{NetworkNames, Neutron, Port, Ports},
+};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub(super) use self::describe::Shape;
+pub use self::describe::Shape;
+use self::flavors::Flavors;
 use self::{
     addresses::{Inputs, networks_to_name},
     describe::{describe, presence},
@@ -31,12 +39,9 @@ use self::{
     port_memory::PortMemory,
     question::NodeLookup,
 };
-use super::{
-    api::{AT_ONCE, Api},
-    compute::{Flavors, Listing, Nova, Server},
+use crate::{
     config::Config,
-    ids::{self, Parsed, ServerId},
-    network::{NetworkNames, Neutron, Port, Ports},
+    ids::{self, Parsed},
 };
 
 /// Up to this number of nodes are requested one by one; for more, the project is listed.
@@ -54,13 +59,13 @@ const LISTED_PER_ASKED: usize = 16;
 const MAX_MALFORMED: usize = 1_000;
 
 /// [`Instances`] by Nova and Neutron.
-pub(super) struct OpenStackInstances {
+pub struct OpenStackInstances {
     api: Arc<dyn Api>,
     nova: Nova,
     flavors: Flavors,
     neutron: Arc<Neutron>,
     names: Arc<NetworkNames>,
-    pub(super) shape: Shape,
+    pub shape: Shape,
     /// Until when the project is not listed, because the last list took too long.
     too_long_until: Mutex<Option<Instant>>,
     /// The ports that Neutron has returned so far.
@@ -115,7 +120,7 @@ impl Instances for OpenStackInstances {
 }
 
 impl OpenStackInstances {
-    pub(super) fn new(api: Arc<dyn Api>, config: &Config) -> Self {
+    pub fn new(api: Arc<dyn Api>, config: &Config) -> Self {
         Self::shaped(api, config.into())
     }
 

@@ -2,35 +2,26 @@
 //! routes of a Neutron router.
 //!
 //! ```text
-//! cloud.conf -> config -> api (session, requests) -> compute, network -> instances
-//!                                                 -> lbaas, network   -> balancers
-//!                                                 -> network          -> routes
+//! cloud.conf -> config -> cloud -> instances, balancers, routes -> ccm-openstack-client
 //! ```
 //!
-//! Every request, those for tokens and versions included, goes through [`api`], which knows
-//! nothing of servers, ports and load balancers. `compute`, `network` and `lbaas` are requests and
-//! answers of Nova, Neutron and Octavia; `instances`, `balancers` and `routes` are the capabilities.
-//! `cloud` holds what is in use, and `reload` replaces credentials when a file changes.
+//! `instances`, `balancers` and `routes` are the capabilities. `cloud` holds what is in use, and
+//! `reload` replaces credentials when a file changes. Requests are the client's.
 
-mod api;
 mod balancers;
 mod cloud;
-mod compute;
 mod config;
 mod factory;
 #[cfg(any(test, feature = "fuzz"))]
-pub(crate) mod fuzz;
+pub mod fuzz;
 mod ids;
 mod instances;
-mod lbaas;
-mod metrics;
+mod labels;
 mod names_of_settings;
-mod network;
 mod reload;
 mod routes;
-#[cfg(test)]
-mod scripted;
-mod text;
+#[cfg(any(test, feature = "scripted"))]
+pub mod scripted;
 
 #[cfg(test)]
 mod tests;

@@ -10,13 +10,12 @@ use std::{
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, Capability, CloudError, Shortfall};
+use ccm_openstack_client::{network::Neutron, text::MAX_VALUE};
 use tokio::time::sleep;
 
-use super::{
+use crate::{
     cloud::OpenStackCloud,
     config::{Config, LoadBalancerClass},
-    network::Neutron,
-    text::MAX_VALUE,
 };
 
 /// The time limit of one look.
@@ -58,7 +57,7 @@ struct Seen {
 }
 
 /// Looks when the cloud has answered, until it is given up.
-pub(super) async fn run(cloud: Weak<OpenStackCloud>) {
+pub async fn run(cloud: Weak<OpenStackCloud>) {
     loop {
         let pause = {
             let Some(cloud) = cloud.upgrade() else { return };
@@ -81,7 +80,7 @@ async fn wait(cloud: &Arc<OpenStackCloud>) -> Duration {
 }
 
 /// What the settings name and Neutron does not show, of the capabilities that are used.
-pub(super) async fn unresolved(
+pub async fn unresolved(
     config: &Config,
     neutron: &Neutron,
     uses: impl Fn(Capability) -> bool,

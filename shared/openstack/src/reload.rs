@@ -11,16 +11,19 @@ use std::{
 
 use ccm_base::Files;
 use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_openstack_client::{
+    api::{REFUSED, is_refused_login},
+    config::Environment,
+    metrics::OpenStackMetrics,
+};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep_until},
 };
 
-use super::{
-    api::{REFUSED, is_refused_login},
+use crate::{
     cloud::{Adopted, OpenStackCloud},
-    config::{Config, Environment, Loaded},
-    metrics::OpenStackMetrics,
+    config::{Config, Loaded},
 };
 
 /// How long the new settings are tried.
@@ -31,18 +34,18 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// The file of `--cloud-config`, and all files that it leads to.
 #[derive(Debug)]
-pub(super) struct Source {
+pub struct Source {
     path: PathBuf,
     files: Files,
 }
 
 impl Source {
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub fn new(path: PathBuf) -> Self {
         Self { path, files: Files::default() }
     }
 
     /// Reads and checks all files.
-    pub(super) async fn load(&mut self) -> Result<Loaded, CloudError> {
+    pub async fn load(&mut self) -> Result<Loaded, CloudError> {
         self.load_by(|path, files| Config::load(path, &Environment::of_process(), files)).await
     }
 
@@ -90,11 +93,7 @@ impl Again {
 }
 
 /// Follows the files until the cloud is given up.
-pub(super) async fn run(
-    mut source: Source,
-    cloud: Weak<OpenStackCloud>,
-    metrics: OpenStackMetrics,
-) {
+pub async fn run(mut source: Source, cloud: Weak<OpenStackCloud>, metrics: OpenStackMetrics) {
     let mut again = Again::default();
     loop {
         let is_news = tokio::select! {

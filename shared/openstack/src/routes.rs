@@ -24,20 +24,20 @@ use ccm_cloud::{
     AbsenceProof, Answers, AppliedChange, Call, CloudError, ClusterId, ErrorKind, ProofMethod,
     Route, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
 };
+use ccm_openstack_client::{
+    api::{AT_ONCE, Api},
+    network::Neutron,
+};
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 
 use self::{hops::Hops, pairs::lacks, plan::Table};
-use super::{
-    api::{AT_ONCE, Api},
-    network::Neutron,
-};
 
 /// The largest number of changes in one call.
 const MAX_BATCH: usize = 500;
 
 /// [`Routes`] by Neutron.
-pub(super) struct NeutronRoutes {
+pub struct NeutronRoutes {
     neutron: Neutron,
     /// The router's ID.
     router: String,
@@ -69,7 +69,7 @@ impl Features {
 
 impl NeutronRoutes {
     /// The routes of the router of this ID. Makes no request.
-    pub(super) fn new(api: Arc<dyn Api>, router: &str) -> Self {
+    pub fn new(api: Arc<dyn Api>, router: &str) -> Self {
         let unknown = "Neutron's extensions have not been requested yet";
         Self {
             neutron: Neutron::new(api),
@@ -81,12 +81,12 @@ impl NeutronRoutes {
     }
 
     /// Whether Neutron has extra routes; an error while this is not known.
-    pub(super) fn offered(&self) -> Result<bool, CloudError> {
+    pub fn offered(&self) -> Result<bool, CloudError> {
         self.features.lock().as_ref().map(|features| features.routes).map_err(Clone::clone)
     }
 
     /// Requests Neutron's extensions, unless they are known.
-    pub(super) async fn learn(&self, call: Call) -> Result<(), CloudError> {
+    pub async fn learn(&self, call: Call) -> Result<(), CloudError> {
         self.features(call).await.map(drop)
     }
 
@@ -204,7 +204,11 @@ impl NeutronRoutes {
             let what = "Neutron shows no port at all, not even the router's, which proves nothing";
             return Err(CloudError::new(ErrorKind::NotFound, what));
         }
-        Ok(own.iter().chain(&ports).flat_map(super::network::Hop::addresses).collect())
+        Ok(own
+            .iter()
+            .chain(&ports)
+            .flat_map(ccm_openstack_client::network::Hop::addresses)
+            .collect())
     }
 }
 

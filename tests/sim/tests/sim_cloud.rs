@@ -10,7 +10,7 @@ use ccm_cloud::{
     NodeAddress, NodeIdentity, Owner, PowerState, Progress, ProviderConfig, ProviderContext,
     ProviderFactory, RouteChange, Scope, Wanted, WantedRoute,
 };
-use ccm_providers::external::ExternalFactory;
+use ccm_external::ExternalFactory;
 use ccm_sim::cloud::balancers::{plain_front_end, plain_port};
 use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Full};

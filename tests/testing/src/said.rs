@@ -6,12 +6,12 @@ use ccm_cloud::CloudError;
 const LONGEST: usize = 64 << 10;
 
 /// The answer. An error must be fit for a log and an event.
-pub(crate) fn checked<T>(outcome: Result<T, CloudError>) -> Option<T> {
+pub fn checked<T>(outcome: Result<T, CloudError>) -> Option<T> {
     outcome.map_err(|error| check_line(&error.message)).ok()
 }
 
 /// Checks a text that users see.
-pub(crate) fn check_line(line: &str) {
+pub fn check_line(line: &str) {
     assert!(line.len() <= LONGEST, "a message of {} bytes", line.len());
     assert!(!line.contains(char::is_control), "a message of several lines: {line:?}");
 }

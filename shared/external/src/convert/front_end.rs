@@ -10,19 +10,19 @@ use ccm_cloud::{
 };
 
 use super::{address_from_wire, address_to_wire, malformed};
-use crate::external::proto;
+use crate::proto;
 
-pub(in crate::external) fn cluster_to_wire(cluster: &ClusterId) -> proto::Cluster {
+pub fn cluster_to_wire(cluster: &ClusterId) -> proto::Cluster {
     let ClusterId { name, uid } = cluster;
     proto::Cluster { name: Some(name.clone()), uid: Some(uid.clone()) }
 }
 
-pub(in crate::external) fn cluster_from_wire(wire: Option<proto::Cluster>) -> ClusterId {
+pub fn cluster_from_wire(wire: Option<proto::Cluster>) -> ClusterId {
     let proto::Cluster { name, uid } = wire.unwrap_or_default();
     ClusterId { name: name.unwrap_or_default(), uid: uid.unwrap_or_default() }
 }
 
-pub(super) fn owner_to_wire(owner: &Owner) -> proto::Owner {
+pub fn owner_to_wire(owner: &Owner) -> proto::Owner {
     let Owner { cluster, uid, namespace, name } = owner;
     proto::Owner {
         cluster: Some(cluster_to_wire(cluster)),
@@ -33,7 +33,7 @@ pub(super) fn owner_to_wire(owner: &Owner) -> proto::Owner {
 }
 
 /// Everything that is owned is found by these UIDs, so none may be missing.
-pub(super) fn owner_from_wire(wire: Option<proto::Owner>) -> Result<Owner, CloudError> {
+pub fn owner_from_wire(wire: Option<proto::Owner>) -> Result<Owner, CloudError> {
     let owner = names_from_wire(wire);
     if owner.uid.is_empty() || owner.cluster.uid.is_empty() {
         return Err(malformed("an owner has no UID, or none of its cluster"));
@@ -42,7 +42,7 @@ pub(super) fn owner_from_wire(wire: Option<proto::Owner>) -> Result<Owner, Cloud
 }
 
 /// An owner that nothing is found by: its UIDs may be missing.
-pub(super) fn names_from_wire(wire: Option<proto::Owner>) -> Owner {
+pub fn names_from_wire(wire: Option<proto::Owner>) -> Owner {
     let proto::Owner { cluster, uid, namespace, name } = wire.unwrap_or_default();
     Owner {
         cluster: cluster_from_wire(cluster),
@@ -52,7 +52,7 @@ pub(super) fn names_from_wire(wire: Option<proto::Owner>) -> Owner {
     }
 }
 
-pub(super) fn protocol_to_wire(protocol: Protocol) -> proto::TransportProtocol {
+pub fn protocol_to_wire(protocol: Protocol) -> proto::TransportProtocol {
     match protocol {
         Protocol::Tcp => proto::TransportProtocol::Tcp,
         Protocol::Udp => proto::TransportProtocol::Udp,
@@ -61,7 +61,7 @@ pub(super) fn protocol_to_wire(protocol: Protocol) -> proto::TransportProtocol {
 }
 
 /// None for a protocol that this version does not know.
-pub(super) fn protocol_from_wire(number: i32) -> Option<Protocol> {
+pub fn protocol_from_wire(number: i32) -> Option<Protocol> {
     match proto::TransportProtocol::try_from(number).ok()? {
         proto::TransportProtocol::Tcp => Some(Protocol::Tcp),
         proto::TransportProtocol::Udp => Some(Protocol::Udp),
@@ -70,14 +70,14 @@ pub(super) fn protocol_from_wire(number: i32) -> Option<Protocol> {
     }
 }
 
-pub(super) fn family_to_wire(family: IpFamily) -> i32 {
+pub fn family_to_wire(family: IpFamily) -> i32 {
     match family {
         IpFamily::V4 => proto::IpFamily::V4.into(),
         IpFamily::V6 => proto::IpFamily::V6.into(),
     }
 }
 
-pub(super) fn family_from_wire(number: i32) -> Result<IpFamily, CloudError> {
+pub fn family_from_wire(number: i32) -> Result<IpFamily, CloudError> {
     match proto::IpFamily::try_from(number) {
         Ok(proto::IpFamily::V4) => Ok(IpFamily::V4),
         Ok(proto::IpFamily::V6) => Ok(IpFamily::V6),
@@ -87,12 +87,12 @@ pub(super) fn family_from_wire(number: i32) -> Result<IpFamily, CloudError> {
     }
 }
 
-pub(super) fn parsed<T: FromStr>(what: &str, text: &str) -> Result<T, CloudError> {
+pub fn parsed<T: FromStr>(what: &str, text: &str) -> Result<T, CloudError> {
     text.parse().map_err(|_| malformed(format!("{what} {text:?} cannot be read")))
 }
 
 /// A port; 0 is none.
-pub(super) fn port_from_wire(number: u32) -> Result<u16, CloudError> {
+pub fn port_from_wire(number: u32) -> Result<u16, CloudError> {
     let port = u16::try_from(number).ok().filter(|port| *port != 0);
     port.ok_or_else(|| malformed(format!("{number} is no port")))
 }
@@ -192,18 +192,18 @@ fn front_end_from_wire(wire: proto::FrontEnd) -> Result<FrontEnd, CloudError> {
     })
 }
 
-pub(super) fn duration_to_wire(duration: Duration) -> Option<prost_types::Duration> {
+pub fn duration_to_wire(duration: Duration) -> Option<prost_types::Duration> {
     prost_types::Duration::try_from(duration).ok()
 }
 
 /// A valid duration; negative ones are ignored.
-pub(super) fn duration_from_wire(duration: prost_types::Duration) -> Option<Duration> {
+pub fn duration_from_wire(duration: prost_types::Duration) -> Option<Duration> {
     let seconds = u64::try_from(duration.seconds).ok()?;
     let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     Some(Duration::new(seconds, nanos))
 }
 
-pub(super) fn member_to_wire(member: &Member) -> proto::Member {
+pub fn member_to_wire(member: &Member) -> proto::Member {
     let Member { node, provider_id, addresses, labels } = member;
     proto::Member {
         node: (!node.is_empty()).then(|| node.clone()),
@@ -213,7 +213,7 @@ pub(super) fn member_to_wire(member: &Member) -> proto::Member {
     }
 }
 
-pub(super) fn member_from_wire(wire: proto::Member) -> Result<Member, CloudError> {
+pub fn member_from_wire(wire: proto::Member) -> Result<Member, CloudError> {
     let proto::Member { node, provider_id, addresses, labels } = wire;
     let node = node.unwrap_or_default();
     let about = |what: String| malformed(format!("member {node:?}: {what}"));
@@ -230,18 +230,18 @@ pub(super) fn member_from_wire(wire: proto::Member) -> Result<Member, CloudError
 /// The lists of members of one request. Most load balancers have the same members: their list is
 /// sent once.
 #[derive(Default)]
-pub(in crate::external) struct MemberLists(Vec<Arc<[Member]>>);
+pub struct MemberLists(Vec<Arc<[Member]>>);
 
 impl MemberLists {
     /// As they are sent.
-    pub(in crate::external) fn to_wire(&self) -> Vec<proto::MemberList> {
+    pub fn to_wire(&self) -> Vec<proto::MemberList> {
         let list = |members: &Arc<[Member]>| proto::MemberList {
             members: members.iter().map(member_to_wire).collect(),
         };
         self.0.iter().map(list).collect()
     }
 
-    pub(in crate::external) fn from_wire(wire: Vec<proto::MemberList>) -> Result<Self, CloudError> {
+    pub fn from_wire(wire: Vec<proto::MemberList>) -> Result<Self, CloudError> {
         let list = |list: proto::MemberList| {
             list.members.into_iter().map(member_from_wire).collect::<Result<_, _>>()
         };
@@ -279,10 +279,7 @@ impl MemberLists {
     }
 }
 
-pub(in crate::external) fn wanted_to_wire(
-    wanted: &Wanted,
-    lists: &mut MemberLists,
-) -> proto::WantedLoadBalancer {
+pub fn wanted_to_wire(wanted: &Wanted, lists: &mut MemberLists) -> proto::WantedLoadBalancer {
     let Wanted { front_end, members, known, adopt, shown, may_replace } = wanted;
     proto::WantedLoadBalancer {
         front_end: Some(front_end_to_wire(front_end)),
@@ -294,7 +291,7 @@ pub(in crate::external) fn wanted_to_wire(
     }
 }
 
-pub(in crate::external) fn wanted_from_wire(
+pub fn wanted_from_wire(
     wire: proto::WantedLoadBalancer,
     lists: &MemberLists,
 ) -> Result<Wanted, CloudError> {
@@ -312,10 +309,7 @@ pub(in crate::external) fn wanted_from_wire(
     })
 }
 
-pub(in crate::external) fn change_to_wire(
-    change: &MemberChange,
-    lists: &mut MemberLists,
-) -> proto::MemberChange {
+pub fn change_to_wire(change: &MemberChange, lists: &mut MemberLists) -> proto::MemberChange {
     let MemberChange { owner, id, members, front_end, settings } = change;
     proto::MemberChange {
         owner: Some(owner_to_wire(owner)),
@@ -326,7 +320,7 @@ pub(in crate::external) fn change_to_wire(
     }
 }
 
-pub(in crate::external) fn change_from_wire(
+pub fn change_from_wire(
     wire: proto::MemberChange,
     lists: &MemberLists,
 ) -> Result<MemberChange, CloudError> {
@@ -341,7 +335,7 @@ pub(in crate::external) fn change_from_wire(
     })
 }
 
-pub(in crate::external) fn unwanted_to_wire(unwanted: &Unwanted) -> proto::UnwantedLoadBalancer {
+pub fn unwanted_to_wire(unwanted: &Unwanted) -> proto::UnwantedLoadBalancer {
     let Unwanted { owner, known, duplicate, settings, address, service } = unwanted;
     proto::UnwantedLoadBalancer {
         owner: Some(owner_to_wire(owner)),
@@ -354,9 +348,7 @@ pub(in crate::external) fn unwanted_to_wire(unwanted: &Unwanted) -> proto::Unwan
     }
 }
 
-pub(in crate::external) fn unwanted_from_wire(
-    wire: proto::UnwantedLoadBalancer,
-) -> Result<Unwanted, CloudError> {
+pub fn unwanted_from_wire(wire: proto::UnwantedLoadBalancer) -> Result<Unwanted, CloudError> {
     let proto::UnwantedLoadBalancer {
         owner,
         known,

@@ -20,7 +20,7 @@ use super::{
     malformed,
     pools::{pools_from_wire, pools_to_wire},
 };
-use crate::external::{MAX_BATCH, proto};
+use crate::{MAX_BATCH, proto};
 
 /// When to look again at what a provider gives no time for.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
@@ -32,9 +32,7 @@ const MAX_PARTS: usize = 256;
 /// The largest number of members of one load balancer.
 const MAX_MEMBERS: usize = 10_000;
 
-pub(in crate::external) fn traits_to_wire(
-    traits: &LoadBalancerTraits,
-) -> proto::LoadBalancerTraits {
+pub fn traits_to_wire(traits: &LoadBalancerTraits) -> proto::LoadBalancerTraits {
     let LoadBalancerTraits {
         annotations,
         // The protocol has no field for annotations that only get remarks. A provider behind the
@@ -73,9 +71,7 @@ pub(in crate::external) fn traits_to_wire(
     }
 }
 
-pub(in crate::external) fn traits_from_wire(
-    wire: Option<proto::LoadBalancerTraits>,
-) -> LoadBalancerTraits {
+pub fn traits_from_wire(wire: Option<proto::LoadBalancerTraits>) -> LoadBalancerTraits {
     let proto::LoadBalancerTraits {
         annotations,
         own_annotations,
@@ -120,7 +116,7 @@ pub(in crate::external) fn traits_from_wire(
     }
 }
 
-pub(in crate::external) fn depth_to_wire(depth: Depth) -> i32 {
+pub fn depth_to_wire(depth: Depth) -> i32 {
     match depth {
         Depth::Summary => proto::Depth::Summary.into(),
         Depth::Members => proto::Depth::Members.into(),
@@ -128,14 +124,14 @@ pub(in crate::external) fn depth_to_wire(depth: Depth) -> i32 {
 }
 
 /// The depth. A value that this version does not know counts as the smaller one.
-pub(in crate::external) fn depth_from_wire(depth: proto::Depth) -> Depth {
+pub fn depth_from_wire(depth: proto::Depth) -> Depth {
     match depth {
         proto::Depth::Unspecified | proto::Depth::Summary => Depth::Summary,
         proto::Depth::Members => Depth::Members,
     }
 }
 
-pub(in crate::external) fn scope_to_wire(scope: Scope) -> (i32, Vec<String>) {
+pub fn scope_to_wire(scope: Scope) -> (i32, Vec<String>) {
     match scope {
         Scope::All => (proto::ListScope::All.into(), Vec::new()),
         Scope::Cluster => (proto::ListScope::Cluster.into(), Vec::new()),
@@ -143,7 +139,7 @@ pub(in crate::external) fn scope_to_wire(scope: Scope) -> (i32, Vec<String>) {
     }
 }
 
-pub(in crate::external) fn scope_from_wire(scope: proto::ListScope, ids: Vec<String>) -> Scope {
+pub fn scope_from_wire(scope: proto::ListScope, ids: Vec<String>) -> Scope {
     match scope {
         proto::ListScope::Unspecified | proto::ListScope::All => Scope::All,
         proto::ListScope::Cluster => Scope::Cluster,
@@ -151,7 +147,7 @@ pub(in crate::external) fn scope_from_wire(scope: proto::ListScope, ids: Vec<Str
     }
 }
 
-pub(in crate::external) fn waiting_to_wire(waiting: &Waiting) -> proto::InProgress {
+pub fn waiting_to_wire(waiting: &Waiting) -> proto::InProgress {
     let Waiting { what, check_after, id, request_id, changed } = waiting;
     proto::InProgress {
         what: Some(one_line(what, LONGEST_LINE)),
@@ -162,7 +158,7 @@ pub(in crate::external) fn waiting_to_wire(waiting: &Waiting) -> proto::InProgre
     }
 }
 
-pub(in crate::external) fn waiting_from_wire(wire: proto::InProgress) -> Waiting {
+pub fn waiting_from_wire(wire: proto::InProgress) -> Waiting {
     let proto::InProgress { what, check_after, id, request_id, changed } = wire;
     let check_after = check_after.and_then(duration_from_wire).unwrap_or(CHECK_AFTER);
     Waiting {
@@ -174,27 +170,25 @@ pub(in crate::external) fn waiting_from_wire(wire: proto::InProgress) -> Waiting
     }
 }
 
-pub(in crate::external) fn members_set_to_wire(set: MembersSet) -> proto::MembersSet {
+pub fn members_set_to_wire(set: MembersSet) -> proto::MembersSet {
     let MembersSet { version, changed, pools } = set;
     let pools = pools.as_deref().map(pools_to_wire);
     proto::MembersSet { version, changed: Some(changed), pools }
 }
 
-pub(in crate::external) fn members_set_from_wire(
-    wire: proto::MembersSet,
-) -> Result<MembersSet, CloudError> {
+pub fn members_set_from_wire(wire: proto::MembersSet) -> Result<MembersSet, CloudError> {
     let proto::MembersSet { version: text, changed, pools } = wire;
     let pools = pools.map(pools_from_wire).transpose()?;
     Ok(MembersSet { version: version(text), changed: changed.unwrap_or(true), pools })
 }
 
 /// A version. An empty one is none.
-pub(super) fn version(wire: Option<String>) -> Option<String> {
+pub fn version(wire: Option<String>) -> Option<String> {
     wire.filter(|version| !version.is_empty())
 }
 
 /// One line of the provider's, if it is not empty.
-pub(in crate::external) fn line(text: Option<String>) -> Option<String> {
+pub fn line(text: Option<String>) -> Option<String> {
     text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
 }
 
@@ -351,10 +345,7 @@ fn note_from_wire(wire: proto::Note) -> Option<Note> {
 
 /// A load balancer that is as it was wanted. If it has exactly the members `present`, they are not
 /// sent once more.
-pub(in crate::external) fn ensured_to_wire(
-    mut balancer: LoadBalancer,
-    present: &[Member],
-) -> proto::LoadBalancer {
+pub fn ensured_to_wire(mut balancer: LoadBalancer, present: &[Member]) -> proto::LoadBalancer {
     let as_wanted = has_exactly(&balancer, present);
     if as_wanted {
         balancer.members = None;
@@ -365,7 +356,7 @@ pub(in crate::external) fn ensured_to_wire(
 
 /// A load balancer that is as it was wanted. If it has exactly the members `present`, it shares
 /// that list: a thousand load balancers may have the same thousands of members.
-pub(in crate::external) fn ensured_from_wire(
+pub fn ensured_from_wire(
     wire: proto::LoadBalancer,
     present: &Arc<[Member]>,
 ) -> Result<LoadBalancer, CloudError> {

@@ -9,12 +9,12 @@ use super::{
     front_end::{port_from_wire, protocol_from_wire, protocol_to_wire},
     malformed,
 };
-use crate::external::proto;
+use crate::proto;
 
 /// The maximum number of pools of one load balancer.
 const MAX_POOLS: usize = 256;
 
-pub(super) fn pools_to_wire(pools: &[Pool]) -> proto::PoolList {
+pub fn pools_to_wire(pools: &[Pool]) -> proto::PoolList {
     let pools = pools.iter().map(|Pool { protocol, port, members, why_empty }| proto::Pool {
         protocol: Some(protocol_to_wire(*protocol).into()),
         port: Some(u32::from(*port)),
@@ -24,7 +24,7 @@ pub(super) fn pools_to_wire(pools: &[Pool]) -> proto::PoolList {
     proto::PoolList { pools: pools.collect() }
 }
 
-pub(super) fn pools_from_wire(wire: proto::PoolList) -> Result<Vec<Pool>, CloudError> {
+pub fn pools_from_wire(wire: proto::PoolList) -> Result<Vec<Pool>, CloudError> {
     let proto::PoolList { pools } = wire;
     if pools.len() > MAX_POOLS {
         return Err(malformed(format!("{} pools, more than {MAX_POOLS}", pools.len())));

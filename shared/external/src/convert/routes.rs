@@ -18,12 +18,12 @@ use super::{
     load_balancers::{line, version},
     malformed,
 };
-use crate::external::{
+use crate::{
     MAX_BATCH,
     proto::{self, route_change::Change, route_target::Target},
 };
 
-pub(in crate::external) fn traits_to_wire(traits: &RouteTraits) -> proto::RouteTraits {
+pub fn traits_to_wire(traits: &RouteTraits) -> proto::RouteTraits {
     let RouteTraits {
         families,
         several_targets,
@@ -46,7 +46,7 @@ pub(in crate::external) fn traits_to_wire(traits: &RouteTraits) -> proto::RouteT
     }
 }
 
-pub(in crate::external) fn traits_from_wire(wire: Option<proto::RouteTraits>) -> RouteTraits {
+pub fn traits_from_wire(wire: Option<proto::RouteTraits>) -> RouteTraits {
     let proto::RouteTraits {
         families,
         several_targets,
@@ -84,7 +84,7 @@ fn whole(what: &str, text: String) -> Result<String, CloudError> {
     Err(malformed(wrong))
 }
 
-pub(in crate::external) fn target_to_wire(target: &RouteTarget) -> proto::RouteTarget {
+pub fn target_to_wire(target: &RouteTarget) -> proto::RouteTarget {
     proto::RouteTarget {
         target: Some(match target {
             RouteTarget::Address(address) => Target::Address(address.to_string()),
@@ -96,9 +96,7 @@ pub(in crate::external) fn target_to_wire(target: &RouteTarget) -> proto::RouteT
 
 /// A target. One of a kind that this version does not know is an error: without a target, a route
 /// would seem to drop packets.
-pub(in crate::external) fn target_from_wire(
-    wire: proto::RouteTarget,
-) -> Result<RouteTarget, CloudError> {
+pub fn target_from_wire(wire: proto::RouteTarget) -> Result<RouteTarget, CloudError> {
     match wire.target {
         Some(Target::Address(text)) => parsed("the target", &text).map(RouteTarget::Address),
         Some(Target::Instance(text)) => match ProviderId::parse(&text) {
@@ -114,7 +112,7 @@ pub(in crate::external) fn target_from_wire(
 }
 
 /// By what a target is known, with its kind.
-pub(in crate::external) fn target_key(target: &RouteTarget) -> String {
+pub fn target_key(target: &RouteTarget) -> String {
     match target {
         RouteTarget::Address(address) => format!("address {address}"),
         RouteTarget::Instance(id) => format!("instance {id}"),
@@ -123,14 +121,14 @@ pub(in crate::external) fn target_key(target: &RouteTarget) -> String {
 }
 
 /// By what the target of an answer is known.
-pub(in crate::external) fn answered_target(wire: Option<&proto::RouteTarget>) -> Cow<'static, str> {
+pub fn answered_target(wire: Option<&proto::RouteTarget>) -> Cow<'static, str> {
     let target = wire.cloned().map(target_from_wire);
     target.and_then(Result::ok).map_or("no target".into(), |target| target_key(&target).into())
 }
 
 /// By what a route is known: its destination without host bits. A text that is no network is
 /// itself.
-pub(in crate::external) fn answered_destination(text: &str) -> Cow<'_, str> {
+pub fn answered_destination(text: &str) -> Cow<'_, str> {
     let network = text.parse().map(|network: IpNet| network.trunc().to_string());
     network.map_or(text.into(), Into::into)
 }
@@ -194,7 +192,7 @@ fn wanted_from_wire(wire: proto::WantedRoute) -> Result<WantedRoute, CloudError>
     })
 }
 
-pub(in crate::external) fn change_to_wire(change: &RouteChange) -> proto::RouteChange {
+pub fn change_to_wire(change: &RouteChange) -> proto::RouteChange {
     let change = match change {
         RouteChange::Create(new) => Change::Create(wanted_to_wire(new)),
         RouteChange::Replace { old, new } => Change::Replace(proto::RouteReplacement {
@@ -206,9 +204,7 @@ pub(in crate::external) fn change_to_wire(change: &RouteChange) -> proto::RouteC
     proto::RouteChange { change: Some(change) }
 }
 
-pub(in crate::external) fn change_from_wire(
-    wire: proto::RouteChange,
-) -> Result<RouteChange, CloudError> {
+pub fn change_from_wire(wire: proto::RouteChange) -> Result<RouteChange, CloudError> {
     match wire.change {
         Some(Change::Create(new)) => wanted_from_wire(new).map(Arc::new).map(RouteChange::Create),
         Some(Change::Replace(proto::RouteReplacement { old, new })) => Ok(RouteChange::Replace {
@@ -220,23 +216,18 @@ pub(in crate::external) fn change_from_wire(
     }
 }
 
-pub(in crate::external) fn applied_to_wire(applied: &AppliedChange) -> proto::AppliedRoute {
+pub fn applied_to_wire(applied: &AppliedChange) -> proto::AppliedRoute {
     let AppliedChange { route, version } = applied;
     proto::AppliedRoute { route: route.as_ref().map(Into::into), version: version.clone() }
 }
 
-pub(in crate::external) fn applied_from_wire(
-    wire: proto::AppliedRoute,
-) -> Result<AppliedChange, CloudError> {
+pub fn applied_from_wire(wire: proto::AppliedRoute) -> Result<AppliedChange, CloudError> {
     let proto::AppliedRoute { route, version: after } = wire;
     Ok(AppliedChange { route: route.map(Route::try_from).transpose()?, version: version(after) })
 }
 
 /// Checks that an answer is about this change, and what can follow from it.
-pub(in crate::external) fn fits(
-    change: &RouteChange,
-    applied: AppliedChange,
-) -> Result<AppliedChange, CloudError> {
+pub fn fits(change: &RouteChange, applied: AppliedChange) -> Result<AppliedChange, CloudError> {
     let destination = change.destination();
     let wrong = |what: &str| Err(malformed(format!("route to {destination}: {what}")));
     match (change, &applied.route) {
@@ -251,7 +242,7 @@ pub(in crate::external) fn fits(
 }
 
 /// The proof that a target does not exist. Routes are deleted because of it.
-pub(in crate::external) fn gone_from_wire(
+pub fn gone_from_wire(
     target: &RouteTarget,
     wire: proto::Absence,
 ) -> Result<AbsenceProof, CloudError> {

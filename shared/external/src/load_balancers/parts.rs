@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 
 use ccm_cloud::{FrontEnd, Member, MemberChange, Members, Unwanted, Wanted};
 
-use crate::external::exchange::MAX_PART;
+use crate::exchange::MAX_PART;
 
 /// What the names, IDs and keys of one load balancer, port or member take about, in bytes.
 const SMALL: usize = 64;
 
 /// Splits the items of a call into those of its messages. A list of members that several items
 /// share counts once. An item that is too large by itself is sent alone, so that it fails alone.
-pub(super) fn split<'i, 'a, T>(
+pub fn split<'i, 'a, T>(
     items: &'i [(usize, &'a T)],
     most: usize,
     members: impl Fn(&'a T) -> Option<&'a Members>,
@@ -56,17 +56,17 @@ fn size_of_map(map: &BTreeMap<String, String>) -> usize {
 }
 
 /// The size of what is wanted, in bytes, without its members.
-pub(super) fn size_of_wanted(wanted: &Wanted) -> usize {
+pub fn size_of_wanted(wanted: &Wanted) -> usize {
     size_of_front_end(&wanted.front_end)
 }
 
 /// The size of a change, in bytes, without its members.
-pub(super) fn size_of_change(change: &MemberChange) -> usize {
+pub fn size_of_change(change: &MemberChange) -> usize {
     4 * SMALL + change.front_end.as_deref().map_or(0, size_of_front_end)
 }
 
 /// The size of what is unwanted, in bytes.
-pub(super) fn size_of_unwanted(unwanted: &Unwanted) -> usize {
+pub fn size_of_unwanted(unwanted: &Unwanted) -> usize {
     let service = unwanted.service.as_ref().map_or(0, |service| service.len());
     4 * SMALL + unwanted.settings.as_ref().map_or(0, size_of_map) + service
 }

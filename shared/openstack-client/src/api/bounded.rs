@@ -10,12 +10,12 @@ use serde::{
 use serde_json::value::RawValue;
 
 /// The maximum number of entries of one page, and of all pages of a list together.
-pub(super) const MAX_ENTRIES: usize = 200_000;
+pub const MAX_ENTRIES: usize = 200_000;
 /// The maximum length of one entry, in bytes.
-pub(super) const LONGEST_ENTRY: usize = 4 << 20;
+pub const LONGEST_ENTRY: usize = 4 << 20;
 
 /// These members of an object, as text. Of equal names the last one counts.
-pub(crate) fn members_of<'a, const N: usize>(
+pub fn members_of<'a, const N: usize>(
     body: &'a [u8],
     keys: [&str; N],
 ) -> Result<[Option<&'a RawValue>; N], serde_json::Error> {
@@ -48,7 +48,7 @@ impl<'a, const N: usize> Visitor<'a> for Members<'_, N> {
 
 /// The entries of a page, as text.
 #[derive(Debug)]
-pub(super) struct Entries<'a>(pub(super) Vec<&'a RawValue>);
+pub struct Entries<'a>(pub Vec<&'a RawValue>);
 
 impl<'a> Deserialize<'a> for Entries<'a> {
     fn deserialize<D: Deserializer<'a>>(reader: D) -> Result<Self, D::Error> {
@@ -63,7 +63,7 @@ impl<'a> Deserialize<'a> for Entries<'a> {
 }
 
 /// Returns true if the links of a page lead to a next one.
-pub(super) struct Links(pub(super) bool);
+pub struct Links(pub bool);
 
 #[derive(Deserialize)]
 struct Link {

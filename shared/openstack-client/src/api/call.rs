@@ -14,7 +14,7 @@ use super::{
     send::{Outgoing, TOKEN},
     session::{Session, Token},
 };
-use crate::openstack::{config::is_in_clear, text::MAX_MESSAGE};
+use crate::{config::is_in_clear, text::MAX_MESSAGE};
 
 const NO_PROJECT: &str = "the login is for no project, and only a project has servers: set \
                           tenant-id, or tenant-name with its domain";
@@ -23,7 +23,7 @@ const CATALOG: Duration = Duration::from_mins(1);
 
 impl Client {
     /// Logs in and looks whether the catalog has these services.
-    pub(crate) async fn log_in(&self, services: &[Service], call: Call) -> Result<(), CloudError> {
+    pub async fn log_in(&self, services: &[Service], call: Call) -> Result<(), CloudError> {
         let mut retry = Retry::default();
         let token = loop {
             match self.session.load().token(call).await {
@@ -36,7 +36,7 @@ impl Client {
     }
 
     /// Whether the catalog has the service in the region in use.
-    pub(super) async fn finds(&self, service: Service, call: Call) -> Result<bool, CloudError> {
+    pub async fn finds(&self, service: Service, call: Call) -> Result<bool, CloudError> {
         self.log_in(&[], call).await?;
         let session = self.session.load();
         let token = session.token(call).await.map_err(|failure| failure.error)?;
@@ -49,7 +49,7 @@ impl Client {
     }
 
     /// The ID of the project that tokens are for.
-    pub(super) async fn own_project(&self, call: Call) -> Result<String, CloudError> {
+    pub async fn own_project(&self, call: Call) -> Result<String, CloudError> {
         if self.session.load().last().is_none() {
             self.log_in(&[], call).await?;
         }
@@ -59,11 +59,7 @@ impl Client {
 
     /// Sends the request, again if that may help; with another login and once more if the
     /// token is refused. Each time with the session that is then in use.
-    pub(super) async fn persist(
-        &self,
-        request: &Request<'_>,
-        call: Call,
-    ) -> Result<Answer, CloudError> {
+    pub async fn persist(&self, request: &Request<'_>, call: Call) -> Result<Answer, CloudError> {
         stays_below(request.path)?;
         let (mut retry, mut renewed) = (Retry::default(), false);
         loop {
@@ -148,7 +144,7 @@ impl Client {
     }
 
     /// The service on another machine that is asked without TLS, as far as it is known. Does not cost a request or a token.
-    pub(crate) fn in_clear(&self) -> Option<String> {
+    pub fn in_clear(&self) -> Option<String> {
         let is_clear = |text: &str| Url::parse(text).is_ok_and(|url| is_in_clear(&url));
         let session = self.session.load();
         let keystone = session.auth_url();

@@ -13,29 +13,31 @@ use super::{
     send::{Outgoing, TOKEN, Wire},
     session::Token,
 };
-use crate::openstack::text::{MAX_MESSAGE, http_url};
+use crate::text::{MAX_MESSAGE, http_url};
 
 /// The microversion that this client reads: servers include their flavor.
 const WANTED: Microversion = Microversion { major: 2, minor: 79 };
 /// The first microversion with the header that all services share.
 const SHARED_HEADER: Microversion = Microversion { major: 2, minor: 27 };
 /// The operation's name in metrics.
-pub(super) const OPERATION: &str = "version_list";
+pub const OPERATION: &str = "version_list";
 
 /// One of Nova's microversions, or a version of Octavia's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Microversion {
-    pub(crate) major: u32,
-    pub(crate) minor: u32,
+pub struct Microversion {
+    /// The number that changes when clients must change.
+    pub major: u32,
+    /// The number that grows.
+    pub minor: u32,
 }
 
 /// Where requests to a service go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     /// Ends with a slash.
-    pub(crate) base: Url,
+    pub base: Url,
     /// Nova's, if it has any.
-    pub(crate) microversion: Option<Microversion>,
+    pub microversion: Option<Microversion>,
 }
 
 #[derive(Deserialize)]
@@ -57,7 +59,7 @@ struct Version {
 }
 
 /// Asks Nova for its versions. `false` says that it gave none: then the lowest is spoken.
-pub(super) async fn look(
+pub async fn look(
     wire: &Wire,
     token: &Token,
     catalog_url: &str,
@@ -119,13 +121,13 @@ impl Version {
 
 impl Microversion {
     /// Reads `2.79`, or `v2.26` as Octavia writes it.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.strip_prefix('v').unwrap_or(text).split_once('.')?;
         Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 
     /// The headers that ask for it.
-    pub(crate) fn headers(self) -> Vec<(HeaderName, HeaderValue)> {
+    pub fn headers(self) -> Vec<(HeaderName, HeaderValue)> {
         const SHARED: HeaderName = HeaderName::from_static("openstack-api-version");
         const OLD: HeaderName = HeaderName::from_static("x-openstack-nova-api-version");
         let mut headers = Vec::new();
@@ -144,7 +146,7 @@ impl fmt::Display for Microversion {
 }
 
 /// Neutron's base: version 2.0 below its URL in the catalog, unless that has it.
-pub(crate) fn network(catalog_url: &str) -> Result<Endpoint, CloudError> {
+pub fn network(catalog_url: &str) -> Result<Endpoint, CloudError> {
     let base = directory(Service::Network, catalog_url)?;
     let base = match up_to_version(&base) {
         Some(_) => base,
@@ -155,7 +157,7 @@ pub(crate) fn network(catalog_url: &str) -> Result<Endpoint, CloudError> {
 
 /// Octavia's base: its URL in the catalog, without a version. Its versions are there, and
 /// everything else is in `v2.0/lbaas` below it.
-pub(crate) fn load_balancer(catalog_url: &str) -> Result<Endpoint, CloudError> {
+pub fn load_balancer(catalog_url: &str) -> Result<Endpoint, CloudError> {
     let catalog_url = directory(Service::LoadBalancer, catalog_url)?;
     let base = match up_to_version(&catalog_url) {
         Some(versioned) => joined(&versioned, "../")?,
@@ -165,7 +167,7 @@ pub(crate) fn load_balancer(catalog_url: &str) -> Result<Endpoint, CloudError> {
 }
 
 /// Keystone's base: version 3 below `auth-url`, unless that has it.
-pub(crate) fn identity(auth_url: &Url) -> Result<Url, CloudError> {
+pub fn identity(auth_url: &Url) -> Result<Url, CloudError> {
     let base = directory(Service::Identity, auth_url.as_str())?;
     match up_to_version(&base) {
         None => joined(&base, "v3/"),

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Service;
-use crate::openstack::text::MAX_MESSAGE;
+use crate::text::MAX_MESSAGE;
 
 /// The maximum accepted `Retry-After`; longer ones are reduced to it.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
@@ -42,7 +42,7 @@ const NOT_OF_SUBNET: &str = "is not a valid IP for the specified subnet";
 const NO_ADDRESSES: &str = "No more IP addresses available on network ";
 
 /// The request ID of a response.
-pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
+pub fn request_id(headers: &HeaderMap) -> Option<String> {
     ["x-openstack-request-id", "x-compute-request-id"]
         .iter()
         .find_map(|name| headers.get(*name)?.to_str().ok())
@@ -52,7 +52,7 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
 
 /// The error of a response; `None` for a success. A 404 is [`ErrorKind::NotFound`] only if
 /// the service itself reports that the requested object does not exist.
-pub(crate) fn of(
+pub fn of(
     service: Service,
     status: StatusCode,
     headers: &HeaderMap,
@@ -127,13 +127,13 @@ fn kind(status: StatusCode, body: &ErrorBody) -> ErrorKind {
 }
 
 /// The service's words in an error response; empty if it has none.
-pub(crate) fn words(body: &[u8]) -> String {
+pub fn words(body: &[u8]) -> String {
     ErrorBody::read(body).message.unwrap_or_default()
 }
 
 /// The `Retry-After` of a response: seconds, or a date relative to `now`. Invalid and zero
 /// values are ignored.
-pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let wait = ccm_base::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;
     Some(wait.min(LONGEST_PAUSE)).filter(|wait| !wait.is_zero())
 }

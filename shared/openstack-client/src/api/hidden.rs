@@ -18,14 +18,14 @@ const INSTEAD: &str = "***";
 const SHORT: usize = 4;
 
 /// The secrets of one request.
-pub(super) struct Hidden {
+pub struct Hidden {
     /// As they are, and as JSON and Rust quote them; the longest first.
     forms: Vec<Zeroizing<String>>,
 }
 
 impl Hidden {
     /// Hides these.
-    pub(super) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let kept = |text: &str| Zeroizing::new(text.to_owned());
         let inner = |quoted: Zeroizing<String>| quoted.get(1..quoted.len() - 1).map(kept);
         let of_one = |secret: &str| {
@@ -41,12 +41,12 @@ impl Hidden {
     }
 
     /// The text without them.
-    pub(super) fn text(&self, text: &str) -> String {
+    pub fn text(&self, text: &str) -> String {
         self.forms.iter().fold(text.to_owned(), |text, form| without(&text, form).unwrap_or(text))
     }
 
     /// An answer that is no success without them.
-    pub(super) fn answer(&self, mut raw: Raw) -> Raw {
+    pub fn answer(&self, mut raw: Raw) -> Raw {
         if raw.status.is_success() {
             return raw;
         }

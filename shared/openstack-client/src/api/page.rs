@@ -9,33 +9,33 @@ use super::{
     Answer, Api, Request, Service,
     bounded::{Entries, LONGEST_ENTRY, Links, MAX_ENTRIES, members_of},
 };
-use crate::openstack::text;
+use crate::text;
 
 /// The maximum number of pages, against a service with an endless list.
 const MAX_PAGES: usize = 1_000;
 
 /// A collection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Collection<'a> {
+pub struct Collection<'a> {
     /// The service.
-    pub(crate) service: Service,
+    pub service: Service,
     /// The name of the request in metrics.
-    pub(crate) operation: &'static str,
+    pub operation: &'static str,
     /// The path with its query, without a marker.
-    pub(crate) path: &'a str,
+    pub path: &'a str,
     /// The member of the response with the entries.
-    pub(crate) key: &'static str,
+    pub key: &'static str,
 }
 
 /// The result of reading a collection.
 #[derive(Clone, Debug)]
-pub(crate) struct Read {
+pub struct Read {
     /// The request ID of the last page.
-    pub(crate) request_id: Option<String>,
+    pub request_id: Option<String>,
     /// The number of pages.
-    pub(crate) pages: usize,
+    pub pages: usize,
     /// Whether there was no further page.
-    pub(crate) whole: bool,
+    pub whole: bool,
 }
 
 impl Collection<'_> {
@@ -44,7 +44,7 @@ impl Collection<'_> {
     ///
     /// The requests have no page size: services use their maximum, and with a page size Nova
     /// omits servers of cells that are down. A page that cannot be read fails the call.
-    pub(crate) async fn read(
+    pub async fn read(
         &self,
         api: &dyn Api,
         call: Call,
@@ -54,7 +54,7 @@ impl Collection<'_> {
     }
 
     /// Like [`Collection::read`], but asks before each further page whether to request it.
-    pub(crate) async fn read_while(
+    pub async fn read_while(
         &self,
         api: &dyn Api,
         call: Call,
@@ -122,12 +122,12 @@ struct Page<'a> {
 }
 
 /// The ID of an entry, which is the marker of the next page.
-pub(crate) fn id_of(entry: &str) -> Option<String> {
+pub fn id_of(entry: &str) -> Option<String> {
     members(entry).get("id").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// The members of an entry; empty if it is not an object, or is too long.
-pub(crate) fn members(entry: &str) -> BTreeMap<Cow<'_, str>, Value> {
+pub fn members(entry: &str) -> BTreeMap<Cow<'_, str>, Value> {
     let entry = if entry.len() > LONGEST_ENTRY { "" } else { entry };
     serde_json::from_str(entry).unwrap_or_default()
 }

@@ -13,7 +13,7 @@ const WAIT: Duration = Duration::from_millis(200);
 
 /// Which requests may be repeated after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeat {
+pub enum Repeat {
     /// None: a repetition would fail likewise.
     No,
     /// Those that do no harm if the first attempt took effect.
@@ -24,18 +24,20 @@ pub(crate) enum Repeat {
 
 /// Why a request failed, and whether a retry may help.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    pub(crate) error: CloudError,
-    pub(crate) repeat: Repeat,
+pub struct Failure {
+    /// The error.
+    pub error: CloudError,
+    /// Which retries may help.
+    pub repeat: Repeat,
     /// How long other callers of a shared request get this failure.
-    pub(crate) holds: Duration,
+    pub holds: Duration,
     /// The status of the answer that it quotes; `None` if the error is in our own words.
-    pub(crate) status: Option<u16>,
+    pub status: Option<u16>,
 }
 
 impl Failure {
     /// The failure for another caller: it holds for this much longer.
-    pub(crate) fn with_left(mut self, left: Duration) -> Self {
+    pub fn with_left(mut self, left: Duration) -> Self {
         self.error.retry_after = self.error.retry_after.map(|after| after.min(left));
         self
     }
@@ -50,14 +52,14 @@ impl From<CloudError> for Failure {
 
 /// The retries of one call.
 #[derive(Debug, Default)]
-pub(super) struct Retry {
+pub struct Retry {
     done: u32,
 }
 
 impl Retry {
     /// Waits before the next attempt, or returns the error if there is none. The gate holds the
     /// attempt back while the service's pause lasts.
-    pub(super) async fn again(
+    pub async fn again(
         &mut self,
         failure: Failure,
         repeatable: bool,

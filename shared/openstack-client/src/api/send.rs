@@ -19,32 +19,32 @@ use super::{
     retry::Repeat,
     transport::{Broken, Raw, Transport},
 };
-use crate::openstack::{
+use crate::{
     config::Secret,
     metrics::OpenStackMetrics,
     text::{MAX_MESSAGE, MAX_VALUE},
 };
 
 /// The header that holds the token.
-pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+pub const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
 /// The way to the cloud with one configuration.
-pub(super) struct Wire {
-    pub(super) gate: Arc<dyn CallGate>,
-    pub(super) metrics: OpenStackMetrics,
-    pub(super) transport: Transport,
-    pub(super) user_agent: HeaderValue,
+pub struct Wire {
+    pub gate: Arc<dyn CallGate>,
+    pub metrics: OpenStackMetrics,
+    pub transport: Transport,
+    pub user_agent: HeaderValue,
     /// The longest time for one request.
-    pub(super) longest: Option<Duration>,
+    pub longest: Option<Duration>,
 }
 
 /// A request to be sent.
-pub(super) struct Outgoing {
+pub struct Outgoing {
     service: Service,
     class: CallClass,
     method: Method,
     url: String,
-    pub(super) headers: HeaderMap,
+    pub headers: HeaderMap,
     body: Bytes,
     /// The secret in the body, to be redacted. The token is in the headers.
     secret: Option<Secret>,
@@ -52,7 +52,7 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     /// The request to this URL.
-    pub(super) fn new(request: &Request<'_>, url: String) -> Self {
+    pub fn new(request: &Request<'_>, url: String) -> Self {
         let mut headers = HeaderMap::new();
         if let Some(revision) = request.revision {
             let revision = HeaderValue::try_from(format!("revision_number={revision}"));
@@ -65,7 +65,7 @@ impl Outgoing {
     }
 
     /// A login: it changes nothing in the cloud, and its body holds this secret.
-    pub(super) fn login(operation: &'static str, url: String, body: Bytes, secret: Secret) -> Self {
+    pub fn login(operation: &'static str, url: String, body: Bytes, secret: Secret) -> Self {
         let request = Request::get(Service::Identity, operation, "");
         Self { method: Method::POST, body, secret: Some(secret), ..Self::new(&request, url) }
     }
@@ -99,7 +99,7 @@ impl Outgoing {
 impl Wire {
     /// Sends the request, once. An answer that is no success is an error, but for a
     /// 404 by which the service itself says that the object does not exist.
-    pub(super) async fn send(&self, outgoing: Outgoing, call: Call) -> Result<Answer, Failure> {
+    pub async fn send(&self, outgoing: Outgoing, call: Call) -> Result<Answer, Failure> {
         let (service, class) = (outgoing.service, outgoing.class);
         let hidden = outgoing.hidden();
         let request = outgoing.into_request(&self.user_agent)?;
@@ -187,7 +187,7 @@ fn is_document(body: &[u8]) -> bool {
 
 /// What a client makes of an answer, for services that tests script.
 #[cfg(any(test, feature = "fuzz"))]
-pub(crate) fn scripted_answer(
+pub fn scripted_answer(
     request: &Request<'_>,
     status: http::StatusCode,
     headers: HeaderMap,

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::pace::{LOGIN_AT, advice, is_refusal};
-pub(crate) use self::{
+pub use self::{
     login::Login,
     pace::{REFUSED, is_refused_login},
     token::{Project, Token},
@@ -35,7 +35,7 @@ use super::{
     retry::Repeat,
     send::{Outgoing, Wire},
 };
-use crate::openstack::{metrics::Renewal, text::MAX_MESSAGE};
+use crate::{metrics::Renewal, text::MAX_MESSAGE};
 
 /// The longest time for one login.
 const LOGIN: Duration = Duration::from_secs(30);
@@ -58,9 +58,9 @@ const DISTRUST: Backoff =
     Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(10) };
 
 /// A session.
-pub(crate) struct Session {
+pub struct Session {
     /// The way to the cloud.
-    pub(crate) wire: Wire,
+    pub wire: Wire,
     login: Login,
     /// Where, how and who logs in, for messages.
     name: String,
@@ -99,7 +99,7 @@ struct State {
 
 impl Session {
     /// A session that logs in for the first caller; it is a candidate until [`Session::activate`].
-    pub(crate) fn new(wire: Wire, login: Login) -> Arc<Self> {
+    pub fn new(wire: Wire, login: Login) -> Arc<Self> {
         let name = format!("{LOGIN_AT}{} by {}", login.auth_url, login.method());
         let logins = SingleFlight::new(format!("{name} failed"));
         let looks = SingleFlight::new(format!("compute {}", endpoints::OPERATION));
@@ -108,7 +108,7 @@ impl Session {
     }
 
     /// The token, from a login if there is none.
-    pub(crate) async fn token(self: &Arc<Self>, call: Call) -> Result<Arc<Token>, Failure> {
+    pub async fn token(self: &Arc<Self>, call: Call) -> Result<Arc<Token>, Failure> {
         let pending = {
             let state = self.state.lock();
             let is_good = |token: &&Arc<Token>| token.generation > state.given_up && token.lives();
@@ -125,7 +125,7 @@ impl Session {
     }
 
     /// Its credentials are in use from now on. Counts a login that it made as a candidate.
-    pub(crate) fn activate(&self) {
+    pub fn activate(&self) {
         let mut state = self.state.lock();
         state.in_use = true;
         if state.token.is_some() {
@@ -134,27 +134,27 @@ impl Session {
     }
 
     /// It is not needed any more. Cancels a running login; its result is not counted.
-    pub(crate) fn retire(&self) {
+    pub fn retire(&self) {
         self.state.lock().in_use = false;
         self.logins.abort();
         self.looks.abort();
     }
 
     /// The last token that Keystone gave, good or not.
-    pub(crate) fn last(&self) -> Option<Arc<Token>> {
+    pub fn last(&self) -> Option<Arc<Token>> {
         self.state.lock().token.clone()
     }
 
     /// Stops using the token of this generation, since a service rejects it or its catalog lacks
     /// an entry: the next caller gets a newer one.
-    pub(crate) fn give_up(&self, generation: u64) {
+    pub fn give_up(&self, generation: u64) {
         let mut state = self.state.lock();
         state.given_up = state.given_up.max(generation);
     }
 
     /// Whether another login may help an operation whose token is refused: not if that token
     /// was `renewed` for it, and not soon after another one was.
-    pub(crate) fn may_renew(&self, operation: &'static str, renewed: bool) -> bool {
+    pub fn may_renew(&self, operation: &'static str, renewed: bool) -> bool {
         let mut distrusted = self.distrusted.lock();
         let before = distrusted.get(operation).copied();
         if before.is_some_and(|(times, since)| since.elapsed() < DISTRUST.after(times)) {
@@ -168,17 +168,17 @@ impl Session {
     }
 
     /// A token was accepted for this operation.
-    pub(crate) fn trust(&self, operation: &'static str) {
+    pub fn trust(&self, operation: &'static str) {
         self.distrusted.lock().remove(operation);
     }
 
     /// `auth-url` as configured, without credentials.
-    pub(super) fn auth_url(&self) -> &str {
+    pub fn auth_url(&self) -> &str {
         &self.login.auth_url
     }
 
     /// The error of an endpoint that must not get a token of this session.
-    pub(super) fn leads_out_of_tls(&self, service: Service, url: &str) -> CloudError {
+    pub fn leads_out_of_tls(&self, service: Service, url: &str) -> CloudError {
         let (keystone, url) = (&self.login.auth_url, one_line(url, MAX_MESSAGE));
         let why = format!(
             "the catalog of {keystone} names {url} for {}, where the token would cross the network in clear: correct \
@@ -189,7 +189,7 @@ impl Session {
     }
 
     /// Where Nova is, by its URL in the catalog.
-    pub(crate) async fn compute(
+    pub async fn compute(
         self: &Arc<Self>,
         token: &Token,
         catalog_url: &str,
@@ -267,7 +267,7 @@ impl Session {
     }
 
     /// Nova's microversion in use, once it is known.
-    pub(crate) fn microversion(&self) -> Option<Microversion> {
+    pub fn microversion(&self) -> Option<Microversion> {
         self.state.lock().nova.as_ref()?.endpoint.microversion
     }
 

@@ -17,10 +17,10 @@ use tokio::{
 use super::retry::{Failure, Repeat};
 
 /// The result of a run, for all callers.
-pub(crate) type Pending<T> = Shared<oneshot::Receiver<Result<T, Failure>>>;
+pub type Pending<T> = Shared<oneshot::Receiver<Result<T, Failure>>>;
 
 /// Work that is repeated on demand. Dropping this cancels a running one.
-pub(crate) struct SingleFlight<T> {
+pub struct SingleFlight<T> {
     /// The name of the work, for errors.
     name: String,
     last: Arc<Mutex<Last<T>>>,
@@ -35,13 +35,13 @@ struct Last<T> {
 
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     /// Work of this name, not started yet.
-    pub(crate) fn new(name: impl Into<String>) -> Self {
+    pub fn new(name: impl Into<String>) -> Self {
         let last = Last { running: None, failed: None };
         Self { name: name.into(), last: Arc::new(Mutex::new(last)), tasks: Mutex::default() }
     }
 
     /// The running work. Starts `work` if there is none, unless the last failure still holds.
-    pub(crate) fn join<F>(&self, work: impl FnOnce() -> F) -> Result<Pending<T>, Failure>
+    pub fn join<F>(&self, work: impl FnOnce() -> F) -> Result<Pending<T>, Failure>
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
@@ -71,7 +71,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 
     /// Waits for the end of the work, but not beyond the deadline of the call.
-    pub(crate) async fn wait(&self, pending: Pending<T>, call: Call) -> Result<T, Failure> {
+    pub async fn wait(&self, pending: Pending<T>, call: Call) -> Result<T, Failure> {
         let (kind, why) = match timeout_at(call.end, pending).await {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(_dropped)) => (ErrorKind::Unavailable, "it was aborted".to_owned()),
@@ -86,7 +86,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 
     /// Aborts the running work.
-    pub(crate) fn abort(&self) {
+    pub fn abort(&self) {
         self.tasks.lock().abort_all();
     }
 }

@@ -14,7 +14,7 @@ use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy::{self as client, connect::Connect};
 use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
-use crate::openstack::config::Config;
+use crate::config::Access;
 
 /// The most idle connections that are kept to each host.
 const IDLE_CONNECTIONS: usize = 16;
@@ -23,7 +23,7 @@ const LONGEST_FAULT: usize = 1 << 20;
 
 /// Clones share their connections.
 #[derive(Clone)]
-pub(crate) struct Transport {
+pub struct Transport {
     send: BoxCloneSyncService<Request<Full<Bytes>>, http::Response<Incoming>, BoxError>,
     proxies: Proxies,
     memory: AnswerMemory,
@@ -31,15 +31,15 @@ pub(crate) struct Transport {
 
 /// An answer, whatever its status.
 #[derive(Debug)]
-pub(crate) struct Raw {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+pub struct Raw {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
 }
 
 /// There is no whole answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
+pub enum Broken {
     /// The two sides do not accept each other's certificates.
     #[error("{0}")]
     Certificate(String),
@@ -60,12 +60,12 @@ pub(crate) enum Broken {
 impl Transport {
     /// Reads the files that `config` names, and the proxies in the environment. Does
     /// not connect yet.
-    pub(crate) fn new(config: &Config) -> Result<Self, CloudError> {
+    pub fn new(config: &Access) -> Result<Self, CloudError> {
         Self::with_proxies(config, Proxies::of_environment())
     }
 
     /// As [`Transport::new`], but with these proxies.
-    fn with_proxies(config: &Config, proxies: Proxies) -> Result<Self, CloudError> {
+    fn with_proxies(config: &Access, proxies: Proxies) -> Result<Self, CloudError> {
         let tls = tls::client(&config.tls, config.auth_url.scheme() == "https")?;
         // The other services' hosts are known once there is a catalog.
         if let Ok(uri) = config.auth_url.as_str().parse() {
@@ -84,14 +84,14 @@ impl Transport {
     }
 
     /// Sends over connections that `connector` makes.
-    pub(crate) fn over(connector: impl Connect + Clone + Send + Sync + 'static) -> Self {
+    pub fn over(connector: impl Connect + Clone + Send + Sync + 'static) -> Self {
         let client = pool::<_, Full<Bytes>>(connector, IDLE_CONNECTIONS);
         let send = BoxCloneSyncService::new(client.map_err(BoxError::from));
         Self { send, proxies: Proxies::none(), memory: AnswerMemory::of_process() }
     }
 
     /// Sends the request and reads the whole answer. Knows no time limit.
-    pub(crate) async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Raw, Broken> {
+    pub async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Raw, Broken> {
         // A tunnel shows the proxy its credentials itself.
         if let Ok(Some(proxy)) = self.proxies.passing_on(request.uri())
             && let Some(credentials) = proxy.basic_auth()

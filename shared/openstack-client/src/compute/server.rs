@@ -6,7 +6,7 @@ use ccm_base::message::one_line;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::{
+use crate::{
     api::{OVERHEAD, members_of},
     ids::ServerId,
     text::MAX_VALUE,
@@ -19,78 +19,78 @@ const NO_UUID: &str = "its ID is not a UUID";
 
 /// A server, with the needed fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Server {
+pub struct Server {
     /// Its ID.
-    pub(crate) id: ServerId,
+    pub id: ServerId,
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// The other fields, as received.
-    pub(crate) fields: Fields,
+    pub fields: Fields,
 }
 
 /// A server's fields in Nova's JSON. Optional ones are missing in some versions of Nova or
 /// in some states of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Fields {
+pub struct Fields {
     id: String,
     name: Option<String>,
-    pub(crate) status: String,
+    pub status: String,
     #[serde(rename = "OS-EXT-STS:task_state")]
-    pub(crate) task_state: Option<String>,
+    pub task_state: Option<String>,
     #[serde(rename = "accessIPv4")]
-    pub(crate) access_ipv4: Option<String>,
+    pub access_ipv4: Option<String>,
     #[serde(rename = "accessIPv6")]
-    pub(crate) access_ipv6: Option<String>,
+    pub access_ipv6: Option<String>,
     addresses: Option<BTreeMap<String, Vec<Address>>>,
     metadata: Option<BTreeMap<String, String>>,
-    pub(crate) flavor: Option<Flavor>,
+    pub flavor: Option<Flavor>,
     #[serde(rename = "OS-EXT-AZ:availability_zone")]
-    pub(crate) zone: Option<String>,
+    pub zone: Option<String>,
     #[serde(rename = "hostId")]
-    pub(crate) host_id: Option<String>,
+    pub host_id: Option<String>,
 }
 
 /// One address in Nova's list of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Address {
+pub struct Address {
     /// The address.
-    pub(crate) addr: String,
+    pub addr: String,
     /// `fixed` or `floating`.
     #[serde(rename = "OS-EXT-IPS:type")]
-    pub(crate) kind: Option<String>,
+    pub kind: Option<String>,
     /// The MAC address of its port.
     #[serde(rename = "OS-EXT-IPS-MAC:mac_addr")]
-    pub(crate) mac: Option<String>,
+    pub mac: Option<String>,
 }
 
 /// A server's flavor: the ID below microversion 2.47, the embedded flavor from then on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct Flavor {
+pub struct Flavor {
     /// Its ID.
-    pub(crate) id: Option<String>,
+    pub id: Option<String>,
     /// Its name when the server was created.
-    pub(crate) original_name: Option<String>,
+    pub original_name: Option<String>,
 }
 
 impl Server {
     /// A message about it, with ID and name.
-    pub(crate) fn about(&self, what: impl Display) -> String {
+    pub fn about(&self, what: impl Display) -> String {
         let name = one_line(&self.name, MAX_VALUE);
         format!("server with ID {:?} and name {name:?}: {what}", self.id.as_str())
     }
 
     /// Its status, for instance `ACTIVE`.
-    pub(crate) fn status(&self) -> &str {
+    pub fn status(&self) -> &str {
         &self.fields.status
     }
 
     /// Whether it exists: a soft-deleted server does not.
-    pub(crate) fn exists(&self) -> bool {
+    pub fn exists(&self) -> bool {
         !matches!(self.status(), "DELETED" | "SOFT_DELETED")
     }
 
     /// Its addresses by the name of the network.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&String, &Vec<Address>)> {
+    pub fn addresses(&self) -> impl Iterator<Item = (&String, &Vec<Address>)> {
         self.fields.addresses.iter().flatten()
     }
 
@@ -117,14 +117,14 @@ impl Server {
     }
 
     /// Its user metadata.
-    pub(crate) fn metadata(&self) -> impl Iterator<Item = (&String, &String)> {
+    pub fn metadata(&self) -> impl Iterator<Item = (&String, &String)> {
         self.fields.metadata.iter().flatten()
     }
 }
 
 /// An entry of a list of servers, or the response about one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Row {
+pub enum Row {
     /// A server.
     Whole(Box<Server>),
     /// A server that exists in a cell that is down: name, addresses and most other fields are
@@ -148,7 +148,7 @@ pub(crate) enum Row {
 
 impl Row {
     /// Parses an entry. A malformed entry does not affect the others.
-    pub(crate) fn read(json: &str) -> Self {
+    pub fn read(json: &str) -> Self {
         if json.len() > LONGEST {
             let what = format!("its entry is longer than {} MiB", LONGEST >> 20);
             return Self::malformed(json, &what);
@@ -175,7 +175,7 @@ impl Row {
     }
 
     /// The ID, if it is known.
-    pub(crate) fn id(&self) -> Option<&ServerId> {
+    pub fn id(&self) -> Option<&ServerId> {
         match self {
             Self::Whole(server) => Some(&server.id),
             Self::Partial { id, .. } => Some(id),
@@ -184,7 +184,7 @@ impl Row {
     }
 
     /// The memory that it takes, about, in bytes.
-    pub(super) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         let own = size_of::<Self>() + OVERHEAD;
         own + match self {
             Self::Whole(server) => size_of::<Server>() + server.size(),
@@ -194,7 +194,7 @@ impl Row {
     }
 
     /// The name, if it is known.
-    pub(crate) fn name(&self) -> Option<&str> {
+    pub fn name(&self) -> Option<&str> {
         match self {
             Self::Whole(server) => Some(&server.name),
             Self::Partial { .. } => None,
@@ -203,7 +203,7 @@ impl Row {
     }
 
     /// Why this server cannot be described; `None` if it can.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub fn trouble(&self) -> Option<String> {
         match self {
             Self::Whole(_) => None,
             Self::Partial { id, status } => Some(format!(
@@ -217,7 +217,7 @@ impl Row {
 }
 
 /// ID and name of an entry of the short list; the error is about a malformed entry.
-pub(super) fn read_name(json: &str) -> Result<(ServerId, String), String> {
+pub fn read_name(json: &str) -> Result<(ServerId, String), String> {
     #[derive(Deserialize)]
     struct Short {
         id: String,

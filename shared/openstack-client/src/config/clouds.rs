@@ -11,16 +11,12 @@ use ccm_settings::{Kind, Problems, RawValue, Yaml, YamlError, quoted, settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{
-    environment::Environment,
-    sections::{GLOBAL, Given, keys},
-    values::flag,
-};
+use super::{Given, TABLES, environment::Environment, values::flag};
 
 settings! {
     /// Whether `[Global]` asks for `clouds.yaml`, and for what in it.
     #[derive(Default)]
-    pub(super) struct Wanted {
+    pub struct Wanted {
         /// Take what is not set here from clouds.yaml.
         pub use_clouds: bool = fixed(Switch, "use-clouds", "false"), flag;
         /// Path of clouds.yaml. Else OS_CLIENT_CONFIG_FILE, else clouds.yaml or clouds.yml in the working folder,
@@ -88,7 +84,7 @@ type Texts = BTreeMap<String, String>;
 /// Finds and reads the entry and returns what it gives for `[Global]`. Every problem is recorded.
 /// `is_insecure` says that `[Global]` asks for what `verify: false` means.
 /// `files` gets every file that was read, and every one that would have been if it were there.
-pub(super) fn read(
+pub fn read(
     wanted: &Wanted,
     is_insecure: bool,
     environment: &Environment,
@@ -251,7 +247,7 @@ fn given(file: &Path, texts: &Texts, environment: &Environment) -> Given {
             "cert" | "key" => format!("{name}-file"),
             name => name.replace("project", "tenant").replace('_', "-"),
         };
-        let setting = keys(GLOBAL).find(|setting| setting.flag == key)?;
+        let setting = TABLES.iter().copied().flatten().find(|setting| setting.flag == key)?;
         let text = match setting.kind {
             Kind::Path => environment.resolved(text, folder).display().to_string(),
             // Older tools wrote publicURL.

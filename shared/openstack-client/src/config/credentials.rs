@@ -2,11 +2,11 @@
 
 use ccm_settings::{Problems, settings};
 
-use super::{secret::Secret, sections::Given};
+use super::{Given, secret::Secret};
 
 /// How the token is had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Credentials {
+pub enum Credentials {
     /// A user's password.
     Password {
         /// The user.
@@ -43,7 +43,7 @@ pub(crate) enum Credentials {
 
 /// How a login names the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum User {
+pub enum User {
     /// By ID.
     Id(String),
     /// By name within a domain.
@@ -57,7 +57,7 @@ pub(crate) enum User {
 
 /// A domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Domain {
+pub enum Domain {
     /// By ID.
     Id(String),
     /// By name.
@@ -66,7 +66,7 @@ pub(crate) enum Domain {
 
 /// What a token is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// The user's default project.
     Default,
     /// A project by ID.
@@ -82,7 +82,7 @@ pub(crate) enum Scope {
 
 /// An application credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ApplicationCredential {
+pub enum ApplicationCredential {
     /// By ID.
     Id(String),
     /// By name, which is unique only among its user's.
@@ -97,7 +97,7 @@ pub(crate) enum ApplicationCredential {
 settings! {
     /// What `[Global]` and the `auth` of `clouds.yaml` say about us. Holds secrets, so it cannot be
     /// printed.
-    pub(super) struct Login {
+    pub struct Login {
         /// Keystone, with or without /v3. Required, here or in clouds.yaml.
         auth_url: Option<String> = fixed(Text, "auth-url", "");
         /// Name of the user. Needs a domain: user-domain-* or domain-*.
@@ -158,7 +158,7 @@ const PASSWORD: &str = "password";
 impl Login {
     /// Takes out of `theirs` what goes against `own`, from which this was read: an ID from there would
     /// outdo a name from here, and so would another way to log in.
-    pub(super) fn keep_fitting(&self, own: &Given, theirs: &mut Given) {
+    pub fn keep_fitting(&self, own: &Given, theirs: &mut Given) {
         let chosen = self.methods();
         let open = |method| chosen.is_empty() || chosen.contains(&method);
         theirs.retain(|key, _| {
@@ -194,7 +194,7 @@ impl Login {
     }
 
     /// The way to log in. Records everything that is wrong with what is given.
-    pub(super) fn decide(self, problems: &mut Problems) -> Option<Credentials> {
+    pub fn decide(self, problems: &mut Problems) -> Option<Credentials> {
         match self.methods().as_slice() {
             [] => {
                 let what = "no credentials: set username and password, or application-credential-id and \

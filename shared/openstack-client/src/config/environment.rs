@@ -10,7 +10,7 @@ use ccm_settings::Invocation;
 
 /// Where settings outside the files come from.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Environment {
+pub struct Environment {
     /// The environment variables.
     pub variables: BTreeMap<String, String>,
     /// The user's home folder.
@@ -23,7 +23,7 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// The surroundings of this process.
-    pub(crate) fn of_process() -> Self {
+    pub fn of_process() -> Self {
         Self {
             variables: Invocation::of_process().environment,
             home: env::home_dir().filter(|home| home.is_absolute()),
@@ -33,13 +33,13 @@ impl Environment {
     }
 
     /// An environment variable; empty counts as not set.
-    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+    pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 
     /// The path that a setting means: `~/` is the home folder, and what is relative begins
     /// at `folder`.
-    pub(super) fn resolved(&self, text: &str, folder: &Path) -> PathBuf {
+    pub fn resolved(&self, text: &str, folder: &Path) -> PathBuf {
         let in_home = if text == "~" { Some("") } else { text.strip_prefix("~/") };
         match (in_home, &self.home) {
             (Some(rest), Some(home)) => home.join(rest),

@@ -6,16 +6,16 @@ use zeroize::Zeroizing;
 
 /// A secret text: `Debug` does not show it, and its memory is wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(Zeroizing<String>);
+pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// Hides the text.
-    pub(crate) fn new(text: impl Into<String>) -> Self {
+    pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
 
     /// The text, for the one place that sends it.
-    pub(crate) fn expose(&self) -> &str {
+    pub fn expose(&self) -> &str {
         &self.0
     }
 }

@@ -2,11 +2,12 @@
 
 use http::Method;
 
-use super::{super::text::query, Child, LBAAS};
+use super::{Child, LBAAS};
+use crate::text::query;
 
 impl Child {
     /// The member of bodies that holds it.
-    pub(super) const fn key(self) -> &'static str {
+    pub const fn key(self) -> &'static str {
         match self {
             Self::Listener => "listener",
             Self::Pool => "pool",
@@ -14,13 +15,14 @@ impl Child {
         }
     }
 
-    pub(super) fn path(self, id: Option<&str>) -> String {
+    /// The path of the collection, or of the child with this ID.
+    pub fn path(self, id: Option<&str>) -> String {
         let id = id.map_or_else(String::new, |id| format!("/{}", query(id)));
         format!("{LBAAS}/{}s{id}", self.key())
     }
 
     /// The name of the write in metrics.
-    pub(super) fn operation(self, method: &Method) -> &'static str {
+    pub fn operation(self, method: &Method) -> &'static str {
         match (self, method) {
             (Self::Listener, &Method::POST) => "loadbalancer_listener_create",
             (Self::Listener, &Method::DELETE) => "loadbalancer_listener_delete",

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    super::{
-        api::{AT_ONCE, Answer, Api, Collection, Deletion, Memory, Request, Service, id_of},
-        text::{MAX_MESSAGE, MAX_VALUE, query},
-    },
     ApiVersion, BalancerRow, Child, Filter, LBAAS, ListenerRow, MemberRow, MonitorRow, Octavia,
     PoolRow, Tree,
+};
+use crate::{
+    api::{AT_ONCE, Answer, Api, Collection, Deletion, Memory, Request, Service, id_of},
+    text::{MAX_MESSAGE, MAX_VALUE, query},
 };
 
 /// The versions are requested again after this time: Octavia may have been upgraded.
@@ -24,11 +24,11 @@ const FRESH: Duration = Duration::from_hours(1);
 
 /// What a list of load balancers shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct BalancerRows {
-    pub(in super::super) rows: Vec<BalancerRow>,
+pub struct BalancerRows {
+    pub rows: Vec<BalancerRow>,
     /// A line for each entry that cannot be parsed.
-    pub(in super::super) malformed: Vec<String>,
-    pub(in super::super) request_id: Option<String>,
+    pub malformed: Vec<String>,
+    pub request_id: Option<String>,
 }
 
 /// Octavia's document of versions.
@@ -74,18 +74,19 @@ struct OneTree {
 }
 
 impl Octavia {
-    pub(in super::super) fn new(api: Arc<dyn Api>) -> Self {
+    /// Octavia, reached through this API.
+    pub fn new(api: Arc<dyn Api>) -> Self {
         Self { api, version: tokio::sync::Mutex::default() }
     }
 
     /// Whether the catalog of the cloud has Octavia in the region in use.
-    pub(in super::super) async fn offered(&self, call: Call) -> Result<bool, CloudError> {
+    pub async fn offered(&self, call: Call) -> Result<bool, CloudError> {
         self.api.offers(Service::LoadBalancer, call).await
     }
 
     /// The version of its API that it calls the current one. A failure is an error, and says
     /// nothing about features. Known for an hour.
-    pub(in super::super) async fn version(&self, call: Call) -> Result<ApiVersion, CloudError> {
+    pub async fn version(&self, call: Call) -> Result<ApiVersion, CloudError> {
         let mut known = tokio::time::timeout_at(call.end, self.version.lock())
             .await
             .map_err(|_elapsed| late(call))?;
@@ -112,7 +113,7 @@ impl Octavia {
     ///
     /// Octavia answers a filter that is given twice with status 500 (seen in version 2.26), so
     /// several IDs are picked from the list of all.
-    pub(in super::super) async fn balancers(
+    pub async fn balancers(
         &self,
         filter: Filter<'_>,
         call: Call,
@@ -148,11 +149,7 @@ impl Octavia {
     }
 
     /// The load balancer of this ID; `None` if Octavia itself says that there is none.
-    pub(in super::super) async fn balancer(
-        &self,
-        id: &str,
-        call: Call,
-    ) -> Result<Option<BalancerRow>, CloudError> {
+    pub async fn balancer(&self, id: &str, call: Call) -> Result<Option<BalancerRow>, CloudError> {
         let (operation, path) =
             ("loadbalancer_get", format!("{LBAAS}/loadbalancers/{}", query(id)));
         let answer = self.get(operation, &path, call).await?;
@@ -161,11 +158,7 @@ impl Octavia {
 
     /// The load balancer of this ID with all that is below it, by one request; `None` if Octavia
     /// itself says that there is none.
-    pub(in super::super) async fn tree(
-        &self,
-        id: &str,
-        call: Call,
-    ) -> Result<Option<Tree>, CloudError> {
+    pub async fn tree(&self, id: &str, call: Call) -> Result<Option<Tree>, CloudError> {
         let operation = "loadbalancer_status_get";
         let path = format!("{LBAAS}/loadbalancers/{}/status", query(id));
         let answer = self.get(operation, &path, call).await?;
@@ -173,7 +166,7 @@ impl Octavia {
     }
 
     /// All listeners of a load balancer.
-    pub(in super::super) async fn listeners(
+    pub async fn listeners(
         &self,
         balancer: &str,
         call: Call,
@@ -184,29 +177,21 @@ impl Octavia {
     }
 
     /// All pools of a load balancer.
-    pub(in super::super) async fn pools(
-        &self,
-        balancer: &str,
-        call: Call,
-    ) -> Result<Vec<PoolRow>, CloudError> {
+    pub async fn pools(&self, balancer: &str, call: Call) -> Result<Vec<PoolRow>, CloudError> {
         let path = format!("{LBAAS}/pools?loadbalancer_id={}", query(balancer));
         let operation = "loadbalancer_pool_list";
         self.rows(List { key: "pools", operation, path: &path }, &Memory::default(), call).await
     }
 
     /// All members of a pool. A pool that does not exist is an error.
-    pub(in super::super) async fn members(
-        &self,
-        pool: &str,
-        call: Call,
-    ) -> Result<Vec<MemberRow>, CloudError> {
+    pub async fn members(&self, pool: &str, call: Call) -> Result<Vec<MemberRow>, CloudError> {
         let path = format!("{LBAAS}/pools/{}/members", query(pool));
         let operation = "loadbalancer_member_list";
         self.rows(List { key: "members", operation, path: &path }, &Memory::default(), call).await
     }
 
     /// The health monitors of these pools, one request each: Octavia takes no filter twice.
-    pub(in super::super) async fn monitors(
+    pub async fn monitors(
         &self,
         pools: &[String],
         call: Call,
@@ -224,11 +209,7 @@ impl Octavia {
 
     /// Makes a load balancer with the whole tree below it. After an error that may have taken
     /// effect, first look for what it may have made.
-    pub(in super::super) async fn create(
-        &self,
-        body: Value,
-        call: Call,
-    ) -> Result<BalancerRow, CloudError> {
+    pub async fn create(&self, body: Value, call: Call) -> Result<BalancerRow, CloudError> {
         let (operation, path) = ("loadbalancer_create", format!("{LBAAS}/loadbalancers"));
         let body = json!({ "loadbalancer": body });
         let request = Request::post(Service::LoadBalancer, operation, &path, body);
@@ -241,12 +222,7 @@ impl Octavia {
     }
 
     /// Changes these fields of a load balancer.
-    pub(in super::super) async fn update(
-        &self,
-        id: &str,
-        body: Value,
-        call: Call,
-    ) -> Result<(), CloudError> {
+    pub async fn update(&self, id: &str, body: Value, call: Call) -> Result<(), CloudError> {
         let (operation, path) =
             ("loadbalancer_update", format!("{LBAAS}/loadbalancers/{}", query(id)));
         self.put(operation, &path, json!({ "loadbalancer": body }), call).await
@@ -254,7 +230,7 @@ impl Octavia {
 
     /// Deletes a load balancer; with `cascade` all that is below it as well, without it a load
     /// balancer that has children is refused.
-    pub(in super::super) async fn delete(
+    pub async fn delete(
         &self,
         id: &str,
         cascade: bool,
@@ -267,7 +243,7 @@ impl Octavia {
 
     /// Has a load balancer built anew, with its addresses. Octavia does this for some users only, also
     /// in `ERROR`.
-    pub(in super::super) async fn fail_over(&self, id: &str, call: Call) -> Result<(), CloudError> {
+    pub async fn fail_over(&self, id: &str, call: Call) -> Result<(), CloudError> {
         let operation = "loadbalancer_failover";
         let path = format!("{LBAAS}/loadbalancers/{}/failover", query(id));
         let request = Request::get(Service::LoadBalancer, operation, &path);
@@ -277,7 +253,7 @@ impl Octavia {
 
     /// How many load balancers the project may have; negative without a limit, and `None` if Octavia
     /// does not say so.
-    pub(in super::super) async fn quota(&self, call: Call) -> Result<Option<i64>, CloudError> {
+    pub async fn quota(&self, call: Call) -> Result<Option<i64>, CloudError> {
         let project = self.api.project_id(call).await?;
         let operation = "loadbalancer_quota_get";
         let path = format!("{LBAAS}/quotas/{}", query(&project));
@@ -288,7 +264,7 @@ impl Octavia {
 
     /// Makes a child, and tells its ID. After an error that may have taken effect, first look
     /// for what it may have made.
-    pub(in super::super) async fn create_child(
+    pub async fn create_child(
         &self,
         child: Child,
         body: Value,
@@ -306,7 +282,7 @@ impl Octavia {
     }
 
     /// Changes these fields of a child.
-    pub(in super::super) async fn update_child(
+    pub async fn update_child(
         &self,
         child: Child,
         id: &str,
@@ -318,7 +294,7 @@ impl Octavia {
     }
 
     /// Deletes a child; a pool with its members and its monitor.
-    pub(in super::super) async fn delete_child(
+    pub async fn delete_child(
         &self,
         child: Child,
         id: &str,
@@ -331,7 +307,7 @@ impl Octavia {
     /// Replaces all members of a pool. Octavia knows a member by address and port. One that is
     /// there twice is refused here: Octavia accepts it, and the load balancer stays in
     /// `PENDING_UPDATE` for good (seen in version 2.26).
-    pub(in super::super) async fn set_members(
+    pub async fn set_members(
         &self,
         pool: &str,
         members: Vec<Value>,

@@ -4,7 +4,7 @@ use ccm_cloud::{Call, CloudError, ErrorKind};
 use serde_json::{Value, json};
 
 use super::{requests::BalancerRows, *};
-use crate::openstack::{
+use crate::{
     api::{Deletion, Request, Service},
     scripted::{Scripted, answer, subnet, uuid},
 };
@@ -38,10 +38,7 @@ impl Rig {
         row
     }
 
-    fn octavia<T>(
-        &self,
-        change: impl FnOnce(&mut crate::openstack::scripted::octavia::Octavia) -> T,
-    ) -> T {
+    fn octavia<T>(&self, change: impl FnOnce(&mut crate::scripted::octavia::Octavia) -> T) -> T {
         change(&mut self.cloud.world.lock().octavia)
     }
 
@@ -109,7 +106,7 @@ async fn a_caller_waits_for_the_version_no_longer_than_its_call_lasts() {
 #[tokio::test(start_paused = true)]
 async fn lists_are_filtered_by_one_request() {
     let rig = Rig::new();
-    let one = rig.made("one", &["a", "kubernetes-service-uid=1"]).await;
+    let one = rig.made("one", &["a", "owner-uid=1"]).await;
     let two = rig.made("two", &["a"]).await;
     rig.made("three", &[]).await;
     // Another project's, which an administrator would see.
@@ -124,16 +121,12 @@ async fn lists_are_filtered_by_one_request() {
     for (filter, expect, path) in [
         (Filter::All, &["one", "two", "three"][..], base.to_owned()),
         (Filter::Tags(&["a"]), &["one", "two"], format!("{base}&tags=a")),
-        (
-            Filter::Tags(&["a", "kubernetes-service-uid=1"]),
-            &["one"],
-            format!("{base}&tags=a%2Ckubernetes-service-uid%3D1"),
-        ),
+        (Filter::Tags(&["a", "owner-uid=1"]), &["one"], format!("{base}&tags=a%2Cowner-uid%3D1")),
         (Filter::Tags(&["a", "b"]), &[], format!("{base}&tags=a%2Cb")),
         (
-            Filter::AnyTag("a", &["kubernetes-service-uid=1", "c"]),
+            Filter::AnyTag("a", &["owner-uid=1", "c"]),
             &["one"],
-            format!("{base}&tags=a&tags-any=kubernetes-service-uid%3D1%2Cc"),
+            format!("{base}&tags=a&tags-any=owner-uid%3D1%2Cc"),
         ),
         (Filter::Ids(&ids[..1]), &["one"], format!("{base}&id={}", one.id)),
         (Filter::Ids(&ids), &["one", "two"], base.to_owned()),

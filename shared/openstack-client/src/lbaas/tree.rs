@@ -8,63 +8,66 @@ use super::{Provisioning, or_default};
 
 /// A load balancer's status tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(in super::super) struct Tree {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(in super::super) id: String,
-    pub(in super::super) provisioning_status: Provisioning,
+#[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
+pub struct Tree {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
+    pub provisioning_status: Provisioning,
     #[serde(default, deserialize_with = "or_default")]
-    pub(in super::super) listeners: Vec<TreeListener>,
+    pub listeners: Vec<TreeListener>,
     /// All pools, where Octavia shows them apart from the listeners.
     #[serde(default, deserialize_with = "or_default")]
-    pub(in super::super) pools: Vec<TreePool>,
+    pub pools: Vec<TreePool>,
 }
 
 /// A listener in the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(in super::super) struct TreeListener {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(in super::super) id: String,
+pub struct TreeListener {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub(in super::super) name: String,
-    pub(in super::super) provisioning_status: Provisioning,
+    pub name: String,
+    pub provisioning_status: Provisioning,
     #[serde(default, deserialize_with = "or_default")]
-    pub(in super::super) pools: Vec<TreePool>,
+    pub pools: Vec<TreePool>,
 }
 
 /// A pool in the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(in super::super) struct TreePool {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(in super::super) id: String,
+#[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
+pub struct TreePool {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
     #[serde(default, deserialize_with = "or_default")]
-    pub(in super::super) name: String,
+    pub name: String,
     /// After the creation of a whole tree, version 2.26 leaves it `PENDING_CREATE` for good though
     /// the load balancer is `ACTIVE` (version 2.30 does not). The members and the monitor of such
     /// a pool cannot be changed, Octavia says 409, until the pool itself was changed: so change
     /// it first, to what it is.
-    pub(in super::super) provisioning_status: Provisioning,
+    pub provisioning_status: Provisioning,
     #[serde(default, deserialize_with = "or_default")]
-    pub(in super::super) members: Vec<TreeMember>,
+    pub members: Vec<TreeMember>,
     #[serde(default)]
-    pub(in super::super) health_monitor: Option<TreeMonitor>,
+    pub health_monitor: Option<TreeMonitor>,
 }
 
 /// A health monitor in the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(in super::super) struct TreeMonitor {
+pub struct TreeMonitor {
     #[serde(default, rename = "type", deserialize_with = "or_default")]
-    pub(in super::super) kind: String,
+    pub kind: String,
 }
 
 /// A member in the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(in super::super) struct TreeMember {
+#[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
+pub struct TreeMember {
     #[serde(default, deserialize_with = "or_default")]
-    pub(in super::super) name: String,
-    pub(in super::super) address: IpAddr,
-    pub(in super::super) protocol_port: u16,
-    pub(in super::super) provisioning_status: Provisioning,
+    pub name: String,
+    pub address: IpAddr,
+    pub protocol_port: u16,
+    pub provisioning_status: Provisioning,
     /// The result of the monitor's checks: `ONLINE`, `ERROR`, or `NO_MONITOR` without a monitor.
     #[serde(default, deserialize_with = "or_default")]
-    pub(in super::super) operating_status: String,
+    pub operating_status: String,
 }

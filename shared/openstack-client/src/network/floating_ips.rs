@@ -6,12 +6,10 @@ use ccm_cloud::{Call, CloudError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{
-    super::{
-        api::{Deletion, Request, Service},
-        text::{paths, query},
-    },
-    Neutron, readable,
+use super::{Neutron, readable};
+use crate::{
+    api::{Deletion, Request, Service},
+    text::{paths, query},
 };
 
 const FIELDS: &str = "fields=id&fields=floating_ip_address&fields=fixed_ip_address&fields=port_id\
@@ -20,31 +18,32 @@ const FIELDS: &str = "fields=id&fields=floating_ip_address&fields=fixed_ip_addre
 
 /// A floating IP.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct FloatingIp {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(crate) id: String,
+#[expect(missing_docs, reason = "fields are named as in the API of Neutron")]
+pub struct FloatingIp {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
     #[serde(rename = "floating_ip_address")]
-    pub(crate) address: IpAddr,
+    pub address: IpAddr,
     /// The address of the port that it stands for.
     #[serde(default, rename = "fixed_ip_address")]
-    pub(crate) fixed_address: Option<IpAddr>,
+    pub fixed_address: Option<IpAddr>,
     /// The port that it stands for; `None` if it is free.
-    #[serde(default, deserialize_with = "crate::openstack::text::id_or_none")]
-    pub(crate) port_id: Option<String>,
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(crate) floating_network_id: String,
+    #[serde(default, deserialize_with = "crate::text::id_or_none")]
+    pub port_id: Option<String>,
+    #[serde(deserialize_with = "crate::text::id")]
+    pub floating_network_id: String,
     #[serde(default)]
-    pub(crate) description: String,
+    pub description: String,
     #[serde(default)]
-    pub(crate) tags: Vec<String>,
+    pub tags: Vec<String>,
     /// Changes with every write, where Neutron has the extension for it.
     #[serde(default, rename = "revision_number")]
-    pub(crate) revision: Option<u64>,
+    pub revision: Option<u64>,
 }
 
 /// Which floating IPs to list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum FloatingIps<'a> {
+pub enum FloatingIps<'a> {
     /// Floating IPs of these ports, in any project: an administrator may have attached one.
     Ports(&'a [String]),
     /// The project's floating IP with this address.
@@ -55,10 +54,10 @@ pub(crate) enum FloatingIps<'a> {
 
 /// A quota and what is used of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Quota {
+pub struct Quota {
     /// Negative without a limit.
-    pub(crate) limit: i64,
-    pub(crate) used: usize,
+    pub limit: i64,
+    pub used: usize,
 }
 
 #[derive(Deserialize)]
@@ -79,7 +78,7 @@ struct OneFloatingIp {
 impl Neutron {
     /// Lists floating IPs. Fails if one cannot be parsed. All filters except `Ports` name the
     /// project: Neutron shows an administrator the floating IPs of all projects.
-    pub(crate) async fn floating_ips(
+    pub async fn floating_ips(
         &self,
         which: FloatingIps<'_>,
         call: Call,
@@ -101,7 +100,7 @@ impl Neutron {
     }
 
     /// How many floating IPs the project may have, and how many it has.
-    pub(crate) async fn floating_quota(&self, call: Call) -> Result<Quota, CloudError> {
+    pub async fn floating_quota(&self, call: Call) -> Result<Quota, CloudError> {
         let project = self.api.project_id(call).await?;
         let (operation, path) = ("quota_get", format!("/quotas/{}/details", query(&project)));
         let request = Request::get(Service::Network, operation, &path);
@@ -114,7 +113,7 @@ impl Neutron {
 
     /// Makes a floating IP. After an error that may have taken effect, first look for what it
     /// may have made.
-    pub(crate) async fn create_floating_ip(
+    pub async fn create_floating_ip(
         &self,
         body: Value,
         call: Call,
@@ -134,7 +133,7 @@ impl Neutron {
 
     /// Lets a floating IP, of this revision if it has any, stand for this port, or for none;
     /// `None` if Neutron itself says that it does not exist.
-    pub(crate) async fn update_floating_ip(
+    pub async fn update_floating_ip(
         &self,
         ip: &FloatingIp,
         port: Option<&str>,
@@ -153,18 +152,14 @@ impl Neutron {
     }
 
     /// Deletes a floating IP.
-    pub(crate) async fn delete_floating_ip(
-        &self,
-        id: &str,
-        call: Call,
-    ) -> Result<Deletion, CloudError> {
+    pub async fn delete_floating_ip(&self, id: &str, call: Call) -> Result<Deletion, CloudError> {
         let (operation, path) = ("floating_ip_delete", format!("/floatingips/{}", query(id)));
         let request = Request::delete(Service::Network, operation, &path);
         Deletion::of(&self.api.send(request, call).await?)
     }
 
     /// Replaces all tags of a floating IP.
-    pub(crate) async fn tag_floating_ip(
+    pub async fn tag_floating_ip(
         &self,
         id: &str,
         tags: &[String],

@@ -10,10 +10,8 @@ use ccm_cloud::{Call, CloudError};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{
-    super::api::{Failure, Pending, SingleFlight},
-    Neutron,
-};
+use super::Neutron;
+use crate::api::{Failure, Pending, SingleFlight};
 
 /// Names are requested again after this time: networks can be renamed.
 const FRESH: Duration = Duration::from_mins(10);
@@ -22,7 +20,7 @@ const FRESH: Duration = Duration::from_mins(10);
 const QUESTION: Duration = Duration::from_secs(30);
 
 /// The cache.
-pub(crate) struct NetworkNames {
+pub struct NetworkNames {
     known: Mutex<BTreeMap<String, Known>>,
     questions: SingleFlight<()>,
 }
@@ -42,7 +40,7 @@ impl Default for NetworkNames {
 impl NetworkNames {
     /// The names of these networks, by ID. Unknown ones are requested together; known ones
     /// are refreshed in the background.
-    pub(crate) async fn of(
+    pub async fn of(
         self: &Arc<Self>,
         networks: &BTreeSet<String>,
         neutron: &Arc<Neutron>,

@@ -4,65 +4,65 @@ use ccm_base::message::one_line;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::{api::members, text::MAX_VALUE};
+use crate::{api::members, text::MAX_VALUE};
 
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct Port {
+pub struct Port {
     /// Its ID.
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(crate) id: String,
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
     /// The ID of the server; empty or of another kind for sub-ports of trunks.
     #[serde(default)]
-    pub(crate) device_id: String,
+    pub device_id: String,
     /// `ACTIVE` when it carries traffic.
-    pub(crate) status: String,
+    pub status: String,
     /// The ID of its network.
-    pub(crate) network_id: String,
+    pub network_id: String,
     /// Its addresses.
-    pub(crate) fixed_ips: Vec<FixedIp>,
+    pub fixed_ips: Vec<FixedIp>,
     /// Its MAC address.
-    pub(crate) mac_address: Option<String>,
+    pub mac_address: Option<String>,
     /// Set if it is a trunk.
-    pub(crate) trunk_details: Option<TrunkDetails>,
+    pub trunk_details: Option<TrunkDetails>,
 }
 
 /// An address of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct FixedIp {
+pub struct FixedIp {
     /// The address.
-    pub(crate) ip_address: String,
+    pub ip_address: String,
 }
 
 /// The trunk of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct TrunkDetails {
+pub struct TrunkDetails {
     /// The sub-ports.
     #[serde(default)]
-    pub(crate) sub_ports: Vec<SubPortRef>,
+    pub sub_ports: Vec<SubPortRef>,
 }
 
 /// A reference to a sub-port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct SubPortRef {
+pub struct SubPortRef {
     /// The port's ID.
-    pub(crate) port_id: String,
+    pub port_id: String,
 }
 
 /// An entry that cannot be parsed.
 #[derive(Debug)]
-pub(super) struct MalformedPort {
+pub struct MalformedPort {
     /// The ID of the port, if it can be parsed.
-    pub(super) port_id: Option<String>,
+    pub port_id: Option<String>,
     /// The server of the port, if it can be parsed.
-    pub(super) device_id: Option<String>,
+    pub device_id: Option<String>,
     /// The problem, with the ID of the port.
-    pub(super) line: String,
+    pub line: String,
 }
 
 impl Port {
     /// Reads an entry.
-    pub(super) fn read(json: &str) -> Result<Self, MalformedPort> {
+    pub fn read(json: &str) -> Result<Self, MalformedPort> {
         serde_json::from_str(json).map_err(|error| {
             let known = members(json);
             let text = |key: &str| known.get(key).and_then(Value::as_str);
@@ -74,22 +74,22 @@ impl Port {
     }
 
     /// Whether it carries traffic.
-    pub(crate) fn is_active(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.status == "ACTIVE"
     }
 
     /// The IDs of the ports that it carries as a trunk.
-    pub(crate) fn sub_port_ids(&self) -> impl Iterator<Item = &str> {
+    pub fn sub_port_ids(&self) -> impl Iterator<Item = &str> {
         let subs = self.trunk_details.iter().flat_map(|trunk| &trunk.sub_ports);
         subs.map(|sub| sub.port_id.as_str())
     }
 }
 
 /// ID and name of a network.
-pub(super) fn read_network(json: &str) -> Result<(String, String), serde_json::Error> {
+pub fn read_network(json: &str) -> Result<(String, String), serde_json::Error> {
     #[derive(Deserialize)]
     struct Network {
-        #[serde(deserialize_with = "crate::openstack::text::id")]
+        #[serde(deserialize_with = "crate::text::id")]
         id: String,
         name: String,
     }

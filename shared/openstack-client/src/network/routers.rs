@@ -6,12 +6,10 @@ use ccm_cloud::{Call, CloudError, ErrorKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{
-    super::{
-        api::{Answer, Collection, Memory, Request, Service},
-        text::query,
-    },
-    Neutron, readable,
+use super::{Neutron, readable};
+use crate::{
+    api::{Answer, Collection, Memory, Request, Service},
+    text::query,
 };
 
 const ROUTER_FIELDS: &str = "fields=routes&fields=revision_number";
@@ -23,36 +21,38 @@ const ROUTER_UPDATE: &str = "router_update";
 
 /// A router.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct Router {
+pub struct Router {
     /// Its extra routes, in no order.
     #[serde(default)]
-    pub(crate) routes: Vec<ExtraRoute>,
+    pub routes: Vec<ExtraRoute>,
     /// Changes with every write, where Neutron has the extension for it.
-    pub(crate) revision_number: Option<u64>,
+    pub revision_number: Option<u64>,
 }
 
 /// An extra route of a router, as Neutron spells it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct ExtraRoute {
-    pub(crate) destination: String,
-    pub(crate) nexthop: String,
+#[expect(missing_docs, reason = "fields are named as in the API of Neutron")]
+pub struct ExtraRoute {
+    pub destination: String,
+    pub nexthop: String,
 }
 
 /// A port as the next hop of routes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Hop {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(crate) id: String,
-    pub(crate) network_id: String,
+#[expect(missing_docs, reason = "fields are named as in the API of Neutron")]
+pub struct Hop {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
+    pub network_id: String,
     #[serde(default)]
     fixed_ips: Vec<super::port::FixedIp>,
-    pub(crate) mac_address: Option<String>,
+    pub mac_address: Option<String>,
     /// The foreign addresses that it may send from and receive for, as Neutron spells them.
     #[serde(default)]
-    pub(crate) allowed_address_pairs: Vec<Value>,
+    pub allowed_address_pairs: Vec<Value>,
     /// Without the extension for it, each port is protected.
     port_security_enabled: Option<bool>,
-    pub(crate) revision_number: Option<u64>,
+    pub revision_number: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -67,19 +67,19 @@ struct OnePort {
 
 impl Hop {
     /// Its addresses.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.fixed_ips.iter().filter_map(|ip| ip.ip_address.parse().ok())
     }
 
     /// Whether it drops packets from and for addresses that are not allowed.
-    pub(crate) fn is_protected(&self) -> bool {
+    pub fn is_protected(&self) -> bool {
         self.port_security_enabled != Some(false)
     }
 }
 
 impl Neutron {
     /// The aliases of Neutron's extensions.
-    pub(crate) async fn extensions(&self, call: Call) -> Result<BTreeSet<String>, CloudError> {
+    pub async fn extensions(&self, call: Call) -> Result<BTreeSet<String>, CloudError> {
         #[derive(Deserialize)]
         struct Extension {
             alias: String,
@@ -102,7 +102,7 @@ impl Neutron {
     }
 
     /// The router of this ID.
-    pub(crate) async fn router(&self, id: &str, call: Call) -> Result<Router, CloudError> {
+    pub async fn router(&self, id: &str, call: Call) -> Result<Router, CloudError> {
         let (operation, path) = ("router_get", format!("/routers/{}?{ROUTER_FIELDS}", query(id)));
         let request = Request::get(Service::Network, operation, &path);
         let answer = found(id, self.api.send(request, call).await?)?;
@@ -111,7 +111,7 @@ impl Neutron {
 
     /// Adds routes to those of the router, or removes some; both are idempotent. Needs the
     /// extension `extraroute-atomic`.
-    pub(crate) async fn change_routes(
+    pub async fn change_routes(
         &self,
         id: &str,
         action: &str,
@@ -125,7 +125,7 @@ impl Neutron {
     }
 
     /// Replaces the routes of the router of this revision.
-    pub(crate) async fn put_routes(
+    pub async fn put_routes(
         &self,
         id: &str,
         routes: &[ExtraRoute],
@@ -149,7 +149,7 @@ impl Neutron {
     }
 
     /// The ports with these addresses in any network.
-    pub(crate) async fn hops(
+    pub async fn hops(
         &self,
         addresses: &BTreeSet<IpAddr>,
         call: Call,
@@ -161,13 +161,13 @@ impl Neutron {
     }
 
     /// The router's own ports.
-    pub(crate) async fn router_ports(&self, id: &str, call: Call) -> Result<Vec<Hop>, CloudError> {
+    pub async fn router_ports(&self, id: &str, call: Call) -> Result<Vec<Hop>, CloudError> {
         let ids = std::iter::once(id);
         readable("port", &self.entries("ports", HOP_FIELDS, "device_id", ids, call).await?)
     }
 
     /// The port of this ID; `None` if Neutron itself says that there is none.
-    pub(crate) async fn hop(&self, id: &str, call: Call) -> Result<Option<Hop>, CloudError> {
+    pub async fn hop(&self, id: &str, call: Call) -> Result<Option<Hop>, CloudError> {
         let (operation, path) = ("port_get", format!("/ports/{}?{HOP_FIELDS}", query(id)));
         let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;
         one_port(operation, &answer)
@@ -175,7 +175,7 @@ impl Neutron {
 
     /// Replaces the allowed address pairs of the port of this revision; `None` if Neutron itself
     /// says that there is no such port.
-    pub(crate) async fn put_pairs(
+    pub async fn put_pairs(
         &self,
         port: &Hop,
         pairs: &[Value],

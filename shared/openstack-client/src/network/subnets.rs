@@ -5,12 +5,10 @@ use std::{collections::BTreeSet, net::IpAddr};
 use ccm_cloud::{Call, CloudError};
 use serde::Deserialize;
 
-use super::{
-    super::{
-        api::{Request, Service},
-        text::query,
-    },
-    Neutron, readable,
+use super::{Neutron, readable};
+use crate::{
+    api::{Request, Service},
+    text::query,
 };
 
 const SUBNET_FIELDS: &str = "fields=id&fields=network_id&fields=ip_version\
@@ -20,41 +18,42 @@ const PORT_FIELDS: &str = "fields=id&fields=device_owner&fields=fixed_ips";
 
 /// A subnet.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Subnet {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(crate) id: String,
-    pub(crate) network_id: String,
+#[expect(missing_docs, reason = "fields are named as in the API of Neutron")]
+pub struct Subnet {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
+    pub network_id: String,
     /// 4 or 6.
-    pub(crate) ip_version: u8,
+    pub ip_version: u8,
     /// Its addresses, as Neutron spells them.
-    pub(crate) cidr: String,
+    pub cidr: String,
 }
 
 /// A network with floating IPs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct ExternalNetwork {
-    #[serde(deserialize_with = "crate::openstack::text::id")]
-    pub(crate) id: String,
+pub struct ExternalNetwork {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
     /// The IDs of all its subnets, those that the project may not see included.
     #[serde(default)]
-    pub(crate) subnets: Vec<String>,
+    pub subnets: Vec<String>,
 }
 
 /// A port and the subnets of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct PlacedPort {
+pub struct PlacedPort {
     /// The kind of what it belongs to: `compute:zone-1`, `Octavia`; may be empty.
     #[serde(default)]
-    pub(crate) device_owner: String,
+    pub device_owner: String,
     #[serde(default)]
-    pub(crate) fixed_ips: Vec<PlacedAddress>,
+    pub fixed_ips: Vec<PlacedAddress>,
 }
 
 /// An address in its subnet.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct PlacedAddress {
-    pub(crate) ip_address: IpAddr,
-    pub(crate) subnet_id: String,
+pub struct PlacedAddress {
+    pub ip_address: IpAddr,
+    pub subnet_id: String,
 }
 
 #[derive(Deserialize)]
@@ -64,7 +63,7 @@ struct OneSubnet {
 
 impl Neutron {
     /// The subnet of this ID; `None` if Neutron itself says that the project has none.
-    pub(crate) async fn subnet(&self, id: &str, call: Call) -> Result<Option<Subnet>, CloudError> {
+    pub async fn subnet(&self, id: &str, call: Call) -> Result<Option<Subnet>, CloudError> {
         let (operation, path) = ("subnet_get", format!("/subnets/{}?{SUBNET_FIELDS}", query(id)));
         let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;
         if answer.status == 404 {
@@ -74,7 +73,7 @@ impl Neutron {
     }
 
     /// The subnets of these IDs that the project sees.
-    pub(crate) async fn subnets(
+    pub async fn subnets(
         &self,
         ids: &BTreeSet<String>,
         call: Call,
@@ -84,28 +83,21 @@ impl Neutron {
     }
 
     /// The subnets of a network, as far as the project may see them.
-    pub(crate) async fn subnets_of(
-        &self,
-        network: &str,
-        call: Call,
-    ) -> Result<Vec<Subnet>, CloudError> {
+    pub async fn subnets_of(&self, network: &str, call: Call) -> Result<Vec<Subnet>, CloudError> {
         let ids = std::iter::once(network);
         let entries = self.entries("subnets", SUBNET_FIELDS, "network_id", ids, call).await?;
         readable("subnet", &entries)
     }
 
     /// The external networks that the project may use, in Neutron's order.
-    pub(crate) async fn external_networks(
-        &self,
-        call: Call,
-    ) -> Result<Vec<ExternalNetwork>, CloudError> {
+    pub async fn external_networks(&self, call: Call) -> Result<Vec<ExternalNetwork>, CloudError> {
         let path = "/networks?fields=id&fields=subnets&router%3Aexternal=true";
         readable("network", &self.entries_of("networks", vec![path.to_owned()], call).await?)
     }
 
     /// Lists the project's ports with one of these addresses, in any network. Neutron shows an
     /// administrator other projects too, whose networks may have the same addresses.
-    pub(crate) async fn ports_of_addresses(
+    pub async fn ports_of_addresses(
         &self,
         addresses: &BTreeSet<IpAddr>,
         call: Call,

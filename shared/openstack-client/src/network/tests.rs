@@ -10,7 +10,7 @@ use FloatingIps::{Address, Ports, Tags};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::openstack::{
+use crate::{
     api::Deletion,
     scripted::{Scripted, answer, port, subnet, uuid},
 };

@@ -7,21 +7,21 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Request, World, octavia::PROJECT, paged, query_of, replied, segments, uuid};
-use crate::openstack::api::Answer;
+use crate::api::Answer;
 
 type Done<T> = Result<T, (u16, &'static str, String)>;
 
 /// What Neutron knows of floating IPs.
-pub(in crate::openstack) struct Floating {
-    pub(in crate::openstack) ips: Vec<Value>,
+pub struct Floating {
+    pub ips: Vec<Value>,
     /// How many the project may have.
-    pub(in crate::openstack) quota: usize,
+    pub quota: usize,
     /// How many addresses the external networks have.
-    pub(in crate::openstack) room: usize,
+    pub room: usize,
     /// Whether the project may choose an address.
-    pub(in crate::openstack) may_choose: bool,
+    pub may_choose: bool,
     /// External networks that no router connects with the networks of the ports.
-    pub(in crate::openstack) unreachable: BTreeSet<String>,
+    pub unreachable: BTreeSet<String>,
     made: usize,
 }
 
@@ -40,7 +40,7 @@ impl Default for Floating {
 
 impl Floating {
     /// These ports are gone.
-    pub(super) fn detach(&mut self, ports: &[Value]) {
+    pub fn detach(&mut self, ports: &[Value]) {
         let ips = self.ips.iter_mut();
         for ip in ips.filter(|ip| ports.iter().any(|port| port["id"] == ip["port_id"])) {
             change(ip, &json!({ "port_id": null, "fixed_ip_address": null }));
@@ -50,7 +50,7 @@ impl Floating {
 
 impl World {
     /// Answers a request about floating IPs or subnets; `None` for all others.
-    pub(super) fn floated(&mut self, request: &Request<'_>) -> Option<Result<Answer, CloudError>> {
+    pub fn floated(&mut self, request: &Request<'_>) -> Option<Result<Answer, CloudError>> {
         let (path, query) = query_of(request.path);
         let parts = segments(path);
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();

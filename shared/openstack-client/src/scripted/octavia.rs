@@ -13,10 +13,10 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Request, World, query_of, replied, segments, uuid};
-use crate::openstack::api::Answer;
+use crate::api::Answer;
 
 /// The ID of the project.
-pub(in crate::openstack) const PROJECT: &str = "p1";
+pub const PROJECT: &str = "p1";
 
 /// A status with its body, or with Octavia's words of refusal.
 type Reply = Result<(u16, Value), (u16, String)>;
@@ -24,44 +24,44 @@ type Reply = Result<(u16, Value), (u16, String)>;
 /// What Octavia knows. Rows are as it shows them, but for the references between them: members
 /// beginning with `_`, which are not shown.
 #[derive(Clone)]
-pub(in crate::openstack) struct Octavia {
+pub struct Octavia {
     /// The minor number of its version.
-    pub(in crate::openstack) minor: u32,
+    pub minor: u32,
     /// The drivers that are enabled, the default one first.
-    pub(in crate::openstack) providers: Vec<&'static str>,
+    pub providers: Vec<&'static str>,
     /// Whether the catalog has it.
-    pub(in crate::openstack) offered: bool,
-    pub(in crate::openstack) balancers: Vec<Value>,
-    pub(in crate::openstack) listeners: Vec<Value>,
-    pub(in crate::openstack) pools: Vec<Value>,
-    pub(in crate::openstack) members: Vec<Value>,
-    pub(in crate::openstack) monitors: Vec<Value>,
+    pub offered: bool,
+    pub balancers: Vec<Value>,
+    pub listeners: Vec<Value>,
+    pub pools: Vec<Value>,
+    pub members: Vec<Value>,
+    pub monitors: Vec<Value>,
     /// How many answers show a load balancer as pending after a write.
-    pub(in crate::openstack) polls: usize,
+    pub polls: usize,
     /// How many of the next changes end in `ERROR`.
-    pub(in crate::openstack) failures: usize,
+    pub failures: usize,
     /// The load balancers that stay pending until [`World::let_go`]; by ID.
-    pub(in crate::openstack) held: BTreeSet<String>,
+    pub held: BTreeSet<String>,
     /// Whether those that a write begins for stay pending likewise.
-    pub(in crate::openstack) holds_all: bool,
+    pub holds_all: bool,
     /// Limits by the names that Octavia uses: `Load Balancer`, `Listener`, `Pool`, `Member`,
     /// `Health Monitor`.
-    pub(in crate::openstack) quotas: BTreeMap<&'static str, usize>,
+    pub quotas: BTreeMap<&'static str, usize>,
     /// The load balancers that lists leave out; by ID.
-    pub(in crate::openstack) unlisted: BTreeSet<String>,
+    pub unlisted: BTreeSet<String>,
     /// True if the policy lets this user fail load balancers over, which the default one does not.
-    pub(in crate::openstack) may_fail_over: bool,
+    pub may_fail_over: bool,
     /// True if the policy hides the quotas.
-    pub(in crate::openstack) hides_quotas: bool,
+    pub hides_quotas: bool,
     /// Whether what a creation has nested stays `PENDING_CREATE` for good, as in version 2.26 of
     /// the real one: members then change only after a write to their pool.
-    pub(in crate::openstack) forgets_nested: bool,
+    pub forgets_nested: bool,
     /// The addresses of members that the checks cannot reach, as JSON.
-    pub(in crate::openstack) unreachable: BTreeSet<String>,
+    pub unreachable: BTreeSet<String>,
     /// Entries on a page.
-    pub(in crate::openstack) page: usize,
+    pub page: usize,
     /// Its clock moves by this many seconds with each change.
-    pub(in crate::openstack) seconds_per_change: u64,
+    pub seconds_per_change: u64,
     clock: u64,
     made: usize,
     /// Answers to come that show a load balancer as pending.
@@ -100,10 +100,7 @@ impl Default for Octavia {
 
 impl World {
     /// Answers a request to Octavia.
-    pub(super) fn balanced(
-        &mut self,
-        request: &Request<'_>,
-    ) -> Result<Answer, ccm_cloud::CloudError> {
+    pub fn balanced(&mut self, request: &Request<'_>) -> Result<Answer, ccm_cloud::CloudError> {
         let (path, query) = query_of(request.path);
         let body = request.body.clone().unwrap_or_default();
         let parts = segments(path);
@@ -251,7 +248,7 @@ impl World {
     }
 
     /// Ends what is under way at this load balancer, also if it is held.
-    pub(in crate::openstack) fn let_go(&mut self, id: &str) {
+    pub fn let_go(&mut self, id: &str) {
         self.octavia.held.remove(id);
         self.settle(id);
     }
@@ -280,7 +277,7 @@ impl World {
 
 impl Octavia {
     /// Puts the load balancer, and what is pending below it, into `ERROR` at once.
-    pub(in crate::openstack) fn break_down(&mut self, id: &str) {
+    pub fn break_down(&mut self, id: &str) {
         self.pending.remove(id);
         self.end(id, "ERROR");
     }

@@ -5,18 +5,18 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{Request, World, answer, uuid};
-use crate::openstack::api::Answer;
+use crate::api::Answer;
 
 /// A router and what Neutron does with it.
-pub(in crate::openstack) struct Router {
-    pub(in crate::openstack) id: String,
-    pub(in crate::openstack) routes: Vec<Value>,
-    pub(in crate::openstack) revision: u64,
-    pub(in crate::openstack) extensions: Vec<&'static str>,
-    pub(in crate::openstack) max_routes: usize,
+pub struct Router {
+    pub id: String,
+    pub routes: Vec<Value>,
+    pub revision: u64,
+    pub extensions: Vec<&'static str>,
+    pub max_routes: usize,
     /// The quota `router_route` of Neutron 29, whose refusal does not say how many routes it allows.
-    pub(in crate::openstack) route_quota: usize,
-    pub(in crate::openstack) max_pairs: usize,
+    pub route_quota: usize,
+    pub max_pairs: usize,
 }
 
 impl Default for Router {
@@ -35,7 +35,7 @@ impl Default for Router {
 
 impl World {
     /// Answers a request about the router, or about one port; `None` for all others.
-    pub(super) fn routed(&mut self, request: &Request<'_>) -> Option<Result<Answer, CloudError>> {
+    pub fn routed(&mut self, request: &Request<'_>) -> Option<Result<Answer, CloudError>> {
         let (path, _) = request.path.split_once('?').unwrap_or((request.path, ""));
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let answered = match parts.as_slice() {

@@ -6,7 +6,7 @@
 //! no load balancer can be is an error.
 
 mod reading;
-pub(super) mod selector;
+pub mod selector;
 mod unknown;
 
 use std::collections::BTreeMap;
@@ -14,30 +14,30 @@ use std::collections::BTreeMap;
 use ccm_cloud::{CloudError, Note, Traffic};
 
 use self::reading::Reading;
-pub(super) use self::{reading::remark, selector::Selector};
-use crate::openstack::config::{Config, LoadBalancer, LoadBalancerClass, unmanaged};
+pub use self::{reading::remark, selector::Selector};
+use crate::config::{Config, LoadBalancer, LoadBalancerClass, unmanaged};
 
 /// How the annotations begin.
-pub(super) const PREFIX: &str = "loadbalancer.openstack.org/";
+pub const PREFIX: &str = "loadbalancer.openstack.org/";
 /// The prefix of the annotations that are older than [`PREFIX`].
-pub(super) const OLD_PREFIX: &str = "service.beta.kubernetes.io/openstack-";
+pub const OLD_PREFIX: &str = "service.beta.kubernetes.io/openstack-";
 /// The annotation for an internal load balancer. No other annotation with [`OLD_PREFIX`] is known.
-pub(super) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+pub const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 /// The annotation with the ID, which the provider writes.
-pub(super) const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
+pub const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
 /// The annotation with the published address, which the provider writes.
-pub(super) const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
+pub const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
 
 /// What `cloud.conf` says about load balancers.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Options {
-    pub(super) balancer: LoadBalancer,
-    pub(super) networks: LoadBalancerClass,
-    pub(super) classes: BTreeMap<String, LoadBalancerClass>,
+pub struct Options {
+    pub balancer: LoadBalancer,
+    pub networks: LoadBalancerClass,
+    pub classes: BTreeMap<String, LoadBalancerClass>,
 }
 
 impl Options {
-    pub(in super::super) fn of(config: &Config) -> Self {
+    pub fn of(config: &Config) -> Self {
         let (balancer, networks) = (config.load_balancer.clone(), config.networks.clone());
         Self { balancer, networks, classes: config.classes.clone() }
     }
@@ -45,61 +45,61 @@ impl Options {
 
 /// A value, and the annotation or option that it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Given {
+pub struct Given {
     /// Not empty.
-    pub(super) value: String,
+    pub value: String,
     /// `annotation loadbalancer.openstack.org/subnet-id`, `[LoadBalancer] subnet-id`.
-    pub(super) source: String,
+    pub source: String,
 }
 
 impl Given {
-    pub(super) fn is_of_annotation(&self) -> bool {
+    pub fn is_of_annotation(&self) -> bool {
         self.source.starts_with("annotation ")
     }
 
     /// Whether the Service asks for it, by an annotation or by its class: not an option for all.
-    pub(super) fn is_of_service(&self) -> bool {
+    pub fn is_of_service(&self) -> bool {
         !self.source.starts_with("[LoadBalancer] ")
     }
 }
 
 /// The PROXY protocol between load balancer and members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proxy {
+pub enum Proxy {
     V1,
     V2,
 }
 
 /// How members are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Checks {
+pub struct Checks {
     /// In seconds, as the time-out.
-    pub(super) delay: u32,
-    pub(super) timeout: u32,
-    pub(super) max_retries: u32,
-    pub(super) max_retries_down: u32,
+    pub delay: u32,
+    pub timeout: u32,
+    pub max_retries: u32,
+    pub max_retries_down: u32,
 }
 
 /// The checks of a Service with local traffic that does not set `enable-health-monitor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LocalChecks {
-    pub(super) checks: Checks,
+pub struct LocalChecks {
+    pub checks: Checks,
     /// True if existing load balancers get monitors too, a few at a time.
-    pub(super) for_all: bool,
+    pub for_all: bool,
 }
 
 /// Time limits of a listener, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Timeouts {
-    pub(super) client_data: i64,
-    pub(super) member_connect: i64,
-    pub(super) member_data: i64,
-    pub(super) tcp_inspect: i64,
+pub struct Timeouts {
+    pub client_data: i64,
+    pub member_connect: i64,
+    pub member_data: i64,
+    pub tcp_inspect: i64,
 }
 
 /// A floating network: the one that is named, or which one is to be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum FloatingNetwork {
+pub enum FloatingNetwork {
     /// This one.
     Named(Given),
     /// The first external one with room for IPv4.
@@ -110,63 +110,63 @@ pub(super) enum FloatingNetwork {
 
 /// The networks of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Networks {
-    pub(super) port: Option<Given>,
-    pub(super) network: Option<Given>,
-    pub(super) subnet: Option<Given>,
-    pub(super) member_subnet: Option<Given>,
-    pub(super) floating: FloatingNetwork,
-    pub(super) floating_subnet: Option<Given>,
+pub struct Networks {
+    pub port: Option<Given>,
+    pub network: Option<Given>,
+    pub subnet: Option<Given>,
+    pub member_subnet: Option<Given>,
+    pub floating: FloatingNetwork,
+    pub floating_subnet: Option<Given>,
     /// The pattern or the tags that choose the floating subnet instead of an ID.
-    pub(super) floating_patterns: Vec<Given>,
+    pub floating_patterns: Vec<Given>,
 }
 
 /// Tags that a user adds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tags {
-    pub(super) balancer: Vec<String>,
-    pub(super) listener: Vec<String>,
-    pub(super) pool: Vec<String>,
+pub struct Tags {
+    pub balancer: Vec<String>,
+    pub listener: Vec<String>,
+    pub pool: Vec<String>,
 }
 
 /// What annotations and options ask for.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Settings {
-    pub(super) internal: bool,
+pub struct Settings {
+    pub internal: bool,
     /// The host name that the status is to show instead of an address.
-    pub(super) hostname: Option<String>,
-    pub(super) networks: Networks,
-    pub(super) keep_floating: bool,
-    pub(super) connection_limit: i64,
-    pub(super) proxy: Option<Proxy>,
-    pub(super) forwarded_for: bool,
+    pub hostname: Option<String>,
+    pub networks: Networks,
+    pub keep_floating: bool,
+    pub connection_limit: i64,
+    pub proxy: Option<Proxy>,
+    pub forwarded_for: bool,
     /// A certificate for TLS.
-    pub(super) tls: Option<Given>,
-    pub(super) method: Given,
-    pub(super) timeouts: Timeouts,
-    pub(super) checks: Option<Checks>,
+    pub tls: Option<Given>,
+    pub method: Given,
+    pub timeouts: Timeouts,
+    pub checks: Option<Checks>,
     /// Set only for Services with local traffic.
-    pub(super) local_checks: Option<LocalChecks>,
-    pub(super) flavor: Option<Given>,
-    pub(super) zone: Option<Given>,
-    pub(super) selector: Selector,
-    pub(super) tags: Tags,
+    pub local_checks: Option<LocalChecks>,
+    pub flavor: Option<Given>,
+    pub zone: Option<Given>,
+    pub selector: Selector,
+    pub tags: Tags,
     /// What a new load balancer cannot have yet, one line each.
-    pub(super) unmanaged: Vec<Given>,
+    pub unmanaged: Vec<Given>,
     /// An unknown annotation that seems to ask for an internal load balancer, and the correct name.
-    pub(super) misspelt_internal: Option<Given>,
-    pub(super) notes: Vec<Note>,
+    pub misspelt_internal: Option<Given>,
+    pub notes: Vec<Note>,
 }
 
 /// The annotations below the prefix that have a meaning.
 #[cfg(test)]
-pub(super) fn known() -> &'static [&'static str] {
+pub fn known() -> &'static [&'static str] {
     &reading::KNOWN
 }
 
 /// Reads the annotations. Fails with [`ErrorKind::Invalid`](ccm_cloud::ErrorKind::Invalid), which
 /// names all that is wrong.
-pub(super) fn read(
+pub fn read(
     annotations: &BTreeMap<String, String>,
     options: &Options,
     traffic: Traffic,
@@ -217,7 +217,7 @@ pub(super) fn read(
 
 /// The nodes that may be members; also read while other annotations are wrong. An annotation that
 /// selects by no labels is ignored: it would leave no member.
-pub(super) fn selector(annotations: &BTreeMap<String, String>, options: &Options) -> Selector {
+pub fn selector(annotations: &BTreeMap<String, String>, options: &Options) -> Selector {
     let annotation = annotations.get(&format!("{PREFIX}node-selector"));
     let annotation = annotation.filter(|text| selector::is_valid(text));
     let text = annotation.or(options.balancer.node_selector.as_ref());
@@ -226,10 +226,7 @@ pub(super) fn selector(annotations: &BTreeMap<String, String>, options: &Options
 
 /// The subnet that annotation or option gives to new members; also read while other annotations
 /// are wrong.
-pub(super) fn member_subnet(
-    annotations: &BTreeMap<String, String>,
-    options: &Options,
-) -> Option<Given> {
+pub fn member_subnet(annotations: &BTreeMap<String, String>, options: &Options) -> Option<Given> {
     let mut reading = Reading::new(annotations);
     let class = reading.class(options);
     let networks = reading.networks(options, class.as_ref(), false);
@@ -237,13 +234,13 @@ pub(super) fn member_subnet(
 }
 
 /// Whether the floating IP outlives its load balancer.
-pub(super) fn keeps_floating(annotations: &BTreeMap<String, String>) -> bool {
+pub fn keeps_floating(annotations: &BTreeMap<String, String>) -> bool {
     Reading::new(annotations).flag("keep-floatingip", false)
 }
 
 impl Networks {
     /// The subnet of the members, as far as it is given.
-    pub(super) fn members(&self, options: &Options) -> Option<Given> {
+    pub fn members(&self, options: &Options) -> Option<Given> {
         let of_options = || {
             let value = options.networks.subnet_id.clone()?;
             Some(Given { value, source: reading::option("subnet-id") })
@@ -277,7 +274,7 @@ fn unmanaged(reading: &Reading<'_>, config: &LoadBalancer, networks: &Networks) 
 
 /// All lines about these annotations, for tests with random input.
 #[cfg(any(test, feature = "fuzz"))]
-pub(in super::super) fn lines_about(
+pub fn lines_about(
     annotations: &BTreeMap<String, String>,
     options: &Options,
     traffic: Traffic,

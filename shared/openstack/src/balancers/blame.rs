@@ -4,18 +4,16 @@ use std::net::IpAddr;
 
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind};
+use ccm_openstack_client::text::MAX_VALUE;
 
-use super::{
-    super::text::MAX_VALUE,
-    annotations::{self, FloatingNetwork, Given, PREFIX, Settings},
-};
+use super::annotations::{self, FloatingNetwork, Given, PREFIX, Settings};
 
 /// How many characters of a service's text are compared: services cut long messages.
 const COMPARED: usize = 100;
 
 /// What was asked of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About {
+pub enum About {
     LoadBalancer,
     FloatingIp,
 }
@@ -77,7 +75,7 @@ impl Role {
 }
 
 /// Returns true if the cloud has refused this subnet of members.
-pub(super) fn is_about(error: &CloudError, given: &Given) -> bool {
+pub fn is_about(error: &CloudError, given: &Given) -> bool {
     let is_refusal = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Invalid);
     is_refusal && !error.maybe_done && refuses(&error.message, Role::MemberSubnet, &given.value)
 }
@@ -104,7 +102,7 @@ fn unreachable(message: &str) -> Option<(&str, &str)> {
 }
 
 /// An address that the project does not have and cannot create.
-pub(super) fn wished(error: CloudError, address: &str) -> CloudError {
+pub fn wished(error: CloudError, address: &str) -> CloudError {
     let is_refusal =
         matches!(error.kind, ErrorKind::Forbidden | ErrorKind::Conflict | ErrorKind::Invalid);
     if !is_refusal {
@@ -119,7 +117,7 @@ pub(super) fn wished(error: CloudError, address: &str) -> CloudError {
 }
 
 /// A floating IP of the project that the load balancer cannot have.
-pub(super) fn unattached(error: CloudError, address: IpAddr) -> CloudError {
+pub fn unattached(error: CloudError, address: IpAddr) -> CloudError {
     let what = match unreachable(&error.message) {
         Some((network, subnet)) => format!("{}choose another address", no_router(network, subnet)),
         None => "it is refused".to_owned(),
@@ -146,7 +144,7 @@ fn no_router(network: &str, subnet: &str) -> String {
 
 /// Adds to the error the annotation or option whose value the service refuses in its role. A value that
 /// the message only mentions is not the cause.
-pub(super) fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudError {
+pub fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudError {
     if error.subject.as_ref().is_some_and(|subject| subject.starts_with(ADDRESS)) {
         // The error already names the requested address as the cause.
         return error;

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use ccm_cloud::{Call, CloudError, ErrorKind, FrontEnd, IpFamily, LoadBalancer, Note, Progress};
+use ccm_openstack_client::{
+    lbaas::BalancerRow,
+    network::{FloatingIp, FloatingIps},
+};
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        lbaas::BalancerRow,
-        network::{FloatingIp, FloatingIps},
-    },
     OctaviaBalancers,
     annotations::{Given, remark},
     blame::{About, blamed},
@@ -69,7 +69,7 @@ fn check_families(job: &Job<'_>, place: &Place) -> Result<(), CloudError> {
 
 impl OctaviaBalancers {
     /// Creates what an owner does not have. `may_be_left` says that it had one before.
-    pub(super) async fn create(
+    pub async fn create(
         &self,
         job: Job<'_>,
         may_be_left: bool,
@@ -179,7 +179,7 @@ impl OctaviaBalancers {
 
     /// The changes of a creation, one line each. `attached` are the floating IPs of the load balancer
     /// that it replaces.
-    pub(super) async fn preview_creation(
+    pub async fn preview_creation(
         &self,
         job: &Job<'_>,
         attached: &[FloatingIp],
@@ -191,7 +191,7 @@ impl OctaviaBalancers {
     }
 
     /// The changes of a creation.
-    pub(super) async fn creation(
+    pub async fn creation(
         &self,
         job: &Job<'_>,
         attached: &[FloatingIp],
@@ -259,7 +259,7 @@ impl OctaviaBalancers {
     }
 
     /// The floating IPs that may be used.
-    pub(super) async fn elsewhere(
+    pub async fn elsewhere(
         &self,
         look: Look,
         job: &Job<'_>,
@@ -396,7 +396,7 @@ fn parts(tree: &Tree) -> Parts {
 }
 
 /// The addresses of a load balancer, as far as Octavia shows them.
-pub(super) fn vips(row: &BalancerRow) -> Vec<std::net::IpAddr> {
+pub fn vips(row: &BalancerRow) -> Vec<std::net::IpAddr> {
     let additional = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
     row.vip_address.into_iter().chain(additional).collect()
 }

@@ -4,13 +4,13 @@ use ccm_base::clock;
 use ccm_cloud::{
     AbsenceProof, Call, CloudError, ErrorKind, Owner, Progress, ProofMethod, Unwanted,
 };
+use ccm_openstack_client::{
+    api::Deletion,
+    lbaas::{BalancerRow, Child, Provisioning},
+    network::FloatingIp,
+};
 
 use super::{
-    super::{
-        api::Deletion,
-        lbaas::{BalancerRow, Child, Provisioning},
-        network::FloatingIp,
-    },
     OctaviaBalancers, annotations,
     ensure::waiting,
     find::{Rows, not_ours},
@@ -19,7 +19,7 @@ use super::{
 
 impl OctaviaBalancers {
     /// One load balancer of [`delete`](ccm_cloud::LoadBalancers::delete).
-    pub(super) async fn delete_one(
+    pub async fn delete_one(
         &self,
         unwanted: &Unwanted,
         rows: &Rows,

@@ -11,14 +11,14 @@ use std::collections::BTreeSet;
 
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, Digest, ErrorKind, IpFamily, Members, Owner, Protocol};
+use ccm_openstack_client::{
+    lbaas::{BalancerRow, Child, ListenerRow, PoolRow},
+    text::MAX_VALUE,
+};
 use serde_json::json;
 
-pub(super) use self::steps::{Act, Step, unchanged};
+pub use self::steps::{Act, Step, unchanged};
 use super::{
-    super::{
-        lbaas::{BalancerRow, Child, ListenerRow, PoolRow},
-        text::MAX_VALUE,
-    },
     annotations::Selector,
     merge::{Shape, changed},
     names,
@@ -28,24 +28,24 @@ use super::{
 
 /// What is wanted of one load balancer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Goal<'a> {
-    pub(super) owner: &'a Owner,
-    pub(super) digest: Digest,
-    pub(super) tree: &'a Tree,
+pub struct Goal<'a> {
+    pub owner: &'a Owner,
+    pub digest: Digest,
+    pub tree: &'a Tree,
     /// Tags that a user adds to the load balancer.
-    pub(super) tags: &'a [String],
-    pub(super) members: &'a Members,
+    pub tags: &'a [String],
+    pub members: &'a Members,
     /// The family of the members' addresses.
-    pub(super) family: IpFamily,
-    pub(super) selector: &'a Selector,
-    pub(super) subnet: Option<&'a str>,
+    pub family: IpFamily,
+    pub selector: &'a Selector,
+    pub subnet: Option<&'a str>,
     /// Whether this process has changed its configuration since the digest was stored.
-    pub(super) touched: bool,
+    pub touched: bool,
 }
 
 impl<'a> Goal<'a> {
     /// What the members of a listener's pool have in common; `None` if it has none.
-    pub(super) fn shape(&self, listener: &Listener) -> Option<Shape<'a>> {
+    pub fn shape(&self, listener: &Listener) -> Option<Shape<'a>> {
         let Self { family, selector, subnet, .. } = *self;
         let (port, monitor_port) = (listener.pool.member_port?, listener.pool.monitor_port);
         Some(Shape { port, family, selector, subnet, monitor_port })
@@ -54,7 +54,7 @@ impl<'a> Goal<'a> {
 
 /// The protocol of the transport layer below one of Octavia's: two listeners of one port differ
 /// in it.
-pub(super) fn transport(protocol: &str) -> Protocol {
+pub fn transport(protocol: &str) -> Protocol {
     match protocol {
         "UDP" => Protocol::Udp,
         "SCTP" => Protocol::Sctp,
@@ -64,11 +64,7 @@ pub(super) fn transport(protocol: &str) -> Protocol {
 
 /// The changes below and at a load balancer, in order. Those of its floating IP go before the
 /// last one. Fails if a listener of another owner is in the way.
-pub(super) fn diff(
-    seen: &Seen,
-    goal: &Goal<'_>,
-    floating: Vec<Step>,
-) -> Result<Vec<Step>, CloudError> {
+pub fn diff(seen: &Seen, goal: &Goal<'_>, floating: Vec<Step>) -> Result<Vec<Step>, CloudError> {
     let name = names::of_existing(&seen.row.name, &seen.row.tags, goal.owner);
     let key = |listener: &ListenerRow| (transport(&listener.protocol), listener.protocol_port);
     let wanted: BTreeSet<(Protocol, u16)> =
@@ -149,7 +145,7 @@ impl<'a> Mark<'a> {
 
 /// Names the listeners on a load balancer that are not its owner's, and the pools that none of its
 /// own listeners has. They would go with it.
-pub(super) fn of_others(
+pub fn of_others(
     row: &BalancerRow,
     listeners: &[ListenerRow],
     pools: &[PoolRow],
@@ -227,7 +223,7 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
 }
 
 /// The tags of a load balancer after its adoption: those that it has, and the owner's.
-pub(super) fn adopted(row_tags: &[String], owner: &Owner) -> Vec<String> {
+pub fn adopted(row_tags: &[String], owner: &Owner) -> Vec<String> {
     let mut tags: Vec<String> = row_tags
         .iter()
         .filter(|tag| !tag.is_empty() && !names::is_owner_tag(tag))

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use ccm_base::message::one_line;
 use ccm_cloud::{IpFamily, Note};
+use ccm_openstack_client::{
+    lbaas::BalancerRow,
+    network::{FloatingIp, Subnet},
+    text::MAX_VALUE,
+};
 use ipnet::IpNet;
 
 use super::{
-    super::{
-        lbaas::BalancerRow,
-        network::{FloatingIp, Subnet},
-        text::MAX_VALUE,
-    },
     annotations::{FloatingNetwork, Given, INTERNAL, Settings, remark},
     features::driver,
     floating::{Elsewhere, Wish},
@@ -35,12 +35,7 @@ fn kept(given: &Given, what: &str) -> Note {
 }
 
 /// All differences but those of the floating IP. `provider` is the option `lb-provider`.
-pub(super) fn differences(
-    seen: &Seen,
-    job: &Job<'_>,
-    provider: &str,
-    families: &[IpFamily],
-) -> Vec<Note> {
+pub fn differences(seen: &Seen, job: &Job<'_>, provider: &str, families: &[IpFamily]) -> Vec<Note> {
     let (row, settings) = (&seen.row, &job.settings);
     let mut notes = of_place(row, job, provider);
     notes.extend(of_members(seen, job));
@@ -105,7 +100,7 @@ fn of_place(row: &BalancerRow, job: &Job<'_>, provider: &str) -> Vec<Note> {
 }
 
 /// The members' subnet that the Service asks for, and which is read only then.
-pub(super) fn members_subnet(settings: &Settings) -> Option<&Given> {
+pub fn members_subnet(settings: &Settings) -> Option<&Given> {
     settings.networks.member_subnet.as_ref().filter(|given| given.is_of_service())
 }
 
@@ -129,7 +124,7 @@ fn of_members(seen: &Seen, job: &Job<'_>) -> Option<Note> {
 
 /// What the floating IP is not, and does not become while the load balancer is external. `subnet` is
 /// the floating subnet that the Service asks for, if the project may see it.
-pub(super) fn of_floating(
+pub fn of_floating(
     wish: &Wish,
     settings: &Settings,
     attached: &[FloatingIp],

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use ccm_base::clock;
 use ccm_cloud::{Call, CloudError, IpFamily, LoadBalancer, Loss, Note, Progress, Waiting, Wanted};
+use ccm_openstack_client::{
+    lbaas::{BalancerRow, Child, Provisioning},
+    network::FloatingIp,
+};
 use serde_json::json;
 
 use super::{
-    super::{
-        lbaas::{BalancerRow, Child, Provisioning},
-        network::FloatingIp,
-    },
     OctaviaBalancers,
     create::vips,
     diff::{self, Act, Goal, Step, adopted},
@@ -42,7 +42,7 @@ struct Comparison {
 
 impl OctaviaBalancers {
     /// One load balancer of [`ensure`](ccm_cloud::LoadBalancers::ensure).
-    pub(super) async fn ensure_one(
+    pub async fn ensure_one(
         &self,
         wanted: &Wanted,
         rows: &Rows,
@@ -71,7 +71,7 @@ impl OctaviaBalancers {
     }
 
     /// One load balancer of [`preview`](ccm_cloud::LoadBalancers::preview).
-    pub(super) async fn preview_one(
+    pub async fn preview_one(
         &self,
         wanted: &Wanted,
         rows: &Rows,
@@ -278,7 +278,7 @@ impl OctaviaBalancers {
     }
 
     /// What is remembered of a load balancer that is as wanted.
-    pub(super) fn verified(
+    pub fn verified(
         &self,
         row: &BalancerRow,
         floating: &[FloatingIp],
@@ -324,7 +324,7 @@ fn in_progress(row: &BalancerRow, what: &str) -> Progress<LoadBalancer> {
 }
 
 /// What is waited for after a change.
-pub(super) fn waiting(row: &BalancerRow, line: String) -> Waiting {
+pub fn waiting(row: &BalancerRow, line: String) -> Waiting {
     let what = format!("PENDING_UPDATE: {line}");
     let id = Some(row.id.clone());
     Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: true }

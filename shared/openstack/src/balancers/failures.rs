@@ -27,7 +27,7 @@ const TRIES: u32 = 3;
 
 /// What is done next about a load balancer in `ERROR`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub enum Next {
     /// It is left alone for this long.
     Rest(Duration),
     /// It waits until another one has been failed over.
@@ -40,7 +40,7 @@ pub(super) enum Next {
 
 /// What became of the request for a fail-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tried {
+pub enum Tried {
     Accepted,
     /// Octavia refuses it for this load balancer.
     Refused,
@@ -52,7 +52,7 @@ pub(super) enum Tried {
 
 /// The failures of load balancers.
 #[derive(Default)]
-pub(super) struct Failures(Mutex<State>);
+pub struct Failures(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -107,7 +107,7 @@ impl State {
 impl Failures {
     /// Sees a load balancer of this driver in `ERROR`. A fail-over that this returns has begun: its
     /// outcome is told with [`Self::tried`].
-    pub(super) fn next(&self, id: &str, driver: &str) -> Next {
+    pub fn next(&self, id: &str, driver: &str) -> Next {
         let mut state = self.0.lock();
         let may_fail_over = state.may_fail_over(id, driver);
         let failure = state.by_id.entry(id.to_owned()).or_default();
@@ -127,7 +127,7 @@ impl Failures {
     }
 
     /// Records the outcome of a fail-over. One that was accepted or failed is followed by another rest.
-    pub(super) fn tried(&self, id: &str, driver: &str, tried: Tried) {
+    pub fn tried(&self, id: &str, driver: &str, tried: Tried) {
         let mut state = self.0.lock();
         if tried == Tried::NotOffered {
             state.not_offered.insert(driver.to_owned(), Instant::now());
@@ -142,12 +142,12 @@ impl Failures {
     }
 
     /// Returns true if the next step is a fail-over, as far as this process knows.
-    pub(super) fn may_fail_over(&self, id: &str, driver: &str) -> bool {
+    pub fn may_fail_over(&self, id: &str, driver: &str) -> bool {
         self.0.lock().may_fail_over(id, driver)
     }
 
     /// Why no fail-over helps, in words.
-    pub(super) fn why(&self, id: &str) -> &'static str {
+    pub fn why(&self, id: &str) -> &'static str {
         let state = self.0.lock();
         let has_tried = state.by_id.get(id).is_some_and(|failure| failure.tries > 0);
         match has_tried {
@@ -157,37 +157,37 @@ impl Failures {
     }
 
     /// Records what others have on a load balancer in `ERROR`, if anything.
-    pub(super) fn keep_others(&self, id: &str, others: Option<String>) {
+    pub fn keep_others(&self, id: &str, others: Option<String>) {
         if let Some(failure) = self.0.lock().by_id.get_mut(id) {
             failure.others = others.map(|others| (others, Instant::now()));
         }
     }
 
     /// Returns what others have on it, if that was read lately.
-    pub(super) fn others(&self, id: &str) -> Option<String> {
+    pub fn others(&self, id: &str) -> Option<String> {
         let state = self.0.lock();
         let (others, at) = state.by_id.get(id)?.others.as_ref()?;
         (at.elapsed() < OTHERS).then(|| others.clone())
     }
 
     /// Records that this process deletes the load balancer to replace it.
-    pub(super) fn replace(&self, id: &str) {
+    pub fn replace(&self, id: &str) {
         self.0.lock().by_id.entry(id.to_owned()).or_default().is_replaced = true;
     }
 
     /// Returns true if this process has begun to replace it.
-    pub(super) fn is_replaced(&self, id: &str) -> bool {
+    pub fn is_replaced(&self, id: &str) -> bool {
         self.0.lock().by_id.get(id).is_some_and(|failure| failure.is_replaced)
     }
 
     /// It is `ACTIVE`, or gone with all that was to follow.
-    pub(super) fn forget(&self, id: &str) {
+    pub fn forget(&self, id: &str) {
         self.0.lock().by_id.remove(id);
     }
 
     /// A complete list shows the load balancers of these IDs. The new one in the place of one that was
     /// deleted is still to be created.
-    pub(super) fn keep_only(&self, ids: &HashSet<&str>) {
+    pub fn keep_only(&self, ids: &HashSet<&str>) {
         let mut state = self.0.lock();
         state.by_id.retain(|id, failure| ids.contains(id.as_str()) || failure.is_replaced);
     }

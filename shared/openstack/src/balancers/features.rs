@@ -1,29 +1,27 @@
 //! What this Octavia and a driver can do.
 
 use ccm_cloud::{LoadBalancerTraits, Protocol};
+use ccm_openstack_client::lbaas::ApiVersion;
 
-use super::{
-    super::lbaas::ApiVersion,
-    annotations::{ADDRESS, ID, INTERNAL, OLD_PREFIX, PREFIX},
-};
+use super::annotations::{ADDRESS, ID, INTERNAL, OLD_PREFIX, PREFIX};
 
 /// The largest number of load balancers in one call.
 const MAX_BATCH: usize = 100;
 /// The first version with tags, without which nothing can be owned.
-pub(super) const TAGS: ApiVersion = ApiVersion { major: 2, minor: 5 };
+pub const TAGS: ApiVersion = ApiVersion { major: 2, minor: 5 };
 
 /// What an Octavia of this version can do with a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Features {
+pub struct Features {
     version: ApiVersion,
     /// The driver `ovn`, which balances packets and ends no connection.
-    pub(super) ovn: bool,
+    pub ovn: bool,
     /// Octavia's own driver.
-    pub(super) amphora: bool,
+    pub amphora: bool,
 }
 
 /// The driver of this name: Octavia has three names for its own.
-pub(super) fn driver(name: &str) -> &str {
+pub fn driver(name: &str) -> &str {
     match name {
         "octavia" | "amphorav2" => "amphora",
         other => other,
@@ -31,13 +29,13 @@ pub(super) fn driver(name: &str) -> &str {
 }
 
 impl Features {
-    pub(super) fn of(version: ApiVersion, name: &str) -> Self {
+    pub fn of(version: ApiVersion, name: &str) -> Self {
         let driver = driver(name);
         Self { version, ovn: driver == "ovn", amphora: driver == "amphora" }
     }
 
     /// The same with the driver of a load balancer.
-    pub(super) fn with(self, driver: Option<&str>) -> Self {
+    pub fn with(self, driver: Option<&str>) -> Self {
         driver.map_or(self, |driver| Self::of(self.version, driver))
     }
 
@@ -46,40 +44,40 @@ impl Features {
     }
 
     /// Time limits of listeners.
-    pub(super) fn timeouts(self) -> bool {
+    pub fn timeouts(self) -> bool {
         self.since(1) && !self.ovn
     }
 
-    pub(super) fn flavors(self) -> bool {
+    pub fn flavors(self) -> bool {
         self.since(6) && !self.ovn
     }
 
     /// Source ranges.
-    pub(super) fn allowed_cidrs(self) -> bool {
+    pub fn allowed_cidrs(self) -> bool {
         self.since(12) && !self.ovn
     }
 
     /// Source ranges of the family of any address of a load balancer, not just of the first one's.
-    pub(super) fn cidrs_of_all_vips(self) -> bool {
+    pub fn cidrs_of_all_vips(self) -> bool {
         self.since(27)
     }
 
-    pub(super) fn zones(self) -> bool {
+    pub fn zones(self) -> bool {
         self.since(14) && !self.ovn
     }
 
     /// HTTP checks of the members of a pool of this protocol.
-    pub(super) fn http_checks(self, protocol: Protocol) -> bool {
+    pub fn http_checks(self, protocol: Protocol) -> bool {
         !self.ovn && (protocol == Protocol::Tcp || self.since(16))
     }
 
     /// Health monitors of the members of a pool of this protocol.
-    pub(super) fn checks(self, protocol: Protocol) -> bool {
+    pub fn checks(self, protocol: Protocol) -> bool {
         !self.ovn || protocol != Protocol::Sctp
     }
 
     /// Version 2 of the PROXY protocol.
-    pub(super) fn proxy_v2(self) -> bool {
+    pub fn proxy_v2(self) -> bool {
         self.since(22)
     }
 
@@ -88,12 +86,12 @@ impl Features {
     }
 
     /// Addresses of several subnets.
-    pub(super) fn additional_vips(self) -> bool {
+    pub fn additional_vips(self) -> bool {
         self.since(26) && !self.ovn
     }
 
     /// The provider's traits.
-    pub(super) fn traits(self) -> LoadBalancerTraits {
+    pub fn traits(self) -> LoadBalancerTraits {
         let mut protocols = vec![Protocol::Tcp, Protocol::Udp];
         protocols.extend(self.sctp().then_some(Protocol::Sctp));
         LoadBalancerTraits {

@@ -4,28 +4,26 @@ use std::collections::BTreeMap;
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind, Owner, Wanted};
-
-use super::{
-    super::{
-        lbaas::{BalancerRow, Filter, Provisioning},
-        text::MAX_VALUE,
-    },
-    AT_ONCE, OctaviaBalancers, names, title,
+use ccm_openstack_client::{
+    lbaas::{BalancerRow, Filter, Provisioning},
+    text::MAX_VALUE,
 };
+
+use super::{AT_ONCE, OctaviaBalancers, names, title};
 
 /// What the items of a call look for together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Look<'a> {
-    pub(super) ids: Vec<String>,
+pub struct Look<'a> {
+    pub ids: Vec<String>,
     /// The owners whose load balancers are looked for by their tags.
-    pub(super) owners: Vec<&'a Owner>,
+    pub owners: Vec<&'a Owner>,
     /// Whether one list of the project is to show all of that.
-    pub(super) whole: bool,
+    pub whole: bool,
 }
 
 /// Load balancers by ID, and the lines about those that cannot be parsed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rows {
+pub struct Rows {
     by_id: BTreeMap<String, BalancerRow>,
     malformed: Vec<String>,
     /// Those of owners that were looked for together, by the UID of the Service.
@@ -34,7 +32,7 @@ pub(super) struct Rows {
 
 /// What there is of an owner.
 #[derive(Clone, Debug)]
-pub(super) enum Found {
+pub enum Found {
     /// Nothing.
     Nothing,
     /// Nothing, and the one that the Service has had is gone, for this reason.
@@ -47,7 +45,7 @@ pub(super) enum Found {
 
 impl Rows {
     /// The load balancer of this ID. One that Octavia only remembers is none.
-    pub(super) fn get(&self, id: &str) -> Result<Option<&BalancerRow>, CloudError> {
+    pub fn get(&self, id: &str) -> Result<Option<&BalancerRow>, CloudError> {
         let row = self.by_id.get(id).filter(|row| exists(row));
         match self.malformed.iter().find(|line| row.is_none() && line.contains(id)) {
             Some(line) => Err(CloudError::new(ErrorKind::Malformed, line.clone())),
@@ -75,7 +73,7 @@ fn exists(row: &BalancerRow) -> bool {
 }
 
 /// The error about a load balancer that is not the owner's alone.
-pub(super) fn not_ours(row: &BalancerRow, owner: &Owner) -> CloudError {
+pub fn not_ours(row: &BalancerRow, owner: &Owner) -> CloudError {
     let whose = title::in_words(row, &owner.cluster);
     let what = format!("load balancer {} is not Service {owner}'s: {whose}", row.id);
     CloudError::new(ErrorKind::Conflict, what).about(format!("load balancer {}", row.id))
@@ -84,7 +82,7 @@ pub(super) fn not_ours(row: &BalancerRow, owner: &Owner) -> CloudError {
 impl OctaviaBalancers {
     /// What a call looks for first, for all its items together: the load balancers of these IDs by
     /// one request, and by another one those of these owners.
-    pub(super) async fn rows(&self, look: &Look<'_>, call: Call) -> Result<Rows, CloudError> {
+    pub async fn rows(&self, look: &Look<'_>, call: Call) -> Result<Rows, CloudError> {
         if look.whole {
             let listed = self.octavia.balancers(Filter::All, call).await?;
             let complete = look.owners.iter().filter(|_| listed.malformed.is_empty());
@@ -125,7 +123,7 @@ impl OctaviaBalancers {
     }
 
     /// The load balancers of an owner by their tags, the oldest first.
-    pub(super) async fn tagged(
+    pub async fn tagged(
         &self,
         owner: &Owner,
         rows: &Rows,
@@ -163,7 +161,7 @@ impl OctaviaBalancers {
     }
 
     /// What there is of an owner. `rows` are those that the item names.
-    pub(super) async fn find(
+    pub async fn find(
         &self,
         wanted: &Wanted,
         rows: &Rows,

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Owner};
+use ccm_openstack_client::{network::FloatingIp, text::MAX_VALUE};
 use serde_json::{Value, json};
 
 use super::{
-    super::{network::FloatingIp, text::MAX_VALUE},
     annotations::Given,
     diff::{self, Step},
     names,
@@ -15,7 +15,7 @@ use super::{
 
 /// What is done about a floating IP.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Act {
+pub enum Act {
     /// It is created for the virtual address.
     Create(Value),
     /// It comes to stand for the virtual address.
@@ -36,7 +36,7 @@ pub(super) enum Act {
 
 /// Whether the load balancer is to have a floating IP, and which one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub enum Wish {
     /// None.
     Internal {
         /// Whether one that was made for it is kept.
@@ -57,16 +57,16 @@ pub(super) enum Wish {
 
 /// Floating IPs that are not the virtual address's, as far as they were looked for.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Elsewhere {
+pub struct Elsewhere {
     /// The one with the address that the user asks for.
-    pub(super) wished: Option<FloatingIp>,
+    pub wished: Option<FloatingIp>,
     /// Those with the owner's tags.
-    pub(super) tagged: Vec<FloatingIp>,
+    pub tagged: Vec<FloatingIp>,
 }
 
 /// What is to be looked for before the changes are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub enum Look {
     Nothing,
     Address(IpAddr),
     Tags,
@@ -75,7 +75,7 @@ pub(super) enum Look {
 
 /// What is to be looked for. `may_be_left` says that there may be a floating IP of this owner that
 /// is not attached: that of an earlier load balancer, or of an exchange that was interrupted.
-pub(super) fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Look {
+pub fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Look {
     let Wish::External { address, .. } = wish else { return Look::Nothing };
     let is_attached = |address: &IpAddr| attached.iter().any(|ip| ip.address == *address);
     match address {
@@ -89,7 +89,7 @@ pub(super) fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> L
 }
 
 /// The changes. `port` is that of the virtual address, and may still be to be created.
-pub(super) fn plan(
+pub fn plan(
     wish: &Wish,
     owner: &Owner,
     port: Option<&str>,
@@ -151,7 +151,7 @@ fn record(ip: &FloatingIp, owner: &Owner, is_asked_for: bool) -> Option<Step> {
 
 /// Records that the user asks for an address that the cloud has chosen: the provider then keeps it when
 /// the user asks for another one. Writes only while the configuration changes, not after an upgrade.
-pub(super) fn asked_for(
+pub fn asked_for(
     wish: &Wish,
     owner: &Owner,
     attached: &[FloatingIp],
@@ -170,7 +170,7 @@ pub(super) fn asked_for(
 
 /// Refuses to replace a load balancer if the new one could not get the floating IP that the Service
 /// names, because its tags name another owner.
-pub(super) fn check_named(
+pub fn check_named(
     attached: &[FloatingIp],
     owner: &Owner,
     named: Option<IpAddr>,
@@ -253,7 +253,7 @@ fn creation(wish: &Wish, owner: &Owner, port: Option<&str>) -> Option<Step> {
 }
 
 /// The tags of a floating IP of this owner.
-pub(super) fn tags(there: &[String], owner: &Owner, is_asked_for: bool) -> Vec<String> {
+pub fn tags(there: &[String], owner: &Owner, is_asked_for: bool) -> Vec<String> {
     let is_kept = |tag: &&String| !names::is_owner_tag(tag) && *tag != names::ASKED_FOR;
     let kept = there.iter().filter(is_kept).cloned();
     let stays = is_asked_for || is_asked(there);
@@ -262,7 +262,7 @@ pub(super) fn tags(there: &[String], owner: &Owner, is_asked_for: bool) -> Vec<S
 }
 
 /// The same, with the virtual address that the next load balancer is to have.
-pub(super) fn kept_tags(
+pub fn kept_tags(
     there: &[String],
     owner: &Owner,
     is_asked_for: bool,
@@ -283,19 +283,19 @@ fn is_asked(tags: &[String]) -> bool {
 }
 
 /// Returns true if it was made for this owner's load balancer.
-pub(super) fn is_ours(ip: &FloatingIp, owner: &Owner) -> bool {
+pub fn is_ours(ip: &FloatingIp, owner: &Owner) -> bool {
     let is_of_earlier =
         ip.tags.iter().any(|tag| names::is_owner_tag(tag)) && lacks_owner(ip, owner);
     names::is_made_floating(&ip.description) && !is_of_earlier && whose(ip, owner).is_none()
 }
 
 /// Returns true if the provider may delete it with this owner's load balancer.
-pub(super) fn may_go(ip: &FloatingIp, owner: &Owner) -> bool {
+pub fn may_go(ip: &FloatingIp, owner: &Owner) -> bool {
     is_ours(ip, owner) && !is_asked(&ip.tags)
 }
 
 /// Returns true if its tags or its description name another owner.
-pub(super) fn is_of_another(ip: &FloatingIp, owner: &Owner) -> bool {
+pub fn is_of_another(ip: &FloatingIp, owner: &Owner) -> bool {
     whose(ip, owner).is_some()
 }
 
@@ -335,7 +335,7 @@ fn whose(ip: &FloatingIp, owner: &Owner) -> Option<String> {
     }
 }
 
-pub(super) fn is_free(ip: &FloatingIp) -> bool {
+pub fn is_free(ip: &FloatingIp) -> bool {
     ip.port_id.is_none()
 }
 

@@ -3,28 +3,22 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ccm_cloud::{Cure, Ingress, IngressAddress, IpMode, Phase, Title, Waiting};
+use ccm_openstack_client::lbaas::{BalancerRow, Provisioning};
 use jiff::Timestamp;
 
 use super::{
-    super::{
-        config::LoadBalancer as Options,
-        lbaas::{BalancerRow, Provisioning},
-    },
     annotations::{ADDRESS, ID, Settings},
     seen::since,
 };
+use crate::config::LoadBalancer as Options;
 
 /// When it is worth to look again at what Octavia works on.
-pub(super) const CHECK_AFTER: Duration = Duration::from_secs(1);
+pub const CHECK_AFTER: Duration = Duration::from_secs(1);
 /// The cloud's work that takes longer than this needs a person.
 const LONG: Duration = Duration::from_mins(10);
 
 /// The entries of the status for these addresses.
-pub(super) fn ingress(
-    addresses: &[IpAddr],
-    settings: &Settings,
-    options: &Options,
-) -> Vec<Ingress> {
+pub fn ingress(addresses: &[IpAddr], settings: &Settings, options: &Options) -> Vec<Ingress> {
     let entry = |address, ip_mode| Ingress { address, ip_mode, failed_ports: Vec::new() };
     if let Some(name) = &settings.hostname {
         return vec![entry(IngressAddress::Hostname(name.clone()), IpMode::Vip)];
@@ -41,13 +35,13 @@ pub(super) fn ingress(
 }
 
 /// The annotations by which openstack-cloud-controller-manager finds the load balancer.
-pub(super) fn annotations(id: &str, address: Option<IpAddr>) -> BTreeMap<String, Option<String>> {
+pub fn annotations(id: &str, address: Option<IpAddr>) -> BTreeMap<String, Option<String>> {
     let address = address.map(|address| address.to_string());
     [(ID.to_owned(), Some(id.to_owned())), (ADDRESS.to_owned(), address)].into()
 }
 
 /// What Octavia is doing, and since when.
-pub(super) fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting {
+pub fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting {
     let status = &row.provisioning_status;
     let begun = row.updated_at.as_deref().or(row.created_at.as_deref());
     let takes = since(begun, now).filter(|takes| *takes >= LONG);
@@ -66,12 +60,7 @@ pub(super) fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> 
 }
 
 /// The state of a load balancer. `others` is what others have on it.
-pub(super) fn phase(
-    row: &BalancerRow,
-    title: &Title,
-    others: Option<String>,
-    now: Timestamp,
-) -> Phase {
+pub fn phase(row: &BalancerRow, title: &Title, others: Option<String>, now: Timestamp) -> Phase {
     match &row.provisioning_status {
         Provisioning::Active => Phase::Ready,
         Provisioning::Error | Provisioning::Deleted => {

@@ -8,15 +8,15 @@ use std::{
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind, FrontEnd, IpFamily, Note, Protocol, Wanted};
+use ccm_openstack_client::{
+    lbaas::AdditionalVip,
+    network::{FloatingIp, Subnet},
+    text::MAX_VALUE,
+};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    super::{
-        lbaas::AdditionalVip,
-        network::{FloatingIp, Subnet},
-        text::MAX_VALUE,
-    },
     OctaviaBalancers,
     annotations::{self, FloatingNetwork, Given, PREFIX, Settings, remark},
     features::Features,
@@ -27,31 +27,31 @@ use super::{
 const FRESH: Duration = Duration::from_mins(10);
 
 /// The reason of a note about an address family that a load balancer does not have.
-pub(super) const SINGLE_STACK: &str = "LoadBalancerSingleStack";
+pub const SINGLE_STACK: &str = "LoadBalancerSingleStack";
 
 /// The external network that was found, and when.
-pub(super) type External = Mutex<Option<(Option<String>, Instant)>>;
+pub type External = Mutex<Option<(Option<String>, Instant)>>;
 
 /// One load balancer that is wanted, as its annotations and the options say.
 #[derive(Clone, Debug)]
-pub(super) struct Job<'a> {
-    pub(super) wanted: &'a Wanted,
-    pub(super) settings: Settings,
-    pub(super) features: Features,
+pub struct Job<'a> {
+    pub wanted: &'a Wanted,
+    pub settings: Settings,
+    pub features: Features,
     /// True if it is the load balancer's turn to get health monitors by `local-monitor: all`.
-    pub(super) adds_monitors: bool,
+    pub adds_monitors: bool,
 }
 
 /// Where a new load balancer is to be.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place {
-    pub(super) port: Option<String>,
-    pub(super) network: Option<String>,
-    pub(super) subnet: Option<String>,
-    pub(super) additional: Vec<AdditionalVip>,
-    pub(super) families: Vec<IpFamily>,
-    pub(super) member_subnet: Option<String>,
-    pub(super) notes: Vec<Note>,
+pub struct Place {
+    pub port: Option<String>,
+    pub network: Option<String>,
+    pub subnet: Option<String>,
+    pub additional: Vec<AdditionalVip>,
+    pub families: Vec<IpFamily>,
+    pub member_subnet: Option<String>,
+    pub notes: Vec<Note>,
 }
 
 fn invalid(subject: impl Into<String>, what: impl Into<String>) -> CloudError {
@@ -93,11 +93,7 @@ fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
 
 impl OctaviaBalancers {
     /// What an item asks for. Fails with [`ErrorKind::Invalid`] if that cannot be.
-    pub(super) fn job<'a>(
-        &self,
-        wanted: &'a Wanted,
-        features: Features,
-    ) -> Result<Job<'a>, CloudError> {
+    pub fn job<'a>(&self, wanted: &'a Wanted, features: Features) -> Result<Job<'a>, CloudError> {
         check(wanted, features)?;
         let FrontEnd { settings, traffic, .. } = &*wanted.front_end;
         let settings = annotations::read(settings, &self.options, *traffic)?;
@@ -105,7 +101,7 @@ impl OctaviaBalancers {
     }
 
     /// Where a new load balancer is to be.
-    pub(super) async fn place(&self, job: &Job<'_>, call: Call) -> Result<Place, CloudError> {
+    pub async fn place(&self, job: &Job<'_>, call: Call) -> Result<Place, CloudError> {
         let networks = &job.settings.networks;
         let value = |given: &Option<Given>| given.as_ref().map(|given| given.value.clone());
         let families = &job.wanted.front_end.families;
@@ -136,11 +132,7 @@ impl OctaviaBalancers {
 
     /// Refuses a members' subnet of an annotation that does not exist: Octavia looks for it only when
     /// a member is added later.
-    pub(super) async fn check_member_subnet(
-        &self,
-        job: &Job<'_>,
-        call: Call,
-    ) -> Result<(), CloudError> {
+    pub async fn check_member_subnet(&self, job: &Job<'_>, call: Call) -> Result<(), CloudError> {
         let Some(Given { value, source }) =
             job.settings.networks.member_subnet.as_ref().filter(|it| it.is_of_annotation())
         else {
@@ -236,7 +228,7 @@ impl OctaviaBalancers {
 
     /// Which floating IP a load balancer with this virtual address is to have. Notes say why it
     /// has none.
-    pub(super) async fn wish(
+    pub async fn wish(
         &self,
         job: &Job<'_>,
         vip: IpFamily,
@@ -291,7 +283,7 @@ impl OctaviaBalancers {
     }
 
     /// The subnet that the Service asks for, if a floating IP that is there can be compared with it.
-    pub(super) async fn floating_subnet(
+    pub async fn floating_subnet(
         &self,
         wish: &Wish,
         settings: &Settings,
@@ -331,13 +323,13 @@ impl OctaviaBalancers {
 }
 
 /// The address that the virtual address itself is to be, if that can be chosen.
-pub(super) fn own_address(job: &Job<'_>, family: IpFamily) -> Option<IpAddr> {
+pub fn own_address(job: &Job<'_>, family: IpFamily) -> Option<IpAddr> {
     let is_published = job.settings.internal || family == IpFamily::V6;
     job.wanted.front_end.address.filter(|_| is_published)
 }
 
 /// Refuses a new floating IP that is to be chosen by what is not managed yet.
-pub(super) fn check_floating(settings: &Settings) -> Result<(), CloudError> {
+pub fn check_floating(settings: &Settings) -> Result<(), CloudError> {
     let of_floating = |given: &&Given| given.source.contains("floating-subnet");
     match settings.unmanaged.iter().find(of_floating) {
         Some(Given { value, source }) => Err(invalid(source.clone(), format!("{source}: {value}"))),

@@ -9,11 +9,11 @@ use super::memory::Vip;
 
 /// Addresses to ask for again. If the cloud refuses them, the load balancer is created without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kept {
+pub struct Kept {
     /// The main virtual address.
-    pub(super) vip: Option<Vip>,
+    pub vip: Option<Vip>,
     /// Those of the other families, in their order.
-    pub(super) others: Vec<Option<IpAddr>>,
+    pub others: Vec<Option<IpAddr>>,
 }
 
 impl Kept {
@@ -22,7 +22,7 @@ impl Kept {
     }
 
     /// The creation with these addresses.
-    pub(super) fn added_to(&self, mut body: Value) -> Value {
+    pub fn added_to(&self, mut body: Value) -> Value {
         if let Some(Vip { address, subnet }) = &self.vip {
             body["vip_address"] = address.to_string().into();
             if let Some(subnet) = subnet {
@@ -40,7 +40,7 @@ impl Kept {
     }
 
     /// Whether the cloud refuses the creation because of one of them.
-    pub(super) fn is_refused_by(&self, error: &CloudError) -> bool {
+    pub fn is_refused_by(&self, error: &CloudError) -> bool {
         let is_refusal = matches!(error.kind, ErrorKind::Conflict | ErrorKind::Invalid);
         let is_named = |address: IpAddr| error.message.contains(&address.to_string());
         is_refusal && !error.maybe_done && self.addresses().any(is_named)

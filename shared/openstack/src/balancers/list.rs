@@ -4,14 +4,14 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use ccm_base::clock;
 use ccm_cloud::{Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList, Scope, Title};
+use ccm_openstack_client::{
+    lbaas::{BalancerRow, Filter, Provisioning, Tree},
+    network::{FloatingIp, FloatingIps},
+};
 use futures::{StreamExt as _, stream};
 use tokio::time::Instant;
 
 use super::{
-    super::{
-        lbaas::{BalancerRow, Filter, Provisioning, Tree},
-        network::{FloatingIp, FloatingIps},
-    },
     AT_ONCE, OctaviaBalancers,
     ingress::{self, annotations},
     memory::Verified,
@@ -20,7 +20,7 @@ use super::{
 
 impl OctaviaBalancers {
     /// See [`LoadBalancers::list`](ccm_cloud::LoadBalancers::list).
-    pub(super) async fn listed(
+    pub async fn listed(
         &self,
         cluster: &ClusterId,
         scope: Scope,
@@ -59,7 +59,7 @@ impl OctaviaBalancers {
 
     /// A load balancer as a row of Octavia and the memory show it. What only annotations and
     /// floating IPs tell is empty until this process has compared it with what is wanted.
-    pub(super) fn shown(&self, row: &BalancerRow, cluster: &ClusterId) -> LoadBalancer {
+    pub fn shown(&self, row: &BalancerRow, cluster: &ClusterId) -> LoadBalancer {
         let now = clock::wall();
         let (owner, title) = title::of(row, cluster);
         let mut balancer = LoadBalancer::new(&row.id, &row.name, owner);

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use ccm_cloud::{CloudError, ErrorKind, FrontEnd, Note, Traffic, Waiting};
+use ccm_openstack_client::lbaas::{BalancerRow, ListenerRow, MonitorRow, PoolRow};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    super::lbaas::{BalancerRow, ListenerRow, MonitorRow, PoolRow},
     annotations::{PREFIX, Settings, remark},
     diff::{Act, Step, transport},
     features::Features,
@@ -35,7 +35,7 @@ const SHOWN: Duration = Duration::from_secs(15);
 
 /// What the provider does about monitors that a Service has not requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unasked {
+pub enum Unasked {
     /// Each pool gets a monitor.
     Added,
     /// Pools keep the monitors that they have.
@@ -45,7 +45,7 @@ pub(super) enum Unasked {
 }
 
 /// Decides about the monitors of a load balancer that exists.
-pub(super) fn decide(seen: &Seen, job: &Job<'_>) -> Unasked {
+pub fn decide(seen: &Seen, job: &Job<'_>) -> Unasked {
     let wanted = job.wanted.front_end.digest;
     if names::taken_back(&seen.row.tags) == Some(wanted) {
         return Unasked::TakenBack;
@@ -75,12 +75,12 @@ fn checked<'a>(
 }
 
 /// Returns true if a port lacks the monitor that `local-monitor: all` adds.
-pub(super) fn lacks_monitors(seen: &Seen, job: &Job<'_>) -> bool {
+pub fn lacks_monitors(seen: &Seen, job: &Job<'_>) -> bool {
     decide(seen, job) == Unasked::Kept && is_unchecked(seen, job)
 }
 
 /// Returns true if a port has no monitor and the provider could add one.
-pub(super) fn is_unchecked(seen: &Seen, job: &Job<'_>) -> bool {
+pub fn is_unchecked(seen: &Seen, job: &Job<'_>) -> bool {
     let Job { wanted, settings, features, .. } = job;
     let unchecked = || unchecked(Some(seen), &wanted.front_end, *features, true);
     settings.local_checks.is_some() && !unchecked().is_empty()
@@ -106,7 +106,7 @@ fn unchecked(
 }
 
 /// Returns the remarks for the user of such a Service. `seen` is `None` for a new load balancer.
-pub(super) fn remarks(
+pub fn remarks(
     seen: Option<&Seen>,
     front_end: &FrontEnd,
     settings: &Settings,
@@ -170,7 +170,7 @@ pub(super) fn remarks(
 
 /// The results of new monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub enum Found {
     /// There are no new monitors, or they do not fail all members of a pool.
     Nothing,
     /// The results are not known yet. Contains the remaining time.
@@ -180,7 +180,7 @@ pub(super) enum Found {
 }
 
 /// Returns the new monitors of pools that had served clients without them.
-pub(super) fn on_trial<'a>(
+pub fn on_trial<'a>(
     seen: &'a Seen,
     job: &'a Job<'_>,
     now: Timestamp,
@@ -208,7 +208,7 @@ fn takes(monitor: &MonitorRow) -> Duration {
 }
 
 /// Returns the results of monitors that this process first saw `elapsed` ago.
-pub(super) fn found(
+pub fn found(
     seen: &Seen,
     tried: &[(&ListenerRow, &PoolRow, &MonitorRow)],
     elapsed: Duration,
@@ -228,14 +228,14 @@ pub(super) fn found(
 }
 
 /// Returns the wait for the first results of new health monitors.
-pub(super) fn trying(row: &BalancerRow, left: Duration) -> Waiting {
+pub fn trying(row: &BalancerRow, left: Duration) -> Waiting {
     let what = "the first results of the health monitors follow".to_owned();
     let id = Some(row.id.clone());
     Waiting { what, check_after: left.min(LOOK), id, request_id: None, changed: false }
 }
 
 /// Returns true if the cloud refuses monitors for good. Other changes then do not wait for them.
-pub(super) fn is_refusal(error: &CloudError) -> bool {
+pub fn is_refusal(error: &CloudError) -> bool {
     let kinds = [
         ErrorKind::QuotaExceeded,
         ErrorKind::Forbidden,
@@ -246,13 +246,13 @@ pub(super) fn is_refusal(error: &CloudError) -> bool {
 }
 
 /// Returns true if the cloud may refuse a creation because of its monitors. A quota error must name one.
-pub(super) fn may_be_refusal(error: &CloudError) -> bool {
+pub fn may_be_refusal(error: &CloudError) -> bool {
     let is_named = || error.message.to_lowercase().contains("health monitor");
     is_refusal(error) && (error.kind != ErrorKind::QuotaExceeded || is_named())
 }
 
 /// Returns the remark that the cloud refuses the health monitors.
-pub(super) fn refused(why: &str) -> Note {
+pub fn refused(why: &str) -> Note {
     let what = format!(
         "annotation {PREFIX}enable-health-monitor: spec.externalTrafficPolicy is Local, and the cloud \
          refuses the health monitors, so members are not checked: {why}; set it to true when the \
@@ -262,7 +262,7 @@ pub(super) fn refused(why: &str) -> Note {
 }
 
 /// Marks the monitors as taken back. The next comparison deletes them.
-pub(super) fn taking_back(seen: &Seen, job: &Job<'_>, listener: &str) -> Step {
+pub fn taking_back(seen: &Seen, job: &Job<'_>, listener: &str) -> Step {
     let mut tags: Vec<String> =
         seen.row.tags.iter().filter(|tag| !names::is_taken_back(tag)).cloned().collect();
     tags.push(names::taken_back_tag(job.wanted.front_end.digest));

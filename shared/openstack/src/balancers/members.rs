@@ -2,10 +2,10 @@
 
 use ccm_base::clock;
 use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, MembersSet, Progress};
+use ccm_openstack_client::lbaas::{BalancerRow, Child, Provisioning, TreePool};
 use tokio::time::Instant;
 
 use super::{
-    super::lbaas::{BalancerRow, Child, Provisioning, TreePool},
     OctaviaBalancers, annotations,
     blame::is_about,
     diff::unchanged,
@@ -23,7 +23,7 @@ use super::{
 impl OctaviaBalancers {
     /// One load balancer of [`set_members`](ccm_cloud::LoadBalancers::set_members). Needs nothing
     /// of the configuration but what says which nodes may be members.
-    pub(super) async fn set_members_of(
+    pub async fn set_members_of(
         &self,
         change: &MemberChange,
         rows: &Rows,
@@ -252,7 +252,7 @@ fn written(body: &serde_json::Value) -> Option<SeenMember> {
     let mut row = body.clone();
     // Octavia knows its ID, which is not needed here.
     row["id"] = "".into();
-    let row: super::super::lbaas::MemberRow = serde_json::from_value(row).ok()?;
+    let row: ccm_openstack_client::lbaas::MemberRow = serde_json::from_value(row).ok()?;
     let seen = SeenMember::of_row(row);
     Some(SeenMember { details: None, ..seen })
 }

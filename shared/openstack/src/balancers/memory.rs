@@ -19,30 +19,30 @@ const FRESH: Duration = Duration::from_mins(3);
 
 /// The pools of a load balancer.
 #[derive(Clone, Debug)]
-pub(super) struct Pools {
+pub struct Pools {
     /// When they were read. What another client has changed since is not known, whatever this
     /// process has written meanwhile.
-    pub(super) read: Instant,
-    pub(super) by_id: BTreeMap<String, KnownPool>,
+    pub read: Instant,
+    pub by_id: BTreeMap<String, KnownPool>,
     /// True if there are other pools: pools of another owner, or renamed ones.
-    pub(super) has_others: bool,
+    pub has_others: bool,
 }
 
 /// A pool, as far as its members need it.
 #[derive(Clone, Debug)]
-pub(super) struct KnownPool {
-    pub(super) name: String,
-    pub(super) members: Vec<SeenMember>,
+pub struct KnownPool {
+    pub name: String,
+    pub members: Vec<SeenMember>,
     /// Whether it has an HTTP monitor.
-    pub(super) is_http: bool,
+    pub is_http: bool,
     /// Whether it must be changed itself before its members can be: see
     /// [`TreePool`](super::super::lbaas::TreePool).
-    pub(super) is_left_pending: bool,
+    pub is_left_pending: bool,
 }
 
 /// What is remembered, by the ID of the load balancer.
 #[derive(Default)]
-pub(super) struct Memory {
+pub struct Memory {
     balancers: Mutex<HashMap<String, Known>>,
     /// By the UID of the Service, until it has a new load balancer.
     before: Mutex<HashMap<String, Before>>,
@@ -70,40 +70,40 @@ enum Before {
 
 /// An address to ask for again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Vip {
-    pub(super) address: IpAddr,
-    pub(super) subnet: Option<String>,
+pub struct Vip {
+    pub address: IpAddr,
+    pub subnet: Option<String>,
 }
 
 /// What was seen of a load balancer when it was as wanted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Verified {
-    pub(super) ingress: Vec<Ingress>,
+pub struct Verified {
+    pub ingress: Vec<Ingress>,
     /// The published address, for the annotation.
-    pub(super) address: Option<IpAddr>,
+    pub address: Option<IpAddr>,
     /// Whether that is a floating IP.
-    pub(super) floating: bool,
-    pub(super) notes: Vec<Note>,
-    pub(super) parts: Parts,
+    pub floating: bool,
+    pub notes: Vec<Note>,
+    pub parts: Parts,
     /// True if the load balancer waits for its turn to get health monitors.
-    pub(super) waits_for_monitors: bool,
+    pub waits_for_monitors: bool,
     /// The pool of each port.
-    pub(super) ports: Vec<PortPool>,
+    pub ports: Vec<PortPool>,
     /// Why no node is a member, if this is so.
-    pub(super) why_empty: Option<String>,
+    pub why_empty: Option<String>,
     /// The members by port with which this process has created the load balancer, until it changes it.
-    pub(super) created: Option<Vec<Pool>>,
+    pub created: Option<Vec<Pool>>,
 }
 
 /// The numbers of parts, by which a status tree shows that some are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Parts {
+pub struct Parts {
     /// All listeners, also those of others.
-    pub(super) listeners: usize,
+    pub listeners: usize,
     /// Listeners without a pool.
-    pub(super) bare: usize,
+    pub bare: usize,
     /// Pools with members.
-    pub(super) filled: usize,
+    pub filled: usize,
 }
 
 struct Known {
@@ -129,16 +129,16 @@ impl Memory {
     }
 
     /// It is as wanted.
-    pub(super) fn verify(&self, id: &str, verified: Verified) {
+    pub fn verify(&self, id: &str, verified: Verified) {
         self.with(id, |known| (known.verified, known.touched) = (Some(verified), false));
     }
 
-    pub(super) fn verified(&self, id: &str) -> Option<Verified> {
+    pub fn verified(&self, id: &str) -> Option<Verified> {
         self.balancers.lock().get(id).and_then(|known| known.verified.clone())
     }
 
     /// Stores why none of the nodes of the last call is a member, or `None`.
-    pub(super) fn explain(&self, id: &str, why_empty: Option<String>) {
+    pub fn explain(&self, id: &str, why_empty: Option<String>) {
         if let Some(verified) =
             self.balancers.lock().get_mut(id).and_then(|it| it.verified.as_mut())
         {
@@ -147,16 +147,16 @@ impl Memory {
     }
 
     /// Its configuration is being changed.
-    pub(super) fn touch(&self, id: &str) {
+    pub fn touch(&self, id: &str) {
         self.with(id, |known| *known = Known { touched: true, ..Known::default() });
     }
 
-    pub(super) fn is_touched(&self, id: &str) -> bool {
+    pub fn is_touched(&self, id: &str) -> bool {
         self.balancers.lock().get(id).is_some_and(|known| known.touched)
     }
 
     /// This process changes the members.
-    pub(super) fn forget_created(&self, id: &str) {
+    pub fn forget_created(&self, id: &str) {
         if let Some(known) = self.balancers.lock().get_mut(id)
             && let Some(verified) = &mut known.verified
         {
@@ -165,17 +165,17 @@ impl Memory {
     }
 
     /// Its members as they were read, with the changes that this process has made since.
-    pub(super) fn keep_pools(&self, id: &str, pools: Pools) {
+    pub fn keep_pools(&self, id: &str, pools: Pools) {
         self.with(id, |known| known.pools = Some(pools));
     }
 
-    pub(super) fn pools(&self, id: &str) -> Option<Pools> {
+    pub fn pools(&self, id: &str) -> Option<Pools> {
         let known = self.balancers.lock();
         known.get(id)?.pools.clone().filter(|pools| pools.read.elapsed() < FRESH)
     }
 
     /// Its members may be others.
-    pub(super) fn forget_pools(&self, id: &str) {
+    pub fn forget_pools(&self, id: &str) {
         if let Some(known) = self.balancers.lock().get_mut(id) {
             known.pools = None;
         }
@@ -183,7 +183,7 @@ impl Memory {
 
     /// A complete list that began at this time shows the load balancers of these IDs: the others are
     /// gone, unless they came since.
-    pub(super) fn keep_only(&self, ids: &HashSet<&str>, began: Instant) {
+    pub fn keep_only(&self, ids: &HashSet<&str>, began: Instant) {
         self.balancers.lock().retain(|id, known| ids.contains(id.as_str()) || known.at >= began);
         let is_later = |at: Option<Instant>| at.is_some_and(|at| at >= began);
         self.tried.lock().retain(|id, at| ids.contains(id.as_str()) || is_later(*at));
@@ -191,50 +191,50 @@ impl Memory {
     }
 
     /// Returns how long this process has known the new health monitors, until they let members through.
-    pub(super) fn tried(&self, id: &str) -> Option<Duration> {
+    pub fn tried(&self, id: &str) -> Option<Duration> {
         let mut tried = self.tried.lock();
         tried.entry(id.to_owned()).or_insert_with(|| Some(Instant::now())).map(|at| at.elapsed())
     }
 
     /// Records that the monitors have let members through: if all fail later, the checks are right.
-    pub(super) fn pass(&self, id: &str) {
+    pub fn pass(&self, id: &str) {
         self.tried.lock().insert(id.to_owned(), None);
     }
 
     /// Forgets when the process first saw the monitors: the load balancer gets a new monitor.
-    pub(super) fn forget_tried(&self, id: &str) {
+    pub fn forget_tried(&self, id: &str) {
         self.tried.lock().remove(id);
     }
 
     /// It is gone.
-    pub(super) fn forget(&self, id: &str) {
+    pub fn forget(&self, id: &str) {
         self.balancers.lock().remove(id);
         self.forget_tried(id);
         self.forget_unmonitored(id);
     }
 
     /// Records that the cloud has refused the monitors that the provider adds for this configuration.
-    pub(super) fn keep_unmonitored(&self, id: &str, digest: Digest, why: String) {
+    pub fn keep_unmonitored(&self, id: &str, digest: Digest, why: String) {
         self.unmonitored.lock().insert(id.to_owned(), (digest, why));
     }
 
     /// Returns why the cloud has refused them.
-    pub(super) fn unmonitored(&self, id: &str, digest: Digest) -> Option<String> {
+    pub fn unmonitored(&self, id: &str, digest: Digest) -> Option<String> {
         let all = self.unmonitored.lock();
         all.get(id).filter(|(of, _)| *of == digest).map(|(_, why)| why.clone())
     }
 
     /// Forgets the refusal: the cloud has created a monitor.
-    pub(super) fn forget_unmonitored(&self, id: &str) {
+    pub fn forget_unmonitored(&self, id: &str) {
         self.unmonitored.lock().remove(id);
     }
 
     /// The next load balancer of this Service is to have this address.
-    pub(super) fn keep_vip(&self, service: &str, vip: Vip) {
+    pub fn keep_vip(&self, service: &str, vip: Vip) {
         self.before.lock().insert(service.to_owned(), Before::Vip(vip));
     }
 
-    pub(super) fn vip(&self, service: &str) -> Option<Vip> {
+    pub fn vip(&self, service: &str) -> Option<Vip> {
         match self.before.lock().get(service)? {
             Before::Vip(vip) => Some(vip.clone()),
             Before::Refused(_) => None,
@@ -242,12 +242,12 @@ impl Memory {
     }
 
     /// The cloud does not give the next load balancer of this Service the addresses of before.
-    pub(super) fn keep_refusal(&self, service: &str, what: String) {
+    pub fn keep_refusal(&self, service: &str, what: String) {
         self.before.lock().insert(service.to_owned(), Before::Refused(what));
     }
 
     /// Why it does not.
-    pub(super) fn refusal(&self, service: &str) -> Option<String> {
+    pub fn refusal(&self, service: &str) -> Option<String> {
         match self.before.lock().get(service)? {
             Before::Refused(what) => Some(what.clone()),
             Before::Vip(_) => None,
@@ -255,42 +255,42 @@ impl Memory {
     }
 
     /// Whether something of an earlier load balancer of this Service is remembered.
-    pub(super) fn had_one(&self, service: &str) -> bool {
+    pub fn had_one(&self, service: &str) -> bool {
         self.before.lock().contains_key(service)
     }
 
     /// Records that the provider must not add monitors to the next load balancer of this Service while
     /// the Service has this configuration.
-    pub(super) fn keep_taken_back(&self, service: &str, digest: Digest) {
+    pub fn keep_taken_back(&self, service: &str, digest: Digest) {
         self.taken_back.lock().insert(service.to_owned(), digest);
     }
 
-    pub(super) fn taken_back(&self, service: &str) -> Option<Digest> {
+    pub fn taken_back(&self, service: &str) -> Option<Digest> {
         self.taken_back.lock().get(service).copied()
     }
 
     /// The Service has a new load balancer, or is to have none any more.
-    pub(super) fn forget_before(&self, service: &str) {
+    pub fn forget_before(&self, service: &str) {
         self.taken_back.lock().remove(service);
         self.before.lock().remove(service);
     }
 
     /// It is being deleted, and its floating IPs are.
-    pub(super) fn keep_deleted(&self, id: &str) {
+    pub fn keep_deleted(&self, id: &str) {
         self.deleted.lock().insert(id.to_owned());
     }
 
-    pub(super) fn is_deleted(&self, id: &str) -> bool {
+    pub fn is_deleted(&self, id: &str) -> bool {
         self.deleted.lock().contains(id)
     }
 
-    pub(super) fn forget_deleted(&self, id: &str) {
+    pub fn forget_deleted(&self, id: &str) {
         self.deleted.lock().remove(id);
     }
 
     /// How much is remembered.
     #[cfg(test)]
-    pub(super) fn sizes(&self) -> [usize; 3] {
+    pub fn sizes(&self) -> [usize; 3] {
         [self.balancers.lock().len(), self.before.lock().len(), self.deleted.lock().len()]
     }
 }

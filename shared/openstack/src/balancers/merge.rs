@@ -6,31 +6,28 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use ccm_cloud::{IpFamily, Member, Members};
+use ccm_openstack_client::lbaas::{MemberRow, TreeMember};
 use serde_json::{Value, json};
 
-use super::{
-    super::lbaas::{MemberRow, TreeMember},
-    annotations::Selector,
-    names,
-};
+use super::{annotations::Selector, names};
 
 /// A member as it is.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct SeenMember {
-    pub(super) name: String,
-    pub(super) address: IpAddr,
-    pub(super) port: u16,
+pub struct SeenMember {
+    pub name: String,
+    pub address: IpAddr,
+    pub port: u16,
     /// Its other fields, where they have been read.
-    pub(super) details: Option<Box<MemberRow>>,
+    pub details: Option<Box<MemberRow>>,
 }
 
 impl SeenMember {
-    pub(super) fn of_tree(member: &TreeMember) -> Self {
+    pub fn of_tree(member: &TreeMember) -> Self {
         let TreeMember { name, address, protocol_port, .. } = member;
         Self { name: name.clone(), address: *address, port: *protocol_port, details: None }
     }
 
-    pub(super) fn of_row(row: MemberRow) -> Self {
+    pub fn of_row(row: MemberRow) -> Self {
         let (name, address, port) = (row.name.clone(), row.address, row.protocol_port);
         Self { name, address, port, details: Some(Box::new(row)) }
     }
@@ -38,18 +35,18 @@ impl SeenMember {
 
 /// What the members of a pool have in common.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape<'a> {
-    pub(super) port: u16,
-    pub(super) family: IpFamily,
-    pub(super) selector: &'a Selector,
+pub struct Shape<'a> {
+    pub port: u16,
+    pub family: IpFamily,
+    pub selector: &'a Selector,
     /// The subnet that new members are in; `None` leaves it to Octavia.
-    pub(super) subnet: Option<&'a str>,
+    pub subnet: Option<&'a str>,
     /// The port of the health check, `None` for the member's own. Compared where it was read.
-    pub(super) monitor_port: Option<u16>,
+    pub monitor_port: Option<u16>,
 }
 
 /// The port of most members.
-pub(super) fn usual_port(members: &[SeenMember]) -> Option<u16> {
+pub fn usual_port(members: &[SeenMember]) -> Option<u16> {
     let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
     for member in members {
         *counts.entry(member.port).or_default() += 1;
@@ -59,7 +56,7 @@ pub(super) fn usual_port(members: &[SeenMember]) -> Option<u16> {
 
 /// Whether there is a member that the change does not name: what is not known of it must be read
 /// before the members are written.
-pub(super) fn has_foreign(current: &[SeenMember], members: &Members) -> bool {
+pub fn has_foreign(current: &[SeenMember], members: &Members) -> bool {
     let named = |seen: &SeenMember| {
         [&members.present, &members.absent]
             .iter()
@@ -77,11 +74,7 @@ struct Entry<'a> {
 }
 
 /// The members to write; `None` if nothing is to be changed. The last member never leaves.
-pub(super) fn changed(
-    current: &[SeenMember],
-    members: &Members,
-    shape: Shape<'_>,
-) -> Option<Vec<Value>> {
+pub fn changed(current: &[SeenMember], members: &Members, shape: Shape<'_>) -> Option<Vec<Value>> {
     let entries = entries(current, members, shape);
     let is_same = entries.len() == current.len() && entries.iter().all(|entry| entry.stays(shape));
     (!is_same).then(|| entries.iter().map(|entry| entry.body(shape)).collect())
@@ -184,7 +177,7 @@ impl Entry<'_> {
 }
 
 /// Members of a load balancer that is still to be created.
-pub(super) fn first(members: &Members, shape: Shape<'_>) -> Vec<Value> {
+pub fn first(members: &Members, shape: Shape<'_>) -> Vec<Value> {
     entries(&[], members, shape).iter().map(|entry| entry.body(shape)).collect()
 }
 

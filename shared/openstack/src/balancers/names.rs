@@ -9,7 +9,7 @@ use ccm_cloud::{Digest, Owner};
 /// The most bytes of a name and of a description.
 const LONGEST: usize = 255;
 /// How the name of each load balancer of openstack-cloud-controller-manager begins.
-pub(super) const PREFIX: &str = "kube_service_";
+pub const PREFIX: &str = "kube_service_";
 /// The tag with the UID of the cluster.
 const CLUSTER: &str = "kubernetes-cluster-id=";
 /// The tag with the UID of the Service.
@@ -21,19 +21,19 @@ const TAKEN_BACK: &str = "quartet-monitors-taken-back=";
 /// The tag of a floating IP with the virtual address that its next load balancer is to have.
 const VIP: &str = "quartet-vip=";
 /// The tag of a floating IP whose address a Service has asked for. The provider never deletes it.
-pub(super) const ASKED_FOR: &str = "quartet-asked-for";
+pub const ASKED_FOR: &str = "quartet-asked-for";
 /// How the description of a floating IP begins that was made for a load balancer. By this
 /// openstack-cloud-controller-manager knows that it may be deleted.
 const FLOATING: &str = "Floating IP for Kubernetes external service";
 
 /// Returns true if Octavia may have assigned this ID. A user may write any text in place of an ID.
-pub(super) fn is_id(text: &str) -> bool {
+pub fn is_id(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_graphic() && !b"/?#%.".contains(&byte);
     !text.is_empty() && text.len() <= LONGEST && text.bytes().all(fits)
 }
 
 /// The text, cut to what OpenStack stores.
-pub(super) fn cut(mut text: String) -> String {
+pub fn cut(mut text: String) -> String {
     let mut end = text.len().min(LONGEST);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -43,7 +43,7 @@ pub(super) fn cut(mut text: String) -> String {
 }
 
 /// The name of a load balancer.
-pub(super) fn balancer(owner: &Owner) -> String {
+pub fn balancer(owner: &Owner) -> String {
     let Owner { cluster, namespace, name, .. } = owner;
     cut(format!("{PREFIX}{}_{namespace}_{name}", cluster.name))
 }
@@ -51,7 +51,7 @@ pub(super) fn balancer(owner: &Owner) -> String {
 /// The name of a load balancer that exists, for its tags and for what is below it: that of its tags,
 /// else its own if it was made for this Service. So a new name of the cluster renames nothing, and
 /// openstack-cloud-controller-manager finds one name everywhere.
-pub(super) fn of_existing(name: &str, tags: &[String], owner: &Owner) -> String {
+pub fn of_existing(name: &str, tags: &[String], owner: &Owner) -> String {
     let end = format!("_{}_{}", owner.namespace, owner.name);
     let is_made_for =
         |name: &&str| name.starts_with(PREFIX) && (name.ends_with(&end) || name.len() >= LONGEST);
@@ -62,11 +62,7 @@ pub(super) fn of_existing(name: &str, tags: &[String], owner: &Owner) -> String 
 /// Whether the name of a listener or pool, `kind`, says that it was made with a load balancer of one
 /// of these names: `kind_place_balancer`, or `kind_balancer_place` of old versions of
 /// openstack-cloud-controller-manager. The ends of long names are cut off.
-pub(super) fn is_child<'a>(
-    kind: &str,
-    child: &str,
-    balancers: impl IntoIterator<Item = &'a str>,
-) -> bool {
+pub fn is_child<'a>(kind: &str, child: &str, balancers: impl IntoIterator<Item = &'a str>) -> bool {
     let is_place = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some(rest) = child.strip_prefix(kind).and_then(|rest| rest.strip_prefix('_')) else {
         return false;
@@ -81,35 +77,35 @@ pub(super) fn is_child<'a>(
 }
 
 /// The name of a listener, pool or monitor: `kind` and its place among the ports.
-pub(super) fn child(kind: &str, place: usize, balancer: &str) -> String {
+pub fn child(kind: &str, place: usize, balancer: &str) -> String {
     cut(format!("{kind}_{place}_{balancer}"))
 }
 
 /// The description of a load balancer.
-pub(super) fn description(owner: &Owner) -> String {
+pub fn description(owner: &Owner) -> String {
     cut(format!("Kubernetes external service {owner} from cluster {}", owner.cluster.name))
 }
 
 /// The description of a floating IP.
-pub(super) fn floating(owner: &Owner) -> String {
+pub fn floating(owner: &Owner) -> String {
     cut(format!("{FLOATING} {owner} from cluster {}", owner.cluster.name))
 }
 
 /// Whether a floating IP of this description was made for a load balancer.
-pub(super) fn is_made_floating(description: &str) -> bool {
+pub fn is_made_floating(description: &str) -> bool {
     description.contains(FLOATING)
 }
 
 /// Parses the description of a floating IP: returns the namespace and name of the Service, and the name
 /// of the cluster, whose end may be cut off.
-pub(super) fn floating_service(description: &str) -> Option<(&str, &str)> {
+pub fn floating_service(description: &str) -> Option<(&str, &str)> {
     let (_, rest) = description.split_once(FLOATING)?;
     rest.trim_start().split_once(" from cluster ")
 }
 
 /// Returns true if a floating IP with this description was made for a Service with this namespace and
 /// name in a cluster with this name.
-pub(super) fn is_floating_of(description: &str, owner: &Owner) -> bool {
+pub fn is_floating_of(description: &str, owner: &Owner) -> bool {
     let own = &owner.cluster.name;
     floating_service(description).is_some_and(|(service, cluster)| {
         let is_cut = description.len() >= LONGEST && own.starts_with(cluster);
@@ -118,81 +114,81 @@ pub(super) fn is_floating_of(description: &str, owner: &Owner) -> bool {
 }
 
 /// The tags that record an owner.
-pub(super) fn owner_tags(owner: &Owner) -> [String; 2] {
+pub fn owner_tags(owner: &Owner) -> [String; 2] {
     [format!("{CLUSTER}{}", owner.cluster.uid), format!("{SERVICE}{}", owner.uid)]
 }
 
 /// The tag that all load balancers of a cluster have.
-pub(super) fn cluster_tag(uid: &str) -> String {
+pub fn cluster_tag(uid: &str) -> String {
     format!("{CLUSTER}{uid}")
 }
 
 /// The number of [`tags`], which come before those that a user adds.
-pub(super) const OWN_TAGS: usize = 3;
+pub const OWN_TAGS: usize = 3;
 
 /// The tags of a load balancer of this name, and of what is below it.
-pub(super) fn tags(balancer: String, owner: &Owner) -> [String; OWN_TAGS] {
+pub fn tags(balancer: String, owner: &Owner) -> [String; OWN_TAGS] {
     let [cluster, service] = owner_tags(owner);
     [balancer, cluster, service]
 }
 
 /// The tag with the digest.
-pub(super) fn digest_tag(digest: Digest) -> String {
+pub fn digest_tag(digest: Digest) -> String {
     format!("{DIGEST}{digest}")
 }
 
 /// The digest in these tags.
-pub(super) fn digest(tags: &[String]) -> Option<Digest> {
+pub fn digest(tags: &[String]) -> Option<Digest> {
     values(tags, DIGEST).find_map(|text| text.parse().ok())
 }
 
 /// Whether the tag holds a digest.
-pub(super) fn is_digest(tag: &str) -> bool {
+pub fn is_digest(tag: &str) -> bool {
     tag.starts_with(DIGEST)
 }
 
 /// The tag that prevents health monitors for a load balancer with this configuration.
-pub(super) fn taken_back_tag(digest: Digest) -> String {
+pub fn taken_back_tag(digest: Digest) -> String {
     format!("{TAKEN_BACK}{digest}")
 }
 
 /// Returns the configuration for which these tags prevent health monitors.
-pub(super) fn taken_back(tags: &[String]) -> Option<Digest> {
+pub fn taken_back(tags: &[String]) -> Option<Digest> {
     values(tags, TAKEN_BACK).find_map(|text| text.parse().ok())
 }
 
 /// Returns true if the tag prevents health monitors.
-pub(super) fn is_taken_back(tag: &str) -> bool {
+pub fn is_taken_back(tag: &str) -> bool {
     tag.starts_with(TAKEN_BACK)
 }
 
 /// The UIDs of clusters in these tags.
-pub(super) fn clusters(tags: &[String]) -> impl Iterator<Item = &str> {
+pub fn clusters(tags: &[String]) -> impl Iterator<Item = &str> {
     values(tags, CLUSTER)
 }
 
 /// The UIDs of Services in these tags.
-pub(super) fn services(tags: &[String]) -> impl Iterator<Item = &str> {
+pub fn services(tags: &[String]) -> impl Iterator<Item = &str> {
     values(tags, SERVICE)
 }
 
 /// The tag that keeps a virtual address.
-pub(super) fn vip_tag(address: IpAddr) -> String {
+pub fn vip_tag(address: IpAddr) -> String {
     format!("{VIP}{address}")
 }
 
 /// The virtual address that these tags keep.
-pub(super) fn vip(tags: &[String]) -> Option<IpAddr> {
+pub fn vip(tags: &[String]) -> Option<IpAddr> {
     values(tags, VIP).find_map(|text| text.parse().ok())
 }
 
 /// Whether the tag keeps a virtual address.
-pub(super) fn is_vip(tag: &str) -> bool {
+pub fn is_vip(tag: &str) -> bool {
     tag.starts_with(VIP)
 }
 
 /// Whether these tags record an owner, no matter which.
-pub(super) fn is_owner_tag(tag: &str) -> bool {
+pub fn is_owner_tag(tag: &str) -> bool {
     tag.starts_with(CLUSTER) || tag.starts_with(SERVICE)
 }
 
@@ -209,18 +205,18 @@ fn parts(description: &str) -> Option<((&str, &str), &str)> {
 }
 
 /// Namespace and name of the Service in the description of a load balancer.
-pub(super) fn service(description: &str) -> Option<(&str, &str)> {
+pub fn service(description: &str) -> Option<(&str, &str)> {
     parts(description).map(|(service, _)| service)
 }
 
 /// The same of a load balancer of a cluster of this name.
-pub(super) fn described<'a>(description: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
+pub fn described<'a>(description: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
     parts(description).filter(|(_, named)| *named == cluster).map(|(service, _)| service)
 }
 
 /// Namespace and name of the Service in the name of a load balancer of a cluster of this name.
 /// Neither of them has an underscore; the cluster's name may have some.
-pub(super) fn named<'a>(name: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
+pub fn named<'a>(name: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
     let rest = name.strip_prefix(PREFIX)?.strip_prefix(cluster)?.strip_prefix('_')?;
     let (namespace, service) = rest.split_once('_')?;
     let is_whole = name.len() < LONGEST && !service.contains('_');
@@ -229,13 +225,13 @@ pub(super) fn named<'a>(name: &'a str, cluster: &str) -> Option<(&'a str, &'a st
 
 /// Whether this is the name that old versions of openstack-cloud-controller-manager gave: `a` and
 /// the UID of the Service, in 32 characters.
-pub(super) fn is_legacy(name: &str) -> bool {
+pub fn is_legacy(name: &str) -> bool {
     let digits = name.strip_prefix('a').unwrap_or_default();
     digits.len() == 31 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// The node in the name of a member: `node`, or `member_node_address_port` of the serial mode.
-pub(super) fn node(member: &str) -> &str {
+pub fn node(member: &str) -> &str {
     let serial = || {
         let (rest, _port) = member.strip_prefix("member_")?.rsplit_once('_')?;
         rest.rsplit_once('_').map(|(node, _address)| node)

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The time to which the limit applies.
-pub(super) const WINDOW: Duration = Duration::from_mins(10);
+pub const WINDOW: Duration = Duration::from_mins(10);
 /// The limit for few load balancers: this many may change in one window.
 const FEWEST: usize = 3;
 /// The limit for many load balancers: one of this many may change in one window.
@@ -15,7 +15,7 @@ const PART: usize = 10;
 /// Limits how many load balancers begin to change in one window. A new process does not know what the
 /// process before it has begun, so it begins nothing in its first window.
 #[derive(Default)]
-pub(super) struct Pace(Mutex<State>);
+pub struct Pace(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -39,22 +39,22 @@ impl State {
 
 impl Pace {
     /// Stores how many load balancers of the cluster a list has shown.
-    pub(super) fn counted(&self, count: usize) {
+    pub fn counted(&self, count: usize) {
         self.0.lock().count = count;
     }
 
     /// Returns how many more load balancers may begin now.
-    pub(super) fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         self.0.lock().room()
     }
 
     /// Returns true if this load balancer has begun within the window.
-    pub(super) fn has_begun(&self, id: &str) -> bool {
+    pub fn has_begun(&self, id: &str) -> bool {
         self.0.lock().begun.get(id).is_some_and(|at| at.elapsed() < WINDOW)
     }
 
     /// Begins with this load balancer if the limit allows it. Returns true if it has begun.
-    pub(super) fn begin(&self, id: &str) -> bool {
+    pub fn begin(&self, id: &str) -> bool {
         let mut state = self.0.lock();
         let may = state.room() > 0;
         if may {

@@ -5,9 +5,9 @@
 
 use ccm_base::message::one_line;
 use ccm_cloud::{IpFamily, Member, Members, Pool, Protocol};
+use ccm_openstack_client::text::MAX_VALUE;
 
 use super::{
-    super::text::MAX_VALUE,
     annotations::Selector,
     diff::transport,
     merge::{Shape, first},
@@ -17,28 +17,28 @@ use super::{
 
 /// The pool of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PortPool {
+pub struct PortPool {
     /// Its ID, or its name if it was created with its load balancer.
     pool: String,
     protocol: Protocol,
     port: u16,
     /// The ports of its members and of their checks. `None` if the pool must have no members.
-    pub(super) to: Option<Targets>,
+    pub to: Option<Targets>,
 }
 
 /// The ports at which members take connections and are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Targets {
-    pub(super) port: u16,
-    pub(super) monitor_port: Option<u16>,
+pub struct Targets {
+    pub port: u16,
+    pub monitor_port: Option<u16>,
 }
 
 /// A pool that the cloud has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Filled<'a> {
-    pub(super) id: &'a str,
-    pub(super) name: &'a str,
-    pub(super) members: usize,
+pub struct Filled<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    pub members: usize,
 }
 
 impl PortPool {
@@ -49,28 +49,23 @@ impl PortPool {
     }
 
     /// Returns true if this ID or this name is the pool's.
-    pub(super) fn is(&self, id: &str, name: &str) -> bool {
+    pub fn is(&self, id: &str, name: &str) -> bool {
         self.pool == id || self.pool == name
     }
 
     /// The port, for messages.
-    pub(super) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         format!("{} port {}", self.protocol, self.port)
     }
 }
 
 /// Returns the pools that a creation makes.
-pub(super) fn of_creation(tree: &Tree) -> Vec<PortPool> {
+pub fn of_creation(tree: &Tree) -> Vec<PortPool> {
     tree.listeners.iter().map(|listener| PortPool::of(listener, &listener.pool.name)).collect()
 }
 
 /// Returns the members by port that a creation gives to a load balancer.
-pub(super) fn created(
-    tree: &Tree,
-    members: &Members,
-    selector: &Selector,
-    family: IpFamily,
-) -> Vec<Pool> {
+pub fn created(tree: &Tree, members: &Members, selector: &Selector, family: IpFamily) -> Vec<Pool> {
     let why_empty = why_none(members, selector, family);
     let pool = |listener: &wanted::Listener| {
         let port = listener.pool.member_port?;
@@ -83,7 +78,7 @@ pub(super) fn created(
 }
 
 /// Returns the pools of a load balancer that is as wanted.
-pub(super) fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
+pub fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
     let pool = |listener: &wanted::Listener| {
         let key = (listener.transport, listener.port);
         let mut there = seen.listeners.iter();
@@ -94,7 +89,7 @@ pub(super) fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
 }
 
 /// Returns the pools of ports that must have members. `None` if no port is known.
-pub(super) fn shown<'a>(
+pub fn shown<'a>(
     ports: &[PortPool],
     there: impl Iterator<Item = Filled<'a>> + Clone,
     why_empty: Option<&str>,
@@ -109,7 +104,7 @@ pub(super) fn shown<'a>(
 }
 
 /// Explains why none of the named nodes can be a member. `None` if one can, or if no node is named.
-pub(super) fn why_none(members: &Members, selector: &Selector, family: IpFamily) -> Option<String> {
+pub fn why_none(members: &Members, selector: &Selector, family: IpFamily) -> Option<String> {
     let count = members.present.len();
     let selected: Vec<&Member> =
         members.present.iter().filter(|member| selector.matches(&member.labels)).collect();

@@ -2,14 +2,12 @@
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind};
-
-use super::{
-    super::{
-        lbaas::{Filter, Provisioning},
-        text::MAX_MESSAGE,
-    },
-    OctaviaBalancers,
+use ccm_openstack_client::{
+    lbaas::{Filter, Provisioning},
+    text::MAX_MESSAGE,
 };
+
+use super::OctaviaBalancers;
 
 /// Returns true if one more fits. A negative limit is none.
 fn fits(limit: i64, used: usize) -> bool {
@@ -41,11 +39,7 @@ fn shown<T>(of: &str, answer: Result<T, CloudError>) -> Result<Option<T>, CloudE
 impl OctaviaBalancers {
     /// Fails if the project could not have another load balancer once one of its own is deleted, or
     /// another floating IP if one is needed.
-    pub(super) async fn check_quotas(
-        &self,
-        needs_floating: bool,
-        call: Call,
-    ) -> Result<(), CloudError> {
+    pub async fn check_quotas(&self, needs_floating: bool, call: Call) -> Result<(), CloudError> {
         let limit = shown("load balancers", self.octavia.quota(call).await)?.flatten();
         if let Some(limit) = limit.filter(|limit| *limit >= 0) {
             let listed = self.octavia.balancers(Filter::All, call).await?;

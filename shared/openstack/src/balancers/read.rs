@@ -1,12 +1,12 @@
 //! Reads one load balancer with all that belongs to it.
 
 use ccm_cloud::{Call, CloudError, ErrorKind, Members, Owner, Traffic};
+use ccm_openstack_client::{
+    lbaas::{BalancerRow, Tree},
+    network::{FloatingIp, FloatingIps},
+};
 
 use super::{
-    super::{
-        lbaas::{BalancerRow, Tree},
-        network::{FloatingIp, FloatingIps},
-    },
     OctaviaBalancers,
     differences::members_subnet,
     inputs::Job,
@@ -17,11 +17,11 @@ use super::{
 };
 
 /// The kind of monitor that checks members at another port.
-pub(super) const HTTP: &str = "HTTP";
+pub const HTTP: &str = "HTTP";
 
 impl OctaviaBalancers {
     /// All that belongs to a load balancer.
-    pub(super) async fn read(
+    pub async fn read(
         &self,
         row: BalancerRow,
         job: &Job<'_>,
@@ -67,17 +67,13 @@ impl OctaviaBalancers {
     }
 
     /// The members of a pool with all their fields.
-    pub(super) async fn details(
-        &self,
-        pool: &str,
-        call: Call,
-    ) -> Result<Vec<SeenMember>, CloudError> {
+    pub async fn details(&self, pool: &str, call: Call) -> Result<Vec<SeenMember>, CloudError> {
         let rows = self.octavia.members(pool, call).await?;
         Ok(rows.into_iter().map(SeenMember::of_row).collect())
     }
 
     /// The status tree of a load balancer that exists.
-    pub(super) async fn tree(&self, id: &str, call: Call) -> Result<Tree, CloudError> {
+    pub async fn tree(&self, id: &str, call: Call) -> Result<Tree, CloudError> {
         self.octavia.tree(id, call).await?.ok_or_else(|| {
             let what = format!("load balancer {id} was deleted meanwhile");
             CloudError::new(ErrorKind::Busy, what).about(format!("load balancer {id}"))
@@ -85,7 +81,7 @@ impl OctaviaBalancers {
     }
 
     /// The floating IPs with the tags of an owner.
-    pub(super) async fn floating_of_owner(
+    pub async fn floating_of_owner(
         &self,
         owner: &Owner,
         call: Call,
@@ -96,7 +92,7 @@ impl OctaviaBalancers {
     }
 
     /// The floating IPs of a load balancer's virtual address.
-    pub(super) async fn floating_of(
+    pub async fn floating_of(
         &self,
         row: &BalancerRow,
         call: Call,
@@ -112,7 +108,7 @@ impl OctaviaBalancers {
 }
 
 /// Whether all fields of a pool's members must be known before they are written.
-pub(super) fn needs_details(members: &[SeenMember], change: &Members, is_http: bool) -> bool {
+pub fn needs_details(members: &[SeenMember], change: &Members, is_http: bool) -> bool {
     let are_known = members.iter().all(|member| member.details.is_some());
     !are_known && (is_http || has_foreign(members, change))
 }

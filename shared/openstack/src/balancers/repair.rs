@@ -5,9 +5,9 @@ use std::{net::IpAddr, time::Duration};
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind, LoadBalancer, Loss, Progress};
+use ccm_openstack_client::{lbaas::BalancerRow, network::FloatingIp, text::MAX_MESSAGE};
 
 use super::{
-    super::{lbaas::BalancerRow, network::FloatingIp, text::MAX_MESSAGE},
     OctaviaBalancers,
     diff::{self, Act, Step},
     ensure::waiting,
@@ -35,12 +35,12 @@ enum Verdict {
 }
 
 /// How the replacement is shown.
-pub(super) fn line(row: &BalancerRow) -> String {
+pub fn line(row: &BalancerRow) -> String {
     format!("delete {}", state(row))
 }
 
 /// How the fail-over is shown.
-pub(super) fn fail_over_line(row: &BalancerRow) -> String {
+pub fn fail_over_line(row: &BalancerRow) -> String {
     format!("fail over {}", state(row))
 }
 
@@ -95,7 +95,7 @@ fn named(job: &Job<'_>) -> Option<IpAddr> {
 impl OctaviaBalancers {
     /// Repairs a failed load balancer by a fail-over, or deletes it, so that the next call creates it
     /// again with its addresses. Says why until then, and if it may do neither.
-    pub(super) async fn repair(
+    pub async fn repair(
         &self,
         row: &BalancerRow,
         job: &Job<'_>,
@@ -125,7 +125,7 @@ impl OctaviaBalancers {
     }
 
     /// The changes that [`Self::repair`] should make.
-    pub(super) async fn preview_repair(
+    pub async fn preview_repair(
         &self,
         row: &BalancerRow,
         job: &Job<'_>,
@@ -145,7 +145,7 @@ impl OctaviaBalancers {
 
     /// Returns true if the load balancer of a Service may be made anew. Of one that the Service
     /// does not know, nothing is lost; and what has begun is finished.
-    pub(super) fn may_replace(&self, wanted: &ccm_cloud::Wanted) -> bool {
+    pub fn may_replace(&self, wanted: &ccm_cloud::Wanted) -> bool {
         let is_begun = |id: &String| self.failures.is_replaced(id);
         wanted.may_replace || wanted.known.as_ref().is_none_or(is_begun)
     }

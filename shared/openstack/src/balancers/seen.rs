@@ -8,50 +8,45 @@ use std::{
 };
 
 use ccm_cloud::{AddressKind, IpFamily, Member, NodeAddress};
+use ccm_openstack_client::{
+    lbaas::{BalancerRow, ListenerRow, MonitorRow, PoolRow, Provisioning, Tree, TreePool},
+    network::FloatingIp,
+};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-use super::{
-    super::{
-        lbaas::{BalancerRow, ListenerRow, MonitorRow, PoolRow, Provisioning, Tree, TreePool},
-        network::FloatingIp,
-    },
-    memory::Parts,
-    merge::SeenMember,
-    names,
-    pools::Filled,
-};
+use super::{memory::Parts, merge::SeenMember, names, pools::Filled};
 
 /// A load balancer with all that belongs to it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
-    pub(super) row: BalancerRow,
-    pub(super) listeners: Vec<ListenerRow>,
-    pub(super) pools: Vec<PoolRow>,
-    pub(super) monitors: Vec<MonitorRow>,
+pub struct Seen {
+    pub row: BalancerRow,
+    pub listeners: Vec<ListenerRow>,
+    pub pools: Vec<PoolRow>,
+    pub monitors: Vec<MonitorRow>,
     /// By pool.
-    pub(super) members: BTreeMap<String, Vec<SeenMember>>,
+    pub members: BTreeMap<String, Vec<SeenMember>>,
     /// The IDs of pools that have members and whose members all fail the checks.
-    pub(super) failing: BTreeSet<String>,
+    pub failing: BTreeSet<String>,
     /// Those of the virtual address.
-    pub(super) floating: Vec<FloatingIp>,
+    pub floating: Vec<FloatingIp>,
 }
 
 impl Seen {
     /// The pool of a listener.
-    pub(super) fn pool_of(&self, listener: &ListenerRow) -> Option<&PoolRow> {
+    pub fn pool_of(&self, listener: &ListenerRow) -> Option<&PoolRow> {
         let by_id = |pool: &&PoolRow| Some(&pool.id) == listener.default_pool_id.as_ref();
         let refers = |pool: &&PoolRow| pool.listeners.iter().any(|own| own.id == listener.id);
         self.pools.iter().find(by_id).or_else(|| self.pools.iter().find(refers))
     }
 
     /// The monitor of a pool.
-    pub(super) fn monitor_of(&self, pool: &PoolRow) -> Option<&MonitorRow> {
+    pub fn monitor_of(&self, pool: &PoolRow) -> Option<&MonitorRow> {
         let id = pool.healthmonitor_id.as_ref()?;
         self.monitors.iter().find(|monitor| monitor.id == *id)
     }
 
     /// The numbers of its parts.
-    pub(super) fn parts(&self) -> Parts {
+    pub fn parts(&self) -> Parts {
         Parts {
             listeners: self.listeners.len(),
             bare: self.listeners.iter().filter(|one| self.pool_of(one).is_none()).count(),
@@ -60,7 +55,7 @@ impl Seen {
     }
 
     /// Returns the number of members of each pool.
-    pub(super) fn filled(&self) -> impl Iterator<Item = Filled<'_>> + Clone {
+    pub fn filled(&self) -> impl Iterator<Item = Filled<'_>> + Clone {
         self.pools.iter().map(|pool| {
             let members = self.members_of(&pool.id).len();
             Filled { id: &pool.id, name: &pool.name, members }
@@ -68,13 +63,13 @@ impl Seen {
     }
 
     /// The members of a pool.
-    pub(super) fn members_of(&self, pool: &str) -> &[SeenMember] {
+    pub fn members_of(&self, pool: &str) -> &[SeenMember] {
         self.members.get(pool).map_or(&[], Vec::as_slice)
     }
 }
 
 /// The families of the virtual addresses, that of the main one first.
-pub(super) fn families(row: &BalancerRow) -> Vec<IpFamily> {
+pub fn families(row: &BalancerRow) -> Vec<IpFamily> {
     let additional = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
     let mut families: Vec<IpFamily> = Vec::new();
     for address in row.vip_address.into_iter().chain(additional) {
@@ -87,7 +82,7 @@ pub(super) fn families(row: &BalancerRow) -> Vec<IpFamily> {
 }
 
 /// All pools of a tree, each once.
-pub(super) fn pools(tree: &Tree) -> Vec<&TreePool> {
+pub fn pools(tree: &Tree) -> Vec<&TreePool> {
     let of_listeners = tree.listeners.iter().flat_map(|listener| &listener.pools);
     let mut pools: Vec<&TreePool> = Vec::new();
     for pool in of_listeners.chain(&tree.pools) {
@@ -99,13 +94,13 @@ pub(super) fn pools(tree: &Tree) -> Vec<&TreePool> {
 }
 
 /// Returns the number of members of each pool in a tree.
-pub(super) fn filled(tree: &Tree) -> Vec<Filled<'_>> {
+pub fn filled(tree: &Tree) -> Vec<Filled<'_>> {
     let all = pools(tree).into_iter();
     all.map(|pool| Filled { id: &pool.id, name: &pool.name, members: pool.members.len() }).collect()
 }
 
 /// The numbers of parts of a tree.
-pub(super) fn parts(tree: &Tree) -> Parts {
+pub fn parts(tree: &Tree) -> Parts {
     Parts {
         listeners: tree.listeners.len(),
         bare: tree.listeners.iter().filter(|listener| listener.pools.is_empty()).count(),
@@ -114,7 +109,7 @@ pub(super) fn parts(tree: &Tree) -> Parts {
 }
 
 /// The members of a tree by pool.
-pub(super) fn members(tree: &Tree) -> BTreeMap<String, Vec<SeenMember>> {
+pub fn members(tree: &Tree) -> BTreeMap<String, Vec<SeenMember>> {
     let pools = pools(tree).into_iter();
     pools
         .map(|pool| (pool.id.clone(), pool.members.iter().map(SeenMember::of_tree).collect()))
@@ -122,7 +117,7 @@ pub(super) fn members(tree: &Tree) -> BTreeMap<String, Vec<SeenMember>> {
 }
 
 /// Returns the IDs of pools that have members and whose members all fail the checks.
-pub(super) fn failing(tree: &Tree) -> BTreeSet<String> {
+pub fn failing(tree: &Tree) -> BTreeSet<String> {
     let fail = |pool: &&TreePool| {
         let members = &pool.members;
         !members.is_empty() && members.iter().all(|one| one.operating_status == "ERROR")
@@ -132,7 +127,7 @@ pub(super) fn failing(tree: &Tree) -> BTreeSet<String> {
 
 /// The members of a load balancer for a controller: a node is one that is a member of every pool
 /// that has members.
-pub(super) fn nodes(pools: &BTreeMap<String, Vec<SeenMember>>) -> Arc<[Member]> {
+pub fn nodes(pools: &BTreeMap<String, Vec<SeenMember>>) -> Arc<[Member]> {
     let filled = pools.values().filter(|members| !members.is_empty()).count();
     let mut found: BTreeMap<(String, IpAddr), usize> = BTreeMap::new();
     for members in pools.values() {
@@ -155,18 +150,18 @@ pub(super) fn nodes(pools: &BTreeMap<String, Vec<SeenMember>>) -> Arc<[Member]> 
 }
 
 /// Parses a time from Octavia, which writes UTC without a time zone.
-pub(super) fn time(text: Option<&str>) -> Option<Timestamp> {
+pub fn time(text: Option<&str>) -> Option<Timestamp> {
     let time: DateTime = text?.trim_end_matches('Z').parse().ok()?;
     Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
 /// Returns how long before `now` this time from Octavia was.
-pub(super) fn since(text: Option<&str>, now: Timestamp) -> Option<Duration> {
+pub fn since(text: Option<&str>, now: Timestamp) -> Option<Duration> {
     Some(now.duration_since(time(text)?).try_into().unwrap_or_default())
 }
 
 /// What has failed below a load balancer, the deepest first.
-pub(super) fn failed(tree: &Tree) -> Vec<String> {
+pub fn failed(tree: &Tree) -> Vec<String> {
     let mut failed = Vec::new();
     for pool in pools(tree) {
         let is_error = |status: &Provisioning| *status == Provisioning::Error;

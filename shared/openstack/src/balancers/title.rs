@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{ClusterId, Owner, Title};
+use ccm_openstack_client::lbaas::BalancerRow;
 
-use super::{super::lbaas::BalancerRow, names};
+use super::names;
 
 /// The recorded owner and the title of a load balancer, for a cluster.
 ///
@@ -13,7 +14,7 @@ use super::{super::lbaas::BalancerRow, names};
 /// description say that it was made for a Service of a cluster of this name. With the UID of
 /// another cluster it is that cluster's: two clusters of one project may have the same name. Or
 /// this one was rebuilt, which nothing shows.
-pub(super) fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
+pub fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
     let description = row.description.as_deref().unwrap_or_default();
     let made_for = names::named(&row.name, &cluster.name).or_else(|| {
         let is_legacy = names::is_legacy(&row.name);
@@ -66,13 +67,13 @@ pub(super) fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Titl
 }
 
 /// Whether it is this owner's alone.
-pub(super) fn is_ours(row: &BalancerRow, owner: &Owner) -> bool {
+pub fn is_ours(row: &BalancerRow, owner: &Owner) -> bool {
     let (recorded, title) = of(row, &owner.cluster);
     title == Title::Ours && recorded.is_some_and(|recorded| recorded.is(owner))
 }
 
 /// Whether it was made for this Service by another controller.
-pub(super) fn is_adoptable(row: &BalancerRow, owner: &Owner) -> bool {
+pub fn is_adoptable(row: &BalancerRow, owner: &Owner) -> bool {
     let (recorded, title) = of(row, &owner.cluster);
     let is_named =
         |made_for: Owner| (&made_for.namespace, &made_for.name) == (&owner.namespace, &owner.name);
@@ -80,7 +81,7 @@ pub(super) fn is_adoptable(row: &BalancerRow, owner: &Owner) -> bool {
 }
 
 /// Whose it is instead, for an error: one line, whatever its tags and its name contain.
-pub(super) fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
+pub fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
     let (recorded, title) = of(row, cluster);
     let words = match (title, recorded) {
         (Title::Ours, Some(owner)) => format!("it belongs to Service {owner}"),

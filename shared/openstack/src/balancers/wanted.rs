@@ -18,59 +18,59 @@ use super::{
 };
 
 /// The affinity that Kubernetes gives when a Service names no time.
-pub(super) const USUAL_AFFINITY: u32 = 10_800;
+pub const USUAL_AFFINITY: u32 = 10_800;
 
 /// What is below a load balancer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tree {
-    pub(super) listeners: Vec<Listener>,
-    pub(super) notes: Vec<Note>,
+pub struct Tree {
+    pub listeners: Vec<Listener>,
+    pub notes: Vec<Note>,
 }
 
 /// A listener with its pool.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Listener {
+pub struct Listener {
     /// The protocol of the Service's port.
-    pub(super) transport: Protocol,
-    pub(super) port: u16,
-    pub(super) name: String,
+    pub transport: Protocol,
+    pub port: u16,
+    pub name: String,
     /// Octavia's protocol.
-    pub(super) protocol: &'static str,
-    pub(super) connection_limit: i64,
-    pub(super) timeouts: Option<Timeouts>,
-    pub(super) headers: BTreeMap<String, String>,
+    pub protocol: &'static str,
+    pub connection_limit: i64,
+    pub timeouts: Option<Timeouts>,
+    pub headers: BTreeMap<String, String>,
     /// `None` where the driver has none.
-    pub(super) allowed_cidrs: Option<BTreeSet<IpNet>>,
-    pub(super) tags: Vec<String>,
-    pub(super) pool: Pool,
+    pub allowed_cidrs: Option<BTreeSet<IpNet>>,
+    pub tags: Vec<String>,
+    pub pool: Pool,
 }
 
 /// A pool.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Pool {
-    pub(super) name: String,
-    pub(super) protocol: &'static str,
-    pub(super) algorithm: String,
+pub struct Pool {
+    pub name: String,
+    pub protocol: &'static str,
+    pub algorithm: String,
     /// Whether connections of a client go to the same member.
-    pub(super) affinity: bool,
+    pub affinity: bool,
     /// For how many seconds, where Octavia can be told.
-    pub(super) affinity_timeout: Option<u32>,
-    pub(super) tags: Vec<String>,
+    pub affinity_timeout: Option<u32>,
+    pub tags: Vec<String>,
     /// `None` if it has no members.
-    pub(super) member_port: Option<u16>,
+    pub member_port: Option<u16>,
     /// The port at which the members are checked, if that is another one.
-    pub(super) monitor_port: Option<u16>,
-    pub(super) monitor: Option<Monitor>,
+    pub monitor_port: Option<u16>,
+    pub monitor: Option<Monitor>,
     /// True if an existing monitor stays although the configuration wants none.
-    pub(super) keeps_monitor: bool,
+    pub keeps_monitor: bool,
 }
 
 /// A health monitor.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Monitor {
-    pub(super) name: String,
-    pub(super) kind: &'static str,
-    pub(super) checks: Checks,
+pub struct Monitor {
+    pub name: String,
+    pub kind: &'static str,
+    pub checks: Checks,
 }
 
 /// A port that does not fit.
@@ -82,7 +82,7 @@ fn invalid(subject: impl Into<String>, what: impl Into<String>) -> CloudError {
 impl Tree {
     /// What this front end wants of a load balancer of this name with virtual addresses of these
     /// families.
-    pub(super) fn of(
+    pub fn of(
         balancer: String,
         front_end: &FrontEnd,
         settings: &Settings,

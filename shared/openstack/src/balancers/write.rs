@@ -1,12 +1,12 @@
 //! Makes one change.
 
 use ccm_cloud::{Call, CloudError, ErrorKind, Owner};
+use ccm_openstack_client::{
+    lbaas::{BalancerRow, Child},
+    network::{FloatingIp, FloatingIps},
+};
 
 use super::{
-    super::{
-        lbaas::{BalancerRow, Child},
-        network::{FloatingIp, FloatingIps},
-    },
     OctaviaBalancers,
     blame::{About, blamed, unattached, wished},
     diff::{Act, Step},
@@ -16,7 +16,7 @@ use super::{
 
 impl OctaviaBalancers {
     /// Makes a change of an existing load balancer.
-    pub(super) async fn make(
+    pub async fn make(
         &self,
         row: &BalancerRow,
         job: &Job<'_>,
@@ -65,7 +65,7 @@ impl OctaviaBalancers {
     }
 
     /// Makes a change of a floating IP. Returns the one that stands for the virtual address now.
-    pub(super) async fn make_floating(
+    pub async fn make_floating(
         &self,
         act: floating::Act,
         owner: &Owner,

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
+use ccm_openstack_client::config::{duration, flag};
 use ccm_settings::{one_of, quoted, settings};
-
-use super::values::{duration, flag};
 
 const PROVIDERS: [&str; 5] = ["amphora", "octavia", "ovn", "f5", "amphorav2"];
 const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
@@ -16,7 +15,7 @@ const LOCAL: [(&str, LocalMonitor); 3] =
 
 /// The Services with local traffic to which the provider adds health monitors by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LocalMonitor {
+pub enum LocalMonitor {
     /// New Services, and Services that change.
     Changed,
     /// All Services. Existing load balancers get monitors a few at a time.
@@ -28,7 +27,7 @@ pub(crate) enum LocalMonitor {
 settings! {
     /// `[LoadBalancer]`. What is empty in the file is none here.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub(crate) struct LoadBalancer {
+    pub struct LoadBalancer {
         /// Whether load balancers are managed.
         pub enabled: bool = fixed(Switch, "enabled", "true"), flag;
         /// Version of the load balancer API. Only `v2`.
@@ -118,7 +117,7 @@ settings! {
 settings! {
     /// The networks of a load balancer: those of `[LoadBalancerClass "name"]`, or those without a class.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    pub(crate) struct LoadBalancerClass {
+    pub struct LoadBalancerClass {
         /// Subnet of the virtual address, and of the members unless member-subnet-id is set.
         pub subnet_id: Option<String> = fixed(Text, "subnet-id", "");
         /// Network of the virtual address, where no subnet is given.

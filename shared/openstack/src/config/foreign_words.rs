@@ -3,11 +3,9 @@
 //! Some are of earlier versions of openstack-cloud-controller-manager, others of clouds.yaml, of the
 //! environment variables `OS_*` and of Terraform.
 
-use super::{
-    ini::Entry,
-    sections::{CLASSES, GLOBAL},
-    values::flag,
-};
+use ccm_openstack_client::config::{GLOBAL, flag};
+
+use super::{ini::Entry, sections::CLASSES};
 
 /// Other names of sections.
 const SECTIONS: [(&str, &str); 12] = [
@@ -86,13 +84,13 @@ const NO_SECRET: &str =
     "has no effect: credentials are read from this file or clouds.yaml, never from a Secret";
 
 /// What a section of this name is called here.
-pub(super) fn section(name: &str) -> Option<&'static str> {
+pub fn section(name: &str) -> Option<&'static str> {
     let found = SECTIONS.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
     found.map(|(_, section)| *section)
 }
 
 /// What a key of this name is called in its section.
-pub(super) fn key(section: &str, name: &str) -> Option<&'static str> {
+pub fn key(section: &str, name: &str) -> Option<&'static str> {
     let plain = name.to_ascii_lowercase().replace('_', "-");
     let plain = plain.strip_prefix("os-").unwrap_or(&plain);
     let section = if section == CLASSES { "LoadBalancer" } else { section };
@@ -101,7 +99,7 @@ pub(super) fn key(section: &str, name: &str) -> Option<&'static str> {
 }
 
 /// Why an entry has no effect that had one in earlier versions.
-pub(super) fn retired(section: &str, Entry { key, value, .. }: &Entry) -> Option<&'static str> {
+pub fn retired(section: &str, Entry { key, value, .. }: &Entry) -> Option<&'static str> {
     let is_off = || value.as_deref().is_some_and(|text| flag(text, "") == Ok(false));
     let is = |of: &str, name: &str| section == of && name.eq_ignore_ascii_case(key);
     match () {

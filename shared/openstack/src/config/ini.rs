@@ -15,7 +15,7 @@ use zeroize::Zeroize as _;
 
 /// A section with its keys, as often as they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Section {
+pub struct Section {
     /// Line of the heading, from 1.
     pub line: usize,
     pub name: String,
@@ -26,7 +26,7 @@ pub(super) struct Section {
 
 /// One key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub struct Entry {
     /// Line of the key, from 1.
     pub line: usize,
     pub key: String,
@@ -45,7 +45,7 @@ impl Drop for Entry {
 
 /// A character of a value that may be meant otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trap {
+pub enum Trap {
     /// It begins with a quote of another kind, which is a part of it.
     Quote,
     /// A comment begins without a blank before it.
@@ -54,7 +54,7 @@ pub(super) enum Trap {
 
 impl Trap {
     /// What is said of it. It does not hold the value.
-    pub(super) const fn words(self) -> &'static str {
+    pub const fn words(self) -> &'static str {
         match self {
             Self::Quote => {
                 "begins with ' or `, which quotes nothing here and is a part of the value: use \
@@ -70,7 +70,7 @@ impl Trap {
 
 /// A line that cannot be read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unreadable {
+pub struct Unreadable {
     pub line: usize,
     pub why: &'static str,
 }
@@ -86,7 +86,7 @@ const BAD_ESCAPE: &str =
     "an unknown escape; write \\\\ for a backslash (known are \\\\ \\\" \\n \\t \\b)";
 
 /// Reads all lines. Lines that cannot be parsed are returned apart.
-pub(super) fn parse(text: &str) -> (Vec<Section>, Vec<Unreadable>) {
+pub fn parse(text: &str) -> (Vec<Section>, Vec<Unreadable>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader { rest: text.chars().peekable(), line: 1 };
     let (mut sections, mut unreadable) = (Vec::<Section>::new(), Vec::new());

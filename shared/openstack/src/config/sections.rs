@@ -3,31 +3,28 @@
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use ccm_base::nearest;
+use ccm_openstack_client::config::{GLOBAL, Given, TABLES, is_run_together};
 use ccm_settings::{Kind, Problems, RawSettings, RawValue, Schema, Setting};
 
 use super::{
-    Access, Labels, Metadata, Networking, Route, Tls,
+    Labels, Metadata, Networking, Route,
     balancer::{LoadBalancer, LoadBalancerClass},
-    clouds::Wanted,
-    credentials::Login,
     foreign_words,
     ini::{self, Entry, Section},
-    values::is_run_together,
 };
 
-pub(super) const GLOBAL: &str = "Global";
 /// The key whose values have a rule of their own.
 const AUTH_URL: &str = "auth-url";
 /// The key whose values are of the form key=value.
 const SELECTOR: &str = "node-selector";
 /// The section whose headings have a name of their own.
-pub(super) const CLASSES: &str = "LoadBalancerClass";
+pub const CLASSES: &str = "LoadBalancerClass";
 /// Sections that belong to other programs and are passed over in silence.
-pub(super) const IGNORED: [&str; 2] = ["BlockStorage", "KeyManager"];
+pub const IGNORED: [&str; 2] = ["BlockStorage", "KeyManager"];
 
 /// All sections with their keys.
-pub(super) const SECTIONS: [(&str, &[&[Setting]]); 7] = [
-    (GLOBAL, &[Access::TABLE, Tls::TABLE, Login::TABLE, Wanted::TABLE]),
+pub const SECTIONS: [(&str, &[&[Setting]]); 7] = [
+    (GLOBAL, &TABLES),
     ("Networking", &[Networking::TABLE]),
     ("Labels", &[Labels::TABLE]),
     ("Route", &[Route::TABLE]),
@@ -37,33 +34,26 @@ pub(super) const SECTIONS: [(&str, &[&[Setting]]); 7] = [
 ];
 
 /// The settings of a section.
-pub(super) fn keys(section: &str) -> impl Iterator<Item = &'static Setting> {
+pub fn keys(section: &str) -> impl Iterator<Item = &'static Setting> {
     let tables = SECTIONS.iter().filter(move |(name, _)| *name == section);
     tables.flat_map(|(_, tables)| *tables).copied().flatten()
 }
 
-/// What is set in a section, by key.
-pub(super) type Given = BTreeMap<&'static str, RawValue>;
-
 /// What is set in `section`, over the defaults.
-pub(super) fn merged(section: &str, given: &Given, problems: &mut Problems) -> RawSettings {
+pub fn merged(section: &str, given: &Given, problems: &mut Problems) -> RawSettings {
     let find = |setting: &Setting| Ok(given.get(setting.flag).cloned());
     RawSettings::of_file(&format!("[{section}] "), keys(section), find, problems)
 }
 
 /// What the file gives, by the name of the section and that of the class.
 #[derive(Default)]
-pub(super) struct Sections {
+pub struct Sections {
     given: BTreeMap<(&'static str, String), Given>,
 }
 
 impl Sections {
     /// Reads the file's text. `resolve` makes the file's paths absolute.
-    pub(super) fn read(
-        text: &str,
-        resolve: &dyn Fn(&str) -> PathBuf,
-        problems: &mut Problems,
-    ) -> Self {
+    pub fn read(text: &str, resolve: &dyn Fn(&str) -> PathBuf, problems: &mut Problems) -> Self {
         let (sections, unreadable) = ini::parse(text);
         for line in unreadable {
             problems.add(format!("line {}", line.line), line.why);
@@ -87,21 +77,17 @@ impl Sections {
     }
 
     /// What is set in a section.
-    pub(super) fn given(&self, section: &'static str) -> Given {
+    pub fn given(&self, section: &'static str) -> Given {
         self.given.get(&(section, String::new())).cloned().unwrap_or_default()
     }
 
     /// A section as its typed value, or a part of it.
-    pub(super) fn typed<T: Schema>(
-        &self,
-        section: &'static str,
-        problems: &mut Problems,
-    ) -> Option<T> {
+    pub fn typed<T: Schema>(&self, section: &'static str, problems: &mut Problems) -> Option<T> {
         T::read(&merged(section, &self.given(section), problems), problems)
     }
 
     /// The names of the classes, each with what is set in it.
-    pub(super) fn classes(&self) -> impl Iterator<Item = (&str, &Given)> {
+    pub fn classes(&self) -> impl Iterator<Item = (&str, &Given)> {
         let classes = self.given.iter().filter(|((section, _), _)| *section == CLASSES);
         classes.map(|((_, class), given)| (class.as_str(), given))
     }

@@ -1,5 +1,8 @@
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
+use ccm_openstack_client::config::{
+    ApplicationCredential, Credentials, Domain, Interface, Scope, Secret, Tls, User,
+};
 use ccm_settings::Kind;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -93,13 +96,16 @@ fn good(rest: &str) -> Loaded {
 fn a_minimal_file_has_the_defaults() {
     let Loaded { config, warnings } = good("");
     assert_eq!(warnings, Vec::<String>::new());
-    assert_eq!(config.auth_url.as_str(), "https://k:5000/v3");
-    assert_eq!((config.interface, config.region), (Interface::Public, None));
-    assert_eq!((config.request_timeout, config.regional_ids), (Duration::from_secs(60), false));
-    assert_eq!((config.tls, config.networking), (Tls::default(), Networking::default()));
+    assert_eq!(config.access.auth_url.as_str(), "https://k:5000/v3");
+    assert_eq!((config.access.interface, config.access.region), (Interface::Public, None));
+    assert_eq!(
+        (config.access.request_timeout, config.regional_ids),
+        (Duration::from_secs(60), false)
+    );
+    assert_eq!((config.access.tls, config.networking), (Tls::default(), Networking::default()));
     assert_eq!((config.labels, config.route), (Labels::default(), Route::default()));
     assert_eq!(
-        config.credentials,
+        config.access.credentials,
         Credentials::Password {
             user: User::Id("u".to_owned()),
             password: Secret::new("hush"),
@@ -133,11 +139,14 @@ fn every_section_is_read() {
          [BlockStorage]\nbs-version = v2\n[keymanager]\nkey-id\n",
     );
     assert_eq!(warnings, Vec::<String>::new());
-    assert_eq!((config.region.as_deref(), config.interface), (Some("R1"), Interface::Internal));
-    assert_eq!(config.request_timeout, Duration::from_secs(90));
-    assert!(config.tls.insecure);
-    assert_eq!(config.tls.ca_file, Some("/etc/ca.pem".into()));
-    let (cert, key) = config.tls.client.unwrap();
+    assert_eq!(
+        (config.access.region.as_deref(), config.access.interface),
+        (Some("R1"), Interface::Internal)
+    );
+    assert_eq!(config.access.request_timeout, Duration::from_secs(90));
+    assert!(config.access.tls.insecure);
+    assert_eq!(config.access.tls.ca_file, Some("/etc/ca.pem".into()));
+    let (cert, key) = config.access.tls.client.unwrap();
     assert!(cert.ends_with("home/c.pem") && key == Path::new("/k.pem"), "{cert:?}");
     let Networking { ipv6_disabled, public_networks, internal_networks, sort_order } =
         config.networking;
@@ -358,7 +367,7 @@ fn the_timeout_of_requests_has_two_places() {
         ("request-timeout = 20s\n[Metadata]\nrequest-timeout = 100s\n", 20),
         ("request-timeout = 0\n", 0),
     ] {
-        assert_eq!(good(rest).config.request_timeout, Duration::from_secs(expect), "{rest}");
+        assert_eq!(good(rest).config.access.request_timeout, Duration::from_secs(expect), "{rest}");
     }
 }
 
@@ -407,7 +416,7 @@ fn no_secret_is_printed() {
 #[test]
 fn the_process_is_an_environment() {
     let process = Environment::of_process();
-    assert_eq!(process.variable("CARGO_PKG_NAME"), Some("ccm-providers"));
+    assert_eq!(process.variable("CARGO_PKG_NAME"), Some("ccm-openstack"));
     assert_eq!(process.variable("NO_SUCH_VARIABLE_AT_ALL"), None);
     assert!(process.working_folder.unwrap().is_absolute());
     assert_eq!(process.system_folder, Path::new("/etc/openstack"));
@@ -430,7 +439,7 @@ proptest! {
         let flag = setting.flag;
         let text = format!("{LOGIN}[{section}]\n{flag} = {value}q7x\n[Global]\npassword = q8x\n");
         let said = match Config::parse(Path::new("c"), &text, &Environment::default(), &mut Files::default()) {
-            Ok(loaded) => format!("{} {:?}", loaded.warnings.join(" "), loaded.config.credentials),
+            Ok(loaded) => format!("{} {:?}", loaded.warnings.join(" "), loaded.config.access.credentials),
             Err(why) => why,
         };
         prop_assert!(!said.contains("q8x"));

@@ -9,13 +9,12 @@ use super::{
 };
 
 /// What is right instead, by option.
-pub(crate) const SECURITY_GROUPS: &str = "security groups are not managed yet: set it to false, and open the node ports to the load \
+pub const SECURITY_GROUPS: &str = "security groups are not managed yet: set it to false, and open the node ports to the load \
      balancers yourself";
-pub(crate) const SERIAL_CALLS: &str =
-    "load balancers are made by one request each: set it to false";
-pub(crate) const TLS: &str =
+pub const SERIAL_CALLS: &str = "load balancers are made by one request each: set it to false";
+pub const TLS: &str =
     "TLS is not terminated by the load balancer yet: remove it, or set it to the empty text";
-pub(crate) const PATTERNS: &str =
+pub const PATTERNS: &str =
     "patterns and tags do not choose the floating subnet yet: set floating-subnet-id instead";
 const SHARED: &str = "several Services do not share a load balancer yet: each gets its own";
 
@@ -23,7 +22,7 @@ const ALL: &str = "service-ccm will refuse new load balancers: ";
 const FLOATING: &str = "service-ccm will refuse new floating IPs: ";
 
 /// Warns of each option, and returns the lines about those because of which Services are refused.
-pub(super) fn warn(sections: &Sections, problems: &mut Problems) -> Vec<String> {
+pub fn warn(sections: &Sections, problems: &mut Problems) -> Vec<String> {
     const SECTION: &str = "LoadBalancer";
     let raw = merged(SECTION, &sections.given(SECTION), problems);
     let Some(options) = LoadBalancer::read(&raw, &mut Problems::new()) else { return Vec::new() };

@@ -7,16 +7,12 @@ use ccm_cloud::{
     LoadBalancerList, LoadBalancers as _, Member, MemberChange, Members, NodeAddress, Owner,
     Progress, Protocol, Scope, Traffic, Unwanted, Wanted,
 };
+use ccm_openstack_client::api::Api;
+use ccm_testing::{check_line, checked};
 use futures::StreamExt as _;
 
 use super::played::{Played, Settings, call, paused};
-use crate::{
-    openstack::{
-        api::Api,
-        balancers::{OctaviaBalancers, Options},
-    },
-    said::{check_line, checked},
-};
+use crate::balancers::{OctaviaBalancers, Options};
 
 /// Octavia's answers while a load balancer is made, changed and deleted.
 pub fn octavia(data: &[u8]) {
@@ -164,7 +160,7 @@ fn check(balancer: &LoadBalancer) {
     balancer.notes.iter().for_each(|note| check_line(&note.message));
 }
 
-pub(super) async fn live(settings: &Settings, api: Arc<dyn Api>) {
+pub async fn live(settings: &Settings, api: Arc<dyn Api>) {
     let Some(config) = settings.config() else { return };
     let balancers = OctaviaBalancers::new(&api, Options::of(&config));
     checked(balancers.learn(call()).await);

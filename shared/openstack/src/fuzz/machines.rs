@@ -6,13 +6,12 @@ use ccm_cloud::{
     AddressKind, ClusterId, Detail, Instances as _, NodeAddress, NodeIdentity, Owner, Route,
     RouteChange, RouteTarget, Routes as _, WantedRoute,
 };
+use ccm_openstack_client::api::Api;
+use ccm_testing::{check_line, checked};
 use futures::StreamExt as _;
 
 use super::played::{Played, Settings, call, paused};
-use crate::{
-    openstack::{api::Api, instances::OpenStackInstances, routes::NeutronRoutes},
-    said::{check_line, checked},
-};
+use crate::{instances::OpenStackInstances, routes::NeutronRoutes};
 
 /// Nova's answers, and what Neutron says about the servers' ports.
 pub fn nova(data: &[u8]) {
@@ -27,7 +26,7 @@ pub fn neutron(data: &[u8]) {
 }
 
 /// The ID of this number.
-pub(super) fn id(number: usize) -> String {
+pub fn id(number: usize) -> String {
     format!("{number:08x}-0000-4000-8000-{number:012x}")
 }
 
@@ -46,7 +45,7 @@ fn nodes() -> Vec<NodeIdentity> {
     ]
 }
 
-pub(super) async fn look_up(settings: &Settings, api: Arc<dyn Api>) {
+pub async fn look_up(settings: &Settings, api: Arc<dyn Api>) {
     let Some(config) = settings.config() else { return };
     let (instances, nodes) = (OpenStackInstances::new(api, &config), nodes());
     // A few nodes are requested one by one, more by a list; the second time ports are known.
@@ -87,7 +86,7 @@ fn wanted(number: u8) -> Arc<WantedRoute> {
     })
 }
 
-pub(super) async fn change_routes(api: Arc<dyn Api>) {
+pub async fn change_routes(api: Arc<dyn Api>) {
     let (routes, cluster) = (NeutronRoutes::new(api, &id(9_000_000)), cluster());
     checked(routes.learn(call()).await);
     let route = |number: u8| {

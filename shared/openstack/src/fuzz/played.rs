@@ -15,14 +15,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use ccm_base::Files;
 use ccm_cloud::{Call, CloudError};
+use ccm_openstack_client::{
+    api::{Answer, Api, Microversion, Request, Service, scripted_answer},
+    config::Environment,
+};
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::openstack::{
-    api::{Answer, Api, Microversion, Request, Service, scripted_answer},
-    config::{Config, Environment},
-};
+use crate::config::Config;
 
 /// The most requests for one input. Correct code needs far fewer, whatever is answered.
 const MOST: usize = 2_000;
@@ -35,22 +36,22 @@ const LOGIN: &str = "[Global]\nauth-url=https://keystone:5000/v3\nuser-id=u\nten
 /// The first line.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Settings {
+pub struct Settings {
     /// The text after `[Global]` in `cloud.conf`.
-    pub(super) conf: String,
+    pub conf: String,
     /// The annotations of the Service.
-    pub(super) annotations: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
     /// The minor number of Nova's microversion, if it has any.
-    pub(super) microversion: Option<u32>,
+    pub microversion: Option<u32>,
     /// The Service wants UDP as well.
-    pub(super) udp: bool,
+    pub udp: bool,
     /// The Service wants members with local endpoints only.
-    pub(super) local: bool,
+    pub local: bool,
 }
 
 impl Settings {
     /// The configuration, or the smallest one if this input does not have a valid one.
-    pub(super) fn config(&self) -> Option<Config> {
+    pub fn config(&self) -> Option<Config> {
         let parsed = |rest: &str| {
             let (path, text) = (Path::new("/nowhere/cloud.conf"), format!("{LOGIN}{rest}"));
             Config::parse(path, &text, &Environment::default(), &mut Files::default()).ok()
@@ -60,7 +61,7 @@ impl Settings {
 }
 
 /// Answers from lines.
-pub(super) struct Played {
+pub struct Played {
     microversion: Option<Microversion>,
     answers: Mutex<HashMap<String, VecDeque<(StatusCode, Bytes)>>>,
     asked: Mutex<usize>,
@@ -68,7 +69,7 @@ pub(super) struct Played {
 
 impl Played {
     /// Splits an input.
-    pub(super) fn of(data: &[u8]) -> (Settings, Arc<Self>) {
+    pub fn of(data: &[u8]) -> (Settings, Arc<Self>) {
         let text = String::from_utf8_lossy(data);
         let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
         let settings: Settings = serde_json::from_str(first).unwrap_or_default();
@@ -132,7 +133,7 @@ impl Api for Played {
 }
 
 /// Runs this to its end, in a time that stands still while it waits.
-pub(super) fn paused(work: impl Future<Output = ()>) {
+pub fn paused(work: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     if let Ok(runtime) = runtime.enable_time().start_paused(true).build() {
         runtime.block_on(work);
@@ -140,6 +141,6 @@ pub(super) fn paused(work: impl Future<Output = ()>) {
 }
 
 /// A call with the time of a controller's.
-pub(super) fn call() -> Call {
+pub fn call() -> Call {
     Call::waiting(Duration::from_secs(60))
 }

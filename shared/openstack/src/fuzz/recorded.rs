@@ -5,6 +5,10 @@ use std::{collections::BTreeSet, env, fs, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_cloud::{Call, CloudError};
+use ccm_openstack_client::{
+    api::{Answer, Api, Microversion, Request, Service},
+    scripted::{Scripted, World, port, server, subnet, uuid},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -12,10 +16,6 @@ use super::{
     balancers::{live, octavia},
     machines::{change_routes, look_up, neutron, nova},
     played::{Settings, paused},
-};
-use crate::openstack::{
-    api::{Answer, Api, Microversion, Request, Service},
-    scripted::{Scripted, World, port, server, subnet, uuid},
 };
 
 /// Scripted services that note what they answer.

@@ -9,15 +9,14 @@ use std::{
 
 use ccm_base::Files;
 use ccm_cloud::Traffic;
+use ccm_openstack_client::config::Environment;
+use ccm_testing::{check_line, checked};
 use tempfile::TempDir;
 
 use super::played::Settings;
 use crate::{
-    openstack::{
-        balancers::{Options, lines_about},
-        config::{Config, Environment},
-    },
-    said::{check_line, checked},
+    balancers::{Options, lines_about},
+    config::Config,
 };
 
 thread_local! {
@@ -54,7 +53,7 @@ fn read(path: &Path, environment: &Environment) {
     loaded.warnings.iter().chain(&config.unmanaged).for_each(|line| check_line(line));
     assert_eq!(config.differing(&config), Vec::<&str>::new());
     // As the provider does when it starts.
-    checked(crate::openstack::api::identity(&config.auth_url));
+    checked(ccm_openstack_client::api::identity(&config.access.auth_url));
     drop(lines_about(&BTreeMap::new(), &Options::of(&config), Traffic::Cluster));
 }
 

@@ -15,28 +15,28 @@ use std::{
 
 use ccm_base::message::one_line;
 use ccm_cloud::{AddressKind, NodeAddress};
-
-use super::super::{
+use ccm_openstack_client::{
     compute::{Address, Server},
-    config::Networking,
     network::Port,
     text::{MAX_VALUE, is_host_name},
 };
+
+use crate::config::Networking;
 
 /// The key of the server's metadata that names its host.
 const HOST_NAME: &str = "hostname";
 
 /// The data about one server's addresses.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inputs<'a> {
+pub struct Inputs<'a> {
     /// The server.
-    pub(super) server: &'a Server,
+    pub server: &'a Server,
     /// Its ports, in any order.
-    pub(super) ports: &'a [Port],
+    pub ports: &'a [Port],
     /// The ports that its trunks carry, in any order.
-    pub(super) sub_ports: &'a [Port],
+    pub sub_ports: &'a [Port],
     /// Names of networks by ID, as far as they were requested.
-    pub(super) names: &'a BTreeMap<String, String>,
+    pub names: &'a BTreeMap<String, String>,
 }
 
 /// An address of Nova's list of the server, or of a sub-port.
@@ -48,7 +48,7 @@ struct Entry {
 
 /// The addresses in order. The error names a text that is no address: an incomplete set
 /// would be worse than none.
-pub(super) fn node_addresses(
+pub fn node_addresses(
     known: &Inputs<'_>,
     networking: &Networking,
 ) -> Result<Vec<NodeAddress>, String> {
@@ -74,7 +74,7 @@ pub(super) fn node_addresses(
 
 /// The addresses of the server that the node does not get, and the settings that leave them out; `None`
 /// if the node gets all addresses.
-pub(super) fn withheld(
+pub fn withheld(
     known: &Inputs<'_>,
     networking: &Networking,
     shown: &[NodeAddress],
@@ -101,7 +101,7 @@ pub(super) fn withheld(
 
 /// The networks whose names are needed but not in Nova's list of the server: those of
 /// sub-ports, and those of ports that the list does not contain yet.
-pub(super) fn networks_to_name<'a>(
+pub fn networks_to_name<'a>(
     server: &Server,
     ports: &'a [Port],
     sub_ports: &'a [Port],

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use ccm_cloud::{Instance, PowerState, ProviderId};
+use ccm_openstack_client::{compute::Server, ids::ServerId};
 
 use super::{
-    super::{
-        compute::{Kind, Server},
-        config::{Config, Labels, Networking},
-        ids::{self, ServerId},
-        text::label_value,
-    },
     addresses::{Inputs, node_addresses, withheld},
+    flavors::Kind,
+};
+use crate::{
+    config::{Config, Labels, Networking},
+    ids,
+    labels::label_value,
 };
 
 /// The domain of the labels of `[Labels]`.
@@ -21,21 +22,21 @@ const MAX_LABELS: usize = 64;
 
 /// The settings that shape a description.
 #[derive(Clone, Debug)]
-pub(in crate::openstack) struct Shape {
+pub struct Shape {
     /// The region of this provider.
-    pub(in crate::openstack) region: Option<String>,
+    pub region: Option<String>,
     /// Whether provider IDs name it.
-    pub(super) regional_ids: bool,
+    pub regional_ids: bool,
     /// The rules for addresses.
-    pub(super) networking: Networking,
+    pub networking: Networking,
     /// The rules for labels.
-    pub(super) labels: Labels,
+    pub labels: Labels,
 }
 
 impl From<&Config> for Shape {
     fn from(config: &Config) -> Self {
         Self {
-            region: config.region.clone(),
+            region: config.access.region.clone(),
             regional_ids: config.regional_ids,
             networking: config.networking.clone(),
             labels: config.labels.clone(),
@@ -45,7 +46,7 @@ impl From<&Config> for Shape {
 
 impl Shape {
     /// An instance with this ID and name only.
-    pub(super) fn named(&self, id: &ServerId, name: &str) -> Result<Instance, String> {
+    pub fn named(&self, id: &ServerId, name: &str) -> Result<Instance, String> {
         let mut instance = Instance::new(self.provider_id(self.regional_ids, id)?, name);
         let other = self.provider_id(!self.regional_ids, id)?;
         if other != instance.provider_id {
@@ -55,7 +56,7 @@ impl Shape {
     }
 
     /// The provider ID of this server as text.
-    pub(in crate::openstack) fn spelt(&self, id: &ServerId) -> String {
+    pub fn spelt(&self, id: &ServerId) -> String {
         ids::format(self.regional_ids, self.region.as_deref(), id)
     }
 
@@ -67,7 +68,7 @@ impl Shape {
 }
 
 /// Converts a server. The error names the server and the problem.
-pub(super) fn describe(known: &Inputs<'_>, kind: Kind, shape: &Shape) -> Result<Instance, String> {
+pub fn describe(known: &Inputs<'_>, kind: Kind, shape: &Shape) -> Result<Instance, String> {
     let server = known.server;
     let about = |what: String| server.about(what);
     let mut instance = presence(server, shape).map_err(about)?;
@@ -81,7 +82,7 @@ pub(super) fn describe(known: &Inputs<'_>, kind: Kind, shape: &Shape) -> Result<
 }
 
 /// An instance with IDs, name and power state.
-pub(super) fn presence(server: &Server, shape: &Shape) -> Result<Instance, String> {
+pub fn presence(server: &Server, shape: &Shape) -> Result<Instance, String> {
     let mut instance = shape.named(&server.id, &server.name)?;
     instance.power = power(server);
     Ok(instance)

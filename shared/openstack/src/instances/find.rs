@@ -9,20 +9,17 @@ use std::{
 };
 
 use ccm_cloud::{Call, CloudError, ErrorKind, LookupResult};
+use ccm_openstack_client::{
+    api::AT_ONCE,
+    compute::{Asked, Listing, Nova, Row, Server},
+    ids::ServerId,
+};
 use tokio::sync::OnceCell;
 
-use super::{
-    super::{
-        api::AT_ONCE,
-        compute::{Asked, Listing, Nova, Row, Server},
-        ids::ServerId,
-    },
-    prove,
-    question::NodeLookup,
-};
+use super::{prove, question::NodeLookup};
 
 /// The result of finding a server.
-pub(super) enum Found {
+pub enum Found {
     /// The server, not yet described.
     Server(Arc<Server>),
     /// Any other answer.
@@ -36,7 +33,7 @@ impl From<CloudError> for Found {
 }
 
 /// Finds the servers of one lookup. Lists the project at most once.
-pub(super) struct Finder<'a> {
+pub struct Finder<'a> {
     nova: &'a Nova,
     call: Call,
     /// The list of the project, once it was read or has failed.
@@ -47,18 +44,18 @@ pub(super) struct Finder<'a> {
 
 /// All servers of the project, by ID and by name.
 #[derive(Default)]
-pub(super) struct Index {
+pub struct Index {
     by_id: BTreeMap<ServerId, Entry>,
     /// Servers that exist, by their name in lower case.
     by_name: BTreeMap<String, Vec<Named>>,
     /// Entries without a known name: each of them may be the missing server.
-    pub(super) nameless: usize,
+    pub nameless: usize,
     /// The number of entries.
-    pub(super) size: usize,
+    pub size: usize,
     /// Nova's ID of the request.
-    pub(super) request_id: Option<String>,
+    pub request_id: Option<String>,
     /// Why servers may be missing.
-    pub(super) gap: Option<String>,
+    pub gap: Option<String>,
 }
 
 struct Named {
@@ -76,17 +73,13 @@ enum Entry {
 
 impl<'a> Finder<'a> {
     /// Looks into the list first, if there is one; what is not in it is asked for.
-    pub(super) fn new(
-        nova: &'a Nova,
-        call: Call,
-        listing: Option<Result<Listing, CloudError>>,
-    ) -> Self {
+    pub fn new(nova: &'a Nova, call: Call, listing: Option<Result<Listing, CloudError>>) -> Self {
         let list = OnceCell::new_with(listing.map(|listing| listing.map(Index::of)));
         Self { nova, call, list, singles: Default::default() }
     }
 
     /// Finds one server.
-    pub(super) async fn answer(&self, question: &NodeLookup) -> Found {
+    pub async fn answer(&self, question: &NodeLookup) -> Found {
         let found = match question {
             NodeLookup::Settled(answer) => Ok(Found::Settled(answer.clone())),
             _ if let Some(error) = self.error_of_all() => Err(error),
@@ -267,7 +260,7 @@ impl Index {
     }
 
     /// The names of all servers that exist.
-    pub(super) fn names(&self) -> Vec<&str> {
+    pub fn names(&self) -> Vec<&str> {
         self.by_name.values().flatten().map(|named| named.name.as_str()).collect()
     }
 

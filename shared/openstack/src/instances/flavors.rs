@@ -12,34 +12,33 @@ use std::{
 };
 
 use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_openstack_client::{
+    api::{AT_ONCE, Api, Collection, Memory, Request, Service},
+    compute::Server,
+    text::query,
+};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{
-    super::{
-        api::{AT_ONCE, Api, Collection, Memory, Request, Service},
-        text::{is_label_value, label_value, query},
-    },
-    Server,
-};
+use crate::labels::{is_label_value, label_value};
 
 /// The retry interval for flavors that were refused, or were missing in a list.
 const ASK_AGAIN: Duration = Duration::from_mins(10);
 
 /// A server's flavor, as label values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub struct Kind {
     /// The instance type: the flavor's name if it is a valid label value, else its ID, else the
     /// converted name. `None` if it is not known yet.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// The flavor's ID, if it is wanted.
-    pub(crate) id: Option<String>,
+    pub id: Option<String>,
 }
 
 /// A cache of flavors.
-pub(crate) struct Flavors {
+pub struct Flavors {
     api: Arc<dyn Api>,
     /// Whether IDs are wanted besides the names.
     ids_wanted: bool,
@@ -74,7 +73,7 @@ struct Listed {
 }
 
 impl Flavors {
-    pub(crate) fn new(api: Arc<dyn Api>, ids_wanted: bool) -> Self {
+    pub fn new(api: Arc<dyn Api>, ids_wanted: bool) -> Self {
         Self { api, ids_wanted, names: Mutex::default(), ids: Mutex::default() }
     }
 
@@ -83,11 +82,7 @@ impl Flavors {
     /// A flavor that cannot be read is no error: its server has no known type for now, and
     /// the next call retries. If nodes are labelled with IDs, the first list of IDs must
     /// succeed, because a flapping label would be worse.
-    pub(crate) async fn fetch(
-        &self,
-        servers: &[Arc<Server>],
-        call: Call,
-    ) -> Result<(), CloudError> {
+    pub async fn fetch(&self, servers: &[Arc<Server>], call: Call) -> Result<(), CloudError> {
         let unknown: BTreeSet<String> = {
             let names = self.names.lock();
             let ids = servers.iter().filter_map(|server| needed(server));
@@ -190,7 +185,7 @@ impl Flavors {
     }
 
     /// The label values of this server's flavor, from the cache.
-    pub(crate) fn kind(&self, server: &Server) -> Kind {
+    pub fn kind(&self, server: &Server) -> Kind {
         let id = self.id_of(server);
         let name = match (embedded(server), needed(server)) {
             (Some(name), _) if is_label_value(name) => Some(name.to_owned()),

@@ -22,15 +22,14 @@ use std::{
 };
 
 use ccm_base::message::one_line;
-use parking_lot::Mutex;
-use tokio::time::Instant;
-
-use super::super::{
+use ccm_openstack_client::{
     compute::Server,
     ids::ServerId,
     network::{Port, Ports},
     text::MAX_VALUE,
 };
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// How long a port that is listed but no longer returned is an error.
 const HOLD: Duration = Duration::from_mins(10);
@@ -41,7 +40,7 @@ const FORGET: Duration = Duration::from_hours(24);
 
 /// The memory.
 #[derive(Default)]
-pub(super) struct PortMemory(Mutex<Memory>);
+pub struct PortMemory(Mutex<Memory>);
 
 #[derive(Default)]
 struct Memory {
@@ -64,7 +63,7 @@ struct Entry {
 
 impl PortMemory {
     /// Records a response, before its servers are checked.
-    pub(super) fn note(&self, ports: &Ports) {
+    pub fn note(&self, ports: &Ports) {
         let now = Instant::now();
         let mut memory = self.0.lock();
         memory.shows_ports |= !ports.of_servers.is_empty();
@@ -75,12 +74,7 @@ impl PortMemory {
     }
 
     /// Checks whether these may be all ports of the server; the error names a missing one.
-    pub(super) fn check(
-        &self,
-        server: &Server,
-        ports: &[Port],
-        carried: &[Port],
-    ) -> Result<(), String> {
+    pub fn check(&self, server: &Server, ports: &[Port], carried: &[Port]) -> Result<(), String> {
         let now = Instant::now();
         let listed: BTreeSet<String> = listed_macs(server).collect();
         let mut memory = self.0.lock();

@@ -2,11 +2,9 @@
 
 use ccm_base::{message::one_line, nearest};
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod};
+use ccm_openstack_client::{ids::ServerId, text::MAX_VALUE};
 
-use super::{
-    super::{ids::ServerId, text::MAX_VALUE},
-    find::{Found, Index},
-};
+use super::find::{Found, Index};
 
 /// The maximum number of IDs in a message.
 const MAX_IDS: usize = 10;
@@ -14,13 +12,13 @@ const MAX_IDS: usize = 10;
 const MAX_COMPARED: usize = 1_000;
 
 /// Nova's response about an ID: 404, or a status that means deleted.
-pub(super) fn gone_by_id(provider_id: &str, answer: &str, request_id: Option<String>) -> Found {
+pub fn gone_by_id(provider_id: &str, answer: &str, request_id: Option<String>) -> Found {
     gone(ProofMethod::ById, format!("{provider_id}: {answer}"), request_id)
 }
 
 /// No server of this name in the list of the project, nor of the ID that was tried before. This is proof
 /// only if the list is complete and has all names.
-pub(super) fn gone_by_name(
+pub fn gone_by_name(
     name: &str,
     uuid: Option<&ServerId>,
     index: &Index,
@@ -67,7 +65,7 @@ fn near<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
 }
 
 /// The error for a name that is missing in a list that may be incomplete.
-pub(super) fn unproven(name: &str, gap: &str) -> CloudError {
+pub fn unproven(name: &str, gap: &str) -> CloudError {
     let name = one_line(name, MAX_VALUE);
     let message =
         format!("no server has the name {name:?}, but the list of the project is no proof: {gap}");
@@ -75,7 +73,7 @@ pub(super) fn unproven(name: &str, gap: &str) -> CloudError {
 }
 
 /// The error for a name that several servers have.
-pub(super) fn conflict(name: &str, ids: &[ServerId]) -> CloudError {
+pub fn conflict(name: &str, ids: &[ServerId]) -> CloudError {
     let name = one_line(name, MAX_VALUE);
     let shown: Vec<_> = ids.iter().take(MAX_IDS).map(ServerId::as_str).collect();
     let message = format!(
@@ -88,7 +86,7 @@ pub(super) fn conflict(name: &str, ids: &[ServerId]) -> CloudError {
 }
 
 /// The error for a node whose system UUID and name lead to two servers.
-pub(super) fn contradiction(by_uuid: &ServerId, name: &str, by_name: &ServerId) -> CloudError {
+pub fn contradiction(by_uuid: &ServerId, name: &str, by_name: &ServerId) -> CloudError {
     let (name, by_uuid, by_name) = (one_line(name, MAX_VALUE), by_uuid.as_str(), by_name.as_str());
     let message = format!(
         "the node's system UUID is server {by_uuid}, but its name {name:?} is that of server \

@@ -2,18 +2,16 @@
 
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Lookup, LookupResult, NodeIdentity};
+use ccm_openstack_client::{ids::ServerId, text::MAX_VALUE};
 
-use super::super::{
-    ids::{self, Parsed, ServerId},
-    text::MAX_VALUE,
-};
+use crate::ids::{self, Parsed};
 
 /// The prefix of provider IDs.
 const SCHEME: &str = "openstack://";
 
 /// The lookup of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NodeLookup {
+pub enum NodeLookup {
     /// By the server's ID, from the provider ID.
     ById {
         /// The server.
@@ -34,7 +32,7 @@ pub(super) enum NodeLookup {
 
 impl NodeLookup {
     /// The lookup of this node, for the provider of this region.
-    pub(super) fn of(node: &NodeIdentity, region: Option<&str>) -> Self {
+    pub fn of(node: &NodeIdentity, region: Option<&str>) -> Self {
         let Some(text) = node.provider_id.as_deref().filter(|text| !text.is_empty()) else {
             let uuid = node.system_uuid.as_deref().and_then(|text| ServerId::parse(text.trim()));
             return Self::Search { uuid, name: node.name.clone() };
@@ -62,7 +60,7 @@ impl NodeLookup {
     }
 
     /// The ID of the server, if it is known.
-    pub(super) fn server(&self) -> Option<&ServerId> {
+    pub fn server(&self) -> Option<&ServerId> {
         match self {
             Self::ById { id, .. } => Some(id),
             Self::Search { uuid, .. } => uuid.as_ref(),
@@ -71,7 +69,7 @@ impl NodeLookup {
     }
 
     /// Whether it needs a request.
-    pub(super) fn asks_the_cloud(&self) -> bool {
+    pub fn asks_the_cloud(&self) -> bool {
         !matches!(self, Self::Settled(_))
     }
 }

@@ -14,14 +14,10 @@ use std::{sync::Arc, time::Duration};
 use ccm_cloud::{
     Call, CloudError, Detail, Instance, Instances, Lookup, LookupResult, NodeIdentity,
 };
+use ccm_openstack_client::scripted::{Scripted, uuid};
 
-use super::{
-    super::{
-        config::{Labels, Networking},
-        scripted::{Scripted, uuid},
-    },
-    OpenStackInstances, Shape,
-};
+use super::{OpenStackInstances, Shape};
+use crate::config::{Labels, Networking};
 
 fn call() -> Call {
     Call::waiting(Duration::from_secs(20))

@@ -1,12 +1,10 @@
 use ccm_cloud::Cloud as _;
 use serde_json::json;
 
-use super::{
-    super::{
-        config::Networking,
-        tests::cloud::{Move, PASSWORD, Rig, config},
-    },
-    *,
+use super::*;
+use crate::{
+    config::Networking,
+    tests::cloud::{Move, PASSWORD, Rig, config},
 };
 
 const NETWORK: &str = "aaaaaaaa-0000-4000-8000-000000000001";

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::*;
-use crate::openstack::tests::{
+use crate::tests::{
     cloud::{Move, PASSWORD, Rig},
     credentials::Sink,
 };

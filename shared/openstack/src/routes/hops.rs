@@ -7,10 +7,9 @@ use std::{
 };
 
 use ccm_cloud::{Call, CloudError};
+use ccm_openstack_client::network::{Hop, Neutron};
 use parking_lot::Mutex;
 use tokio::time::Instant;
-
-use super::super::network::{Hop, Neutron};
 
 /// A port is requested again after this time, so that a missing pair is noticed. Writes to a port
 /// name its revision, so an older view of it does no harm.
@@ -18,7 +17,7 @@ const FRESH: Duration = Duration::from_mins(5);
 
 /// The cache.
 #[derive(Default)]
-pub(super) struct Hops(Mutex<Known>);
+pub struct Hops(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
@@ -31,7 +30,7 @@ struct Known {
 impl Hops {
     /// The ports with these addresses in the router's networks. An address that no port has, or
     /// several, is missing in the result.
-    pub(super) async fn of(
+    pub async fn of(
         &self,
         neutron: &Neutron,
         router: &str,
@@ -90,7 +89,7 @@ impl Hops {
     }
 
     /// A port was read or written: this is its state now; `None` if it is gone.
-    pub(super) fn update(&self, id: &str, port: Option<&Hop>) {
+    pub fn update(&self, id: &str, port: Option<&Hop>) {
         let mut known = self.0.lock();
         for (own, at) in known.ports.values_mut() {
             if own.as_ref().is_some_and(|own| own.id == id) {
@@ -100,7 +99,7 @@ impl Hops {
     }
 
     /// The next use of these addresses requests them: a port may have come since.
-    pub(super) fn forget_missing(&self, addresses: &BTreeSet<IpAddr>) {
+    pub fn forget_missing(&self, addresses: &BTreeSet<IpAddr>) {
         let is_missing = |ip: &IpAddr, port: &Option<Hop>| addresses.contains(ip) && port.is_none();
         self.0.lock().ports.retain(|ip, (port, _)| !is_missing(ip, port));
     }

@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use ccm_openstack_client::network::Hop;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::super::network::Hop;
-
 /// Why the route by this next hop carries no traffic, in words for people.
-pub(super) fn lacks(port: &Hop, hop: IpAddr, destination: IpNet) -> Option<String> {
+pub fn lacks(port: &Hop, hop: IpAddr, destination: IpNet) -> Option<String> {
     let is_open = !port.is_protected()
         || port.allowed_address_pairs.iter().any(|pair| {
             own_network(port, pair).is_some_and(|network| network.contains(&destination))
@@ -18,11 +17,7 @@ pub(super) fn lacks(port: &Hop, hop: IpAddr, destination: IpNet) -> Option<Strin
 
 /// The pairs of the port with some added and others removed. Pairs that are wider, or of another
 /// MAC address, are not ours and stay.
-pub(super) fn changed(
-    port: &Hop,
-    add: &BTreeSet<IpNet>,
-    remove: &BTreeSet<IpNet>,
-) -> Option<Vec<Value>> {
+pub fn changed(port: &Hop, add: &BTreeSet<IpNet>, remove: &BTreeSet<IpNet>) -> Option<Vec<Value>> {
     let before = &port.allowed_address_pairs;
     let is_removed = |pair: &&Value| own_network(port, pair).is_some_and(|it| remove.contains(&it));
     let mut pairs: Vec<Value> = before.iter().filter(|pair| !is_removed(pair)).cloned().collect();

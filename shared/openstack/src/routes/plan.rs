@@ -5,31 +5,30 @@ use std::{collections::BTreeMap, net::IpAddr};
 use ccm_cloud::{
     AddressKind, CloudError, ErrorKind, IpFamily, Route, RouteChange, RouteTarget, WantedRoute,
 };
-use ipnet::IpNet;
-
-use super::super::{
+use ccm_openstack_client::{
     network::{ExtraRoute, Router},
     text::MAX_VALUE,
 };
+use ipnet::IpNet;
 
 /// A destination and its next hop.
-pub(super) type Entry = (IpNet, IpAddr);
+pub type Entry = (IpNet, IpAddr);
 
 /// The table of a router.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Table {
+pub struct Table {
     /// The routes, with Neutron's spelling.
-    pub(super) entries: BTreeMap<Entry, ExtraRoute>,
+    pub entries: BTreeMap<Entry, ExtraRoute>,
     /// Routes that cannot be read.
-    pub(super) malformed: Vec<String>,
+    pub malformed: Vec<String>,
     /// All routes, also those, as they must be written.
-    pub(super) all: Vec<ExtraRoute>,
+    pub all: Vec<ExtraRoute>,
     /// The router's revision.
-    pub(super) revision: Option<u64>,
+    pub revision: Option<u64>,
 }
 
 impl Table {
-    pub(super) fn of(router: &Router) -> Self {
+    pub fn of(router: &Router) -> Self {
         let all = router.routes.clone();
         let mut table = Self { all, revision: router.revision_number, ..Self::default() };
         for route in &router.routes {
@@ -48,7 +47,7 @@ impl Table {
     }
 
     /// The version of the contract.
-    pub(super) fn version(&self) -> Option<String> {
+    pub fn version(&self) -> Option<String> {
         self.revision.map(|revision| revision.to_string())
     }
 
@@ -60,7 +59,7 @@ impl Table {
     }
 
     /// Another next hop of this destination.
-    pub(super) fn other(&self, (destination, hop): Entry) -> Option<IpAddr> {
+    pub fn other(&self, (destination, hop): Entry) -> Option<IpAddr> {
         let mut hops = self.entries.keys().filter(|(own, _)| *own == destination);
         hops.find_map(|(_, own)| (*own != hop).then_some(*own))
     }
@@ -68,17 +67,17 @@ impl Table {
 
 /// What one change does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub struct Step {
     /// The place of the change in its call.
-    pub(super) at: usize,
+    pub at: usize,
     /// The route to add.
-    pub(super) add: Option<(Entry, ExtraRoute)>,
+    pub add: Option<(Entry, ExtraRoute)>,
     /// The route to remove.
-    pub(super) remove: Option<(Entry, ExtraRoute)>,
+    pub remove: Option<(Entry, ExtraRoute)>,
 }
 
 /// The step of a change, decided on this table.
-pub(super) fn step(at: usize, change: &RouteChange, table: &Table) -> Result<Step, CloudError> {
+pub fn step(at: usize, change: &RouteChange, table: &Table) -> Result<Step, CloudError> {
     let spelt = |entry| (entry, table.spelt(entry));
     match change {
         RouteChange::Create(new) => {
@@ -114,7 +113,7 @@ fn unchanged(before: Entry, wanted: Option<Entry>, table: &Table) -> Result<(), 
     }
 }
 
-pub(super) fn conflict((destination, hop): Entry, other: IpAddr) -> CloudError {
+pub fn conflict((destination, hop): Entry, other: IpAddr) -> CloudError {
     let what = format!("has the next hop {other} already, so {hop} is not added");
     CloudError::new(ErrorKind::Conflict, what).about(destination.to_string())
 }

@@ -7,11 +7,11 @@ mod rights;
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, NodeAddress, NodeIdentity, Owner, WantedRoute};
+use ccm_openstack_client::scripted::{Scripted, port, uuid};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::openstack::scripted::{Scripted, port, uuid};
 
 type Answer = Result<AppliedChange, CloudError>;
 

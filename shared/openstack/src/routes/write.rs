@@ -11,6 +11,10 @@ use ccm_cloud::{
     AppliedChange, Call, CloudError, ErrorKind, Route, RouteChange, RouteTarget,
     repeated_destinations,
 };
+use ccm_openstack_client::{
+    api::AT_ONCE,
+    network::{ExtraRoute, Hop},
+};
 use futures::{StreamExt as _, stream};
 use ipnet::IpNet;
 
@@ -18,10 +22,6 @@ use super::{
     Features, MAX_BATCH, NeutronRoutes,
     pairs::{changed, lacks},
     plan::{Entry, Step, Table, conflict, step},
-};
-use crate::openstack::{
-    api::AT_ONCE,
-    network::{ExtraRoute, Hop},
 };
 
 /// How often a port that another client changes at the same time is read again.
@@ -31,10 +31,10 @@ const REREADS: usize = 2;
 const MAX_REFUSALS: usize = 40;
 
 /// The answer to one change.
-pub(super) type Applied = (usize, Result<AppliedChange, CloudError>);
+pub type Applied = (usize, Result<AppliedChange, CloudError>);
 
 /// Pairs that one port still needs.
-pub(super) struct Job {
+pub struct Job {
     port: Hop,
     pairs: BTreeSet<IpNet>,
     /// The changes that wait for them, with their answers.
@@ -43,7 +43,7 @@ pub(super) struct Job {
 
 impl NeutronRoutes {
     /// Makes the changes, but for pairs of new routes: these are left as jobs.
-    pub(super) async fn begin(
+    pub async fn begin(
         &self,
         changes: &[RouteChange],
         base: Option<&str>,
@@ -92,7 +92,7 @@ impl NeutronRoutes {
     }
 
     /// Adds the pairs of one port, and answers the changes that waited for them.
-    pub(super) async fn finish(&self, job: Job, call: Call) -> Vec<Applied> {
+    pub async fn finish(&self, job: Job, call: Call) -> Vec<Applied> {
         let Job { port, pairs, mut waiting } = job;
         let id = port.id.clone();
         let outcome = match self.write_pairs(port, &pairs, &BTreeSet::new(), call).await {

@@ -1,11 +1,10 @@
 //! The access rules that the provider's page lists for each program, against what it requests.
 
+use ccm_openstack_client::{api::Service, scripted::Scripted};
 use serde::Deserialize;
 
-use crate::openstack::{api::Service, scripted::Scripted};
-
 /// The page with the rules.
-const PAGE: &str = include_str!("../../../../../docs/providers/openstack.md");
+const PAGE: &str = include_str!("../../../../docs/providers/openstack.md");
 
 /// An access rule of Keystone.
 #[derive(Debug, Deserialize)]

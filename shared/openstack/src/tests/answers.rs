@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ccm_cloud::{Call, Cloud as _, Detail, ErrorKind, Lookup, NodeIdentity};
+use ccm_openstack_client::api::{Api as _, Request, Service};
 
 use super::cloud::{Move, Rig};
-use crate::openstack::api::{Api as _, Request, Service};
 
 const ODD: [&str; 14] = [
     "",

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ccm_cloud::{Call, ErrorKind};
+use ccm_openstack_client::api::{Api as _, Request, Service};
 use serde_json::json;
 use tokio::time::{Instant, advance, sleep};
 
 use super::cloud::{Move, Rig};
-use crate::openstack::api::{Api as _, Request, Service};
 
 #[tokio::test(start_paused = true)]
 async fn a_get_is_repeated_where_that_may_help() {

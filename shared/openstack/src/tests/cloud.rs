@@ -13,6 +13,11 @@ use std::{
 use bytes::Bytes;
 use ccm_base::Files;
 use ccm_cloud::{Call, CallClass, CallGate, CallReport, Cloud as _, CloudError, ErrorKind, Permit};
+use ccm_openstack_client::{
+    api::{Answer, Api as _, Client, Clients, Request, Service, Transport},
+    config::{Access, Environment},
+    metrics::OpenStackMetrics,
+};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Response, Uri};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -30,12 +35,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{io::DuplexStream, task::JoinSet, time::Instant};
 
-use crate::openstack::{
-    api::{Answer, Api as _, Client, Clients, Request, Service, Transport},
-    cloud::OpenStackCloud,
-    config::{Config, Environment},
-    metrics::OpenStackMetrics,
-};
+use crate::{cloud::OpenStackCloud, config::Config};
 
 pub const PASSWORD: &str = "correct horse";
 
@@ -375,7 +375,7 @@ impl Rig {
 
 fn clients(cloud: &Cloud, gate: &Arc<Gate>, metrics: &OpenStackMetrics) -> Clients {
     let (served, gate) = (cloud.clone(), Arc::clone(gate) as Arc<dyn CallGate>);
-    let connect = Box::new(move |_: &Config| Ok(served.transport()));
+    let connect = Box::new(move |_: &Access| Ok(served.transport()));
     Clients::over(connect, gate, metrics.clone(), "cluster/7 node-ccm/1")
 }
 

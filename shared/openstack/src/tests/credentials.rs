@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ccm_cloud::{Call, Cloud as _, ErrorKind, MetricsSink};
+use ccm_openstack_client::api::{Api as _, Request, Service};
 use ccm_testing::Log;
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -11,10 +12,7 @@ use tokio::time::{Instant, advance, sleep};
 use tracing::Level;
 
 use super::cloud::{Move, PASSWORD, Rig, config};
-use crate::openstack::{
-    api::{Api as _, Request, Service},
-    cloud::OpenStackCloud,
-};
+use crate::cloud::OpenStackCloud;
 
 /// A page of metrics.
 #[derive(Default)]
@@ -198,8 +196,8 @@ async fn a_token_had_by_tls_is_not_sent_without() {
     let rig = Rig::new();
     let cloud = |http_endpoints| {
         let mut config = config(PASSWORD);
-        config.auth_url = "https://keystone".parse().unwrap();
-        config.http_endpoints = http_endpoints;
+        config.access.auth_url = "https://keystone".parse().unwrap();
+        config.access.http_endpoints = http_endpoints;
         OpenStackCloud::new(rig.clients(), &config).unwrap()
     };
     let strict = cloud(false);

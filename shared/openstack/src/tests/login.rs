@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use ccm_cloud::{Call, Capability, Claim, Cloud as _, ErrorKind};
+use ccm_openstack_client::api::Service;
 use futures::future::join_all;
 use tokio::time::{Instant, advance, sleep};
 
 use super::cloud::{Move, PASSWORD, Rig, config};
-use crate::openstack::{api::Service, cloud::OpenStackCloud, config::Config};
+use crate::{cloud::OpenStackCloud, config::Config};
 
 #[tokio::test(start_paused = true)]
 async fn a_revoked_token_costs_one_login_however_many_call() {
@@ -185,7 +186,8 @@ async fn another_configuration_is_used_only_if_it_works() {
     rig.nova(10).await.unwrap();
     let replace = async |password: &str, region: &str| {
         let call = Call::waiting(Duration::from_secs(10));
-        let config = Config { region: Some(region.to_owned()), ..config(password) };
+        let mut config = config(password);
+        config.access.region = Some(region.to_owned());
         rig.openstack.adopt(&config, call).await
     };
     let error = replace("wrong", "one").await.unwrap_err();
@@ -206,8 +208,8 @@ async fn another_configuration_is_used_only_if_it_works() {
 
 /// A cloud with these settings besides those that are needed, once it has answered.
 async fn answering(rig: &Rig, region: Option<&str>, regional_ids: bool) -> OpenStackCloud {
-    let region = region.map(str::to_owned);
-    let config = Config { region, regional_ids, ..config(PASSWORD) };
+    let mut config = Config { regional_ids, ..config(PASSWORD) };
+    config.access.region = region.map(str::to_owned);
     let cloud = OpenStackCloud::new(rig.clients(), &config).unwrap();
     cloud.health(Call::waiting(Duration::from_secs(10))).await.unwrap();
     cloud
@@ -245,7 +247,8 @@ async fn a_provider_id_of_the_region_in_use_is_ours_in_every_spelling() {
 #[tokio::test(start_paused = true)]
 async fn a_region_that_is_not_known_yet_is_not_ours() {
     let rig = Rig::new();
-    let config = Config { region: None, ..config(PASSWORD) };
+    let mut config = config(PASSWORD);
+    config.access.region = None;
     let cloud = OpenStackCloud::new(rig.clients(), &config).unwrap();
     let id = "openstack://one/0f0e0d0c-1111-2222-3333-00000000abcd";
     assert_eq!(cloud.claim(Some(id)), Claim::Foreign, "before the first login");

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use ccm_cloud::{Call, Cloud as _, CloudError, ErrorKind};
+use ccm_openstack_client::api::{Answer, Api as _, Request, Service};
 use serde_json::{Value, json};
 use tokio::time::advance;
 
 use super::cloud::{Move, PASSWORD, Rig, config};
-use crate::openstack::{
-    api::{Answer, Api as _, Request, Service},
-    cloud::Adopted,
-};
+use crate::cloud::Adopted;
 
 const PATH: &str = "/v2.0/lbaas/loadbalancers";
 

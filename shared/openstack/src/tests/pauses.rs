@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use ccm_base::clock;
 use ccm_cloud::ErrorKind;
+use ccm_openstack_client::api::Service;
 use futures::future::join_all;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::time::Instant;
 
 use super::cloud::{Move, Rig};
-use crate::openstack::api::Service;
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_closes_one_service_for_all_callers() {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ccm_cloud::{Call, Cloud as _, CloudError, ErrorKind};
+use ccm_openstack_client::api::Service;
 use futures::{FutureExt as _, future::join_all};
 use tokio::time::{Instant, sleep};
 
@@ -10,7 +11,7 @@ use super::{
     cloud::{Move, PASSWORD, Rig, config},
     credentials::Sink,
 };
-use crate::openstack::{api::Service, cloud::Adopted, config::Config};
+use crate::{cloud::Adopted, config::Config};
 
 const NEW: &str = "battery staple";
 
@@ -91,7 +92,8 @@ async fn other_settings_and_another_project_wait_for_a_restart() {
     };
     let at_restart = |what: &str| Ok(Adopted::AtRestart(what.to_owned()));
     let announced = || rig.openstack.outdated().now_or_never();
-    let timed = Config { request_timeout: Duration::from_secs(5), ..config(PASSWORD) };
+    let mut timed = config(PASSWORD);
+    timed.access.request_timeout = Duration::from_secs(5);
     assert_eq!(adopt(&timed).await, at_restart("request-timeout"));
     assert_eq!(announced().as_deref(), Some("request-timeout"));
     let before = rig.cloud.logins();
@@ -99,7 +101,9 @@ async fn other_settings_and_another_project_wait_for_a_restart() {
     assert_eq!(rig.cloud.logins(), before, "the old session goes on");
 
     // A change that does not work announces nothing, and takes back what was announced.
-    adopt(&Config { region: Some("two".to_owned()), ..config(PASSWORD) }).await.unwrap_err();
+    let mut elsewhere = config(PASSWORD);
+    elsewhere.access.region = Some("two".to_owned());
+    adopt(&elsewhere).await.unwrap_err();
     assert_eq!(announced(), None);
     assert_eq!(adopt(&timed).await, at_restart("request-timeout"));
     assert_eq!(adopt(&config(PASSWORD)).await, Ok(Adopted::InUse), "as it was");

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ccm_cloud::Call;
+use ccm_openstack_client::api::{Api as _, Request, Service};
 use ccm_testing::Log;
 use tracing::Level;
 
 use super::cloud::{Move, PASSWORD, Rig, config};
-use crate::openstack::api::{Api as _, Request, Service};
 
 #[tokio::test(start_paused = true)]
 async fn neither_token_nor_password_reaches_the_log_or_an_error() {

@@ -3,10 +3,8 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use ccm_cloud::{CallGate, Cloud, OpenGate, ProviderConfig, ProviderContext, ProviderFactory};
-use ccm_providers::external::{
-    ExternalFactory,
-    server::{Listener, ServerTls, serve},
-};
+use ccm_external::ExternalFactory;
+use ccm_external_server::{Listener, ServerTls, serve};
 use ccm_sim::cloud::SimCloud;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::task::JoinSet;

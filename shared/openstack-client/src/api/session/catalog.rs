@@ -7,11 +7,11 @@ use ccm_cloud::{CloudError, ErrorKind};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::openstack::{api::Service, config::Interface, text::MAX_VALUE};
+use crate::{api::Service, config::Interface, text::MAX_VALUE};
 
 /// The endpoints, in the catalog's order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Catalog {
+pub struct Catalog {
     endpoints: Vec<(Service, Endpoint)>,
     /// The types of all services, those that are not used here included.
     types: BTreeSet<String>,
@@ -33,7 +33,7 @@ struct WireEntry {
 
 impl Catalog {
     /// Reads the entries that can be read; others are of no service of ours.
-    pub(crate) fn read(entries: Vec<Value>) -> Self {
+    pub fn read(entries: Vec<Value>) -> Self {
         let (mut endpoints, mut types) = (Vec::new(), BTreeSet::new());
         for entry in entries {
             let Ok(entry) = serde_json::from_value::<WireEntry>(entry) else { continue };
@@ -47,7 +47,7 @@ impl Catalog {
 
     /// The first endpoint of the service that is meant for `interface` and lies in
     /// `region`, if one is given.
-    pub(crate) fn url(
+    pub fn url(
         &self,
         service: Service,
         interface: Interface,
@@ -59,23 +59,23 @@ impl Catalog {
     }
 
     /// Whether the service has an endpoint in `region`, if one is given, for whatever interface.
-    pub(crate) fn has(&self, service: Service, region: Option<&str>) -> bool {
+    pub fn has(&self, service: Service, region: Option<&str>) -> bool {
         self.of(service).any(|endpoint| region.is_none_or(|region| endpoint.lies_in(region)))
     }
 
     /// Whether the first endpoint of the service that is meant for `interface` lies in
     /// `region`.
-    pub(crate) fn lies_in(&self, service: Service, interface: Interface, region: &str) -> bool {
+    pub fn lies_in(&self, service: Service, interface: Interface, region: &str) -> bool {
         self.endpoint(service, interface, None).is_some_and(|endpoint| endpoint.lies_in(region))
     }
 
     /// The region of that endpoint, if it has one.
-    pub(crate) fn region(&self, service: Service, interface: Interface) -> Option<&str> {
+    pub fn region(&self, service: Service, interface: Interface) -> Option<&str> {
         self.endpoint(service, interface, None)?.region()
     }
 
     /// Says that it has no such service in `region`, if one is given, and what it has instead.
-    pub(crate) fn absence(&self, service: Service, region: Option<&str>) -> String {
+    pub fn absence(&self, service: Service, region: Option<&str>) -> String {
         let place = region.map_or_else(String::new, |region| format!(" of region {region}"));
         let regions: BTreeSet<&str> = self.of(service).filter_map(Endpoint::region).collect();
         let has = match regions.is_empty() {

@@ -5,24 +5,24 @@ use serde_json::{Value, json};
 use url::Url;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::openstack::config::{ApplicationCredential, Credentials, Domain, Scope, Secret, User};
+use crate::config::{ApplicationCredential, Credentials, Domain, Scope, Secret, User};
 
 /// The size of a request with the longest secret that Keystone accepts by default, in bytes.
 const ENOUGH: usize = 16 * 1024;
 
 /// One way to log in.
 #[derive(Debug)]
-pub(crate) struct Login {
+pub struct Login {
     /// `auth-url` as configured, for messages.
-    pub(crate) auth_url: String,
+    pub auth_url: String,
     /// Where the request goes.
-    pub(crate) url: String,
+    pub url: String,
     credentials: Credentials,
 }
 
 impl Login {
     /// With these credentials at the Keystone whose version 3 has this base.
-    pub(crate) fn new(auth_url: &Url, base: &Url, credentials: Credentials) -> Self {
+    pub fn new(auth_url: &Url, base: &Url, credentials: Credentials) -> Self {
         let mut shown = auth_url.clone();
         // An URL without a host has no place for them, and then none are there.
         shown.set_password(None).ok();
@@ -31,7 +31,7 @@ impl Login {
     }
 
     /// The method, who logs in and for which project, for messages. No secrets.
-    pub(crate) fn method(&self) -> String {
+    pub fn method(&self) -> String {
         match &self.credentials {
             Credentials::Password { user, scope, .. } => {
                 format!("password of user {}{}", user.shown(), scope.shown())
@@ -50,7 +50,7 @@ impl Login {
     }
 
     /// Secrets that only Keystone may see.
-    pub(crate) fn secret(&self) -> &Secret {
+    pub fn secret(&self) -> &Secret {
         match &self.credentials {
             Credentials::Password { password, .. } | Credentials::Trust { password, .. } => {
                 password
@@ -62,12 +62,12 @@ impl Login {
 
     /// Whether another login gives a token that lives longer. One had with a token
     /// ends when that does.
-    pub(crate) fn prolongs(&self) -> bool {
+    pub fn prolongs(&self) -> bool {
         !matches!(self.credentials, Credentials::Token { .. })
     }
 
     /// The body of the request. Its memory is wiped when it is dropped.
-    pub(crate) fn body(&self) -> Bytes {
+    pub fn body(&self) -> Bytes {
         let (identity, scope) = match &self.credentials {
             Credentials::Password { user, password, scope } => {
                 (by_password(user, password), scope.json())

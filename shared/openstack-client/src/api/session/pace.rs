@@ -8,25 +8,25 @@ use ccm_cloud::{CloudError, ErrorKind};
 /// The back-off after a rejected login with the same credentials. Keystone can lock an account
 /// after a number of rejected logins (`lockout_failure_attempts`); only a successful login resets
 /// its count.
-pub(crate) const REFUSED: Backoff =
+pub const REFUSED: Backoff =
     Backoff { first: Duration::from_secs(30), longest: Duration::from_mins(30) };
 
 /// What the error of a login begins with.
-pub(super) const LOGIN_AT: &str = "login at ";
+pub const LOGIN_AT: &str = "login at ";
 
 /// Whether the credentials are to blame.
-pub(super) const fn is_refusal(kind: ErrorKind) -> bool {
+pub const fn is_refusal(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Unauthorized | ErrorKind::Forbidden)
 }
 
 /// Whether Keystone refused a login. Another service can refuse something, too, but that
 /// is no step towards a locked account.
-pub(crate) fn is_refused_login(error: &CloudError) -> bool {
+pub fn is_refused_login(error: &CloudError) -> bool {
     is_refusal(error.kind) && error.message.starts_with(LOGIN_AT)
 }
 
 /// What to do where Keystone's words say more than that it refuses.
-pub(super) fn advice(error: &CloudError) -> &'static str {
+pub fn advice(error: &CloudError) -> &'static str {
     let is_locked = error.message.to_ascii_lowercase().contains("account is locked");
     match is_refusal(error.kind) && is_locked {
         true => {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::catalog::Catalog;
-use crate::openstack::{
+use crate::{
     api::{Answer, hidden::Hidden},
     text::MAX_MESSAGE,
 };
@@ -25,28 +25,28 @@ const LONGEST: Duration = Duration::from_hours(24 * 30);
 
 /// What Keystone gave.
 #[derive(Debug)]
-pub(crate) struct Token {
+pub struct Token {
     /// Counts the logins of a session.
-    pub(crate) generation: u64,
+    pub generation: u64,
     /// The token, for a header.
-    pub(crate) value: HeaderValue,
+    pub value: HeaderValue,
     /// The project that it is good for, if it is for one.
-    pub(crate) project: Option<Project>,
+    pub project: Option<Project>,
     /// Where the services are.
-    pub(crate) catalog: Catalog,
+    pub catalog: Catalog,
     /// When we got it.
-    pub(crate) since: Instant,
+    pub since: Instant,
     life: Option<Duration>,
 }
 
 /// A project of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Project {
+pub struct Project {
     /// Its ID.
-    pub(crate) id: String,
+    pub id: String,
     /// Its name.
     #[serde(default)]
-    pub(crate) name: String,
+    pub name: String,
 }
 
 #[derive(Deserialize)]
@@ -65,11 +65,7 @@ struct WireToken {
 
 impl Token {
     /// Reads the answer to a login. It may hold anything, what is `hidden` included.
-    pub(crate) fn read(
-        answer: &Answer,
-        generation: u64,
-        hidden: &Hidden,
-    ) -> Result<Self, CloudError> {
+    pub fn read(answer: &Answer, generation: u64, hidden: &Hidden) -> Result<Self, CloudError> {
         let value = answer.headers.get(SUBJECT).filter(|value| !value.is_empty()).cloned();
         let mut value = value.ok_or_else(|| {
             answer.error(ErrorKind::Malformed, "the answer has no token in X-Subject-Token")
@@ -91,12 +87,12 @@ impl Token {
     }
 
     /// Whether its time is not over.
-    pub(crate) fn lives(&self) -> bool {
+    pub fn lives(&self) -> bool {
         self.life.is_none_or(|life| self.since.elapsed() < life)
     }
 
     /// Whether four fifths of its time are over.
-    pub(crate) fn ages(&self) -> bool {
+    pub fn ages(&self) -> bool {
         self.life.is_some_and(|life| self.since.elapsed() >= life.mul_f64(0.8))
     }
 }

@@ -34,7 +34,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::openstack::{config::Tls, tests};
+use crate::config::Tls;
 
 /// A server on loopback that notes version and target of each request.
 struct Served {
@@ -115,8 +115,8 @@ async fn answer(
         .ok();
 }
 
-fn config(url: &str, tls: Tls) -> Config {
-    Config { auth_url: url.parse().unwrap(), tls, ..tests::config() }
+fn config(url: &str, tls: Tls) -> Access {
+    Access { auth_url: url.parse().unwrap(), tls, ..crate::config::access() }
 }
 
 async fn get(transport: &Transport, url: &str) -> Result<Raw, Broken> {
@@ -124,7 +124,7 @@ async fn get(transport: &Transport, url: &str) -> Result<Raw, Broken> {
     transport.exchange(request).await
 }
 
-fn direct(config: &Config) -> Transport {
+fn direct(config: &Access) -> Transport {
     Transport::with_proxies(config, Proxies::none()).unwrap()
 }
 

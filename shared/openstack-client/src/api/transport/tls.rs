@@ -5,10 +5,10 @@ use ccm_cloud::{CloudError, ErrorKind};
 use ccm_net::{PemFile, client_tls, identity, system_roots};
 use rustls::ClientConfig;
 
-use crate::openstack::config::Tls;
+use crate::config::Tls;
 
 /// The TLS side of connections. With `needed`, the lack of any root is an error.
-pub(super) fn client(tls: &Tls, needed: bool) -> Result<ClientConfig, CloudError> {
+pub fn client(tls: &Tls, needed: bool) -> Result<ClientConfig, CloudError> {
     let files = &mut Files::default();
     let roots = match &tls.ca_file {
         _ if tls.insecure => {

@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{super::super::scripted, *};
+use super::*;
+use crate::scripted;
 
 fn whole(row: Row) -> Server {
     let Row::Whole(server) = row else { panic!("{row:?}") };

@@ -1,9 +1,7 @@
 use ccm_settings::{RawValue, Schema as _};
 
-use super::{
-    super::sections::{GLOBAL, merged},
-    *,
-};
+use super::*;
+use crate::config::merged;
 
 /// `key=value` pairs, by the names of `clouds.yaml`; `ac` is an application credential.
 fn given(text: &str) -> Given {
@@ -19,7 +17,7 @@ fn given(text: &str) -> Given {
 
 fn login(given: &Given) -> Login {
     let mut problems = Problems::new();
-    Login::read(&merged(GLOBAL, given, &mut problems), &mut problems).unwrap()
+    Login::read(&merged(given, &mut problems), &mut problems).unwrap()
 }
 
 /// The decision in one line, with its secret.

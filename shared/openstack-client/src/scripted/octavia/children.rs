@@ -72,7 +72,7 @@ impl Octavia {
         }
     }
 
-    pub(super) fn create_child(&mut self, kind: &str, body: &Value) -> Reply {
+    pub fn create_child(&mut self, kind: &str, body: &Value) -> Reply {
         let (key, name, _) = self.kind(kind)?;
         let mut given = body[key].clone();
         if !given.is_object() {
@@ -132,7 +132,7 @@ impl Octavia {
         }
     }
 
-    pub(super) fn update_child(&mut self, kind: &str, id: &str, body: &Value) -> Reply {
+    pub fn update_child(&mut self, kind: &str, id: &str, body: &Value) -> Reply {
         let (key, name, rows) = self.kind(kind)?;
         let row = found(name, rows, id)?.clone();
         let known: &[&str] = match key {
@@ -158,7 +158,7 @@ impl Octavia {
         Ok((200, json!({ key: self.shown_row(kind, &row) })))
     }
 
-    pub(super) fn delete_child(&mut self, kind: &str, id: &str) -> Reply {
+    pub fn delete_child(&mut self, kind: &str, id: &str) -> Reply {
         let (_, name, rows) = self.kind(kind)?;
         let row = found(name, rows, id)?.clone();
         self.pool_mutable(&row)?;
@@ -170,7 +170,7 @@ impl Octavia {
     }
 
     /// Requests about the members of a pool. Below a pool, another part of Octavia refuses.
-    pub(super) fn members_of(
+    pub fn members_of(
         &mut self,
         method: &Method,
         pool: &str,
@@ -245,7 +245,7 @@ impl Octavia {
         }
     }
 
-    pub(super) fn insert_listener(&mut self, balancer: &str, given: &Value) -> Done<String> {
+    pub fn insert_listener(&mut self, balancer: &str, given: &Value) -> Done<String> {
         let known = [&LISTENER[..], &["protocol", "protocol_port"]].concat();
         let mut fields = self.fields("listener_.listener", given, &known)?;
         let protocol = given["protocol"].as_str().unwrap_or_default().to_owned();
@@ -337,7 +337,7 @@ impl Octavia {
         Ok(())
     }
 
-    pub(super) fn insert_pool(&mut self, balancer: &str, given: &Value) -> Done<String> {
+    pub fn insert_pool(&mut self, balancer: &str, given: &Value) -> Done<String> {
         let known = [&POOL[..], &["protocol"]].concat();
         let fields = self.fields("pool_.pool", given, &known)?;
         let protocol = given["protocol"].as_str().unwrap_or_default();
@@ -370,12 +370,7 @@ impl Octavia {
         })
     }
 
-    pub(super) fn insert_member(
-        &mut self,
-        balancer: &str,
-        pool: &str,
-        given: &Value,
-    ) -> Done<String> {
+    pub fn insert_member(&mut self, balancer: &str, pool: &str, given: &Value) -> Done<String> {
         self.check_member(given)?;
         let twin = self.members.iter().any(|row| {
             row["_pool"] == *pool
@@ -409,12 +404,7 @@ impl Octavia {
         Ok(id)
     }
 
-    pub(super) fn insert_monitor(
-        &mut self,
-        balancer: &str,
-        pool: &str,
-        given: &Value,
-    ) -> Done<String> {
+    pub fn insert_monitor(&mut self, balancer: &str, pool: &str, given: &Value) -> Done<String> {
         let fields = self.fields(
             "healthmonitor_.healthmonitor",
             given,

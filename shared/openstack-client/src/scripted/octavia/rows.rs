@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Octavia, Reply, invalid};
-use crate::openstack::scripted::paged;
+use crate::scripted::paged;
 
 /// Fields, and the minor version since which they exist.
 const SINCE: [(&str, u32); 10] = [
@@ -19,7 +19,7 @@ const SINCE: [(&str, u32); 10] = [
     ("vip_sg_ids", 29),
 ];
 /// Fields of a health monitor that may change.
-pub(super) const MONITOR: [&str; 10] = [
+pub const MONITOR: [&str; 10] = [
     "name",
     "tags",
     "admin_state_up",
@@ -41,7 +41,7 @@ impl Octavia {
     }
 
     /// The fields of a request's object, if it may have them.
-    pub(super) fn fields(
+    pub fn fields(
         &self,
         argument: &str,
         body: &Value,
@@ -65,7 +65,7 @@ impl Octavia {
 
     /// A page of rows. A filter that is given twice is an error of the database, as with the
     /// real one.
-    pub(super) fn list(
+    pub fn list(
         &self,
         kind: &'static str,
         rows: &[Value],
@@ -120,7 +120,7 @@ impl Octavia {
 
     /// A row as answers show it: with its references, and without what this version does not
     /// know.
-    pub(super) fn shown_row(&self, kind: &str, row: &Value) -> Value {
+    pub fn shown_row(&self, kind: &str, row: &Value) -> Value {
         let id = &row["id"];
         let ids = |rows: &[Value], fits: &dyn Fn(&Value) -> bool| -> Value {
             let fitting = rows.iter().filter(|row| fits(row));
@@ -149,7 +149,7 @@ impl Octavia {
     }
 
     /// The list of the children of this kind.
-    pub(super) fn list_children(&self, kind: &str, query: &[(String, String)]) -> Reply {
+    pub fn list_children(&self, kind: &str, query: &[(String, String)]) -> Reply {
         let (kind, rows) = match kind {
             "listeners" => ("listeners", &self.listeners),
             "pools" => ("pools", &self.pools),
@@ -165,7 +165,7 @@ fn refers(references: &Value, id: &str) -> bool {
 }
 
 /// Refuses a value that does not fit, in the words of the real one.
-pub(super) fn check(
+pub fn check(
     field: &str,
     value: Option<&Value>,
     fits: impl Fn(&Value) -> bool,
@@ -181,7 +181,7 @@ pub(super) fn check(
 }
 
 /// Refuses a health monitor of no kind, and one that checks UDP members too often.
-pub(super) fn check_monitor(given: &Value) -> Result<(), (u16, String)> {
+pub fn check_monitor(given: &Value) -> Result<(), (u16, String)> {
     let kinds = ["TCP", "HTTP", "HTTPS", "PING", "TLS-HELLO", "UDP-CONNECT", "SCTP"];
     let kind = given["type"].as_str().unwrap_or_default();
     check("type", Some(&given["type"]), |_| kinds.contains(&kind))?;

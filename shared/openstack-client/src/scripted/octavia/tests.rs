@@ -7,7 +7,7 @@ use ccm_cloud::{Call, CloudError, ErrorKind};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::openstack::{
+use crate::{
     api::{Api as _, Service},
     scripted::{Scripted, subnet},
 };

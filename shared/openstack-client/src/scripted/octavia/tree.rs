@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::{super::uuid, Octavia, PROJECT, Reply, World, invalid};
+use super::{Octavia, PROJECT, Reply, World, invalid};
+use crate::scripted::uuid;
 
 const KNOWN: [&str; 14] = [
     "name",
@@ -32,7 +33,7 @@ struct Place {
 
 impl World {
     /// Makes a load balancer, all that is below it, and the port of its addresses; or nothing.
-    pub(super) fn create_balancer(&mut self, body: &Value) -> Reply {
+    pub fn create_balancer(&mut self, body: &Value) -> Reply {
         let argument = "load_balancer.loadbalancer";
         let given = &body["loadbalancer"];
         let fields = self.octavia.fields(argument, given, &KNOWN)?;
@@ -255,7 +256,7 @@ impl Octavia {
     }
 
     /// The status tree. A pool without a listener is not in it.
-    pub(super) fn tree(&self, balancer: &Value) -> Value {
+    pub fn tree(&self, balancer: &Value) -> Value {
         let mut shown = short(balancer, &[]);
         let listeners = self.listeners.iter().filter(|row| row["_balancer"] == balancer["id"]);
         let listeners = listeners.map(|listener| {

@@ -4,6 +4,7 @@ use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
 
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Note, is_host_name};
+use ccm_openstack_client::text::{MAX_MESSAGE, MAX_VALUE};
 
 use super::{
     Checks, FloatingNetwork, Given, INTERNAL, LocalChecks, Networks, Options, PREFIX, Proxy,
@@ -11,13 +12,10 @@ use super::{
     selector::is_valid,
     unknown::{self, Unknown},
 };
-use crate::openstack::{
-    config::{LoadBalancer, LoadBalancerClass, LocalMonitor},
-    text::{MAX_MESSAGE, MAX_VALUE},
-};
+use crate::config::{LoadBalancer, LoadBalancerClass, LocalMonitor};
 
 /// The annotations below the prefix that have a meaning.
-pub(super) const KNOWN: [&str; 33] = [
+pub const KNOWN: [&str; 33] = [
     "availability-zone",
     "class",
     "connection-limit",
@@ -61,12 +59,12 @@ const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SO
 const LONGEST: i64 = 86_400_000;
 
 /// A remark that a user should act on.
-pub(in super::super) fn remark(reason: &str, message: impl Into<String>) -> Note {
+pub fn remark(reason: &str, message: impl Into<String>) -> Note {
     Note { reason: reason.to_owned(), message: message.into(), warning: true }
 }
 
 /// An option of `[LoadBalancer]`, for messages.
-pub(super) fn option(key: &str) -> String {
+pub fn option(key: &str) -> String {
     format!("[LoadBalancer] {key}")
 }
 
@@ -75,7 +73,7 @@ fn annotation(key: &str) -> String {
 }
 
 /// Annotations while they are read.
-pub(super) struct Reading<'a> {
+pub struct Reading<'a> {
     annotations: &'a BTreeMap<String, String>,
     /// Source and line.
     problems: Vec<(String, String)>,
@@ -83,12 +81,12 @@ pub(super) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(annotations: &'a BTreeMap<String, String>) -> Self {
+    pub fn new(annotations: &'a BTreeMap<String, String>) -> Self {
         Self { annotations, problems: Vec::new(), notes: RefCell::default() }
     }
 
     /// The remarks; or an error that names all problems.
-    pub(super) fn done(self) -> Result<Vec<Note>, CloudError> {
+    pub fn done(self) -> Result<Vec<Note>, CloudError> {
         let Some((first, _)) = self.problems.first() else {
             let mut notes = self.notes.into_inner();
             notes.dedup();
@@ -99,7 +97,7 @@ impl<'a> Reading<'a> {
         Err(CloudError::new(ErrorKind::Invalid, what).about(first.clone()))
     }
 
-    pub(super) fn problem(&mut self, key: &str, what: String) {
+    pub fn problem(&mut self, key: &str, what: String) {
         self.problems.push((annotation(&format!("{PREFIX}{key}")), what));
     }
 
@@ -112,7 +110,7 @@ impl<'a> Reading<'a> {
 
     /// Adds remarks on unknown annotations. Returns the first one that seems to ask for an internal
     /// load balancer.
-    pub(super) fn unknown(&self) -> Option<Given> {
+    pub fn unknown(&self) -> Option<Given> {
         let all = self.annotations.iter();
         let unknown: Vec<(Unknown<'_>, &String)> =
             all.filter_map(|(key, value)| Some((Unknown::of(key)?, value))).collect();
@@ -131,11 +129,11 @@ impl<'a> Reading<'a> {
     }
 
     /// An annotation as it is; an empty one differs from none.
-    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+    pub fn text(&self, key: &str) -> Option<&'a str> {
         self.annotations.get(&format!("{PREFIX}{key}")).map(|text| text.trim())
     }
 
-    pub(super) fn flag_of(&self, key: &str, default: bool) -> bool {
+    pub fn flag_of(&self, key: &str, default: bool) -> bool {
         match self.annotations.get(key).map(|text| text.trim()) {
             Some("true") => true,
             Some("false") => false,
@@ -147,12 +145,12 @@ impl<'a> Reading<'a> {
         }
     }
 
-    pub(super) fn flag(&self, key: &str, default: bool) -> bool {
+    pub fn flag(&self, key: &str, default: bool) -> bool {
         self.flag_of(&format!("{PREFIX}{key}"), default)
     }
 
     /// A number. What is none counts as the default, what is out of range is a problem.
-    pub(super) fn number(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
+    pub fn number(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
         let Some(text) = self.text(key) else { return default };
         let right = format!("a whole number from {} to {}", range.start(), range.end());
         match text.parse::<i64>() {
@@ -182,7 +180,7 @@ impl<'a> Reading<'a> {
     }
 
     /// A value of the annotation, else of the option of the same name.
-    pub(super) fn given(&self, key: &str, config: Option<&String>) -> Option<Given> {
+    pub fn given(&self, key: &str, config: Option<&String>) -> Option<Given> {
         let (value, source) = match self.text(key) {
             Some(text) => (text.to_owned(), annotation(&format!("{PREFIX}{key}"))),
             None => (config?.clone(), option(key)),
@@ -191,7 +189,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The class that the Service chooses.
-    pub(super) fn class(&mut self, options: &Options) -> Option<(String, LoadBalancerClass)> {
+    pub fn class(&mut self, options: &Options) -> Option<(String, LoadBalancerClass)> {
         let name = self.text("class").filter(|name| !name.is_empty())?;
         let class = options.classes.get(name).cloned();
         if class.is_none() {
@@ -234,7 +232,7 @@ impl<'a> Reading<'a> {
         first.or_else(of_options).filter(|given| !given.value.is_empty())
     }
 
-    pub(super) fn networks(
+    pub fn networks(
         &self,
         options: &Options,
         class: Option<&(String, LoadBalancerClass)>,
@@ -275,7 +273,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The host name for the status. Kubernetes accepts no others there.
-    pub(super) fn hostname(&mut self) -> Option<String> {
+    pub fn hostname(&mut self) -> Option<String> {
         let name = self.text("hostname").filter(|name| !name.is_empty())?;
         if !is_host_name(name) {
             let name = one_line(name, MAX_VALUE);
@@ -287,14 +285,14 @@ impl<'a> Reading<'a> {
     }
 
     /// A remark on a selector that is none.
-    pub(super) fn selector(&self) {
+    pub fn selector(&self) {
         if let Some(text) = self.text("node-selector").filter(|text| !is_valid(text)) {
             let right = "labels of nodes: key=value,key2";
             self.ignored(&format!("{PREFIX}node-selector"), text, right);
         }
     }
 
-    pub(super) fn proxy(&self) -> Option<Proxy> {
+    pub fn proxy(&self) -> Option<Proxy> {
         match self.text("proxy-protocol")? {
             "true" | "v1" => Some(Proxy::V1),
             "v2" => Some(Proxy::V2),
@@ -307,7 +305,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    pub(super) fn method(&self, config: &str) -> Given {
+    pub fn method(&self, config: &str) -> Given {
         let of_options = || Given { value: config.to_owned(), source: option("lb-method") };
         let key = format!("{PREFIX}lb-method");
         match self.text("lb-method") {
@@ -322,7 +320,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    pub(super) fn timeouts(&mut self) -> Timeouts {
+    pub fn timeouts(&mut self) -> Timeouts {
         let mut limit = |key, default| self.number(key, default, 0..=LONGEST);
         Timeouts {
             client_data: limit("timeout-client-data", 50_000),
@@ -333,14 +331,14 @@ impl<'a> Reading<'a> {
     }
 
     /// How members are checked, if they are.
-    pub(super) fn checks(&mut self, config: &LoadBalancer) -> Option<Checks> {
+    pub fn checks(&mut self, config: &LoadBalancer) -> Option<Checks> {
         let asks = self.flag(MONITOR, config.create_monitor);
         asks.then(|| self.times(config, Self::number))
     }
 
     /// The checks that `local-monitor` adds to a Service with local traffic. Replaces an invalid number
     /// by its default, so that the Service still gets a load balancer.
-    pub(super) fn local_checks(&mut self, config: &LoadBalancer) -> Option<LocalChecks> {
+    pub fn local_checks(&mut self, config: &LoadBalancer) -> Option<LocalChecks> {
         let has_said = matches!(self.text(MONITOR), Some("true" | "false"));
         if has_said || config.create_monitor || config.local_monitor == LocalMonitor::None {
             return None;
@@ -377,7 +375,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Tags, comma separated.
-    pub(super) fn tags(&mut self, key: &str) -> Vec<String> {
+    pub fn tags(&mut self, key: &str) -> Vec<String> {
         let text = self.text(key).unwrap_or_default();
         let tags: Vec<String> = text
             .split(',')

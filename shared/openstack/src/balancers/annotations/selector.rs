@@ -1,9 +1,9 @@
 //! Which nodes may be members.
 
-pub(in super::super) use ccm_cloud::NodeSelector as Selector;
+pub use ccm_cloud::NodeSelector as Selector;
 
 /// Whether each term can be a label of a node.
-pub(super) fn is_valid(text: &str) -> bool {
+pub fn is_valid(text: &str) -> bool {
     let is_name = |text: &str| {
         text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
     };

@@ -2,12 +2,12 @@
 
 use ccm_base::{message::one_line, nearest};
 use ccm_cloud::Note;
+use ccm_openstack_client::text::MAX_VALUE;
 
 use super::{
     ADDRESS, ID, INTERNAL, OLD_PREFIX, PREFIX,
     reading::{KNOWN, remark},
 };
-use crate::openstack::text::MAX_VALUE;
 
 /// The maximum number of unknown annotations that get a remark each.
 const NAMED: usize = 10;
@@ -46,17 +46,17 @@ const SYNONYMS: [(&str, &str); 19] = [
 
 /// An annotation with a prefix of this cloud that the provider does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unknown<'a> {
+pub struct Unknown<'a> {
     key: &'a str,
     /// Its name without the prefix.
     name: &'a str,
     /// True if the user probably meant the annotation for an internal load balancer.
-    pub(super) means_internal: bool,
+    pub means_internal: bool,
 }
 
 impl<'a> Unknown<'a> {
     /// Returns Some if this key has a prefix of this cloud and the provider does not know it.
-    pub(super) fn of(key: &'a str) -> Option<Self> {
+    pub fn of(key: &'a str) -> Option<Self> {
         let name = match (key.strip_prefix(PREFIX), key.strip_prefix(OLD_PREFIX)) {
             (Some(name), _) if !KNOWN.contains(&name) => name,
             (_, Some(name)) if key != INTERNAL => name,
@@ -67,7 +67,7 @@ impl<'a> Unknown<'a> {
         Some(Self { key, name, means_internal })
     }
 
-    pub(super) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         format!("annotation {}", one_line(self.key, MAX_VALUE))
     }
 
@@ -87,7 +87,7 @@ impl<'a> Unknown<'a> {
 
 /// Returns one remark for each of the first `NAMED` annotations, and one with the number of the rest.
 /// Annotations that seem to ask for an internal load balancer come first.
-pub(super) fn remarks(mut unknown: Vec<Unknown<'_>>) -> Vec<Note> {
+pub fn remarks(mut unknown: Vec<Unknown<'_>>) -> Vec<Note> {
     const REASON: &str = "UnknownAnnotation";
     unknown.sort_by_key(|one| (!one.means_internal, one.key));
     let line = |one: &Unknown<'_>| {

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeSet;
 
+use ccm_openstack_client::lbaas::{Child, ListenerRow, MonitorRow, PoolRow, Provisioning};
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{
-        super::lbaas::{Child, ListenerRow, MonitorRow, PoolRow, Provisioning},
-        merge::first,
-        names::{self, OWN_TAGS},
-        seen::Seen,
-        wanted::{Listener, Monitor, Pool, USUAL_AFFINITY},
-    },
     Act, Goal, Step, members,
     steps::{members_line, shown, unchanged},
 };
+use crate::balancers::{
+    merge::first,
+    names::{self, OWN_TAGS},
+    seen::Seen,
+    wanted::{Listener, Monitor, Pool, USUAL_AFFINITY},
+};
 
 /// Deletes a listener and its pool.
-pub(super) fn removal(seen: &Seen, listener: &ListenerRow) -> Vec<Step> {
+pub fn removal(seen: &Seen, listener: &ListenerRow) -> Vec<Step> {
     let ListenerRow { id, protocol, protocol_port, .. } = listener;
     let name = format!("{protocol_port}/{protocol}");
     let mut steps = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn removal(seen: &Seen, listener: &ListenerRow) -> Vec<Step> {
 }
 
 /// Creates a listener and what is below it.
-pub(super) fn creation(listener: &Listener, goal: &Goal<'_>, steps: &mut Vec<Step>) {
+pub fn creation(listener: &Listener, goal: &Goal<'_>, steps: &mut Vec<Step>) {
     let line = format!("create listener {}", shown(listener));
     steps.push(Step::new(line, Act::Create(Child::Listener, listener.body())));
     pool_creation(listener, None, goal, steps);
@@ -64,7 +64,7 @@ fn monitor_line(listener: &Listener) -> String {
 }
 
 /// Changes what differs of a listener.
-pub(super) fn listener(there: &ListenerRow, listener: &Listener) -> Option<Step> {
+pub fn listener(there: &ListenerRow, listener: &Listener) -> Option<Step> {
     let mut body = Map::new();
     let mut set = |key: &str, differs: bool, value: Value| {
         if differs {
@@ -129,7 +129,7 @@ fn update(child: Child, id: &str, body: Map<String, Value>, name: &str) -> Optio
 }
 
 /// Changes the pool of a listener, its members and its monitor.
-pub(super) fn pool(
+pub fn pool(
     seen: &Seen,
     there: &ListenerRow,
     own: Option<&PoolRow>,

@@ -1,19 +1,20 @@
 //! The changes.
 
+use ccm_openstack_client::lbaas::Child;
 use serde_json::{Value, json};
 
-use super::super::{super::lbaas::Child, floating, wanted::Listener};
+use crate::balancers::{floating, wanted::Listener};
 
 /// One change, and how it is shown.
 #[derive(Clone, Debug, PartialEq)]
-pub(in super::super) struct Step {
-    pub(in super::super) line: String,
-    pub(in super::super) act: Act,
+pub struct Step {
+    pub line: String,
+    pub act: Act,
 }
 
 /// What is sent.
 #[derive(Clone, Debug, PartialEq)]
-pub(in super::super) enum Act {
+pub enum Act {
     Create(Child, Value),
     Update(Child, String, Value),
     Delete(Child, String),
@@ -31,7 +32,7 @@ pub(in super::super) enum Act {
 
 impl Act {
     /// Whether it changes the configuration, and not only members or the record of the owner.
-    pub(in super::super) fn changes_configuration(&self) -> bool {
+    pub fn changes_configuration(&self) -> bool {
         let is_record = matches!(self, Self::Floating(floating::Act::Tag(..)));
         !is_record && !matches!(self, Self::Members { .. })
     }
@@ -39,21 +40,21 @@ impl Act {
 
 impl Step {
     /// What the cloud has said may be part of the line, which stays one line.
-    pub(in super::super) fn new(line: impl Into<String>, act: Act) -> Self {
+    pub fn new(line: impl Into<String>, act: Act) -> Self {
         Self { line: line.into().replace(char::is_control, " "), act }
     }
 }
 
 /// A change of a pool to what it is, after which its members and its monitor can be changed.
-pub(in super::super) fn unchanged(pool: &str) -> Value {
+pub fn unchanged(pool: &str) -> Value {
     json!({ "name": pool })
 }
 
 /// How a listener is shown.
-pub(super) fn shown(listener: &Listener) -> String {
+pub fn shown(listener: &Listener) -> String {
     format!("{}/{}", listener.port, listener.protocol)
 }
 
-pub(super) fn members_line(count: usize, listener: &Listener) -> String {
+pub fn members_line(count: usize, listener: &Listener) -> String {
     format!("set {count} members of listener {}", shown(listener))
 }

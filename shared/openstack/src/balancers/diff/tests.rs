@@ -3,18 +3,16 @@
 use std::collections::BTreeMap;
 
 use ccm_cloud::{AddressKind, ClusterId, FrontEnd, FrontEndPort, Member, NodeAddress, Traffic};
+use ccm_openstack_client::lbaas::{ApiVersion, BalancerRow, MonitorRow, PoolRow};
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::openstack::{
-    balancers::{
-        annotations::{Options, Settings, read},
-        features::Features,
-        local::Unasked,
-        merge::SeenMember,
-    },
-    lbaas::{ApiVersion, BalancerRow, MonitorRow, PoolRow},
+use crate::balancers::{
+    annotations::{Options, Settings, read},
+    features::Features,
+    local::Unasked,
+    merge::SeenMember,
 };
 
 fn owner() -> Owner {
@@ -216,8 +214,7 @@ impl Model {
 }
 
 fn settings(front_end: &FrontEnd) -> Settings {
-    read(&front_end.settings, &Options::of(&crate::openstack::tests::config()), front_end.traffic)
-        .unwrap()
+    read(&front_end.settings, &Options::of(&crate::tests::config()), front_end.traffic).unwrap()
 }
 
 fn steps(model: &Model, drawn: &Drawn, touched: bool) -> Result<Vec<Step>, CloudError> {

@@ -1,10 +1,10 @@
 //! Floating IPs that are exchanged, and virtual addresses that are kept.
 
 use ccm_cloud::{CloudError, ErrorKind, Wanted};
+use ccm_openstack_client::{api::Request, scripted::uuid};
 use serde_json::{Value, json};
 
 use super::rig::{EXTERNAL, Rig, addresses, changed, wanted, with};
-use crate::openstack::{api::Request, scripted::uuid};
 
 /// Another external network.
 const OTHER: usize = 51;

@@ -3,10 +3,10 @@
 use ccm_cloud::{
     Depth, ErrorKind, LoadBalancer, LoadBalancers as _, Progress, Scope, Title, Wanted,
 };
+use ccm_openstack_client::scripted::uuid;
 use serde_json::{Value, json};
 
 use super::rig::{Rig, annotated, changed, owner, wanted};
-use crate::openstack::scripted::uuid;
 
 const NAME: &str = "kube_service_prod_default_web";
 

@@ -1,10 +1,10 @@
 //! What each annotation and option does, at the creation and on what is there.
 
 use ccm_cloud::{ErrorKind, IpFamily, IpMode, Member, Traffic};
+use ccm_openstack_client::scripted::{port as server_port, uuid};
 use serde_json::{Value, json};
 
 use super::rig::{Rig, addresses, annotated, changed, members, wanted, with};
-use crate::openstack::scripted::{port as server_port, uuid};
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
@@ -95,7 +95,7 @@ async fn where_a_load_balancer_is() {
         ("availability-zone", "balancers", "availability_zone", "zone 1".to_owned()),
     ] {
         let rig = Rig::new();
-        let mut elsewhere = crate::openstack::scripted::subnet(9, "10.9.0.0/24");
+        let mut elsewhere = ccm_openstack_client::scripted::subnet(9, "10.9.0.0/24");
         rig.cloud.world.lock().subnets.push(elsewhere.clone());
         elsewhere["id"] = json!(uuid(8));
         rig.cloud.world.lock().subnets.push(elsewhere);
@@ -145,7 +145,7 @@ async fn networks_are_found_out() {
         let mut port = server_port(1);
         port["fixed_ips"] = json!([{ "subnet_id": uuid(1), "ip_address": "10.8.1.1" }]);
         world.ports.push(port);
-        let mut v6 = crate::openstack::scripted::subnet(60, "2001:db8:9::/64");
+        let mut v6 = ccm_openstack_client::scripted::subnet(60, "2001:db8:9::/64");
         v6["network_id"] = json!(uuid(49));
         world.subnets.push(v6);
         let external =
@@ -185,14 +185,14 @@ async fn networks_are_found_out() {
 async fn a_class_has_networks_of_its_own() {
     let rig = Rig::with(|options| {
         options.networks.subnet_id = Some(uuid(1));
-        let class = crate::openstack::config::LoadBalancerClass {
+        let class = crate::config::LoadBalancerClass {
             floating_network_id: Some(uuid(50)),
             subnet_id: Some(uuid(9)),
             ..Default::default()
         };
         options.classes.insert("dmz".to_owned(), class);
     });
-    rig.cloud.world.lock().subnets.push(crate::openstack::scripted::subnet(9, "10.9.0.0/24"));
+    rig.cloud.world.lock().subnets.push(ccm_openstack_client::scripted::subnet(9, "10.9.0.0/24"));
     let web = annotated(&wanted("web"), "class", "dmz");
     rig.settle(&web).await;
     assert_eq!(rig.rows("balancers")[0]["vip_subnet_id"], uuid(9));

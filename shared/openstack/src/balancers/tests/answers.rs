@@ -179,7 +179,7 @@ async fn a_selector_that_leaves_out_all_nodes_is_named() {
         format!("node-selector \"env=production, region=default\" matches none of {count} nodes")
     };
     let of_conf = Rig::with(|options| {
-        options.networks.subnet_id = Some(crate::openstack::scripted::uuid(1));
+        options.networks.subnet_id = Some(ccm_openstack_client::scripted::uuid(1));
         options.balancer.node_selector = Some("env=production,region=default".to_owned());
     });
     let of_service = annotated(&wanted("web"), "node-selector", text);
@@ -327,7 +327,7 @@ async fn a_node_joins_and_leaves_by_its_label() {
     };
     for of_service in [false, true] {
         let rig = Rig::with(|options| {
-            options.networks.subnet_id = Some(crate::openstack::scripted::uuid(1));
+            options.networks.subnet_id = Some(ccm_openstack_client::scripted::uuid(1));
             options.balancer.node_selector =
                 Some(if of_service { "pool=core" } else { "pool=edge" }.to_owned());
         });

@@ -1,10 +1,10 @@
 //! Wrong values: one line each, which names the annotation and what would be right. Members go on.
 
 use ccm_cloud::{ErrorKind, Progress};
+use ccm_openstack_client::scripted::uuid;
 use serde_json::json;
 
 use super::rig::{Rig, annotated, changed, members, wanted, with};
-use crate::openstack::scripted::uuid;
 
 /// Nodes that say where a load balancer is to be may come later, without a change of the Service.
 #[tokio::test]
@@ -19,7 +19,7 @@ async fn a_cluster_without_nodes_is_no_mistake_of_the_service() {
     let error = rig.ensure(&web).await.unwrap_err();
     assert_eq!(error.class(), ccm_base::RetryClass::Retry, "{error}");
     assert!(error.message.contains("10.8.1.1"), "{error}");
-    let mut port = crate::openstack::scripted::port(1);
+    let mut port = ccm_openstack_client::scripted::port(1);
     port["fixed_ips"] = json!([{ "subnet_id": uuid(1), "ip_address": "10.8.1.1" }]);
     rig.cloud.world.lock().ports.push(port);
     rig.settle(&web).await;

@@ -1,11 +1,11 @@
 //! How many requests the work costs.
 
 use ccm_cloud::{Depth, LoadBalancers as _, Progress, Scope, Traffic};
+use ccm_openstack_client::scripted::uuid;
 
 use super::rig::{
     Rig, annotated, call, change, changed, cluster, gather, member, members, port, wanted,
 };
-use crate::openstack::scripted::uuid;
 
 /// Three ports, twenty members, monitors.
 fn large(name: &str) -> ccm_cloud::Wanted {

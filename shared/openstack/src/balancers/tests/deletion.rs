@@ -1,11 +1,11 @@
 //! Deletions that meet errors, lost answers, and what others have left.
 
 use ccm_cloud::{CloudError, ErrorKind, Progress};
+use ccm_openstack_client::api::{Api as _, Request, Service};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::rig::{Rig, call, wanted, with};
-use crate::openstack::api::{Api as _, Request, Service};
 
 fn counts(rig: &Rig) -> (usize, usize) {
     let world = rig.cloud.world.lock();
@@ -113,7 +113,7 @@ async fn without_a_cascade_each_call_deletes_one_child() {
     let rig = Rig::with(|options| {
         options.balancer.cascade_delete = false;
         options.balancer.internal = true;
-        options.networks.subnet_id = Some(crate::openstack::scripted::uuid(1));
+        options.networks.subnet_id = Some(ccm_openstack_client::scripted::uuid(1));
     });
     let web = wanted("web");
     rig.settle(&web).await;
@@ -245,7 +245,7 @@ async fn a_load_balancer_that_is_gone_meanwhile_is_no_proof_for_a_second_one() {
     let words = format!("Load Balancer {id} not found.");
     rig.cloud.fail(move |path, _| {
         let body = json!({ "faultcode": "Client", "faultstring": words, "debuginfo": null });
-        (path == gone).then(|| Ok(crate::openstack::scripted::answer(404, &body)))
+        (path == gone).then(|| Ok(ccm_openstack_client::scripted::answer(404, &body)))
     });
     rig.deleted(&rig.unwanted(&web)).await;
     let left: Vec<_> = rig.rows("balancers").iter().map(|row| row["id"].clone()).collect();

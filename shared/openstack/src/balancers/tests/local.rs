@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ccm_cloud::{LoadBalancer, Note, Progress, Traffic, Wanted};
+use ccm_openstack_client::scripted::uuid;
 use serde_json::{Value, json};
 
 use super::rig::{Rig, annotated, changed, wanted};
-use crate::openstack::scripted::uuid;
 
 const MISSING: &str = "LoadBalancerHealthMonitorMissing";
 
@@ -422,7 +422,7 @@ async fn a_setting_reaches_those_that_stand_in_their_turn() {
         all.push(standing(&first, &format!("web{number}")).await);
     }
     let mut options = first.options.clone();
-    options.balancer.local_monitor = crate::openstack::config::LocalMonitor::All;
+    options.balancer.local_monitor = crate::config::LocalMonitor::All;
     let rig = Rig { options, ..first }.restarted();
     // Ensures what a list shows without a digest, as the controller does.
     let round = async || {

@@ -1,10 +1,10 @@
 //! A load balancer that no list shows: asked for by its ID before another one is created.
 
 use ccm_cloud::{CloudError, ErrorKind, LoadBalancer, Loss, Progress, Wanted};
+use ccm_openstack_client::scripted::{answer, uuid};
 use serde_json::json;
 
 use super::rig::{Rig, addresses, changed, wanted};
-use crate::openstack::scripted::{answer, uuid};
 
 /// A Service that has this load balancer.
 fn known(id: &str, may_replace: bool) -> Wanted {

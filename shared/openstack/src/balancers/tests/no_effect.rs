@@ -3,16 +3,12 @@
 use std::sync::Arc;
 
 use ccm_cloud::{IpFamily, Note, Protocol, Wanted};
+use ccm_openstack_client::scripted::{subnet, uuid};
 use serde_json::json;
 
-use super::{
-    super::{OctaviaBalancers, Options},
-    rig::{EXTERNAL, Rig, addresses, annotated, changed, port, wanted},
-};
-use crate::openstack::{
-    config::LoadBalancerClass,
-    scripted::{subnet, uuid},
-};
+use super::rig::{EXTERNAL, Rig, addresses, annotated, changed, port, wanted};
+use crate::balancers::{OctaviaBalancers, Options};
+use crate::config::LoadBalancerClass;
 
 /// Another value of an option.
 type Change = fn(&mut Options);

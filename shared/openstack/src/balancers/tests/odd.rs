@@ -9,10 +9,10 @@ use bytes::Bytes;
 use ccm_cloud::{
     CloudError, Depth, ErrorKind, LoadBalancers as _, Phase, Progress, Protocol, Scope,
 };
+use ccm_openstack_client::{api::Answer, scripted};
 use serde_json::{Value, json};
 
 use super::rig::{Rig, annotated, call, changed, cluster, members, port, wanted};
-use crate::openstack::{api::Answer, scripted};
 
 /// Bodies of answers that say 200.
 const BODIES: [&str; 5] =
@@ -155,7 +155,7 @@ async fn refusals_without_end_are_busy_and_end() {
     rig.cloud.refuse(|request| {
         let words = "HTTP 409: Load Balancer is immutable and cannot be updated.";
         let busy = || ccm_cloud::CloudError::new(ErrorKind::Busy, words);
-        let writes = request.service == crate::openstack::api::Service::LoadBalancer
+        let writes = request.service == ccm_openstack_client::api::Service::LoadBalancer
             && request.method != http::Method::GET;
         writes.then(busy)
     });

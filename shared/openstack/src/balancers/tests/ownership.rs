@@ -1,10 +1,10 @@
 //! Only what is the owner's is changed, and what is gone is proven.
 
 use ccm_cloud::{ErrorKind, LoadBalancers as _, Progress, ProofMethod, Scope, Unwanted, Wanted};
+use ccm_openstack_client::lbaas::{Filter, Octavia};
 use serde_json::json;
 
 use super::rig::{Rig, annotated, call, cluster, gather, members, owner, wanted};
-use crate::openstack::lbaas::{Filter, Octavia};
 
 const NAME: &str = "kube_service_prod_default_web";
 
@@ -66,7 +66,7 @@ async fn a_proof_says_that_nothing_is_left() {
         for by_hand in [false, true] {
             for cascade in [true, false] {
                 let rig = Rig::with(|options| {
-                    options.networks.subnet_id = Some(crate::openstack::scripted::uuid(1));
+                    options.networks.subnet_id = Some(ccm_openstack_client::scripted::uuid(1));
                     options.balancer.cascade_delete = cascade;
                 });
                 let web = annotated(&wanted("web"), "enable-health-monitor", "true");
@@ -184,7 +184,7 @@ async fn octavia_without_an_answer_proves_nothing() {
     let unwanted = rig.unwanted(&web);
     rig.cloud.refuse(|request| {
         let what = ccm_cloud::CloudError::new(ErrorKind::Unavailable, "down");
-        (request.service == crate::openstack::api::Service::LoadBalancer).then_some(what)
+        (request.service == ccm_openstack_client::api::Service::LoadBalancer).then_some(what)
     });
     assert_eq!(rig.ensure(&web).await.unwrap_err().kind, ErrorKind::Unavailable);
     let answers = gather(rig.balancers.delete(&[unwanted], call()), 1).await;

@@ -1,13 +1,13 @@
 //! Pools and their members, as different versions of Octavia leave them.
 
 use ccm_cloud::{Call, LoadBalancers as _, Member, Members, Progress, Wanted};
-use serde_json::json;
-
-use super::rig::{Rig, annotated, call, change, changed, gather, member, members, port, wanted};
-use crate::openstack::{
+use ccm_openstack_client::{
     api::{Api as _, Request, Service},
     scripted::uuid,
 };
+use serde_json::json;
+
+use super::rig::{Rig, annotated, call, change, changed, gather, member, members, port, wanted};
 
 /// As version 2.26 leaves the pools of a nested creation.
 #[tokio::test]

@@ -201,7 +201,7 @@ async fn the_address_of_an_internal_one_is_kept_if_it_is_free() {
             rig.remove(&one.id);
         }
         if taken {
-            let mut port = crate::openstack::scripted::port(9);
+            let mut port = ccm_openstack_client::scripted::port(9);
             port["fixed_ips"] = json!([{ "subnet_id": "s", "ip_address": addresses(&first)[0] }]);
             rig.cloud.world.lock().ports.push(port);
         }

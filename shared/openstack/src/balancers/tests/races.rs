@@ -57,7 +57,7 @@ async fn a_second_attempt_at_a_creation_needs_time_as_well() {
     let web = with(&wanted("web"), internal, "true");
     let first = rig.settle(&web).await;
     rig.remove(&first.id);
-    let mut port = crate::openstack::scripted::port(9);
+    let mut port = ccm_openstack_client::scripted::port(9);
     port["fixed_ips"] = serde_json::json!([{
         "subnet_id": "s", "ip_address": addresses(&first)[0],
     }]);

@@ -8,11 +8,11 @@ use ccm_cloud::{
     Member, MemberChange, Members, MembersSet, NodeAddress, Owner, Progress, Protocol, Scope,
     Traffic, Unwanted, Wanted,
 };
+use ccm_openstack_client::scripted::{Scripted, octavia::PROJECT, subnet, uuid};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
-use super::super::{OctaviaBalancers, Options};
-use crate::openstack::scripted::{Scripted, octavia::PROJECT, subnet, uuid};
+use crate::balancers::{OctaviaBalancers, Options};
 
 /// The subnet of the virtual addresses, the external network, and another IPv6 subnet.
 pub const SUBNET: usize = 1;
@@ -147,7 +147,7 @@ impl Rig {
                 "subnets": [uuid(3)],
             }));
         }
-        let mut options = Options::of(&crate::openstack::tests::config());
+        let mut options = Options::of(&crate::tests::config());
         change(&mut options);
         let cloud = Arc::new(cloud);
         Self {

@@ -1,9 +1,10 @@
 //! What service-ccm may do in the cloud.
 
 use ccm_cloud::{Depth, IpFamily, Protocol, Scope, Traffic, Wanted};
+use ccm_openstack_client::scripted::uuid;
 
 use super::rig::{Rig, annotated, changed, members, port, wanted, with};
-use crate::openstack::{scripted::uuid, tests::access_rules};
+use crate::tests::access_rules;
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
@@ -61,7 +62,7 @@ async fn the_access_rules_of_the_page_are_exactly_enough() {
     // Networks are found out, and children are deleted one by one.
     let found = Rig::with(|options| options.balancer.cascade_delete = false);
     for number in 1..=3 {
-        let mut node = crate::openstack::scripted::port(number);
+        let mut node = ccm_openstack_client::scripted::port(number);
         let address = format!("10.8.1.{number}");
         node["fixed_ips"] = serde_json::json!([{ "subnet_id": uuid(1), "ip_address": address }]);
         found.cloud.world.lock().ports.push(node);

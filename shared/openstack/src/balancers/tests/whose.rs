@@ -2,13 +2,11 @@
 //! delete one that a Service has asked for or keeps.
 
 use ccm_cloud::{ErrorKind, FrontEnd, Owner, Unwanted, Wanted};
+use ccm_openstack_client::scripted::uuid;
 use serde_json::{Value, json};
 
-use super::{
-    super::names,
-    rig::{Rig, addresses, annotated, changed, owner, wanted, with},
-};
-use crate::openstack::scripted::uuid;
+use super::rig::{Rig, addresses, annotated, changed, owner, wanted, with};
+use crate::balancers::names;
 
 const ADDRESS: &str = "172.24.9.9";
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
@@ -328,7 +326,7 @@ async fn those_of_other_projects_do_not_count() {
     // The subnet of the nodes is the subnet of the project's own port.
     let rig = Rig::with(|options| options.balancer.internal = true);
     for (number, subnet, project) in [(1, 9, "another"), (2, 1, "p1")] {
-        let mut port = crate::openstack::scripted::port(number);
+        let mut port = ccm_openstack_client::scripted::port(number);
         port["fixed_ips"] = json!([{ "subnet_id": uuid(subnet), "ip_address": "10.8.1.1" }]);
         port["project_id"] = json!(project);
         rig.cloud.world.lock().ports.push(port);

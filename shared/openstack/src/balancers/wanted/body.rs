@@ -6,7 +6,7 @@ use super::{Listener, Monitor, Pool};
 
 impl Listener {
     /// Without the load balancer and the pool.
-    pub(in super::super) fn body(&self) -> Value {
+    pub fn body(&self) -> Value {
         let mut body = json!({
             "name": self.name,
             "protocol": self.protocol,
@@ -32,7 +32,7 @@ impl Listener {
 
 impl Pool {
     /// Without its listener, members and monitor.
-    pub(in super::super) fn body(&self) -> Value {
+    pub fn body(&self) -> Value {
         let mut body = json!({
             "name": self.name,
             "protocol": self.protocol,
@@ -46,7 +46,7 @@ impl Pool {
     }
 
     /// How it keeps a client at a member; null if it does not.
-    pub(in super::super) fn persistence(&self) -> Value {
+    pub fn persistence(&self) -> Value {
         match (self.affinity, self.affinity_timeout) {
             (false, _) => Value::Null,
             (true, None) => json!({ "type": "SOURCE_IP" }),
@@ -59,7 +59,7 @@ impl Pool {
 
 impl Monitor {
     /// Without its pool.
-    pub(in super::super) fn body(&self) -> Value {
+    pub fn body(&self) -> Value {
         let mut body = json!({
             "name": self.name,
             "type": self.kind,

@@ -1,12 +1,10 @@
 use std::collections::BTreeMap;
 
 use ccm_cloud::{ClusterId, Digest, Owner};
+use ccm_openstack_client::lbaas::ApiVersion;
 
 use super::*;
-use crate::openstack::{
-    balancers::annotations::{Options, read},
-    lbaas::ApiVersion,
-};
+use crate::balancers::annotations::{Options, read};
 
 fn port(number: u16, protocol: Protocol) -> FrontEndPort {
     let (name, app_protocol) = (String::new(), None);
@@ -36,7 +34,7 @@ fn front_end(annotations: &[(&str, &str)]) -> FrontEnd {
 }
 
 fn tree(front_end: &FrontEnd, minor: u32, driver: &str) -> Result<Tree, CloudError> {
-    let options = Options::of(&crate::openstack::tests::config());
+    let options = Options::of(&crate::tests::config());
     let settings = read(&front_end.settings, &options, front_end.traffic).unwrap();
     let features = Features::of(ApiVersion { major: 2, minor }, driver);
     Tree::of(

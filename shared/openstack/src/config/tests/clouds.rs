@@ -5,7 +5,7 @@ const ONE: &str = "clouds:\n  one:\n    auth: {auth_url: 'https://one', user_id:
 const TWO: &str = "clouds:\n  one:\n    auth: {auth_url: 'https://one', user_id: u, password: hush}\n  two:\n    auth: {auth_url: 'https://two', user_id: u, password: hush}\n";
 
 fn url(place: &Place) -> String {
-    place.load().unwrap().config.auth_url.to_string()
+    place.load().unwrap().config.access.auth_url.to_string()
 }
 
 #[test]
@@ -15,11 +15,11 @@ fn the_file_says_what_global_leaves_out() {
     place.put("etc/cloud.conf", &format!("{USE}[Networking]\npublic-network-name = n\n"));
     let Loaded { config, warnings } = place.load().unwrap();
     assert_eq!(warnings, Vec::<String>::new());
-    assert_eq!(config.region.as_deref(), Some("r1"));
-    assert_eq!(config.interface, Interface::Internal);
+    assert_eq!(config.access.region.as_deref(), Some("r1"));
+    assert_eq!(config.access.interface, Interface::Internal);
     let (work, home) = (place.path("work"), place.path("home"));
-    assert_eq!(config.tls.ca_file, Some(work.join("ca.pem")));
-    assert_eq!(config.tls.client, Some((home.join("c"), "/k".into())));
+    assert_eq!(config.access.tls.ca_file, Some(work.join("ca.pem")));
+    assert_eq!(config.access.tls.client, Some((home.join("c"), "/k".into())));
     assert_eq!(config.networking.public_networks, ["n"]);
     for name in ["etc/cloud.conf", "work/clouds.yaml", "work/ca.pem", "home/c"] {
         assert!(place.counts(name), "{name}: {}", place.files());
@@ -31,9 +31,12 @@ fn the_file_says_what_global_leaves_out() {
         &format!("{USE}cloud = one\npassword = hush2\nregion = r2\nos-endpoint-type = admin\nca-file = x\n"),
     );
     let config = place.load().unwrap().config;
-    assert_eq!((config.region.as_deref(), config.interface), (Some("r2"), Interface::Admin));
-    assert_eq!(config.tls.ca_file, Some(place.path("etc/x")));
-    let Credentials::Password { user, password, scope } = config.credentials else {
+    assert_eq!(
+        (config.access.region.as_deref(), config.access.interface),
+        (Some("r2"), Interface::Admin)
+    );
+    assert_eq!(config.access.tls.ca_file, Some(place.path("etc/x")));
+    let Credentials::Password { user, password, scope } = config.access.credentials else {
         panic!("another way to log in");
     };
     assert_eq!((user, scope), (User::Id("u1".to_owned()), Scope::ProjectId("p1".to_owned())));
@@ -115,8 +118,11 @@ fn secrets_and_profiles_have_files_of_their_own() {
         "public-clouds: {vendor: {region_name: r, verify: false, auth: {auth_url: 'https://v', username: no}}}",
     );
     let Loaded { config, warnings } = place.load().unwrap();
-    assert_eq!((config.auth_url.as_str(), config.region.as_deref()), ("https://v/", Some("r")));
-    let Credentials::Password { user, password, .. } = config.credentials else {
+    assert_eq!(
+        (config.access.auth_url.as_str(), config.access.region.as_deref()),
+        ("https://v/", Some("r"))
+    );
+    let Credentials::Password { user, password, .. } = config.access.credentials else {
         panic!("another way to log in");
     };
     // A number is taken as it is written.
@@ -138,7 +144,7 @@ fn secrets_and_profiles_have_files_of_their_own() {
     let verify = "verify of the entry \"c\" is not read; set tls-insecure = true in [Global]";
     let is_verify = |line: &&String| line.ends_with(verify);
     assert_eq!(warnings.iter().filter(is_verify).count(), 1, "{warnings:?}");
-    assert!(!config.tls.insecure);
+    assert!(!config.access.tls.insecure);
     // Advice that is followed already is not given.
     place.put("etc/cloud.conf", &format!("{USE}tls-insecure = true\n"));
     assert_eq!(place.load().unwrap().warnings.iter().find(is_verify), None);
@@ -158,7 +164,7 @@ fn an_entry_goes_before_its_profile_also_by_an_older_name() {
         "system/clouds-public.yaml",
         "public-clouds: {vendor: {interface: public, auth: {auth_url: 'https://v'}}}",
     );
-    assert_eq!(place.load().unwrap().config.interface, Interface::Internal);
+    assert_eq!(place.load().unwrap().config.access.interface, Interface::Internal);
 }
 
 #[test]
@@ -173,9 +179,9 @@ fn names_of_gophercloud_mean_what_they_mean_there() {
     };
     // Both are set: the older name goes first.
     let config = load("interface: public, endpoint_type: internal,", ", domain_id: d");
-    assert_eq!(config.interface, Interface::Internal);
+    assert_eq!(config.access.interface, Interface::Internal);
     let domains = |auth: &str| {
-        let Credentials::Password { user, scope, .. } = load("", auth).credentials else {
+        let Credentials::Password { user, scope, .. } = load("", auth).access.credentials else {
             panic!()
         };
         let (User::Name { domain, .. }, Scope::ProjectName { domain: of_project, .. }) =
@@ -214,7 +220,7 @@ fn numbers_and_merged_mappings_are_read() {
             &format!("clouds: {{c: {{auth: {{auth_url: 'http://k', user_id: 17, application_credential_id: 5, application_credential_secret: {secret}}}}}}}"),
         );
         let Credentials::ApplicationCredential { credential, secret } =
-            place.load().unwrap().config.credentials
+            place.load().unwrap().config.access.credentials
         else {
             panic!("another way to log in");
         };

@@ -1,9 +1,9 @@
 use AddressKind::{ExternalIp, Hostname, InternalIp};
+use ccm_openstack_client::compute::Row;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::openstack::compute::Row;
 
 /// A server and what surrounds it, to be written down shortly.
 #[derive(Clone, Debug)]

@@ -1,11 +1,9 @@
 use ccm_cloud::{AddressKind, NodeAddress};
+use ccm_openstack_client::{compute::Row, scripted};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{
-    super::super::{compute::Row, scripted},
-    *,
-};
+use super::*;
 
 fn shape(region: Option<&str>, regional_ids: bool) -> Shape {
     Shape {
@@ -165,7 +163,7 @@ proptest! {
         let mut shape = shape(Some("Région 1"), false);
         shape.labels.metadata = vec!["*".to_owned()];
         let instance = described(&server, &shape).unwrap();
-        let is_name = |text: &str| crate::openstack::text::is_label_value(text);
+        let is_name = |text: &str| crate::labels::is_label_value(text);
         for (key, value) in &instance.labels {
             prop_assert!(is_name(key.strip_prefix("openstack.quartet.dev/").unwrap()), "{key}");
             prop_assert!(value.is_empty() || is_name(value), "{value}");

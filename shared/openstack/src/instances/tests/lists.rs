@@ -6,11 +6,11 @@ use std::{
 };
 
 use ccm_cloud::ErrorKind;
+use ccm_openstack_client::scripted::{answer, any_json, port, server};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::openstack::scripted::{answer, any_json, port, server};
 
 async fn names(rig: &Rig) -> Vec<String> {
     let fleet = rig.instances.list(call()).await.unwrap();

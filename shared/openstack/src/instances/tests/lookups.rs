@@ -1,13 +1,13 @@
 //! Lookups.
 
 use ccm_cloud::{AbsenceProof, ErrorKind, ProofMethod};
-use serde_json::json;
-
-use super::*;
-use crate::openstack::{
+use ccm_openstack_client::{
     api::Microversion,
     scripted::{answer, server},
 };
+use serde_json::json;
+
+use super::*;
 
 #[track_caller]
 fn gone(answer: &LookupResult) -> &AbsenceProof {
@@ -332,7 +332,7 @@ async fn an_error_concerns_only_those_who_need_the_answer() {
 async fn an_answer_about_another_server_is_refused() {
     let rig = Rig::new(Scripted::with_servers(0..2));
     rig.cloud.fail(|path, _| {
-        let other = json!({"server": crate::openstack::scripted::server(1)});
+        let other = json!({"server": ccm_openstack_client::scripted::server(1)});
         path.starts_with("/servers/").then(|| Ok(answer(200, &other)))
     });
     let error = error(&rig.look(known(0)).await);

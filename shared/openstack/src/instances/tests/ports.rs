@@ -1,10 +1,10 @@
 //! Answers about ports that lack some, or hold some that cannot be read.
 
 use ccm_cloud::ErrorKind;
+use ccm_openstack_client::scripted::port;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::openstack::scripted::port;
 
 /// The MAC address of server 1's second port.
 const SECOND: &str = "fa:16:3e:ff:00:01";

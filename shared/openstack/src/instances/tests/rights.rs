@@ -1,11 +1,12 @@
 //! What node-ccm and lifecycle-ccm may do in the cloud.
 
 use ccm_cloud::Instances as _;
+use ccm_openstack_client::{api::Service, scripted::port};
 use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::openstack::{api::Service, scripted::port, tests::access_rules};
+use crate::tests::access_rules;
 
 /// The one server that is listed to see whether Nova answers.
 fn probed(rig: &Rig) {

@@ -1,7 +1,7 @@
 //! What route-ccm may do in the cloud.
 
 use super::*;
-use crate::openstack::tests::access_rules;
+use crate::tests::access_rules;
 
 #[tokio::test]
 async fn the_access_rules_of_the_page_are_exactly_enough() {
