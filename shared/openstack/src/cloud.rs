@@ -315,8 +315,8 @@ impl Cloud for OpenStackCloud {
     fn why_foreign(&self, provider_id: &str) -> String {
         match self.parse(provider_id) {
             Parsed::AnotherRegion(region) => {
-                let source =
-                    if self.config.access.region.is_some() { "" } else { " in the catalog" };
+                let is_set = self.config.access.region.is_some();
+                let source = if is_set { "" } else { " in the catalog" };
                 let own = self.client.region().map_or_else(
                     || "its region is not known yet".to_owned(),
                     |own| {

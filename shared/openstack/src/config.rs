@@ -29,9 +29,12 @@ pub use self::{
     sections::reference,
 };
 use self::{
-    sections::{CLASSES, Sections, merged},
+    sections::{Sections, merged},
     values::{networks, patterns, repeated, search_order},
 };
+
+/// The section whose headings have a name of their own.
+const CLASSES: &str = "LoadBalancerClass";
 
 /// How the cloud is reached and what nodes show of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use ccm_openstack_client::{api::Clients, metrics::OpenStackMetrics};
 use crate::{
     NAME,
     cloud::OpenStackCloud,
-    names_of_settings,
     reload::{self, Source},
+    resolve,
 };
 
 /// Builds the provider `openstack` without a request: while Keystone is down, calls fail and
@@ -40,7 +40,7 @@ impl ProviderFactory for OpenStackFactory {
         let clients = Clients::new(context.gate, metrics.clone(), &context.user_agent);
         let cloud = Arc::new(OpenStackCloud::new(clients, &loaded.config)?);
         context.metrics.add(&mut |registry| metrics.register(registry));
-        cloud.keep(names_of_settings::run(Arc::downgrade(&cloud)));
+        cloud.keep(resolve::run(Arc::downgrade(&cloud)));
         cloud.keep(reload::run(source, Arc::downgrade(&cloud), metrics));
         Ok(cloud)
     }

@@ -19,6 +19,7 @@ mod instances;
 mod labels;
 mod names_of_settings;
 mod reload;
+mod resolve;
 mod routes;
 #[cfg(any(test, feature = "scripted"))]
 pub mod scripted;

@@ -1,29 +1,12 @@
-//! Looks whether the networks and subnets that `cloud.conf` names exist. Once after the start, so that a
-//! wrong name is known before a node or a Service needs it, and again from time to time: what was missing
-//! may come.
+//! Which networks and subnets that `cloud.conf` names do not exist.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::collections::BTreeSet;
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, Capability, CloudError, Shortfall};
 use ccm_openstack_client::{network::Neutron, text::MAX_VALUE};
-use tokio::time::sleep;
 
-use crate::{
-    cloud::OpenStackCloud,
-    config::{Config, LoadBalancerClass},
-};
-
-/// The time limit of one look.
-const LOOK: Duration = Duration::from_secs(30);
-/// When it is looked again after an error, while something is missing, and otherwise.
-const AFTER_ERROR: Duration = Duration::from_mins(1);
-const WHILE_MISSING: Duration = Duration::from_mins(10);
-const SELDOM: Duration = Duration::from_hours(1);
+use crate::config::{Config, LoadBalancerClass};
 
 /// What a value names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,29 +37,6 @@ struct Seen {
     names: BTreeSet<String>,
     networks: BTreeSet<String>,
     subnets: BTreeSet<String>,
-}
-
-/// Looks when the cloud has answered, until it is given up.
-pub async fn run(cloud: Weak<OpenStackCloud>) {
-    loop {
-        let pause = {
-            let Some(cloud) = cloud.upgrade() else { return };
-            wait(&cloud).await
-        };
-        sleep(pause).await;
-    }
-}
-
-async fn wait(cloud: &Arc<OpenStackCloud>) -> Duration {
-    cloud.answered().await;
-    match cloud.resolve(Call::routine(LOOK)).await {
-        Ok(true) => SELDOM,
-        Ok(false) => WHILE_MISSING,
-        Err(error) => {
-            tracing::debug!(%error, "cannot look for what cloud.conf names");
-            AFTER_ERROR
-        }
-    }
 }
 
 /// What the settings name and Neutron does not show, of the capabilities that are used.

@@ -5,7 +5,7 @@
 
 use ccm_openstack_client::config::{GLOBAL, flag};
 
-use super::{ini::Entry, sections::CLASSES};
+use super::{CLASSES, ini::Entry};
 
 /// Other names of sections.
 const SECTIONS: [(&str, &str); 12] = [

@@ -7,7 +7,7 @@ use ccm_openstack_client::config::{GLOBAL, Given, TABLES, is_run_together};
 use ccm_settings::{Kind, Problems, RawSettings, RawValue, Schema, Setting};
 
 use super::{
-    Labels, Metadata, Networking, Route,
+    CLASSES, Labels, Metadata, Networking, Route,
     balancer::{LoadBalancer, LoadBalancerClass},
     foreign_words,
     ini::{self, Entry, Section},
@@ -17,8 +17,6 @@ use super::{
 const AUTH_URL: &str = "auth-url";
 /// The key whose values are of the form key=value.
 const SELECTOR: &str = "node-selector";
-/// The section whose headings have a name of their own.
-pub const CLASSES: &str = "LoadBalancerClass";
 /// Sections that belong to other programs and are passed over in silence.
 pub const IGNORED: [&str; 2] = ["BlockStorage", "KeyManager"];
 

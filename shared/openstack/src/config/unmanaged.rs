@@ -4,8 +4,9 @@
 use ccm_settings::{Problems, RawSettings, Schema as _};
 
 use super::{
+    CLASSES,
     balancer::{LoadBalancer, LoadBalancerClass},
-    sections::{CLASSES, Sections, merged},
+    sections::{Sections, merged},
 };
 
 /// What is right instead, by option.

@@ -1,9 +1,14 @@
+use std::{sync::Arc, time::Duration};
+
 use ccm_cloud::Cloud as _;
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::*;
 use crate::{
+    cloud::OpenStackCloud,
     config::Networking,
+    resolve::{LOOK, SELDOM, WHILE_MISSING, run},
     tests::cloud::{Move, PASSWORD, Rig, config},
 };
 
