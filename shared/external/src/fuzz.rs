@@ -4,8 +4,8 @@
 use std::{path::Path, sync::Arc};
 
 use ccm_cloud::{
-    ClusterId, Fleet, LoadBalancer, Member, NodeIdentity, Owner, Progress, Route, RouteChange,
-    RouteTarget, WantedRoute,
+    CloudError, ClusterId, Fleet, LoadBalancer, Member, NodeIdentity, Owner, Progress, Route,
+    RouteChange, RouteTarget, WantedRoute,
 };
 use ccm_testing::{check_line, checked};
 use parking_lot::Mutex;
@@ -116,12 +116,12 @@ impl<T> Spoken for Progress<T> {
 
 fn failure(message: &[u8]) {
     let Ok(error) = proto::Error::decode(message) else { return };
-    checked::<()>(Err(error.into()));
+    checked::<(), CloudError>(Err(error.into()));
     let details = message.to_vec().into();
     let text = String::from_utf8_lossy(message);
     for code in 0..17 {
         let status = Status::with_details(code.into(), &*text, bytes::Bytes::clone(&details));
-        checked::<()>(Err(status::from_status(&status)));
+        checked::<(), CloudError>(Err(status::from_status(&status)));
     }
 }
 

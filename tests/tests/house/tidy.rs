@@ -85,7 +85,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
     const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
     // They get the time as a value of tokio's clock.
     const TIMED: &[&str] = &["kube::", "ccm_kube", "async ", "clock::", "ccm_runtime"];
-    let shared: [(&str, &[&str]); 16] = [
+    let shared: [(&str, &[&str]); 17] = [
         (
             "shared/net/src",
             &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
@@ -115,6 +115,10 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
             ],
         ),
         ("tests/sim/src", &["ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"]),
+        (
+            "tests/contract/src",
+            &["ccm_providers", "ccm_sim", "ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"],
+        ),
         ("shared/controller/src", &["ccm_providers", "ccm_sim"]),
         ("shared/controller/src/brake", &["kube::", "tokio", "async ", "clock::", "ccm_runtime"]),
         ("shared/controller/src/batch_size", TIMED),
