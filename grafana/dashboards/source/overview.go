@@ -114,7 +114,7 @@ func atAGlance() row {
 				normal: "0.",
 				do:     "Open the dashboard of route-ccm, row *Routes of nodes*.",
 				alert:  "RouteCCMNodesWithoutRoutes",
-				page:   routes + "#when-a-node-has-no-route",
+				page:   noRoute,
 			},
 			lines: []line{{highest("", sum(identity, anywhere("ccm_route_nodes", `state!="complete"`))), ""}},
 			base:  green,
