@@ -65,7 +65,7 @@ impl Machine {
         }
     }
 
-    /// Says how the node fares, why, and how to mend that, in the order in which the policy decides.
+    /// Says how the node fares, why, and how to fix that, in the order in which the policy decides.
     fn cause(&self, about: &About<'_>, why_left_out: WhyLeftOut<'_>) -> Explanation {
         let About { node, view, .. } = *about;
         if !view.selected {
@@ -128,7 +128,8 @@ impl Machine {
         }
     }
 
-    /// Its marks do not fit its state: the shutdown taint, an approval or a proof. None if they do.
+    /// Its marks do not fit its state: the shutdown taint, an approval or a proof. `None` if they
+    /// do.
     fn awaits_marks(&self, about: &About<'_>, power: Option<PowerState>) -> Option<Explanation> {
         let node = Arc::new(about.node.clone());
         let removal = self.parameters.shutdown_taint_removal;

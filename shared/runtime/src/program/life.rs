@@ -31,8 +31,8 @@ use crate::{
 const MIN_STOP_TIME: Duration = Duration::from_secs(1);
 /// Time for tasks to stop when the process ends because of an error.
 const FAILURE_STOP_TIME: Duration = Duration::from_millis(2500);
-/// Time for releasing the Lease, and for the event writer to flush its queue: a little above
-/// their own limits. The Lease expires by itself if it is not released.
+/// Time for releasing the Lease, and for the event writer to flush its queue: a little above their
+/// own limits. The Lease expires on its own if it is not released.
 const RELEASE: Duration = Duration::from_secs(6);
 const FLUSH: Duration = Duration::from_secs(3);
 
@@ -313,7 +313,7 @@ impl<P: Program> Parts<P> {
         match self.work.wait_all(left).await {
             Ok(()) => self.election.stop(RELEASE).await,
             // While a write may still be in flight, the Lease must not be released early; it
-            // expires by itself.
+            // expires on its own.
             Err(late) => tracing::warn!("tasks did not end: {late}"),
         }
         self.events_task.stop(FLUSH).await;

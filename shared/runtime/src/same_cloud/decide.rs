@@ -1,6 +1,6 @@
-//! The decision whether a cloud is the one of before.
+//! Decides whether a cloud is still the recorded one.
 
-/// What is known of the cloud.
+/// The known state of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It is the one that is recorded.
@@ -9,14 +9,14 @@ pub enum Standing {
     Unknown,
     /// It is taken over: nothing was recorded, or a person has approved another one.
     Recorded {
-        /// The one of before.
+        /// The recorded cloud.
         before: Option<String>,
         /// The one that it is now.
         present: String,
     },
     /// It is another one.
     Changed {
-        /// The one of before.
+        /// The recorded cloud.
         before: String,
         /// The one that it is now.
         present: String,
@@ -26,7 +26,7 @@ pub enum Standing {
 }
 
 /// Decides on the recorded identity, the present one, and whether a person has approved a change
-/// ahead. An empty text is none.
+/// ahead. An empty text counts as absent.
 pub(super) fn decide(
     recorded: Option<String>,
     present: Option<String>,
@@ -52,7 +52,7 @@ impl Standing {
         }
     }
 
-    /// Returns the reason why calls are refused, and the mend.
+    /// Returns the reason why calls are refused, and the fix.
     pub(super) fn objection(&self, remedy: &str) -> Option<(String, String)> {
         match self {
             Self::Same(_) | Self::Unknown | Self::Recorded { .. } => None,

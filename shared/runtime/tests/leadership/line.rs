@@ -204,7 +204,7 @@ impl Line {
     }
 }
 
-/// What requests go into.
+/// The service that takes requests.
 type Wire = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 
 fn into_answer<B>(response: Response<B>) -> Response<Answer>

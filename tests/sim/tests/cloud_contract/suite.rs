@@ -223,7 +223,7 @@ pub async fn lists_page_by_page(way: Way) {
     }
     rig.sim.faults().add(Fault::new(Effect::Unavailable).on(Operation::List).after(2).times(1));
     let error = instances(&rig).list(call()).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Unavailable, "a list with a hole is no list");
+    assert_eq!(error.kind, ErrorKind::Unavailable, "an incomplete list is an error");
     assert_eq!(instances(&rig).list(call()).await.unwrap().instances.len(), count);
 }
 

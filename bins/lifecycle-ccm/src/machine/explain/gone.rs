@@ -138,7 +138,7 @@ impl Machine {
         let Breaker::Open { cause, .. } = self.decider.breaker() else { return None };
         let why = format!("{}: {cause}", but_held(heard));
         let mend = format!(
-            "check project, region and credentials in --cloud-config: the breaker closes by itself when the cloud shows the fleet again; only if the machine is really gone: {} (many at once: docs/lifecycle-ccm.md, Approving a set)",
+            "check project, region and credentials in --cloud-config: the breaker closes on its own when the cloud shows the fleet again; only if the machine is really gone: {} (many at once: docs/lifecycle-ccm.md, Approving a set)",
             approve(about)
         );
         (!about.view.approved).then_some((why, mend))
@@ -203,7 +203,7 @@ fn denied(cause: String, evidence: &Evidence) -> Explanation {
     Explanation::new(Fares::Blocked, with(cause, evidence), mend)
 }
 
-/// The mend of an answer that is too late or no proof.
+/// The fix for an answer that is too late or proves nothing.
 const NO_EVIDENCE: &str = "wait; if it lasts, see if the cloud answers by the instance's ID, and within --cloud-call-timeout";
 
 /// A cause with the cloud's words.

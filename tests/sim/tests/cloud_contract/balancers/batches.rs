@@ -1,4 +1,4 @@
-//! What a call may consist of.
+//! The items that a call may consist of.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     suite::call,
 };
 
-/// Whether each item was carried out. Those that were not must be refused for their owner.
+/// True for each item that was carried out. The others must be refused for their owner.
 fn done<T>(answers: Vec<Result<T, CloudError>>) -> Vec<bool> {
     let each = answers.into_iter().map(|answer| match answer {
         Ok(_) => true,

@@ -63,7 +63,7 @@ pub async fn lists_by_scope_and_depth(way: Way) {
     assert_eq!(shown.annotations.len(), 2);
     let mut as_done = web.clone();
     as_done.age = shown.age;
-    // Members that are as wanted may be those of the request.
+    // If members are as wanted, the answer may share the request's list.
     let done = std::mem::replace(&mut as_done.members, shown.members.clone());
     assert!(are_shown_as(&done.expect("an answer shows members"), members.iter()));
     assert_eq!(shown, as_done, "an ensured load balancer is shown as a list shows it");
@@ -83,7 +83,7 @@ pub async fn pages_are_counted(way: Way) {
     let hole = Fault::new(Effect::Unavailable).on(Operation::ListLoadBalancers).after(1).times(1);
     rig.sim.faults().add(hole);
     let list = rig.balancers().list(&cluster(), Scope::All, Depth::Summary, call()).await;
-    assert_eq!(list.unwrap_err().kind, ErrorKind::Unavailable, "a list with a hole is no list");
+    assert_eq!(list.unwrap_err().kind, ErrorKind::Unavailable, "an incomplete list is an error");
     // What the contract calls one call is one.
     rig.sim.reset_calls();
     rig.ensure_all(&["a", "b", "c"].map(wanted), call()).await;
@@ -140,7 +140,7 @@ pub async fn a_provider_without_list_and_digests(way: Way) {
     let again = changed(&both[0], |_| {});
     rig.written();
     assert!(matches!(rig.ensure(&again).await, Ok(Progress::Done(_))));
-    assert_eq!(rig.written(), [], "a digest that is not stored is no difference");
+    assert_eq!(rig.written(), [], "a digest that is not stored does not count as a difference");
     let error = rig.set_members("web", &done.id, wanted("web").members).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "it needs the Service, too");
 }

@@ -46,13 +46,13 @@ pub async fn asks_before_it_replaces(way: Way) {
         }
         assert_eq!(rig.written(), []);
     }
-    // A Service that has none gets one, and one that may have another one as well.
+    // A Service without a load balancer gets one, and so does a Service that may have another one.
     let new = Wanted { may_replace: false, ..wanted("new") };
     rig.settle(&new).await;
     let again = rig.settle(&Wanted { may_replace: true, ..more.clone() }).await;
     assert_ne!(again.id, id);
     assert_eq!(rig.sim.balancers().written(WriteKind::Create), 2);
-    // The one that is there is the owner's, whatever the Service says.
+    // The existing one is the owner's, whatever the Service says.
     assert_eq!(rig.settle(&more).await.id, again.id);
 }
 

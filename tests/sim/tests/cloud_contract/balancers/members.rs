@@ -43,7 +43,7 @@ pub async fn the_last_member_stays(way: Way) {
     rig.members_set("web", &id, none).await;
     assert!(matches!(rig.ensure(&web).await, Ok(Progress::Done(_))));
     assert_eq!((rig.nodes("web"), rig.written()), (last, Vec::new()));
-    // It leaves when another one comes. One that cannot come is none.
+    // It leaves when another one comes. A member that cannot be added does not count.
     let mut homeless = member(7);
     homeless.addresses.clear();
     let unusable = Members { present: [homeless].into(), ..members(&[], &[1, 2, 3]) };
@@ -98,7 +98,7 @@ pub async fn a_bad_member_affects_no_others(way: Way) {
     assert!(moved.is_shown_as(third), "one with another address is replaced");
 }
 
-/// The audit compares versions: it must know that of our own write.
+/// The audit compares versions: it must know the version of our own write.
 pub async fn a_change_of_members_answers_with_its_version(way: Way) {
     let rig = Rig::new(way).await;
     let created = rig.settle(&wanted("web")).await;
@@ -108,7 +108,7 @@ pub async fn a_change_of_members_answers_with_its_version(way: Way) {
     assert!(version.is_some() && version != created.version, "{version:?}");
     assert_eq!(shown().await, version);
     let again = rig.members_set("web", id, members(&[4], &[1])).await;
-    assert_eq!((again, rig.written().len()), (version.clone(), 2), "nothing was to change");
+    assert_eq!((again, rig.written().len()), (version.clone(), 2), "nothing had to change");
     // Another client's write changes it: it is not the version that we know.
     rig.sim.balancers().update(id, |balancer| balancer.members.clear());
     assert_ne!(shown().await, version);

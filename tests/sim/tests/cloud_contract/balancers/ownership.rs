@@ -196,7 +196,7 @@ pub async fn two_of_one_owner_are_listed_and_one_is_deleted(way: Way) {
     assert_eq!(without_time(rig.only("web")), kept);
     assert_eq!(rig.settle(&web).await.ingress, address);
     assert_eq!(rig.sim.balancers().floating().len(), 1);
-    // The last one is no duplicate.
+    // The last one is not a duplicate.
     let only = Unwanted { duplicate: true, ..unwanted("web", Some(&younger.id)) };
     assert_eq!(rig.delete(&only).await.unwrap_err().kind, ErrorKind::Conflict);
     assert_eq!(without_time(rig.only("web")), kept);

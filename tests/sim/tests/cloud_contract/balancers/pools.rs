@@ -77,7 +77,7 @@ pub async fn what_was_not_seen_is_not_done(way: Way) {
         assert!(why.contains(&id), "{why}");
     }
     assert_eq!((rig.only("web"), rig.written()), (before, Vec::new()));
-    // If the call names no members, none are missing.
+    // If the call names no members, no member is missing.
     let answer = rig.set_members("web", &id, members(&[], &[3])).await.unwrap();
     let Progress::Done(MembersSet { changed, pools: seen, .. }) = answer else {
         panic!("{answer:?}")

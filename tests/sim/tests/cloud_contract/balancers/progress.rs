@@ -169,7 +169,7 @@ pub async fn the_state_decides_and_not_the_digest(way: Way) {
     let old = wanted("web");
     let id = rig.settle(&old).await.id;
     rig.written();
-    // Another version, or none: no write, until something is to be changed.
+    // Another version, or a missing one: no write, until something must change.
     let mut new = old.clone();
     Arc::make_mut(&mut new.front_end).digest = Digest { version: 2, hash: 99 };
     for stored in [Some(Digest { version: 1, hash: 1 }), None] {
@@ -186,7 +186,7 @@ pub async fn the_state_decides_and_not_the_digest(way: Way) {
     Arc::make_mut(&mut new.front_end).digest.hash = 100;
     assert_eq!(rig.settle(&new).await.digest, Some(Digest { version: 2, hash: 100 }));
     assert_eq!(rig.written().len(), 1);
-    // Members are no part of it.
+    // Members are not part of it.
     new.members = super::world::members(&[1, 2, 3, 4], &[]);
     assert_eq!(rig.settle(&new).await.digest, Some(Digest { version: 2, hash: 100 }));
     assert_eq!(rig.written().len(), 1);

@@ -223,7 +223,7 @@ impl Rig {
         self.only(name).member_names().into_iter().map(str::to_owned).collect()
     }
 
-    /// What was written since the last look.
+    /// The writes since the last call.
     pub fn written(&self) -> Vec<Write> {
         self.sim.balancers().reset_writes()
     }

@@ -1,4 +1,4 @@
-//! What a change does, and what it leaves alone.
+//! The effects of a change, and what it leaves alone.
 
 use std::sync::Arc;
 
@@ -134,7 +134,7 @@ pub async fn owners_are_recorded_and_kept(way: Way) {
     assert!(rig.routes().traits().records_owner);
     let made = rig.made(create(1)).await;
     assert_eq!(made.owner, Some(node(1)));
-    // A route that is there keeps its owner, also none.
+    // An existing route keeps its owner, even if it has no owner.
     rig.sim.router().add(SimRoute::foreign("r", net(2), hop(2)));
     assert_eq!(rig.made(create(2)).await.owner, None);
     let mut theirs = node(3);
@@ -146,7 +146,7 @@ pub async fn owners_are_recorded_and_kept(way: Way) {
     let owners: Vec<_> = rig.table().await.routes.into_iter().map(|it| it.owner).collect();
     assert_eq!(owners, [Some(node(1)), None, Some(theirs)]);
     rig.route_writes();
-    // Another name is no other owner.
+    // Another name is not another owner.
     let mut renamed = made.clone();
     renamed.owner.as_mut().unwrap().name = "an old name".to_owned();
     rig.one(delete(&renamed)).await.unwrap();

@@ -104,7 +104,7 @@ pub async fn errors_about_routes_arrive_whole(way: Way) {
     assert!(rig.sim.router().is_empty());
 }
 
-/// A route that carries no traffic is there with its defect.
+/// A route that carries no traffic is listed with its defect.
 pub async fn defects_are_shown_and_repaired(way: Way) {
     let rig = Rig::new(way).await;
     let broken = rig.route_trouble(1, Trouble::Break(Cure::Ensure));
@@ -121,7 +121,7 @@ pub async fn defects_are_shown_and_repaired(way: Way) {
     });
     assert_eq!(rig.made(create(1)).await.defect.as_deref(), Some(why));
     assert!(rig.route_writes().is_empty());
-    rig.one(delete(&rig.table().await.routes[0])).await.expect("a defect is no hindrance");
+    rig.one(delete(&rig.table().await.routes[0])).await.expect("a defect does not prevent it");
     // No call waits for the cloud.
     let create_time = Duration::from_secs(2);
     rig.sim.router().configure(|it| it.create = create_time);

@@ -15,7 +15,7 @@ use crate::{
     suite::call,
 };
 
-/// A list shows all routes, and decides of none whose it is.
+/// A list shows all routes, and does not decide whose they are.
 pub async fn foreign_routes_are_shown(way: Way) {
     let rig = Rig::routing(way, |it| it.traits.records_owner = true).await;
     let mut theirs = node(5);
@@ -111,7 +111,7 @@ pub async fn a_full_table_takes_what_fits(way: Way) {
     }
     let table = rig.table().await;
     assert_eq!((table.room, table.routes.len()), (Some(0), 2));
-    // What is there needs no room, and what goes makes some.
+    // Existing routes need no room, and deleted ones make some.
     let answers = rig.apply(&[create(1), delete(&table.routes[1]), create(3)]).await;
     assert_eq!(kinds(answers), [None; 3]);
 }

@@ -1,4 +1,4 @@
-//! Whether the targets of routes exist.
+//! Checks whether the targets of routes exist.
 
 use ccm_cloud::{
     AddressKind, Call, CloudError, ErrorKind, NodeAddress, ProofMethod, ProviderId, RouteTarget,
