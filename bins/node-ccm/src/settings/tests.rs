@@ -1,4 +1,4 @@
-//! The numbers refer to the scenarios in docs/parity.md.
+//! The numbers refer to the scenarios in docs/internal/parity.md.
 
 use ccm_tests::in_process::loaded;
 
