@@ -79,7 +79,7 @@ impl Survey {
         clock: WrongClock,
     ) -> Self {
         let line = health.condition("rivals", Scope::Information, "");
-        line.pass("not looked for yet");
+        line.pass("not checked yet");
         // The leader beside an observer holds the observer's Lease.
         let elects = election.enabled || mode == Mode::Observe;
         let is_here = elects && election.namespace == NAMESPACE;
@@ -113,7 +113,7 @@ impl Survey {
                 Ok((found, _)) if !found.iter().any(|rival| rival.is_same_program) => break,
                 Ok((mut found, _)) => {
                     found.retain(|rival| rival.is_same_program);
-                    self.show(&found, "waits, and does not stand for its Lease: ");
+                    self.show(&found, "waits, and does not compete for its Lease: ");
                 }
                 Err(error) => return self.cannot_look(&error),
             }

@@ -130,7 +130,7 @@ impl SameCloud {
         decide(lease.cloud_identity(), cloud.identity(), self.is_approved())
     }
 
-    /// Fails while the cloud is another one, or does not say which one it is.
+    /// Fails while the cloud is another one, or does not report its identity.
     async fn check(&self, call: Call) -> Result<(), CloudError> {
         let patience = call.end.min(Instant::now() + PATIENCE);
         loop {

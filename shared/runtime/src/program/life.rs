@@ -166,7 +166,7 @@ impl<P: Program> Parts<P> {
         let why = tokio::select! {
             () = self.leadership.lost() => "leaderelection lost".to_owned(),
             failed = self.eligibility.lost(), if elects => {
-                format!("gives the lease back: {failed}")
+                format!("is releasing the lease: {failed}")
             }
             why = rivals.run() => format!("stops leading: {why}"),
         };
@@ -257,7 +257,7 @@ impl<P: Program> Parts<P> {
             Verdict::Passed(match leadership.remaining().as_secs() {
                 _ if !leadership.is_leader() => {
                     let stands = match eligibility.obstacle() {
-                        Some(obstacle) => format!("no candidate for lease {lease}: {obstacle}"),
+                        Some(obstacle) => format!("not a candidate for lease {lease}: {obstacle}"),
                         None => format!("standing by for lease {lease} as {me}"),
                     };
                     match rival() {
@@ -266,7 +266,7 @@ impl<P: Program> Parts<P> {
                     }
                 }
                 left => {
-                    format!("leads by lease {lease} as {me}, term ends in {left} s unless renewed")
+                    format!("leads with lease {lease} as {me}, term ends in {left} s unless renewed")
                 }
             })
         });

@@ -136,7 +136,7 @@ pub(super) fn shortfalls(cloud: &dyn Cloud, needs: &[Need]) -> Verdict {
     let lines = cloud.shortfalls().into_iter().filter(needs).map(|shortfall| shortfall.text);
     match lines.collect::<Vec<_>>() {
         none if none.is_empty() => {
-            Verdict::Passed("nothing is known that they ask for and does not work".to_owned())
+            Verdict::Passed("no setting is known not to work".to_owned())
         }
         lines => Verdict::Failed(lines.join("; ")),
     }

@@ -5,7 +5,7 @@
 pub enum Standing {
     /// It is the one that is recorded.
     Same(String),
-    /// Nothing is recorded, and it does not say which one it is.
+    /// Nothing is recorded, and it does not report its identity.
     Unknown,
     /// It is taken over: nothing was recorded, or a person has approved another one.
     Recorded {
@@ -21,7 +21,7 @@ pub enum Standing {
         /// The one that it is now.
         present: String,
     },
-    /// One is recorded, and it does not say which one it is: not yet, or no more.
+    /// One is recorded, and it does not report its identity: not yet, or no more.
     Untold,
 }
 
@@ -65,9 +65,9 @@ impl Standing {
                 ),
             )),
             Self::Untold => Some((
-                "the cloud does not say which one it is; nothing is changed until it does"
+                "the cloud does not report its identity; nothing is changed until it does"
                     .to_owned(),
-                format!("only if it will never say it: {remedy}"),
+                format!("only if it never will: {remedy}"),
             )),
         }
     }

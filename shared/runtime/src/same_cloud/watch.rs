@@ -66,7 +66,7 @@ pub struct Watch {
     is_announced: bool,
     /// Why no call is made, as reported.
     reported: Option<String>,
-    /// Since when the cloud does not say which one it is.
+    /// Since when the cloud does not report its identity.
     untold: Option<Instant>,
 }
 
@@ -168,6 +168,6 @@ impl Watch {
 fn shown(standing: &Standing) -> String {
     match standing.cloud() {
         Some(cloud) => format!("the cloud is the one that is recorded: {cloud:?}"),
-        None => "the cloud does not say which one it is; a change of it is not noticed".to_owned(),
+        None => "the cloud does not report its identity; a change of it is not noticed".to_owned(),
     }
 }

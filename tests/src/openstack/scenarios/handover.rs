@@ -56,7 +56,7 @@ async fn keep(
 ) -> Result<()> {
     loop {
         let status = program.wait(2 * HANDED_OVER).await?;
-        let led = program.log().contains("hands over: ");
+        let led = program.log().contains("giving up leadership: ");
         ends.lock().push(End { program: name, at: Instant::now(), status, led });
         tokio::time::sleep(RESTART).await;
         program = launch.start(&folder)?;

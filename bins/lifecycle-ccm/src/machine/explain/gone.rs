@@ -128,7 +128,7 @@ impl Machine {
         match held {
             Some((why, mend)) => Explanation::new(Fares::Held, with(why, evidence), mend),
             None => {
-                let cause = format!("{GONE}; what held its deletion may not hold it any more");
+                let cause = format!("{GONE}; its deletion may no longer be held");
                 Explanation::new(Fares::Working, with(cause, evidence), "wait for the next lookup")
             }
         }
@@ -199,7 +199,7 @@ fn without_answer(heard: &Heard, cause: String) -> Explanation {
 
 /// The cloud denies an instance whose machine lives.
 fn denied(cause: String, evidence: &Evidence) -> Explanation {
-    let mend = "check project, region and credentials in --cloud-config: the cloud denies a machine that lives";
+    let mend = "check project, region and credentials in --cloud-config: the cloud reports a running machine as gone";
     Explanation::new(Fares::Blocked, with(cause, evidence), mend)
 }
 

@@ -328,7 +328,7 @@ fn a_deletion_that_is_held() {
     // An approval lets it pass.
     let approved = changed(|node| drop(node.annotations.insert(APPROVED.into(), "yes".into())));
     see(&mut machine, at(1023), approved);
-    let passes = "what held its deletion may not hold it any more";
+    let passes = "its deletion may no longer be held";
     check(&lines(&machine, at(1024)), ["work is under way", passes, "wait for the next lookup"]);
 
     let mut machine = with_nodes(false);
