@@ -84,7 +84,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
     const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
     // They get the time as a value of tokio's clock.
     const TIMED: &[&str] = &["kube::", "ccm_kube", "async ", "clock::", "ccm_runtime"];
-    let shared: [(&str, &[&str]); 13] = [
+    let shared: [(&str, &[&str]); 14] = [
         (
             "shared/net/src",
             &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
@@ -98,6 +98,10 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
         ("shared/runtime/src", &["ccm_providers", "ccm_sim"]),
         ("shared/providers/src", &["ccm_kube", "ccm_runtime", "ccm_sim", "kube::", "k8s_openapi"]),
         ("tests/sim/src", &["ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"]),
+        (
+            "tests/contract/src",
+            &["ccm_providers", "ccm_sim", "ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"],
+        ),
         ("shared/controller/src", &["ccm_providers", "ccm_sim"]),
         ("shared/controller/src/brake", &["kube::", "tokio", "async ", "clock::", "ccm_runtime"]),
         ("shared/controller/src/batch_size", TIMED),

@@ -1,16 +1,31 @@
 //! A simulated cloud and a transport to it.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use ccm_cloud::{CallGate, Cloud, OpenGate, ProviderConfig, ProviderContext, ProviderFactory};
+use async_trait::async_trait;
+use ccm_cloud::{
+    Call, CallClass, CallGate, CallReport, Cloud, CloudError, Permit, ProviderConfig,
+    ProviderContext, ProviderFactory,
+};
+use ccm_contract::{Need, Rig, Stage};
 use ccm_providers::external::{
     ExternalFactory,
     server::{Listener, ServerTls, serve},
 };
 use ccm_sim::cloud::SimCloud;
+use futures::future::BoxFuture;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+use crate::side::Side;
 
 /// How the cloud is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,38 +40,85 @@ pub enum Way {
     MutualTls,
 }
 
+/// The simulated cloud, reached in this way.
+pub struct SimStage(pub Way);
+
+#[async_trait]
+impl Stage for SimStage {
+    fn name(&self) -> &str {
+        match self.0 {
+            Way::Direct => "sim",
+            Way::Unix => "external_over_a_unix_socket",
+            Way::Tcp => "external_over_tcp",
+            Way::MutualTls => "external_over_tls",
+        }
+    }
+
+    fn lacks(&self, _: Need) -> Option<&'static str> {
+        None
+    }
+
+    async fn rig(&self, needs: &[Need]) -> Box<dyn Rig> {
+        let sim = SimCloud::new();
+        for need in needs {
+            sim.balancers().configure(|settings| match need {
+                Need::Steps => settings.nested = false,
+                Need::Fences => settings.fences = true,
+                Need::HidesEmptyPools => settings.shows_empty = false,
+                _ => {}
+            });
+            sim.router().configure(|settings| match need {
+                Need::Fences => settings.fences = true,
+                Need::SeveralTargets => settings.traits.several_targets = true,
+                Need::RouteOwners => settings.traits.records_owner = true,
+                Need::TableVersions => settings.traits.compares_version = true,
+                _ => {}
+            });
+        }
+        // The next hops of routes.
+        for number in 1..10 {
+            sim.router().add_port([10, 0, 0, number].into());
+        }
+        Box::new(Side::of(Wired::new(sim, self.0).await))
+    }
+}
+
+/// A gate that puts a term on writes.
+#[derive(Default)]
+pub struct Terms(pub AtomicU64);
+
+impl CallGate for Terms {
+    fn admit(&self, class: CallClass, _: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
+        let term = self.0.load(Ordering::Relaxed);
+        let term = (class.write && term > 0).then_some(term);
+        Box::pin(std::future::ready(Ok(Permit::for_write(term, || {}))))
+    }
+
+    fn report(&self, _: CallClass, _: CallReport) {}
+}
+
 /// A simulated cloud, and the contract as a controller sees it.
-pub struct Rig {
+pub struct Wired {
     /// The cloud's own side: its machines, faults and counts.
     pub sim: SimCloud,
     /// The controller's side.
     pub cloud: Arc<dyn Cloud>,
+    /// The terms of its writes.
+    pub terms: Arc<Terms>,
     _folder: tempfile::TempDir,
     _server: JoinSet<()>,
 }
 
-impl Rig {
-    pub async fn new(way: Way) -> Self {
-        Self::behind(way, Arc::new(OpenGate)).await
-    }
-
-    /// A rig whose controller's side has this gate.
-    pub async fn behind(way: Way, gate: Arc<dyn CallGate>) -> Self {
-        Self::of(SimCloud::new(), way, gate).await
-    }
-
-    /// A rig of this cloud, which describes itself as it is now.
-    pub async fn of(sim: SimCloud, way: Way, gate: Arc<dyn CallGate>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut server = JoinSet::new();
+impl Wired {
+    /// This cloud, which describes itself as it is now.
+    pub async fn new(sim: SimCloud, way: Way) -> Self {
+        let (folder, mut server) = (tempfile::tempdir().unwrap(), JoinSet::new());
+        let terms = Arc::new(Terms::default());
+        let gate: Arc<dyn CallGate> = Arc::clone(&terms) as _;
         let (endpoint, tls) = match way {
             Way::Direct => {
-                return Self {
-                    cloud: Arc::new(sim.behind(gate)),
-                    sim,
-                    _folder: folder,
-                    _server: server,
-                };
+                let cloud = Arc::new(sim.behind(gate));
+                return Self { cloud, sim, terms, _folder: folder, _server: server };
             }
             Way::Unix => (format!("unix://{}/s", folder.path().display()), None),
             Way::Tcp => ("http://127.0.0.1:0".to_owned(), None),
@@ -79,7 +141,7 @@ impl Rig {
         let cloud = ExternalFactory.build(context).await.unwrap();
         for _ in 0..500 {
             if cloud.instances().is_ok() {
-                return Self { sim, cloud, _folder: folder, _server: server };
+                return Self { sim, cloud, terms, _folder: folder, _server: server };
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -1,45 +1,22 @@
 //! The program `sim-cloud`: what is done over its pages is seen over the external protocol.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
-
 use std::{process::Stdio, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use ccm_cloud::{
-    AddressKind, Call, Cloud, ClusterId, Depth, Detail, ErrorKind, LoadBalancer, Lookup, Members,
-    NodeAddress, NodeIdentity, Owner, PowerState, Progress, ProviderConfig, ProviderContext,
-    ProviderFactory, RouteChange, Scope, Wanted, WantedRoute,
+    Call, Cloud, Depth, Detail, ErrorKind, LoadBalancer, Lookup, NodeIdentity, PowerState,
+    Progress, ProviderConfig, ProviderContext, ProviderFactory, Scope,
 };
 use ccm_providers::external::ExternalFactory;
-use ccm_sim::cloud::balancers::{plain_front_end, plain_port};
-use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-fn call() -> Call {
-    Call::waiting(Duration::from_secs(10))
-}
-
-fn wanted(name: &str) -> Wanted {
-    let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
-    let owner = Owner {
-        cluster,
-        uid: name.to_owned(),
-        namespace: "default".to_owned(),
-        name: name.to_owned(),
-    };
-    let front_end = plain_front_end(owner, vec![plain_port(80, 30080)]);
-    Wanted {
-        front_end: front_end.into(),
-        members: Members::default(),
-        known: None,
-        adopt: None,
-        shown: Vec::new(),
-        may_replace: true,
-    }
-}
+use crate::{
+    calls::{apply, cluster, create, ensure, wanted},
+    place::call,
+};
 
 /// A running program, and the contract as a controller sees it.
 struct Place {
@@ -106,30 +83,10 @@ impl Place {
     }
 
     /// Creates the routes of these nodes, and returns the kinds of the errors.
-    async fn route(&self, numbers: &[u8]) -> Vec<Option<ErrorKind>> {
-        let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
-        let create = |number: &u8| {
-            let name = format!("node-{number}");
-            RouteChange::Create(Arc::new(WantedRoute {
-                owner: Owner {
-                    cluster: cluster.clone(),
-                    uid: name.clone(),
-                    namespace: String::new(),
-                    name: name.clone(),
-                },
-                destination: format!("10.244.{number}.0/24").parse().unwrap(),
-                node: NodeIdentity::named(name),
-                addresses: vec![NodeAddress::new(
-                    AddressKind::InternalIp,
-                    format!("10.0.0.{number}"),
-                )],
-            }))
-        };
-        let changes: Vec<_> = numbers.iter().map(create).collect();
-        let routes = self.cloud.routes().unwrap().unwrap();
-        let mut answers: Vec<_> = routes.apply(&cluster, &changes, None, call()).collect().await;
-        answers.sort_by_key(|(place, _)| *place);
-        answers.into_iter().map(|(_, answer)| answer.err().map(|error| error.kind)).collect()
+    async fn route(&self, numbers: &[u16]) -> Vec<Option<ErrorKind>> {
+        let changes: Vec<_> = numbers.iter().copied().map(create).collect();
+        let answers = apply(&self.cloud, &changes, None, call()).await;
+        answers.into_iter().map(|answer| answer.err().map(|error| error.kind)).collect()
     }
 
     async fn ensure(
@@ -137,11 +94,9 @@ impl Place {
         names: &[&str],
         call: Call,
     ) -> Vec<Result<Progress<LoadBalancer>, ErrorKind>> {
-        let balancers = self.cloud.load_balancers().unwrap().unwrap();
         let wanted: Vec<_> = names.iter().map(|name| wanted(name)).collect();
-        let mut answers: Vec<_> = balancers.ensure(&wanted, call).collect().await;
-        answers.sort_by_key(|(place, _)| *place);
-        answers.into_iter().map(|(_, answer)| answer.map_err(|error| error.kind)).collect()
+        let answers = ensure(&self.cloud, &wanted, call).await;
+        answers.into_iter().map(|answer| answer.map_err(|error| error.kind)).collect()
     }
 }
 
@@ -201,8 +156,7 @@ async fn load_balancers_are_shown_counted_and_deleted_out_of_band() {
     let id = shown[0]["id"].as_str().unwrap();
     place.done("DELETE", &format!("/load-balancers/{id}"), Value::Null).await;
     let balancers = place.cloud.load_balancers().unwrap().unwrap();
-    let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
-    let list = balancers.list(&cluster, Scope::Cluster, Depth::Summary, call()).await.unwrap();
+    let list = balancers.list(&cluster(), Scope::Cluster, Depth::Summary, call()).await.unwrap();
     let left: Vec<_> =
         list.load_balancers.iter().map(|it| it.owner.as_ref().unwrap().name.as_str()).collect();
     assert_eq!(left, ["api"]);
@@ -270,8 +224,7 @@ async fn routes_are_shown_counted_and_changed_out_of_band() {
         json!({"create": 2, "repair": 0, "replace": 0, "delete": 0})
     );
     let table = place.cloud.routes().unwrap().unwrap();
-    let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
-    let table = table.list(&cluster, call()).await.unwrap();
+    let table = table.list(&cluster(), call()).await.unwrap();
     assert_eq!((table.routes.len(), table.room), (3, Some(0)));
 
     place.done("DELETE", "/routes/10.244.9.0/24", Value::Null).await;
