@@ -63,7 +63,7 @@ pub enum Title {
 /// The state that a load balancer must leave before it is as wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// What the cloud says it is waiting for: `PENDING_UPDATE: pool 2 of 3`.
+    /// The state that it waits for, in the cloud's words: `PENDING_UPDATE: pool 2 of 3`.
     pub what: String,
     /// When it is worth to look again.
     pub check_after: Duration,

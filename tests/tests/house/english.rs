@@ -30,7 +30,7 @@ const HABITS: [Habit; 9] = [
             "is|are|was|were|be|been|being no longer|more|less|later|earlier|fewer|older|newer|better|one",
         ],
         advice: "negate the verb: `is not an address`, `does not apply`",
-        most: 123,
+        most: 120,
     },
     Habit {
         name: "none as a pronoun",
@@ -42,7 +42,7 @@ const HABITS: [Habit; 9] = [
             "colormode|graphmode|almost|normal|otherwise none",
         ],
         advice: "repeat the noun: `has no address`, `no node matches`",
-        most: 305,
+        most: 290,
     },
     Habit {
         name: "Whether",
@@ -56,14 +56,14 @@ const HABITS: [Habit; 9] = [
         patterns: &["^ what|which"],
         except: &[],
         advice: "name the thing: `The nodes that ...`, `Node labels to set`",
-        most: 325,
+        most: 323,
     },
     Habit {
         name: "The same, one that",
         patterns: &["^ the same", "^ one that|of|whose|with"],
         except: &["^ the same *"],
         advice: "name the thing",
-        most: 24,
+        most: 23,
     },
     Habit {
         name: "that of",
@@ -76,39 +76,41 @@ const HABITS: [Habit; 9] = [
         ],
         except: &[],
         advice: "repeat the noun: `the node's taint`",
-        most: 189,
+        most: 184,
     },
     Habit {
         name: "is to",
         patterns: &["is|are|was|were to *"],
         except: &[],
         advice: "`should`, `must` or `will`",
-        most: 113,
+        most: 112,
     },
     Habit {
         name: "adverbs",
         patterns: &["by itself", "likewise", "meanwhile", "of late", "of before", "is|are there"],
         except: &[],
         advice: "`on its own`, `also`, `in the meantime`, `recent`, `previous`, `exists`",
-        most: 275,
+        most: 273,
     },
     Habit {
         name: "metaphors",
         patterns: &["rival|rivals", "ghost|ghosts", "twin|twins", "mend|mends|mended"],
         except: &[],
         advice: "use the plain noun",
-        most: 59,
+        most: 58,
     },
 ];
 
 /// Correct uses: the end of the path, the words in lower case, and the reason.
-const ALLOWED: [(&str, &str, &str); 7] = [
+const ALLOWED: [(&str, &str, &str); 9] = [
     ("tests/house/english.rs", "", "the habits themselves"),
     ("revision_1/quartet/cloud/v1/cloud.proto", "", "an old revision stays as it was"),
     ("openstack/tests/calls.rs", " none ", "the text of Rust's values"),
+    ("http/tests/record.rs", "none ", "the text of Rust's values"),
+    ("http/tests/explain.rs", "mend nothing has to be done", "the name of a field"),
+    ("record/anonymous/names.rs", "unknown none none yes", "words of Kubernetes"),
     ("settings/src/load.rs", "the place of before", "`before` is a value"),
     ("kube/tests/client/connections.rs", "none none", "the text of Rust's values"),
-    ("cloud/src/load_balancers.rs", "what the cloud says it is waiting for", "the cloud's words"),
     ("world/leases.rs", "rivals waits", "the name of a check"),
 ];
 

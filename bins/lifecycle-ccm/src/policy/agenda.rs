@@ -146,7 +146,7 @@ impl Decider {
         witnesses.into_iter().map(|(_, view)| Arc::clone(&view.name)).collect()
     }
 
-    /// What is still missing before the next answer "gone" about this node counts.
+    /// The proof that is still missing before the next answer "gone" about this node counts.
     fn needs(&self, now: At, view: &NodeView, record: &Record, policy: &Policy) -> Needs {
         let is_reported = view.ready && policy.replaced == Replaced::Report;
         let decides = !view.protected && view.may_be_deleted(policy) && !is_reported;

@@ -68,7 +68,7 @@ const JSON: &str = "application/json";
 /// Lines of JSON.
 const LINES: &str = "application/jsonl";
 
-/// One of the three health pages.
+/// A health page: one of three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HealthPage {
     /// True if readiness checks count.

@@ -266,7 +266,9 @@ impl<P: Program> Parts<P> {
                     }
                 }
                 left => {
-                    format!("leads with lease {lease} as {me}, term ends in {left} s unless renewed")
+                    format!(
+                        "leads with lease {lease} as {me}, term ends in {left} s unless renewed"
+                    )
                 }
             })
         });

@@ -135,9 +135,7 @@ pub(super) fn shortfalls(cloud: &dyn Cloud, needs: &[Need]) -> Verdict {
         |shortfall: &Shortfall| needs.iter().any(|need| need.capability() == shortfall.capability);
     let lines = cloud.shortfalls().into_iter().filter(needs).map(|shortfall| shortfall.text);
     match lines.collect::<Vec<_>>() {
-        none if none.is_empty() => {
-            Verdict::Passed("no setting is known not to work".to_owned())
-        }
+        none if none.is_empty() => Verdict::Passed("no setting is known not to work".to_owned()),
         lines => Verdict::Failed(lines.join("; ")),
     }
 }

@@ -19,7 +19,7 @@ use crate::lease_api::{Answer, LeaseApi, NAMESPACE, refusal};
 /// The effect on requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// None.
+    /// No fault.
     #[default]
     None,
     /// Connections are refused.
