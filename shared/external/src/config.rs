@@ -216,7 +216,7 @@ fn keys(prefix: &str) -> Vec<&'static str> {
     keys
 }
 
-/// The mapping at this prefix, or none if it is missing. Unknown keys in it are problems.
+/// The mapping at this prefix, or `None` if it is missing. Unknown keys in it are problems.
 fn mapping<'a>(
     value: Option<&'a Yaml>,
     prefix: &str,
