@@ -30,7 +30,7 @@ const HABITS: [Habit; 9] = [
             "is|are|was|were|be|been|being no longer|more|less|later|earlier|fewer|older|newer|better|one",
         ],
         advice: "negate the verb: `is not an address`, `does not apply`",
-        most: 97,
+        most: 83,
     },
     Habit {
         name: "none as a pronoun",
@@ -42,7 +42,7 @@ const HABITS: [Habit; 9] = [
             "colormode|graphmode|almost|normal|otherwise none",
         ],
         advice: "repeat the noun: `has no address`, `no node matches`",
-        most: 221,
+        most: 207,
     },
     Habit {
         name: "Whether",
@@ -76,28 +76,28 @@ const HABITS: [Habit; 9] = [
         ],
         except: &[],
         advice: "repeat the noun: `the node's taint`",
-        most: 143,
+        most: 131,
     },
     Habit {
         name: "is to",
         patterns: &["is|are|was|were to *"],
         except: &[],
         advice: "`should`, `must` or `will`",
-        most: 98,
+        most: 84,
     },
     Habit {
         name: "adverbs",
         patterns: &["by itself", "likewise", "meanwhile", "of late", "of before", "is|are there"],
         except: &[],
         advice: "`on its own`, `also`, `in the meantime`, `recent`, `previous`, `exists`",
-        most: 214,
+        most: 165,
     },
     Habit {
         name: "metaphors",
         patterns: &["rival|rivals", "ghost|ghosts", "twin|twins", "mend|mends|mended"],
         except: &[],
         advice: "use the plain noun",
-        most: 42,
+        most: 35,
     },
 ];
 
