@@ -9,6 +9,8 @@ use ipnet::IpNet;
 /// What a case needs, and not every cloud has. A stage makes a rig that has what is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
+    /// The provider's own `Cloud`, and not only its capabilities.
+    WholeCloud,
     /// One load balancer needs several writes until it is complete.
     Steps,
     /// The cloud refuses writes of a former term, and a second load balancer of one owner.
