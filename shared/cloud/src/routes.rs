@@ -155,7 +155,8 @@ pub enum RouteChange {
     Replace {
         /// The route as it was listed.
         old: Box<Route>,
-        /// The route to be.
+        /// The route to be, of the same destination. Otherwise this fails with
+        /// [`ErrorKind::Invalid`].
         new: Arc<WantedRoute>,
     },
     /// Removes a route.

@@ -37,8 +37,7 @@ fn below<'a>(rows: &'a [Value], id: &str) -> Vec<&'a Value> {
 /// A row without the record of the owner, and without what moves with each write.
 fn lasting(row: &Value) -> Value {
     let mut row = row.clone();
-    for key in
-        ["tags", "updated_at", "revision_number", "provisioning_status", "operating_status"]
+    for key in ["tags", "updated_at", "revision_number", "provisioning_status", "operating_status"]
     {
         row.as_object_mut().unwrap().remove(key);
     }
@@ -123,7 +122,8 @@ impl BalancerSide for Side {
             let mut ports: Vec<_> = below(&octavia.listeners, id).into_iter().map(port).collect();
             ports.sort_unstable();
             let children = [&octavia.listeners, &octavia.pools, &octavia.monitors];
-            let children = children.map(|rows| below(rows, id).into_iter().map(lasting).collect::<Value>());
+            let children =
+                children.map(|rows| below(rows, id).into_iter().map(lasting).collect::<Value>());
             let ips = world.floating.ips.iter().filter(|ip| ip["port_id"] == row["vip_port_id"]);
             let ips: Vec<_> = ips.map(lasting).collect();
             Row {

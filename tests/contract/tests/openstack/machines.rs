@@ -34,11 +34,12 @@ impl MachineSide for Side {
 
     fn hide(&self, hidden: bool) {
         let mut world = self.0.world.lock();
-        let all: Vec<_> = world.servers.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+        let all: Vec<_> =
+            world.servers.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
         world.unlisted = all.into_iter().filter(|_| hidden).collect();
     }
 
     fn spoil(&self, number: usize) {
-        self.0.change(number, "status", json!(7));
+        self.0.change(number, "name", json!(7));
     }
 }
