@@ -40,6 +40,9 @@ pub enum ErrorKind {
     /// Something else changes the object at the moment, or has just changed it. Not a mistake;
     /// retry soon.
     Busy,
+    /// The cloud is still making this change, and has not answered if it succeeds. Not a mistake: look
+    /// at the object again, and repeat the change if it is still needed.
+    Pending,
     /// Two facts contradict each other, for instance two servers with one name.
     Conflict,
     /// The write was made in an older term of leadership than the cloud has seen: another replica

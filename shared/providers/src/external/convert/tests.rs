@@ -51,8 +51,7 @@ fn answers_survive_the_wire_whole() {
         Ok(Lookup::Gone(AbsenceProof {
             method,
             evidence,
-            request_id: request_id.map(str::to_owned),
-        }))
+            request_id: request_id.map(str::to_owned), kept: None }))
     };
     for sent in [
         Ok(Lookup::Found(Box::new(instance()))),

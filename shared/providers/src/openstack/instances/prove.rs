@@ -98,7 +98,7 @@ pub(super) fn contradiction(by_uuid: &ServerId, name: &str, by_name: &ServerId) 
 }
 
 fn gone(method: ProofMethod, evidence: String, request_id: Option<String>) -> Found {
-    Found::Settled(Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id })))
+    Found::Settled(Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id, kept: None })))
 }
 
 #[cfg(test)]
