@@ -107,7 +107,12 @@ impl fmt::Display for CloudError {
         if let Some(id) = &self.request_id {
             write!(f, " (request {id})")?;
         }
-        if self.maybe_done {
+        let is_refused = matches!(
+            self.kind,
+            ErrorKind::QuotaExceeded | ErrorKind::Invalid | ErrorKind::Forbidden
+        );
+        // A provider cannot always tell; the words of a refusal say that nothing was done.
+        if self.maybe_done && !is_refused {
             write!(f, " (it may have taken effect)")?;
         }
         Ok(())

@@ -126,7 +126,6 @@ mod tests {
         let wire = proto::DescribeResponse {
             provider: Some(text("rogue")),
             capabilities: vec![text("instances")],
-            protocol_revision: Some(OLDEST_REVISION),
             identity: Some(text("one")),
             unknown: vec![unknown],
             ..Default::default()

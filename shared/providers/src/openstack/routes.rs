@@ -215,7 +215,9 @@ fn state(target: &RouteTarget, found: &BTreeSet<IpAddr>) -> Result<TargetState, 
         RouteTarget::Address(address) => Ok(TargetState::Gone(AbsenceProof {
             method: ProofMethod::ByName,
             evidence: format!("no port that the project sees has the address {address}"),
-            request_id: None, kept: None })),
+            request_id: None,
+            kept: None,
+        })),
         RouteTarget::Instance(_) | RouteTarget::Node(_) | RouteTarget::Blackhole(_) => {
             let what = format!("{target} is no next hop of Neutron: that is an address");
             Err(CloudError::new(ErrorKind::Invalid, what))

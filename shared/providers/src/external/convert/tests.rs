@@ -51,7 +51,9 @@ fn answers_survive_the_wire_whole() {
         Ok(Lookup::Gone(AbsenceProof {
             method,
             evidence,
-            request_id: request_id.map(str::to_owned), kept: None }))
+            request_id: request_id.map(str::to_owned),
+            kept: None,
+        }))
     };
     for sent in [
         Ok(Lookup::Found(Box::new(instance()))),
@@ -115,6 +117,7 @@ fn an_answer_that_is_not_whole_is_malformed() {
             method: Some(method),
             evidence: Some(evidence.to_owned()),
             request_id: None,
+            kept: None,
         }))
     };
     let node = NodeIdentity::named("n");

@@ -3,7 +3,7 @@ use prost::Message;
 use super::*;
 
 const INSTANCES: &str = "/quartet.cloud.v1.Instances/ListInstances";
-const LOOKUP: &str = "/quartet.cloud.v1.Instances/StreamLookupInstances";
+const LOOKUP: &str = "/quartet.cloud.v1.Instances/LookupInstances";
 const BALANCERS: &str = "/quartet.cloud.v1.LoadBalancers/ListLoadBalancers";
 const ENSURE: &str = "/quartet.cloud.v1.LoadBalancers/EnsureLoadBalancers";
 const ROUTES: &str = "/quartet.cloud.v1.Routes/ListRoutes";

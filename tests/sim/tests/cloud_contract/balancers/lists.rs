@@ -122,7 +122,7 @@ pub async fn a_provider_without_list_and_digests(way: Way) {
     let rig = Rig::new(way).await;
     rig.sim.balancers().configure(|settings| {
         let traits = &mut settings.traits;
-        (traits.lists, traits.stores_digest, traits.cheap_members) = (false, false, false);
+        (traits.lists, traits.stores_digest) = (false, false);
         (traits.wants_service, traits.member_ids, traits.max_batch) = (true, true, 1);
     });
     let list = rig.balancers().list(&cluster(), Scope::All, Depth::Summary, call()).await;
