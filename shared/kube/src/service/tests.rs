@@ -239,7 +239,7 @@ fn what_is_too_large_is_left_out_and_named() {
         others: 0,
     };
     assert_eq!((&details.too_large, &service.json), (&Some(expect), &None));
-    assert_eq!((details.annotations.len(), details.ports.len()), (0, 1), "the rest is kept");
+    assert_eq!((details.annotations.len(), details.ports.len()), (1, 1), "the rest is kept");
     // What nobody reads may be as large as it likes.
     let service = filled_for(false, "/metadata/annotations/other.dev~1b", json!(large));
     assert_eq!(service.details.unwrap().too_large, None);
