@@ -1,0 +1,132 @@
+use super::*;
+use proptest::prelude::*;
+
+fn error(kind: ErrorKind) -> CloudError {
+    CloudError::new(kind, "the cloud's words")
+        .with_request_id("req-1")
+        .with_retry_after(Duration::from_millis(1500))
+}
+
+#[test]
+fn every_kind_survives_the_wire_whole() {
+    for kind in ErrorKind::ALL.iter().copied() {
+        for sent in [
+            error(kind),
+            CloudError::new(kind, "bare"),
+            error(kind).that_may_be_done(),
+            error(kind).that_was_not_sent(),
+        ] {
+            // A change that the cloud is still making may be done, whatever the server says.
+            let sent = if kind == ErrorKind::Pending { sent.that_may_be_done() } else { sent };
+            assert_eq!(from_status(&to_status(&sent)), sent, "as the status of a call");
+            assert_eq!(CloudError::from(proto::Error::from(&sent)), sent, "as an answer");
+        }
+    }
+}
+
+#[test]
+fn a_status_of_another_server_is_understood_by_its_code() {
+    use ErrorKind as Kind;
+    for (code, expect) in [
+        (Code::Ok, Kind::Malformed),
+        (Code::Cancelled, Kind::Unavailable),
+        (Code::Unknown, Kind::Unavailable),
+        (Code::InvalidArgument, Kind::Invalid),
+        (Code::DeadlineExceeded, Kind::Timeout),
+        (Code::NotFound, Kind::NotFound),
+        (Code::AlreadyExists, Kind::Conflict),
+        (Code::PermissionDenied, Kind::Forbidden),
+        (Code::ResourceExhausted, Kind::Throttled),
+        (Code::FailedPrecondition, Kind::Conflict),
+        (Code::Aborted, Kind::Conflict),
+        (Code::OutOfRange, Kind::Malformed),
+        (Code::Unimplemented, Kind::Unsupported),
+        (Code::Internal, Kind::Unavailable),
+        (Code::Unavailable, Kind::Unavailable),
+        (Code::DataLoss, Kind::Malformed),
+        (Code::Unauthenticated, Kind::Unauthorized),
+    ] {
+        assert_eq!(from_status(&Status::new(code, "x")).kind, expect, "{code:?}");
+    }
+    let silent = from_status(&Status::new(Code::Internal, ""));
+    assert!(silent.message.contains("Internal"), "{silent}");
+}
+
+/// Sent by Go's `status.WithDetails(&errdetails.RetryInfo{...},
+/// &errdetails.RequestInfo{...})`.
+#[test]
+fn the_usual_details_are_read() {
+    let retry =
+        RetryInfo { retry_delay: Some(prost_types::Duration { seconds: 7, nanos: 500_000_000 }) };
+    let request = RequestInfo { request_id: "abc".to_owned() };
+    let any = |url: &str, value: Vec<u8>| prost_types::Any { type_url: url.to_owned(), value };
+    let details = vec![
+        any(RETRY_INFO_TYPE, retry.encode_to_vec()),
+        any(REQUEST_INFO_TYPE, request.encode_to_vec()),
+    ];
+    let status = RpcStatus { code: 8, message: String::new(), details };
+    let status =
+        Status::with_details(Code::ResourceExhausted, "slow down", status.encode_to_vec().into());
+    let expect = CloudError::new(ErrorKind::Throttled, "slow down")
+        .with_retry_after(Duration::from_millis(7500))
+        .with_request_id("abc");
+    assert_eq!(from_status(&status), expect);
+}
+
+#[test]
+fn nonsense_details_leave_the_code() {
+    for details in [&b"\xff\xff\xff"[..], b"hello", &[0; 40]] {
+        let status = Status::with_details(Code::PermissionDenied, "no", details.to_vec().into());
+        assert_eq!(from_status(&status), CloudError::new(ErrorKind::Forbidden, "no"));
+    }
+}
+
+#[test]
+fn unknown_kinds_and_absurd_waits_are_tamed() {
+    let wire = |kind, seconds| proto::Error {
+        kind: Some(kind),
+        message: Some("two\nlines\u{7}".to_owned()),
+        request_id: Some(String::new()),
+        retry_after: Some(prost_types::Duration { seconds, nanos: 0 }),
+        maybe_done: None,
+        unsent: None,
+        subject: None,
+    };
+    for (kind, seconds, expect_kind, expect_wait) in [
+        (0, 1, ErrorKind::Malformed, Some(Duration::from_secs(1))),
+        (99, 1, ErrorKind::Malformed, Some(Duration::from_secs(1))),
+        (2, -5, ErrorKind::Throttled, None),
+        (2, i64::MAX, ErrorKind::Throttled, Some(MAX_RETRY_AFTER)),
+        (2, i64::MIN, ErrorKind::Throttled, None), // prost-types 0.14 panics here
+    ] {
+        let error = CloudError::from(wire(kind, seconds));
+        assert_eq!((error.kind, error.retry_after), (expect_kind, expect_wait), "{kind} {seconds}");
+        assert!(error.message.contains("two lines"), "{error}");
+        assert_eq!(error.request_id, None);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_bytes_make_the_reader_stumble(code in 0..20_i32, message in ".{0,40}", details in prop::collection::vec(any::<u8>(), 0..200)) {
+        let status = Status::with_details(Code::from_i32(code), message, details.into());
+        let error = from_status(&status);
+        prop_assert!(!error.message.is_empty());
+    }
+}
+
+/// Only the provider's explicit statement proves that a failed write was not executed.
+#[test]
+fn a_write_that_ended_in_the_dark_may_be_done() {
+    for (status, expect) in [
+        (Status::unavailable("connection lost"), true),
+        (Status::new(Code::Cancelled, ""), true),
+        (Status::unimplemented("no such method"), false),
+        (to_status(&error(ErrorKind::QuotaExceeded)), false),
+        (to_status(&error(ErrorKind::Timeout).that_may_be_done()), false),
+    ] {
+        assert_eq!(may_be_done(&status), expect, "{status:?}");
+    }
+}
