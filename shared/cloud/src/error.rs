@@ -129,7 +129,8 @@ impl CloudError {
             subject: None,
             request_id: None,
             retry_after: None,
-            maybe_done: false,
+            // Of such a change nobody knows more.
+            maybe_done: kind == ErrorKind::Pending,
             unsent: false,
         }
     }
