@@ -4,7 +4,7 @@ use ccm_openstack_client::{api::Service, scripted::Scripted};
 use serde::Deserialize;
 
 /// The page with the rules.
-const PAGE: &str = include_str!("../../../../docs/reference/openstack.md");
+const PAGE: &str = include_str!("../../../../docs/reference/openstack-rights.md");
 
 /// An access rule of Keystone.
 #[derive(Debug, Deserialize)]

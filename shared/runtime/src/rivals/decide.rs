@@ -130,7 +130,10 @@ pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
     let advice = match is_observing {
         true => "this process only observes".to_owned(),
         false => {
-            format!("switch {} off there, or end it (docs/how-to/operations.md, rivals)", own.work)
+            format!(
+                "switch {} off there, or end it (docs/explanation/leadership.md, Rivals)",
+                own.work
+            )
         }
     };
     let others_text =
@@ -143,7 +146,7 @@ pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
     };
     let same_text = list(&same).map(|list| {
         format!(
-            "another {program} leads: {list}; {same_advice} (docs/how-to/operations.md, rivals)"
+            "another {program} leads: {list}; {same_advice} (docs/explanation/leadership.md, Rivals)"
         )
     });
     let texts: Vec<_> = others_text.into_iter().chain(same_text).collect();
