@@ -1,4 +1,4 @@
-//! What the pages name exists: targets of make, flags, metrics, events, files, headings.
+//! Everything that the pages name exists: targets of make, flags, metrics, events, files, headings.
 
 use std::{
     cell::Cell,
@@ -277,7 +277,7 @@ fn every_test_that_the_pages_about_parity_name_exists() {
     in_code("there is no such test", |path, part| {
         let is_name = is_parity(path)
             && part.contains("::")
-            // An IPv6 network is no name.
+            // An IPv6 network is not a name.
             && !part.contains("::/")
             && part.starts_with(|c: char| c.is_ascii_alphabetic())
             && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-/:".contains(c));
@@ -307,7 +307,7 @@ fn every_selected_event_exists() {
 #[test]
 fn every_file_exists() {
     let top = ["bench/", "bins/", "docs/", "grafana/", "manifests/", "shared/", "tests/"];
-    // `tests/world` of the controller's own crate: like that of the template.
+    // `tests/world` of the controller's own crate, like the template's.
     let crates = root().join("bins/template-ccm");
     in_code("there is no such file", |path, part| {
         let is_path = top.iter().any(|top| part.starts_with(top));
