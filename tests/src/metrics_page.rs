@@ -90,7 +90,7 @@ What `/metrics` of each program reports.
 
 * The format is OpenMetrics if the client asks for it, as Prometheus does, and otherwise Prometheus' older text format.
 * A counter ends in `_total`. A histogram `x` has the series `x_bucket` (label `le`), `x_sum` and `x_count`.
-* A metric with labels is not there before its first event, as with most exporters: `absent()` is no sign of a defect, `or vector(0)` helps in a query.
+* A metric with labels does not exist before its first event, as with most exporters: `absent()` is not a sign of a defect, `or vector(0)` helps in a query.
 * Stability as Kubernetes has it: `ALPHA` may change with a release, `BETA` keeps name and labels.
 * Names without `ccm_` are upstream's, so that dashboards made for cloud-controller-manager go on working.
 * No label holds a node's name, so the number of series does not grow with the cluster.

@@ -32,7 +32,7 @@ pub fn folder(package: &str) -> PathBuf {
 pub struct Mutants {
     /// The test targets that must find them, in the order in which they run: `--lib`, `--test=histories`.
     pub tests: Vec<String>,
-    /// Other packages whose tests of these targets must find them as well.
+    /// Other packages with targets of these names.
     #[serde(default)]
     pub packages: Vec<String>,
     /// The mutants.
@@ -46,7 +46,7 @@ pub struct Mutants {
 pub struct Mutant {
     /// The file, relative to the folder of the program.
     pub file: String,
-    /// What the mutant breaks, in words.
+    /// A description of what the mutant breaks.
     pub breaks: String,
     /// A part of the file that occurs once, with the expression between `«` and `»`.
     pub code: String,

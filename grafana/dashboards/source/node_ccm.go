@@ -169,7 +169,7 @@ func brakeAndOwners() row {
 		graph{
 			title: "Irregular nodes",
 			about: about{
-				shows:  "Initialised nodes with a problem that node-ccm does not mend, at the last refresh. `left over`: nodes with a taint that nothing removes.",
+				shows:  "Initialised nodes with a problem that node-ccm does not fix, at the last refresh. `left over`: nodes with a taint that nothing removes.",
 				normal: "None.",
 				do:     "The runbook of the alert says what to do for each problem; the events on the nodes have the details.",
 				alert:  "NodeCCMIrregularNodes",

@@ -65,7 +65,7 @@ func podRoutes() row {
 		graph{
 			title: "Nodes by state of their routes",
 			about: about{
-				shows:  "Nodes by the state of their routes, on the leader. `another_provider` and `not_selected`: nodes that get none. `left over`: nodes with a condition of an earlier controller that keeps pods away. `too_wide`, `wider_than_most`, `id_of_another_node`: pod CIDRs that get no route because of what their nodes say.",
+				shows:  "Nodes by the state of their routes, on the leader. `another_provider` and `not_selected`: nodes that get no routes. `left over`: nodes with a condition of an earlier controller that keeps pods away. `too_wide`, `wider_than_most`, `id_of_another_node`: pod CIDRs that get no route because of what their nodes say.",
 				normal: "`complete`: all nodes of this provider.",
 				do:     "`incomplete`: see the nodes' condition NetworkUnavailable. `without_pod_cidrs`: no program gives them pod CIDRs. `not_selected`: check `--node-selector`. `left over`: see the event NetworkUnavailableLeftOver.",
 				alert:  "RouteCCMNodesWithoutRoutes",
@@ -148,7 +148,7 @@ func routeTable() row {
 			about: about{
 				shows:  "Routes inside `--cluster-cidr` that are not this cluster's, by the recorded UID too, or whose target is unknown. route-ccm does not touch them.",
 				normal: "0, unless clusters share a table and a range, or people add routes of their own.",
-				do:     "A node whose pod CIDR has such a route to elsewhere gets none: its condition names it. Remove the route, or recreate the node. As many as nodes, `other_uid` in *Routes by kind*: check `--cluster-uid`.",
+				do:     "A node whose pod CIDR has such a route to elsewhere does not get a route: its condition names the foreign one. Remove the route, or recreate the node. As many as nodes, `other_uid` in *Routes by kind*: check `--cluster-uid`.",
 				alert:  "RouteCCMRoutesOfAnotherCluster",
 				page:   "explanation/ownership.md#whose-a-route-is",
 			},
@@ -258,7 +258,7 @@ func podCIDRs() row {
 		number{
 			title: "Nodes that get no pod CIDR",
 			about: about{
-				shows:  "Nodes that get no pod CIDR now: no block is free, or the cloud names none for their instance.",
+				shows:  "Nodes that get no pod CIDR now: no block is free, or the cloud does not name one for their instance.",
 				normal: "0.",
 				do:     "The event CIDRNotAvailable of the node says why.",
 				alert:  "RouteCCMNodesWithoutPodCIDRs",

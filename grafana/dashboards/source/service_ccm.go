@@ -109,7 +109,7 @@ func balancers() row {
 		number{
 			title: "Unclaimed finalizers",
 			about: about{
-				shows:  "Services that are not of the type LoadBalancer any more, keep the finalizer of load balancers, and show no controller that is to remove it.",
+				shows:  "Services that are not of the type LoadBalancer any more, keep the finalizer of load balancers, and show no controller that should remove it.",
 				normal: "0",
 				do:     "The event UnclaimedFinalizer of the Service has the command.",
 				alert:  "ServiceCCMUnclaimedFinalizers",

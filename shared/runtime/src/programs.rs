@@ -13,7 +13,7 @@ use crate::identity::{Controller, Identity};
 pub struct Listing {
     /// The program's identity.
     pub identity: Identity,
-    /// Controllers of cloud-controller-manager that it runs besides the one of its identity.
+    /// Further controllers of cloud-controller-manager that it runs besides its identity's.
     also: &'static [Controller],
     /// Its own flags, which its siblings accept with a warning, because a manifest of
     /// cloud-controller-manager may contain them.
@@ -21,7 +21,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Whether its siblings know flags of its own.
+    /// Returns true if its siblings know flags of its own.
     pub fn has_flags(&self) -> bool {
         !self.flags.is_empty()
     }

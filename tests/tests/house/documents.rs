@@ -1,4 +1,4 @@
-//! What the pages name exists: targets of make, flags, metrics, events, files, headings.
+//! Everything that the pages name exists: targets of make, flags, metrics, events, files, headings.
 
 use std::{
     cell::Cell,
@@ -277,7 +277,7 @@ fn every_test_that_the_pages_about_parity_name_exists() {
     in_code("there is no such test", |path, part| {
         let is_name = is_parity(path)
             && part.contains("::")
-            // An IPv6 network is no name.
+            // An IPv6 network is not a name.
             && !part.contains("::/")
             && part.starts_with(|c: char| c.is_ascii_alphabetic())
             && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-/:".contains(c));
@@ -413,4 +413,22 @@ fn code_and_links_do_not_make_a_line_long() {
     assert_eq!(prose("a `b c` [d](e.md#f), g"), "a ` [d], g");
     assert!(has_two_sentences("One ends. Two begins."));
     assert!(!has_two_sentences("One (it has. Two) ends."));
+}
+
+/// A page that the index does not name is found by nobody. Runbooks have an index of their own.
+#[test]
+fn every_page_is_in_the_index() {
+    let docs = root().join("docs");
+    let index = read(&docs.join("README.md"));
+    let kinds = ["tutorial", "how-to", "reference", "explanation", "internal"];
+    let missing: Vec<String> = files(&["md"])
+        .iter()
+        .filter_map(|path| path.strip_prefix(&docs).ok())
+        .filter(|page| {
+            page.components().count() == 2 && kinds.iter().any(|kind| page.starts_with(kind))
+        })
+        .map(|page| page.display().to_string())
+        .filter(|page| !index.contains(&format!("]({page}")))
+        .collect();
+    check("docs/README.md does not name these pages", &missing);
 }

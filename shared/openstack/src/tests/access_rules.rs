@@ -15,8 +15,8 @@ struct Rule {
 }
 
 impl Rule {
-    /// Whether it allows a request, as keystonemiddleware decides: `*` is one segment, `**` all
-    /// that follow.
+    /// Returns true if it allows a request, as keystonemiddleware decides: `*` is one segment, `**`
+    /// all that follow.
     fn allows(&self, service: &str, method: &str, path: &str) -> bool {
         let (mut rule, mut parts) = (self.path.split('/'), path.split('/'));
         let fits = loop {

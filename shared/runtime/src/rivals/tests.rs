@@ -303,7 +303,7 @@ async fn a_program_does_not_lead_while_another_one_of_its_kind_leads() {
     assert!(
         verdict
             .detail()
-            .contains("waits, and does not stand for its Lease: another node-ccm leads"),
+            .contains("waits, and does not compete for its Lease: another node-ccm leads"),
         "{verdict:?}"
     );
     assert_eq!(running.gauge(), "1");

@@ -34,10 +34,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What is waited for at most.
+/// The longest wait.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// What is wrong with the cloud, until the test changes it.
+/// The fault of the cloud, until the test changes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Outage {
     #[default]
@@ -50,17 +50,17 @@ pub(crate) enum Outage {
     Unknown,
 }
 
-/// What a test wants to happen.
+/// The events that a test asks for.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that can go wrong")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
     /// The cloud at the start.
     pub(crate) outage: Outage,
-    /// Which cloud the provider says that it is.
+    /// The identity that the provider reports.
     pub(crate) identity: Option<&'static str>,
     /// The provider offers no instances.
     pub(crate) offers_nothing: bool,
-    /// What the provider says that does not work, and why it offers no instances.
+    /// The shortfall that the provider reports, and why it offers no instances.
     pub(crate) shortfall: Option<&'static str>,
     pub(crate) prepare_fails: bool,
     pub(crate) prepare_hangs: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Script {
     pub(crate) write: Option<Duration>,
 }
 
-/// What was called.
+/// A recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Prepared,
@@ -123,7 +123,7 @@ ccm_settings::settings! {
     pub(crate) struct NotingSettings {
         /// The test.
         case: String = fixed(Text, "case", "");
-        /// Whether it needs instances: required, optional, none.
+        /// Its need for instances: required, optional or `none`.
         needs: String = fixed(Text, "needs", "required");
     }
 }
@@ -306,12 +306,12 @@ pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Proc
 }
 
 impl Process {
-    /// What was called so far.
+    /// The calls so far.
     pub(crate) fn steps(&self) -> Vec<Step> {
         self.case.steps.lock().clone()
     }
 
-    /// True if it has ended by itself.
+    /// True if it has ended on its own.
     pub(crate) fn has_ended(&self) -> bool {
         self.life.is_finished()
     }
@@ -321,7 +321,7 @@ impl Process {
         self.until(&format!("{step:?}"), async |this| this.steps().contains(&step)).await;
     }
 
-    /// Changes what is wrong with the cloud.
+    /// Changes the fault of the cloud.
     pub(crate) fn cloud_is(&self, outage: Outage) {
         *self.case.outage.lock() = outage;
     }
@@ -358,7 +358,7 @@ impl Process {
         panic!("{what}: {:?} {:?}", self.steps(), self.get("/readyz?verbose").await);
     }
 
-    /// Status and text of a page, once the pages are there.
+    /// Status and text of a page, once the pages are served.
     pub(crate) async fn get(&self, page: &str) -> (u16, String) {
         let mut stream = loop {
             match TcpStream::connect(self.pages).await {

@@ -29,7 +29,8 @@ pub(crate) async fn members_are_shown_by_port(place: Place) {
     let set = lab.members_set(&wanted("web"), id, members(&[4, 5], &[1])).await;
     assert_eq!((&set.pools, shown().await), (&pools(&[80, 443], 4), pools(&[80, 443], 4)));
     // A port without a node port has no members, and therefore no pool.
-    let more = changed(&wanted("web"), |front_end| {
+    let all = Wanted { members: members(&[1, 2, 3, 4, 5], &[]), ..wanted("web") };
+    let more = changed(&all, |front_end| {
         let mut bare = port(9000, Protocol::Udp);
         bare.member_port = None;
         front_end.ports = vec![tcp(80), bare, tcp(8080)];
@@ -65,7 +66,7 @@ pub(crate) async fn what_was_not_seen_is_not_done(place: Place) {
         assert!(why.contains(&id) || why.contains("member"), "{why}");
     }
     assert_eq!((lab.only("web"), lab.written()), (before, 0));
-    // If the call names no members, none are missing.
+    // If the call names no members, no member is missing.
     let answer = lab.set_members(&web, &id, members(&[], &[3])).await.unwrap();
     let Progress::Done(MembersSet { changed: false, .. }) = answer else { panic!("{answer:?}") };
     // A full comparison finds the ports. Later changes of members see them.

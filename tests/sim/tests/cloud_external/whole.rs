@@ -1,4 +1,4 @@
-//! What crosses the wire arrives whole: traits, answers, errors. The transport changes nothing.
+//! Everything crosses the wire unchanged: traits, answers, errors.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -100,7 +100,7 @@ async fn traits_arrive_whole() {
     sim.set_traits(InstanceTraits { lists: false, ..InstanceTraits::default() });
     sim.balancers().configure(|settings| {
         let traits = &mut settings.traits;
-        (traits.lists, traits.stores_digest, traits.cheap_members) = (false, false, false);
+        (traits.lists, traits.stores_digest) = (false, false);
         (traits.wants_service, traits.member_ids, traits.max_batch) = (true, true, 1);
         (traits.asks_before_replacing, traits.protocols) = (false, vec![Protocol::Sctp]);
     });
