@@ -7,18 +7,8 @@
 mod blocks;
 #[path = "cidrs/explain.rs"]
 mod explain;
-#[path = "cidrs/foreign.rs"]
-mod foreign;
-#[path = "cidrs/gate.rs"]
-mod gate;
-#[path = "cidrs/gone.rs"]
-mod gone;
-#[path = "cidrs/leaders.rs"]
-mod leaders;
 #[path = "cidrs/lookups.rs"]
 mod lookups;
-#[path = "cidrs/repeated.rs"]
-mod repeated;
 #[path = "cidrs/writes.rs"]
 mod writes;
 #[path = "cidrs/wrong_setting.rs"]

@@ -29,9 +29,6 @@ use super::{
     wanted::{LeftOut, NodeView, Problem, is_inside},
 };
 
-/// The advice about a foreign route where a node needs its own.
-pub const REMOVE: &str = "remove it, or give the node another pod CIDR";
-
 /// Whose a route is.
 enum Whose {
     /// Ours: its target is the node at this place.
@@ -136,7 +133,7 @@ impl<'a> Decider<'a> {
                 Whose::Claimed(node) => obstacle = Some(claimed(route, &node)),
                 Whose::Unknown => obstacle = Some(self.unknown_target(route)),
                 Whose::Foreign if is_right && route.defect.is_none() => lent = Some(route),
-                Whose::Foreign => obstacle = Some(Lack::failed(foreign(route))),
+                Whose::Foreign => obstacle = Some(foreign(route)),
             }
         }
         if self.planner.in_flight.contains(destination) {
@@ -169,7 +166,7 @@ impl<'a> Decider<'a> {
             return self.lent(destination, node, route);
         }
         if let Some(problem) = node.lacks(destination, self.view.traits) {
-            return self.lack(destination, place, Lack::pending(problem.to_string()));
+            return self.lack(destination, place, Lack::of_node(&problem));
         }
         self.make(destination, place, others);
     }

@@ -47,7 +47,7 @@ impl Held {
             )),
             Self::LeftOut { node, why: LeftOut::AnotherProvider } => Some((
                 node,
-                "this node is another provider's and needs no route; one that leads to it stays",
+                "the provider ID of this node is not one of this provider, so it needs no route; one that leads to it stays",
             )),
             Self::LeftOut { node, why: LeftOut::NotSelected } => Some((
                 node,
@@ -67,7 +67,10 @@ impl fmt::Display for Held {
                 "no owner is recorded, and it is inside --cluster-cidr only since that was changed: check --cluster-cidr, or approve it",
             ),
             Self::LeftOut { node, why: LeftOut::AnotherProvider } => {
-                write!(f, "node {node} is another provider's, and needs no route: approve that it goes")
+                write!(
+                    f,
+                    "the provider ID of node {node} is not one of this provider, so it needs no route: approve that it goes"
+                )
             }
             Self::LeftOut { node, why: LeftOut::NotSelected } => write!(
                 f,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ccm_cloud::{ClusterId, IpFamily, ProviderId};
+use ccm_cloud::{ClusterId, IpFamily, ProviderId, RouteTarget};
 use ccm_objects::Shared;
 use ipnet::IpNet;
 use serde::Serialize;
@@ -39,10 +39,10 @@ pub enum Problem {
         /// The prefix length that is usual.
         usual: u8,
     },
-    /// Another node has the provider ID, and a better right to it.
-    SameId {
-        /// The provider ID.
-        id: ProviderId,
+    /// Another node has the provider ID or the address, and a better right to it.
+    SameTarget {
+        /// The provider ID, or the address.
+        target: RouteTarget,
         /// The other node.
         node: Shared,
     },
@@ -50,6 +50,8 @@ pub enum Problem {
     Family(IpNet),
     /// The cloud needs the node's provider ID.
     NoProviderId,
+    /// The same, and the node has this text in its place.
+    UnreadableId(Shared),
     /// The cloud needs an address of the pod CIDR's family.
     NoAddress(IpNet),
     /// Its route is there, and was made under the UID of this cluster.
@@ -73,7 +75,10 @@ impl Problem {
             | Self::TooWide { cidr, .. }
             | Self::WiderThanMost { cidr, .. }
             | Self::Lent { cidr, .. } => *cidr == destination,
-            Self::SameId { .. } | Self::NoProviderId => true,
+            Self::SameTarget { target: RouteTarget::Address(address), .. } => {
+                IpFamily::of(*address) == IpFamily::of(destination.addr())
+            }
+            Self::SameTarget { .. } | Self::NoProviderId | Self::UnreadableId(_) => true,
         }
     }
 
@@ -105,12 +110,21 @@ impl Problem {
                 ),
                 "set --max-pod-cidr, or annotation quartet.dev/approved-selector of the Lease",
             ),
-            Self::SameId { id, node } => (
-                format!(
-                    "node {node}, which is initialised or older, has the same provider ID {id}, so this node gets no route"
-                ),
-                "delete the Node whose machine it is not",
-            ),
+            Self::SameTarget { target, node } => {
+                let (what, mend) = match target {
+                    RouteTarget::Address(_) => (
+                        "InternalIP",
+                        "correct status.addresses of the Node whose machine does not have it, or delete that Node",
+                    ),
+                    _ => ("provider ID", "delete the Node whose machine it is not"),
+                };
+                (
+                    format!(
+                        "node {node}, which is initialised, ready or older, has the same {what} {target}, so this node gets no route to it"
+                    ),
+                    mend,
+                )
+            }
             Self::Family(cidr) => {
                 let family = IpFamily::of(cidr.addr());
                 return (
@@ -122,6 +136,13 @@ impl Problem {
                 "the node has no provider ID yet, which its routes need".to_owned(),
                 "node-ccm sets spec.providerID",
             ),
+            Self::UnreadableId(text) => {
+                let begin: String = text.chars().take(LONGEST_ID).collect();
+                (
+                    format!("provider ID {begin:?} does not have {}", ProviderId::FORM),
+                    "delete this Node, so that it registers again with another provider ID",
+                )
+            }
             Self::Lent { cidr, cluster: ClusterId { name, uid } } => (
                 format!(
                     "the route of {cidr} was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it"
@@ -143,12 +164,15 @@ impl Problem {
 
     /// Returns true if a route could be made, and what its node says of itself is not believed.
     pub const fn is_of_its_node(&self) -> bool {
-        matches!(self, Self::TooWide { .. } | Self::WiderThanMost { .. } | Self::SameId { .. })
+        matches!(self, Self::TooWide { .. } | Self::WiderThanMost { .. } | Self::SameTarget { .. })
     }
 }
 
 /// The advice for a node without pod CIDRs, if this program does not assign pod CIDRs.
 pub const ASSIGN: &str = "set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program assigns none";
+
+/// No more characters of an unreadable provider ID are shown.
+pub const LONGEST_ID: usize = 100;
 
 /// The advice for the operator. Pod CIDRs cannot be changed.
 const AGAIN: &str = "delete this Node, so that it registers again and gets another pod CIDR";
