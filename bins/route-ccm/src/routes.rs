@@ -31,7 +31,6 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::clock;
 use ccm_cloud::ClusterId;
 use ccm_controller::{
     cluster,
@@ -46,7 +45,6 @@ use ccm_runtime::{
     health::Scope,
     program::{Context, Failure, Program},
 };
-use ipnet::IpNet;
 use tokio::{sync::mpsc, time::sleep};
 
 use self::{
@@ -60,7 +58,6 @@ use self::{
 };
 use crate::{
     lease::Handover,
-    networks::Config,
     node_ipam::{self, NodeIpam},
     settings::RouteSettings,
 };
@@ -79,14 +76,6 @@ pub(crate) struct Controller {
     perform: Arc<Perform>,
     /// `None` if nodes get no routes.
     cluster: Option<ClusterId>,
-}
-
-/// The note of the last leader.
-pub(crate) struct Left {
-    /// The deletions.
-    pub(crate) deleted: ccm_controller::brake::Window,
-    /// The cluster CIDRs.
-    pub(crate) networks: Vec<IpNet>,
 }
 
 impl Controller {
@@ -191,22 +180,19 @@ impl Controller {
         self.perform.perform(self.entrance.apply(event), drop);
     }
 
-    /// Starts the work of a term. `blocks`: how nodes get their pod CIDRs, if they get them from this program.
+    /// Starts the work of a term.
     pub(crate) fn lead<P: Program<Settings = RouteSettings>>(
         &self,
         context: &Context<P>,
         stores: &Stores,
-        left: Left,
+        term: Term,
         handover: Arc<Handover>,
-        blocks: Option<Config>,
     ) {
         let (tasks, token) = (&context.supervisor, &context.token);
         let parts =
             || (Arc::clone(&self.entrance), Arc::clone(&self.nodes), Arc::clone(&self.perform));
         // A process leads once.
         drop(self.perform.handover.set(handover));
-        let Left { deleted, networks } = left;
-        let term = Term { begun: clock::wall().into(), deleted, networks, blocks };
         self.perform.perform(self.entrance.apply(Event::Term(Box::new(term))), drop);
         if !context.plans.is_observing() {
             let (entrance, nodes, perform) = parts();

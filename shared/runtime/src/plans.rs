@@ -191,7 +191,9 @@ impl Plans {
         let of_kind = plans.keys().filter(|(one, _)| *one == kind).map(|(_, key)| key);
         let gone: Vec<String> = of_kind.filter(|key| !keys.contains(*key)).cloned().collect();
         drop(plans);
-        gone.iter().for_each(|key| self.clear(kind, key));
+        for key in gone {
+            self.clear(kind, &key);
+        }
     }
 
     fn replace(

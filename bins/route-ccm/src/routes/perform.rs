@@ -127,7 +127,7 @@ impl Perform {
             }
             Effect::Bare(node) => self.reports.bare(&node),
             Effect::Problems(node, problems) => self.reports.problems(&node, &problems),
-            Effect::WaitsForAPerson(node, why) => self.reports.waits_for_a_person(&node, why),
+            Effect::WaitsForAPerson(node, why) => self.reports.waits_for_a_person(&node, &why),
             Effect::Held(count, example) => {
                 self.reports.held(count, example.as_deref().unwrap_or_default());
             }

@@ -253,7 +253,6 @@ impl Planner {
 
     /// Plans. A deletion that is due is charged to the budget.
     pub fn plan(&mut self, now: At, view: &View<'_>) -> Plan {
-        let mut plan = Plan::default();
         let targets = Targets::of(view.nodes);
         let wanted = wanted(view.nodes, &targets, &view.terms());
         let mut destinations: BTreeMap<IpNet, Option<usize>> =
@@ -267,7 +266,7 @@ impl Planner {
                 None => decider.unwanted(*destination),
             }
         }
-        let unknown = decider.finish(&mut plan);
+        let (mut plan, unknown) = decider.finish();
         self.failures.retain(now, |destination| destinations.contains_key(&destination));
         self.cases.retain(&unknown);
         plan.questions = self.cases.due(now, unknown.iter());

@@ -49,7 +49,10 @@ async fn a_node_of_another_provider_gets_no_route_and_no_condition() {
         sleep(A_WHILE).await;
         assert_eq!((world.routes().len(), world.metric(HELD), world.metric(ANOTHERS)), (4, 1, 4));
         let line = world.line("brake");
-        assert!(line.contains("the provider ID of node edge-11 is not one of this provider"), "{line}");
+        assert!(
+            line.contains("the provider ID of node edge-11 is not one of this provider"),
+            "{line}"
+        );
         world.restart().await;
         sleep(A_WHILE).await;
         assert_eq!((world.routes().len(), world.metric(HELD)), (4, 1));

@@ -83,7 +83,7 @@ pub(crate) enum Effect {
     /// Report the pod CIDRs of a node that get no route.
     Problems(Arc<Node>, Vec<Problem>),
     /// Report on this node that routes wait for a person.
-    WaitsForAPerson(Arc<Node>, &'static str),
+    WaitsForAPerson(Arc<Node>, String),
     /// So many changes are held; the first one, and why.
     Held(usize, Option<String>),
     /// The line about the brake.

@@ -362,8 +362,7 @@ impl About<'_> {
 
 /// A problem of a pod CIDR.
 fn of_problem(problem: &Problem) -> Explanation {
-    let (cause, mend) = problem.parts();
-    Explanation::new(Fares::Blocked, cause, mend)
+    Explanation::new(Fares::Blocked, problem.cause(), problem.mend())
 }
 
 /// The node lacks what node-ccm gives it.

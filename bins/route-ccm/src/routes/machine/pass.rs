@@ -222,7 +222,9 @@ impl Machine {
         // A leader's are written soon: the next plan may be a minute away.
         match is_observing {
             true => effects.push(Effect::Show(Page::Conditions(due.collect()))),
-            false => effects.extend(due.map(|(name, _)| Effect::Condition(name, Priority::Routine))),
+            false => {
+                effects.extend(due.map(|(name, _)| Effect::Condition(name, Priority::Routine)));
+            }
         }
     }
 }
@@ -238,8 +240,9 @@ fn tell(plan: &Plan, nodes: &Nodes<'_>, effects: &mut Vec<Effect>) {
         effects.extend(found.map(|node| Effect::Problems(node, problems.collect())));
     }
     let waiting = plan.changes.iter().find_map(|planned| {
-        let (name, why) = planned.held.as_ref()?.waits_for_a_person()?;
-        Some(Effect::WaitsForAPerson(node(name)?, why))
+        let held = planned.held.as_ref()?;
+        let words = format!("{}: {held}", planned.words());
+        Some(Effect::WaitsForAPerson(node(held.waits_for_a_person()?)?, words))
     });
     effects.extend(waiting);
     let example = plan.changes.iter().find_map(|planned| {

@@ -56,10 +56,10 @@ impl Lack {
 
     /// The node lacks what the cloud needs.
     pub fn of_node(problem: &Problem) -> Self {
-        let (cause, mend) = problem.parts();
+        let (cause, mend) = (problem.cause(), Some(problem.mend()));
         match problem {
-            Problem::UnreadableId(_) => Self { mend: Some(mend), ..Self::failed(cause) },
-            _ => Self { mend: Some(mend), source: LackSource::Node, ..Self::pending(cause) },
+            Problem::UnreadableId(_) => Self { mend, ..Self::failed(cause) },
+            _ => Self { mend, source: LackSource::Node, ..Self::pending(cause) },
         }
     }
 }

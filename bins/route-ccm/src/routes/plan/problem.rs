@@ -82,84 +82,86 @@ impl Problem {
         }
     }
 
-    /// Returns the problem in words, and its mend.
-    pub fn parts(&self) -> (String, String) {
-        let (cause, mend) = match self {
-            Self::Unreadable(text) => (
-                format!("spec.podCIDRs has {text:?}, which is not a CIDR such as 10.244.1.0/24"),
-                AGAIN,
-            ),
-            Self::Outside(cidr) => (
-                format!("pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route"),
-                "extend --cluster-cidr, or recreate the node with another pod CIDR",
-            ),
+    /// The problem in words.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Unreadable(text) => {
+                format!("spec.podCIDRs has {text:?}, which is not a CIDR such as 10.244.1.0/24")
+            }
+            Self::Outside(cidr) => {
+                format!("pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route")
+            }
             Self::Overlaps { cidr, other, node } => {
                 let how = match cidr == other {
                     true => format!("is also that of node {node}"),
                     false => format!("overlaps {other} of node {node}"),
                 };
-                (format!("pod CIDR {cidr} {how}, which is older and gets the route"), AGAIN)
+                format!("pod CIDR {cidr} {how}, which is older and gets the route")
             }
-            Self::TooWide { cidr, most, flag } => (
-                format!("pod CIDR {cidr} is wider than /{most} of --{flag}, so it gets no route"),
-                AGAIN,
-            ),
-            Self::WiderThanMost { cidr, usual } => (
-                format!(
-                    "pod CIDR {cidr} is wider than those of most nodes (/{usual}), so it gets no route until a person approves it"
-                ),
-                "set --max-pod-cidr, or annotation quartet.dev/approved-selector of the Lease",
+            Self::TooWide { cidr, most, flag } => {
+                format!("pod CIDR {cidr} is wider than /{most} of --{flag}, so it gets no route")
+            }
+            Self::WiderThanMost { cidr, usual } => format!(
+                "pod CIDR {cidr} is wider than those of most nodes (/{usual}), so it gets no route until a person approves it"
             ),
             Self::SameTarget { target, node } => {
-                let (what, mend) = match target {
-                    RouteTarget::Address(_) => (
-                        "InternalIP",
-                        "correct status.addresses of the Node whose machine does not have it, or delete that Node",
-                    ),
-                    _ => ("provider ID", "delete the Node whose machine it is not"),
-                };
-                (
-                    format!(
-                        "node {node}, which is initialised, ready or older, has the same {what} {target}, so this node gets no route to it"
-                    ),
-                    mend,
+                let is_address = matches!(target, RouteTarget::Address(_));
+                let what = if is_address { "InternalIP" } else { "provider ID" };
+                format!(
+                    "node {node}, which is initialised, ready or older, has the same {what} {target}, so this node gets no route to it"
                 )
             }
             Self::Family(cidr) => {
                 let family = IpFamily::of(cidr.addr());
-                return (
-                    format!("the cloud has no {family} routes, so pod CIDR {cidr} gets none"),
-                    format!("use a cluster without {family} pod CIDRs"),
-                );
+                format!("the cloud has no {family} routes, so pod CIDR {cidr} gets none")
             }
-            Self::NoProviderId => (
-                "the node has no provider ID yet, which its routes need".to_owned(),
-                "node-ccm sets spec.providerID",
-            ),
+            Self::NoProviderId => {
+                "the node has no provider ID yet, which its routes need".to_owned()
+            }
             Self::UnreadableId(text) => {
                 let begin: String = text.chars().take(LONGEST_ID).collect();
-                (
-                    format!("provider ID {begin:?} does not have {}", ProviderId::FORM),
-                    "delete this Node, so that it registers again with another provider ID",
-                )
+                format!("provider ID {begin:?} does not have {}", ProviderId::FORM)
             }
-            Self::Lent { cidr, cluster: ClusterId { name, uid } } => (
-                format!(
-                    "the route of {cidr} was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it"
-                ),
-                "check --cluster-uid, or remove the route, so that this cluster makes its own",
+            Self::Lent { cidr, cluster: ClusterId { name, uid } } => format!(
+                "the route of {cidr} was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it"
             ),
             Self::NoAddress(cidr) => {
                 let family = IpFamily::of(cidr.addr());
-                (
-                    format!(
-                        "the node has no InternalIP of family {family}, which the route of {cidr} needs"
-                    ),
-                    "node-ccm sets the addresses that the cloud has",
+                format!(
+                    "the node has no InternalIP of family {family}, which the route of {cidr} needs"
                 )
             }
+        }
+    }
+
+    /// The mend, for a person.
+    pub fn mend(&self) -> String {
+        let mend = match self {
+            // Pod CIDRs cannot be changed.
+            Self::Unreadable(_) | Self::Overlaps { .. } | Self::TooWide { .. } => {
+                "delete this Node, so that it registers again and gets another pod CIDR"
+            }
+            Self::Outside(_) => "extend --cluster-cidr, or recreate the node with another pod CIDR",
+            Self::WiderThanMost { .. } => {
+                "set --max-pod-cidr, or annotation quartet.dev/approved-selector of the Lease"
+            }
+            Self::SameTarget { target: RouteTarget::Address(_), .. } => {
+                "correct status.addresses of the Node whose machine does not have it, or delete that Node"
+            }
+            Self::SameTarget { .. } => "delete the Node whose machine it is not",
+            Self::Family(cidr) => {
+                return format!("use a cluster without {} pod CIDRs", IpFamily::of(cidr.addr()));
+            }
+            Self::NoProviderId => "node-ccm sets spec.providerID",
+            Self::UnreadableId(_) => {
+                "delete this Node, so that it registers again with another provider ID"
+            }
+            Self::Lent { .. } => {
+                "check --cluster-uid, or remove the route, so that this cluster makes its own"
+            }
+            Self::NoAddress(_) => "node-ccm sets the addresses that the cloud has",
         };
-        (cause, mend.to_owned())
+        mend.to_owned()
     }
 
     /// Returns true if a route could be made, and what its node says of itself is not believed.
@@ -174,13 +176,9 @@ pub const ASSIGN: &str = "set --allocate-node-cidrs=true in one program, in kube
 /// No more characters of an unreadable provider ID are shown.
 pub const LONGEST_ID: usize = 100;
 
-/// The advice for the operator. Pod CIDRs cannot be changed.
-const AGAIN: &str = "delete this Node, so that it registers again and gets another pod CIDR";
-
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (cause, mend) = self.parts();
         let mark = if matches!(self, Self::WiderThanMost { .. }) { ':' } else { ';' };
-        write!(f, "{cause}{mark} {mend}")
+        write!(f, "{}{mark} {}", self.cause(), self.mend())
     }
 }

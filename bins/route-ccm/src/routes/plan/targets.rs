@@ -171,14 +171,4 @@ impl Former {
             now.since(*absent.get_or_insert(now)) < KEPT
         });
     }
-
-    /// The number of targets.
-    pub fn len(&self) -> usize {
-        self.targets.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.targets.is_empty()
-    }
 }

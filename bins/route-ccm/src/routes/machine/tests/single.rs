@@ -14,8 +14,8 @@ use crate::{
     networks::MaxPodCidr,
     routes::{
         machine::{
-            Applied, Basis, Call, Effect, Event, Fixed, Machine, Page, Parameters, Pass,
-            Sending, Term, Written,
+            Applied, Basis, Call, Effect, Event, Fixed, Machine, Page, Parameters, Pass, Sending,
+            Term, Written,
         },
         plan::{
             Planned,

@@ -150,7 +150,10 @@ fn a_node_that_waits_for_its_initialisation_takes_the_route_of_no_younger_one() 
     let mut world = World::new(vec![wrong, right], Vec::new());
     assert_eq!(world.settle(at(0)), ["create 10.120.2.0/24 to n2"]);
     let plan = world.plan(at(1));
-    assert!(why(&plan, "n1").0.contains("node n2, which is initialised, ready or older"), "{plan:?}");
+    assert!(
+        why(&plan, "n1").0.contains("node n2, which is initialised, ready or older"),
+        "{plan:?}"
+    );
 }
 
 #[test]
@@ -199,7 +202,7 @@ fn a_node_with_the_address_of_another_one_gets_no_route() {
         let mut world = World::new(nodes.iter().map(|view| (*view).clone()).collect(), Vec::new());
         (world.traits.target_ids, world.traits.target_addresses) = (false, takes_addresses);
         let plan = world.plan(at(0));
-        (plan.due().map(|one| one.words()).collect::<Vec<_>>(), plan)
+        (plan.due().map(crate::routes::plan::Planned::words).collect::<Vec<_>>(), plan)
     };
     let (done, plan) = words(&[&liar, &honest], true);
     assert_eq!(done, ["create 10.120.2.0/24 to n2", "create fd00:0:0:1::/64 to n1"]);
@@ -211,7 +214,11 @@ fn a_node_with_the_address_of_another_one_gets_no_route() {
         let mut view = view.clone();
         let node = Arc::make_mut(&mut view.node);
         let status = if is_ready { "True" } else { "Unknown" };
-        let ready = ccm_objects::Condition { kind: "Ready".into(), status: status.into(), ..Default::default() };
+        let ready = ccm_objects::Condition {
+            kind: "Ready".into(),
+            status: status.into(),
+            ..Default::default()
+        };
         node.conditions = vec![ready];
         node.addresses = vec![address(2)];
         view
