@@ -2,10 +2,13 @@
 
 use super::*;
 
+/// The metric of upstream's controller, in its own name.
+const RUNNING: &str = "running_managed_controllers{name=\"node-ipam-controller\",manager=\"cloud-controller-manager\"}";
+
 #[tokio::test(start_paused = true)]
 async fn a_refused_write_is_reported_and_stops_no_other_node() {
     let world = World::new();
-    let _leader = world.lead(&LARGE).await;
+    let leader = world.lead(&LARGE).await;
     sleep(Duration::from_secs(3)).await;
     let refusal = Action::Status { code: 422, retry_after: None };
     let name = SimInstance::numbered(0).name;
@@ -20,6 +23,10 @@ async fn a_refused_write_is_reported_and_stops_no_other_node() {
             && text.starts_with("Node node-00000 status is now: CIDRAssignmentFailed")),
         "{failed:?}"
     );
+    let ours = world.api.list("events").into_iter();
+    let mut ours = ours.filter(|event| event["reason"] == "CIDRAssignmentFailed");
+    assert!(ours.all(|event| event["source"]["component"] == "cidrAllocator"));
+    leader.shows(RUNNING, 1.0);
     assert!(world.patches() < 30, "{}", world.patches());
     world.api.faults().remove(fault);
     world.assigned(&[bad]).await;
