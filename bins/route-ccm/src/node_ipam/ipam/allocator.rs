@@ -35,7 +35,7 @@ use super::{
 use crate::networks::{AllocatorType, Config, family, overlap};
 
 /// When the blocks of a node that is gone become free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldUntil {
     /// The shortest time.
     pub grace: Duration,
@@ -109,7 +109,7 @@ pub struct HeldBlocks {
 }
 
 /// The blocks of a cluster, and who holds them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Allocator {
     config: Config,
     hold: HoldUntil,
@@ -153,15 +153,7 @@ impl Allocator {
             config,
             hold,
             pools,
-            nodes: BTreeMap::new(),
-            gone: BTreeMap::new(),
-            due: BTreeSet::new(),
-            holders: Networks::default(),
-            routes: None,
-            former: HashSet::new(),
-            bare: HashSet::new(),
-            problems: BTreeMap::new(),
-            signs: Signs::default(),
+            ..Self::default()
         };
         for node in nodes {
             match node.pod_cidrs.is_empty() {

@@ -7,7 +7,7 @@ mod whose;
 use std::time::Duration;
 
 use ccm_base::At;
-use ccm_cloud::{CloudError, ErrorKind, Route};
+use ccm_cloud::Route;
 use ccm_objects::ObjectRef;
 use ccm_runtime::explain::{Explanation, Fares, NOTHING, moment};
 use ipnet::IpNet;
@@ -173,8 +173,8 @@ impl Machine {
             return Explanation::new(Fares::Unknown, NOT_LISTED, ask_leader(asked));
         }
         let why = self.listing.why_unlisted();
-        let mut explanation = match self.listing.error_kind {
-            Some(kind) => by_kind(kind, why),
+        let mut explanation = match &self.listing.error {
+            Some(error) => Explanation::of_error(error, why),
             None => Explanation::new(Fares::Working, why, "wait for the first list"),
         };
         explanation.next = self.listing.next_list(now);
@@ -385,11 +385,6 @@ fn ask_leader(asked: &Asked) -> String {
         lease.namespace.as_deref().unwrap_or_default(),
         lease.name
     )
-}
-
-/// An error of the cloud, of which the kind and the words are known.
-fn by_kind(kind: ErrorKind, cause: String) -> Explanation {
-    Explanation::of_error(&CloudError::new(kind, ""), cause)
 }
 
 /// The part that needs a person most. The others are told behind it.

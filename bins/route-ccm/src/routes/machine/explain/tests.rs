@@ -4,7 +4,9 @@ mod others;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{AppliedChange, ClusterId, Owner, RouteTable, RouteTarget, RouteTraits};
+use ccm_cloud::{
+    AppliedChange, CloudError, ClusterId, ErrorKind, Owner, RouteTable, RouteTarget, RouteTraits,
+};
 use ccm_controller::{
     brake::{Budget, Limit},
     machine::Machine as _,
