@@ -149,12 +149,7 @@ impl Allocator {
         for pool in &mut pools {
             config.services.iter().for_each(|services| pool.mark(*services));
         }
-        let mut new = Self {
-            config,
-            hold,
-            pools,
-            ..Self::default()
-        };
+        let mut new = Self { config, hold, pools, ..Self::default() };
         for node in nodes {
             match node.pod_cidrs.is_empty() {
                 true => drop(new.bare.insert(Uid::from(&*node.uid))),

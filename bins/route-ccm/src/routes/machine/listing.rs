@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use ccm_base::{At, Backoff, Waits};
-use ccm_cloud::{AppliedChange, CloudError, RouteChange, RouteTable};
+use ccm_cloud::{AppliedChange, CloudError, ErrorKind, RouteChange, RouteTable};
 use ccm_controller::retries::Retry;
 use ccm_runtime::explain::{moment, since};
 use ipnet::IpNet;
