@@ -39,7 +39,7 @@ impl<R> Broken<R> {
         }
     }
 
-    /// Whether any rule is broken since the last call of [`Broken::take`].
+    /// Returns true if any rule is broken since the last call of [`Broken::take`].
     pub fn is_broken(&self) -> bool {
         !self.0.lock().is_empty()
     }
@@ -50,14 +50,14 @@ impl<R> Broken<R> {
     }
 }
 
-/// What differs from the program as it is shipped.
+/// The differences from the program as it is shipped.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant<W> {
     /// Other settings.
     pub arguments: &'static [&'static str],
     /// A protection that is taken out.
     pub without: Option<W>,
-    /// Whether a leader learns nothing from the last one.
+    /// True if a leader learns nothing from the last one.
     pub forgets: bool,
 }
 

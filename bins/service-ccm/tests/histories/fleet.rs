@@ -136,7 +136,7 @@ async fn load_balancers_that_are_really_gone_are_made_again_within_an_hour() {
     }
 }
 
-/// A cloud that does not say which one it is, or did not before, may be another project.
+/// A cloud that does not report its identity, or did not before, may be another project.
 #[tokio::test(start_paused = true)]
 async fn without_a_recorded_identity_no_loss_is_proved() {
     let world = World::fleet(Variant::default()).await;
