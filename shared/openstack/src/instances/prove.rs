@@ -71,7 +71,7 @@ pub fn unproven(name: &str, gap: &str) -> CloudError {
 }
 
 fn gone(method: ProofMethod, evidence: String, request_id: Option<String>) -> Found {
-    Found::Settled(Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id })))
+    Found::Settled(Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id, kept: None })))
 }
 
 #[cfg(test)]
