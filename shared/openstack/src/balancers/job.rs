@@ -23,7 +23,7 @@ pub struct Job<'a> {
     pub adds_monitors: bool,
 }
 
-/// What cannot be as the Service or an option asks.
+/// The error about a setting of this subject that cannot be had.
 pub fn invalid(subject: impl Into<String>, what: impl Into<String>) -> CloudError {
     CloudError::new(ErrorKind::Invalid, what).about(subject)
 }
@@ -62,7 +62,7 @@ fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
 }
 
 impl<'a> Job<'a> {
-    /// What an item asks for. Fails with [`ErrorKind::Invalid`] if that cannot be.
+    /// Reads what an item asks for. Fails with [`ErrorKind::Invalid`] if that cannot be.
     pub fn of(
         wanted: &'a Wanted,
         options: &Options,

@@ -314,7 +314,7 @@ impl Parts<'_> {
     }
 }
 
-/// What the provider does about monitors that a Service has not requested.
+/// The handling of monitors that a Service has not requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unasked {
     /// Each pool gets a monitor.

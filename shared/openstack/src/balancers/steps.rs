@@ -28,7 +28,7 @@ pub enum Act {
     Later,
 }
 
-/// What is done about a floating IP.
+/// A change of a floating IP.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FloatingAct {
     /// It is created for the virtual address.

@@ -69,12 +69,12 @@ pub fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting
     Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: false }
 }
 
-/// What is waited for after a change.
+/// The wait after a change.
 pub fn after_change(row: &BalancerRow, line: String) -> Waiting {
     after(&Provisioning::Pending("PENDING_UPDATE".to_owned()), row, line)
 }
 
-/// What is waited for after a change that leads to this state.
+/// The wait for this state after a change.
 pub fn after(state: &Provisioning, row: &BalancerRow, line: String) -> Waiting {
     let (what, id) = (format!("{state}: {line}"), Some(row.id.clone()));
     Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: true }
@@ -108,7 +108,7 @@ impl OctaviaBalancers {
         balancer
     }
 
-    /// What is remembered of a load balancer that is as wanted.
+    /// The record of a load balancer that is as wanted.
     pub fn verified(
         &self,
         row: &BalancerRow,
