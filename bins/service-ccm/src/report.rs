@@ -111,6 +111,7 @@ impl ServiceReports {
             }
             Tell::Deleting => self.deleting(service),
             Tell::Deleted => self.deleted(service),
+            Tell::Kept(kept) => self.kept(service, &kept),
             Tell::DuplicateDeleted => self.duplicate_deleted(service),
             Tell::Failed { call, members, error, pace } => {
                 self.failed(service, call, &members, &error, pace);
@@ -190,6 +191,12 @@ impl ServiceReports {
     /// Reports that a load balancer does not exist any more.
     fn deleted(&self, service: &Service) {
         self.normal(service, When::Once, "DeletedLoadBalancer", "", "Deleted load balancer");
+    }
+
+    /// Reports what the provider has left in the cloud on purpose.
+    fn kept(&self, service: &Service, kept: &str) {
+        let text = format!("The provider has kept {kept}");
+        self.normal(service, When::Always, "KeptInCloud", kept, &text);
     }
 
     /// Reports that the second load balancer of a Service has been deleted.

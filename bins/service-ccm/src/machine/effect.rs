@@ -153,7 +153,7 @@ pub(crate) enum Count {
     Audited(Result<usize, CloudError>),
     /// The number of them that are held.
     OrphansHeld(usize),
-    /// One of them was deleted.
+    /// An orphan was deleted.
     OrphanDeleted,
 }
 
@@ -176,13 +176,27 @@ pub(crate) enum Tell {
     Ensured,
     MembersChanged,
     NoMembers(Option<String>),
-    Gone { id: String, by: Option<String> },
+    Gone {
+        id: String,
+        by: Option<String>,
+    },
     AddressChanged(String),
     Deleting,
     Deleted,
+    /// What the provider has left in the cloud on purpose.
+    Kept(String),
     DuplicateDeleted,
-    Failed { call: CallKind, members: Box<Decision>, error: CloudError, pace: Pace },
-    NotWritten { what: &'static str, error: ApiError, pace: Pace },
+    Failed {
+        call: CallKind,
+        members: Box<Decision>,
+        error: CloudError,
+        pace: Pace,
+    },
+    NotWritten {
+        what: &'static str,
+        error: ApiError,
+        pace: Pace,
+    },
     Problems(Vec<Problem>),
     Notes(Vec<Note>),
     Held(Box<Decision>),

@@ -12,9 +12,12 @@ use ccm_cloud::{
     ClusterId, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Owner, Protocol,
     Traffic,
 };
-use ccm_objects::{LARGEST_SERVICE, Service, ServiceDetails, TooLarge, service_keys};
+use ccm_objects::{
+    LARGEST_SERVICE, OWN_ANNOTATIONS, Service, ServiceDetails, TooLarge, service_keys,
+};
 use ipnet::IpNet;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::{ADOPT, by_provider};
@@ -24,6 +27,8 @@ const DIGEST_VERSION: u32 = 1;
 
 /// The `ipFamilyPolicy` of a Service that needs both IP families.
 const REQUIRE: &str = "RequireDualStack";
+/// How kubectl's own annotations begin.
+const KUBECTL_ANNOTATIONS: &str = "kubectl.kubernetes.io/";
 /// How many characters of a user's text a message quotes.
 const QUOTED: usize = 60;
 /// The most characters of the ID of a load balancer.
@@ -36,9 +41,9 @@ const NAMED: usize = 5;
 pub struct Problem {
     /// The field or annotation: `spec.ports[1].protocol`.
     pub field: String,
-    /// What is wrong, and what would be right.
+    /// The mistake, and what would be right.
     pub message: String,
-    /// Whether nothing can be configured until it is mended.
+    /// True if nothing can be configured until it is fixed.
     pub fatal: bool,
 }
 
@@ -71,12 +76,12 @@ pub fn in_words(problems: &[&Problem]) -> String {
     lines.join("; ")
 }
 
-/// What a Service asks for.
+/// The configuration that a Service asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
-    /// The front end; None if a problem is fatal.
+    /// The front end; `None` if a problem is fatal.
     pub front_end: Option<Arc<FrontEnd>>,
-    /// What is wrong with the Service.
+    /// The mistakes in the Service.
     pub problems: Vec<Problem>,
 }
 
@@ -117,13 +122,13 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
 }
 
 /// The digest of a configuration: of everything but the owner, whose names may not change
-/// anyway, the whole Service, which holds more than the configuration, and the annotations that
-/// the provider only remarks on.
+/// anyway, and the annotations that the provider only remarks on. Of the whole Service, if the provider
+/// gets it, the digest covers the [`configuration`].
 fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
     let FrontEnd {
         owner: _,
         digest: _,
-        service: _,
+        service,
         requires_families: _,
         families,
         ports,
@@ -138,10 +143,38 @@ fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
         settings.iter().filter(|(key, _)| traits.configures(key)).collect();
     // Written down without a map of serde_json's, whose order is a matter of its features.
     let fields = (families, ports, source_ranges, address, affinity, traffic, class, &settings);
-    let text = serde_json::to_vec(&fields).unwrap_or_default();
+    let mut text = serde_json::to_vec(&fields).unwrap_or_default();
+    text.extend(
+        service.as_deref().and_then(|json| configuration(json, traits)).unwrap_or_default(),
+    );
     let hash = Sha256::digest(&text);
     let hash = hash.iter().take(16).fold(0, |hash, byte| hash << 8 | u128::from(*byte));
     Digest { version: DIGEST_VERSION, hash }
+}
+
+/// What a provider that gets the whole Service may act on: the spec, and all annotations but the provider's own,
+/// kubectl's and Quartet's. Nobody else knows which of them the provider reads.
+fn configuration(json: &str, traits: &LoadBalancerTraits) -> Option<Vec<u8>> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(default)]
+        annotations: BTreeMap<String, String>,
+    }
+    #[derive(Deserialize)]
+    struct Whole<'a> {
+        metadata: Metadata,
+        #[serde(borrow)]
+        spec: &'a RawValue,
+    }
+    let Whole { metadata, spec } = serde_json::from_str(json).ok()?;
+    let is_own = |key: &str| {
+        key.starts_with(OWN_ANNOTATIONS)
+            || key.starts_with(KUBECTL_ANNOTATIONS)
+            || traits.writes(key)
+    };
+    let annotations: BTreeMap<_, _> =
+        metadata.annotations.into_iter().filter(|(key, _)| !is_own(key)).collect();
+    serde_json::to_vec(&(annotations, spec)).ok()
 }
 
 /// Returns the annotations that the provider reads or remarks on, except its own ones.
@@ -272,7 +305,7 @@ impl Reading<'_> {
                 )),
             }
         }
-        // All addresses of a family: the same as none at all, which providers know by itself.
+        // All addresses of a family mean no restriction, which providers recognise on their own.
         let all: [IpNet; 2] = ["0.0.0.0/0", "::/0"].map(|all| all.parse().unwrap_or_default());
         if all.iter().all(|all| ranges.contains(all)) {
             ranges.clear();
@@ -300,8 +333,8 @@ impl Reading<'_> {
         }
     }
 
-    /// A new Service that asks for a load balancer which is there already. One with the finalizer
-    /// may have it by another controller: the cloud says whether it exists.
+    /// A new Service that asks for an existing load balancer. A Service with the finalizer may have
+    /// it by another controller: the cloud says whether it exists.
     fn sharing(&mut self, service: &Service) {
         let Some((key, id)) = by_provider(service, self.traits) else { return };
         if service.has_finalizer {
@@ -314,7 +347,7 @@ impl Reading<'_> {
         self.problems.push(Problem::fatal(format!("annotation {key}"), what));
     }
 
-    /// What was left out configures nothing, so neither does the rest.
+    /// A Service without its left-out part is not configured at all.
     fn size(&mut self) {
         let Some(TooLarge { part, bytes, others }) = &self.details.too_large else { return };
         let others = match others {

@@ -46,7 +46,6 @@ pub fn traits_to_wire(traits: &LoadBalancerTraits) -> proto::LoadBalancerTraits 
         member_ids,
         member_addresses,
         member_labels,
-        cheap_members,
         lists,
         stores_digest,
         wants_service,
@@ -62,7 +61,6 @@ pub fn traits_to_wire(traits: &LoadBalancerTraits) -> proto::LoadBalancerTraits 
         member_ids: Some(*member_ids),
         member_addresses: Some(*member_addresses),
         member_labels: Some(*member_labels),
-        cheap_members: Some(*cheap_members),
         lists: Some(*lists),
         stores_digest: Some(*stores_digest),
         wants_service: Some(*wants_service),
@@ -81,7 +79,6 @@ pub fn traits_from_wire(wire: Option<proto::LoadBalancerTraits>) -> LoadBalancer
         member_ids,
         member_addresses,
         member_labels,
-        cheap_members,
         lists,
         stores_digest,
         wants_service,
@@ -107,7 +104,6 @@ pub fn traits_from_wire(wire: Option<proto::LoadBalancerTraits>) -> LoadBalancer
         member_ids: member_ids.unwrap_or(false),
         member_addresses: member_addresses.unwrap_or(true),
         member_labels: member_labels.unwrap_or(false),
-        cheap_members: cheap_members.unwrap_or(true),
         lists: lists.unwrap_or(true),
         stores_digest: stores_digest.unwrap_or(false),
         wants_service: wants_service.unwrap_or(false),
@@ -182,7 +178,7 @@ pub fn members_set_from_wire(wire: proto::MembersSet) -> Result<MembersSet, Clou
     Ok(MembersSet { version: version(text), changed: changed.unwrap_or(true), pools })
 }
 
-/// A version. An empty one is none.
+/// A version. An empty one counts as absent.
 pub fn version(wire: Option<String>) -> Option<String> {
     wire.filter(|version| !version.is_empty())
 }

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::routes::plan::{
     Counts, Lack, NodeRoutes,
     condition::{GRACE, NETWORK_UNAVAILABLE},
-    failures::is_conflict,
+    failures::is_failure,
     targets::is_target,
     wanted::NodeView,
 };
 
-/// How long before its term a leader takes a node for one that joins. An older node without the condition
-/// has had its pods without it.
+/// A node created this long before the leader's term still counts as joining. An older node without
+/// the condition has had its pods without it.
 const JOINING: Duration = Duration::from_mins(10);
 /// Creation times have no fractions.
 const SECOND: Duration = Duration::from_secs(1);
@@ -133,7 +133,7 @@ impl Progress {
                 routes.lack(destination, defect.map_or_else(none, Lack::pending));
             }
             Err(error) => {
-                let has_failed = !is_conflict(error);
+                let has_failed = is_failure(error);
                 routes.lack(destination, Lack { why: error.to_string(), has_failed });
             }
         }

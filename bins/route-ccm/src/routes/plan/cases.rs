@@ -7,13 +7,16 @@ use std::{
 };
 
 use ccm_base::{At, Backoff};
-use ccm_cloud::{CloudError, Route, RouteTarget, TargetState};
+use ccm_cloud::{CloudError, ProofMethod, Route, RouteTarget, TargetState};
 use serde::{Deserialize, Serialize};
 
 use super::pairs;
 
 /// The time between the two answers that prove that a target is gone.
 pub const CONFIRM: Duration = Duration::from_mins(1);
+
+/// The same for an answer that is only the provider's word.
+const CONFIRM_WORD: Duration = Duration::from_mins(5);
 
 /// The wait before a target that exists is asked about again: its machine may be about to end. As long as at last,
 /// one that is proven to be gone.
@@ -22,7 +25,7 @@ const AGAIN: Backoff = Backoff { first: CONFIRM, longest: Duration::from_mins(10
 /// How many targets of nodes are asked about together with unknown ones, at most.
 const WITNESSES: usize = 5;
 
-/// What is known about a target that is none of our nodes.
+/// The case of a target that is not one of our nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Case {
     /// Not answered yet, or the last answer was an error.
@@ -31,7 +34,7 @@ enum Case {
     Exists { answers: u32 },
     /// The first answer "gone" came at this time.
     Gone { first: At, is_witnessed: bool },
-    /// The second came at least [`CONFIRM`] later.
+    /// The second came at least [`CONFIRM`] later, or [`CONFIRM_WORD`].
     Proven { evidence: String, is_witnessed: bool },
 }
 
@@ -42,7 +45,7 @@ pub struct Cases {
     cases: BTreeMap<RouteTarget, (Case, At)>,
 }
 
-/// What a case says about a target.
+/// The finding of a case about a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding<'a> {
     /// It is not known whether it exists.
@@ -51,7 +54,7 @@ pub enum Finding<'a> {
     Exists,
     /// It is proven to be gone.
     Gone {
-        /// What the cloud said.
+        /// The cloud's statement.
         evidence: &'a str,
         /// True if it found a target of a node both times.
         is_witnessed: bool,
@@ -59,7 +62,7 @@ pub enum Finding<'a> {
 }
 
 impl Cases {
-    /// What is known about a target.
+    /// The finding about a target.
     pub fn finding(&self, target: &RouteTarget) -> Finding<'_> {
         match self.cases.get(target) {
             Some((Case::Exists { .. }, _)) => Finding::Exists,
@@ -70,7 +73,7 @@ impl Cases {
         }
     }
 
-    /// Which of these targets to ask about now.
+    /// The targets to ask about now.
     pub fn due<'a>(
         &mut self,
         now: At,
@@ -105,20 +108,24 @@ impl Cases {
                 (Case::Exists { answers }, now + AGAIN.after(answers))
             }
             (Ok(TargetState::Gone(proof)), before) => {
+                let confirm = match proof.method {
+                    ProofMethod::ProvidersWord => CONFIRM_WORD,
+                    _ => CONFIRM,
+                };
                 let evidence = proof.evidence;
                 match before {
-                    Some(Case::Gone { first, is_witnessed }) if now >= first + CONFIRM => {
+                    Some(Case::Gone { first, is_witnessed }) if now >= first + confirm => {
                         let is_witnessed = is_witnessed && found;
                         (Case::Proven { evidence, is_witnessed }, now + AGAIN.longest)
                     }
                     Some(Case::Gone { first, is_witnessed }) => {
-                        (Case::Gone { first, is_witnessed }, first + CONFIRM)
+                        (Case::Gone { first, is_witnessed }, first + confirm)
                     }
                     Some(Case::Proven { is_witnessed, .. }) => {
                         (Case::Proven { evidence, is_witnessed }, now + AGAIN.longest)
                     }
                     Some(Case::Open | Case::Exists { .. }) | None => {
-                        (Case::Gone { first: now, is_witnessed: found }, now + CONFIRM)
+                        (Case::Gone { first: now, is_witnessed: found }, now + confirm)
                     }
                 }
             }

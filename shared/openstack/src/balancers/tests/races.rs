@@ -48,8 +48,8 @@ async fn a_creation_for_which_a_call_has_little_time_left_is_the_next_calls() {
     assert_eq!(counts(&rig), (1, 1));
 }
 
-/// Nor a second attempt, after the cloud has refused the address of before for a long time. The next
-/// call does not begin with that address again.
+/// Nor a second attempt, after the cloud has refused the previous address for a long time. The next
+/// call does not start with that address again.
 #[tokio::test(start_paused = true)]
 async fn a_second_attempt_at_a_creation_needs_time_as_well() {
     let rig = Rig::new();
@@ -113,21 +113,6 @@ async fn every_request_may_fail_or_lose_its_answer_and_nothing_is_there_twice() 
     }
 }
 
-#[tokio::test]
-async fn two_clusters_of_one_name_have_a_load_balancer_each() {
-    let rig = Rig::new();
-    let web = wanted("web");
-    let one = rig.settle(&web).await;
-    let mut other = web;
-    Arc::make_mut(&mut other.front_end).owner.cluster.uid = "c-2".to_owned();
-    let two = rig.settle(&other).await;
-    assert_ne!(one.id, two.id);
-    assert_eq!((one.name, counts(&rig)), (two.name, (2, 2)));
-    // Neither takes the other one's by its ID.
-    other.known = Some(one.id);
-    assert_eq!(rig.ensure(&other).await.unwrap_err().kind, ErrorKind::Conflict);
-}
-
 /// The first one fails in Octavia. Its floating IP serves the second one.
 #[tokio::test(start_paused = true)]
 async fn a_creation_that_fails_leaves_nothing_behind() {
@@ -172,7 +157,7 @@ async fn changes_end_as_a_creation_does() {
     }
 }
 
-/// What is below the load balancer of a cloud, without IDs and names.
+/// The children of the load balancer of a cloud, without IDs and names.
 fn shape(rig: &Rig) -> Vec<String> {
     let world = rig.cloud.world.lock();
     let octavia = &world.octavia;
