@@ -1,4 +1,4 @@
-//! What happens in a history.
+//! The events of a history.
 
 use rand::Rng as _;
 
