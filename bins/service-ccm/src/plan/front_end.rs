@@ -152,8 +152,8 @@ fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
     Digest { version: DIGEST_VERSION, hash }
 }
 
-/// What a provider that gets the whole Service may act on: the spec, and all annotations but the provider's own,
-/// kubectl's and Quartet's. Nobody else knows which of them the provider reads.
+/// The parts that a provider with the whole Service may act on: the spec, and all annotations but
+/// the provider's own, kubectl's and Quartet's. Nobody else knows which of them the provider reads.
 fn configuration(json: &str, traits: &LoadBalancerTraits) -> Option<Vec<u8>> {
     #[derive(Deserialize)]
     struct Metadata {
