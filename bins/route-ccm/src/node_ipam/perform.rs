@@ -96,9 +96,7 @@ impl Perform {
     fn tell(&self, effect: Effect) {
         match effect {
             Effect::Known { assigned, bare } => {
-                tracing::info!(
-                    "pod CIDRs of {assigned} nodes are known; {bare} nodes do not have any"
-                );
+                tracing::info!("pod CIDRs of {assigned} nodes are known; {bare} nodes have none");
             }
             Effect::Given(node) => {
                 if let Some(age) = node.age(clock::wall()) {

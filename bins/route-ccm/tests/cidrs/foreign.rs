@@ -40,7 +40,7 @@ async fn pod_cidrs_of_other_clients_are_respected_and_reported_and_assignment_go
     let leader = world.lead(&LARGE).await;
     let nodes = world.add_many(0..3);
     world.assigned(&nodes).await;
-    // Another node's block, the next one, and one anywhere.
+    // That of another node, the next one, and one anywhere.
     let foreign: Vec<_> = [(10, "10.64.1.0/24"), (11, "10.64.3.0/24"), (12, "10.64.200.0/24")]
         .map(|(number, cidr)| world.add_assigned(number, cidr))
         .into();

@@ -98,7 +98,7 @@ async fn a_provider_without_routes_gives_pod_cidrs_alone() {
     world.assigned(&nodes).await;
     sleep(Duration::from_mins(30)).await;
     assert_eq!(world.cloud.calls().total(), 0, "{}", world.cloud.calls());
-    assert!(leader.health("routes").detail().contains("does not offer routes"));
+    assert!(leader.health("routes").detail().contains("offers none"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ async fn routes_alone_assign_nothing() {
     assert_eq!(world.cloud.router().len(), 1);
 }
 
-/// Its steps are on `/plan`; nothing is written.
+/// What it would do is on `/plan`; nothing is written.
 #[tokio::test(start_paused = true)]
 async fn an_observer_publishes_what_it_would_assign() {
     let world = World::new();
@@ -122,7 +122,7 @@ async fn an_observer_publishes_what_it_would_assign() {
     assert_eq!(world.writes(), [""; 0]);
     let page: Value = serde_json::from_str(&leader.process.context.plans.json(None)).unwrap();
     assert_eq!((&page["due"]["pod-cidrs"], &page["held"]["pod-cidrs"]), (&json!(4), &json!(1)));
-    // Another program assigns them: it does not compete with an observer.
+    // Another program assigns them: that is no rival of an observer.
     world.assign(&nodes[0], "10.64.3.0/24");
     sleep(Duration::from_mins(1)).await;
     let page: Value = serde_json::from_str(&leader.process.context.plans.json(None)).unwrap();

@@ -72,7 +72,7 @@ async fn a_node_that_goes_during_its_lookup_does_not_wait() {
     }
 }
 
-/// It got pod CIDRs from another client in the meantime.
+/// It got pod CIDRs from another client meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_gets_pod_cidrs_during_its_lookup_does_not_wait() {
     let world = World::new();

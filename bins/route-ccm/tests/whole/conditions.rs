@@ -49,8 +49,7 @@ async fn the_status_decides_whether_it_is_written() {
     }
 }
 
-/// The reason why a node's route waits is shown after five seconds, once; a failure is shown at
-/// once.
+/// What a node's route waits for is shown after five seconds, once; a failure is shown at once.
 #[tokio::test(start_paused = true)]
 async fn a_node_without_its_route_is_marked_once() {
     let cloud = SimCloud::new();
@@ -143,7 +142,7 @@ async fn a_route_that_carries_no_traffic_is_shown() {
     sleep(Duration::from_hours(1)).await;
     let calls = cloud.calls().routes.apply - before;
     assert!((5..=30).contains(&calls), "{calls} attempts in an hour");
-    // A person fixes it in the cloud; a list shows it.
+    // A person mends it in the cloud; a list shows it.
     cloud.faults().clear();
     cloud.router().update(net(&cidr(1)), |route| route.defect = None);
     sleep(Duration::from_mins(10)).await;
@@ -177,7 +176,7 @@ async fn what_is_wrong_with_a_node_is_shown_there() {
     cloud.router().configure(|settings| settings.traits.families = vec![IpFamily::V4]);
     let world = World::start(&cloud, "c-1", &[]).await;
     let wrong = [
-        ("b-same", vec!["10.244.1.0/24"], "also node a-first's"),
+        ("b-same", vec!["10.244.1.0/24"], "also that of node a-first"),
         ("c-larger", vec!["10.244.0.0/23"], "overlaps 10.244.1.0/24 of node a-first"),
         ("d-outside", vec!["192.168.7.0/24"], "not inside --cluster-cidr"),
         ("e-family", vec!["10.244.5.0/24", "fd00:10:244:5::/64"], "no IPv6 routes"),

@@ -69,7 +69,7 @@ async fn each_node_says_why_its_route_is_there_or_not() {
     let explains = |name: &str, lines| explains(&world, "Node", name, lines);
     let fine = explains(
         &name(1),
-        ["fine", "the route of 10.244.1.0/24 to 10.0.0.1 exists, by the list", "nothing has to"],
+        ["fine", "the route of 10.244.1.0/24 to 10.0.0.1 is there, by the list", "nothing has to"],
     );
     assert!(fine.contains("condition NetworkUnavailable=False"), "{fine}");
     explains(&name(2), ["blocked", "the node has no podCIDRs", "set --allocate-node-cidrs=true"]);

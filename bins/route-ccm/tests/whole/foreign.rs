@@ -84,7 +84,7 @@ async fn foreign_routes_are_counted_and_never_touched() {
     assert!(lists <= 75 + 5, "{lists} lists in twelve hours");
 }
 
-/// The cloud answers as for another project: nothing exists, and that proves nothing.
+/// The cloud answers like that of another project: nothing exists, and that proves nothing.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_denies_our_nodes_proves_nothing() {
     for effect in [Effect::WrongProject, Effect::EmptyList, Effect::Unavailable, Effect::Hang] {
@@ -210,7 +210,7 @@ async fn two_clusters_share_a_router() {
         let router = cloud.router();
         let (created, all) = (router.written(RouteWriteKind::Create), router.writes().len());
         assert_eq!((router.len(), created, all), (2 * NODES, 2 * NODES, 2 * NODES));
-        // A conflict does not count as a failure: no node was shown as unreachable.
+        // A conflict is no failure: no node was shown as unreachable.
         for number in 0..NODES {
             assert_eq!(ours.writes_to(&name(number)), 1, "{number}");
             assert_eq!(theirs.writes_to(&format!("other-{number}")), 1, "{number}");

@@ -106,7 +106,7 @@ async fn a_condition_follows_from_the_routes_of_the_node_that_is_there() {
     world.reachable([1]).await;
 }
 
-/// Its route exists all the time, and is right.
+/// Its route is there all the time, and is right.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_registers_again_at_once_is_another_one() {
     let cloud = SimCloud::new();

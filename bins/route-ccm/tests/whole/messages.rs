@@ -1,4 +1,4 @@
-//! The condition's message and reason.
+//! What the condition says besides its status.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ async fn a_message_that_is_right_is_not_written() {
     world.restart().await;
     sleep(Duration::from_hours(1)).await;
     assert_eq!(world.writes_to(&name(1)), 1);
-    // cloud-controller-manager's condition says nothing.
+    // That of cloud-controller-manager says nothing.
     let words = json!({"type": "NetworkUnavailable", "status": "True", "reason": "NoRouteCreated",
         "message": "RouteController failed to create a route"});
     world.patch(&name(1), "status", json!({"status": {"conditions": [words]}}));

@@ -93,7 +93,7 @@ async fn what_the_cloud_confirms_goes_and_moves_as_before() {
     world.reachable([6]).await;
     sleep(Duration::from_hours(2)).await;
     let more = world.cloud.calls().lookup - lookups;
-    assert!(more <= 2, "{more} lookups, but a route that is made does not need any");
+    assert!(more <= 2, "{more} lookups, and a route that is made needs none");
 }
 
 /// Credentials that may not read instances: as without them.
@@ -120,7 +120,7 @@ async fn a_wide_pod_cidr_waits_for_a_person_and_takes_nothing_from_others() {
     let wide = "10.244.128.0/17";
     world.add(node("rogue-9", &[wide]));
     let why = world.shows("rogue-9", "True", "NoRouteCreated").await;
-    assert!(why.contains("is wider than most nodes' (/24)"), "{why}");
+    assert!(why.contains("is wider than those of most nodes (/24)"), "{why}");
     assert!(world.events("rogue-9")[0].starts_with("PodCIDRWithoutRoute: "));
     assert_eq!(world.metric(&format!("{REFUSED}{{reason=\"wider_than_most\"}}")), 1);
     assert!(world.line("brake").starts_with("[!]1 pod CIDRs get no route, first of node rogue-9"));

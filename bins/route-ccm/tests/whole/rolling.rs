@@ -87,7 +87,7 @@ async fn a_machine_that_exists_keeps_its_route_whatever_the_nodes_say() {
     for denies in [false, true] {
         let world = cluster(true).await;
         if denies {
-            // The machines are gone, and the cloud also denies the machines of living nodes.
+            // The machines are gone, and the cloud denies those of living nodes as well.
             (0..40).for_each(|number| drop(world.cloud.remove(&instance(&name(number)).id)));
             world.cloud.faults().add(Fault::new(Effect::WrongProject).on(Operation::FindTargets));
         }

@@ -112,7 +112,7 @@ impl Machine {
             }
         }
         if failing.is_empty() {
-            return Verdict::Passed(format!("{all} Services, 0 failing"));
+            return Verdict::Passed(format!("{all} Services, none failing"));
         }
         let count: usize = failing.values().sum();
         let kinds: Vec<_> = failing.iter().map(|(kind, count)| format!("{kind} {count}")).collect();

@@ -183,7 +183,7 @@ pub(crate) enum Tell {
     AddressChanged(String),
     Deleting,
     Deleted,
-    /// Objects that the provider has left in the cloud on purpose.
+    /// What the provider has left in the cloud on purpose.
     Kept(String),
     DuplicateDeleted,
     Failed {

@@ -30,7 +30,7 @@ pub(crate) struct Round<'a> {
     pub(crate) service: &'a Service,
     /// The load balancer that the Service asks for.
     pub(crate) desired: Desired,
-    /// The Services that are served.
+    /// Which Services are served.
     pub(crate) classes: &'a Classes,
     /// The provider's traits.
     pub(crate) traits: &'a LoadBalancerTraits,
@@ -38,7 +38,7 @@ pub(crate) struct Round<'a> {
     pub(crate) nodes: &'a NodeSet,
     /// The digest of these nodes.
     pub(crate) agreed: Option<Digest>,
-    /// The nodes that the Service selects.
+    /// Which nodes the Service selects.
     pub(crate) selector: &'a NodeSelector,
     /// True if that is not the Service's own choice.
     pub(crate) is_default: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Planned {
     pub(crate) members: Decision,
     /// The mistakes in the Service.
     pub(crate) problems: Vec<Problem>,
-    /// True if it waits for the user to approve the adoption of another controller's load balancer.
+    /// True if it waits for a user's word to adopt the load balancer of another controller.
     pub(crate) waits_for_adoption: bool,
     /// Why it gets no load balancer of its own, if it is on one of others.
     pub(crate) stays_on_foreign: Option<String>,

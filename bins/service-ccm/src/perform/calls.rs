@@ -171,8 +171,8 @@ impl Lanes {
         stream::once(first).filter_map(std::future::ready).boxed()
     }
 
-    /// Passes on each answer as it arrives, and `missing` for items without an answer, and makes
-    /// the writes that follow. Returns true if one of them has carried something out.
+    /// Passes on each answer as it arrives, and `missing` for what has none, and makes the writes that follow.
+    /// Returns true if one of them has carried something out.
     async fn answers<T: IsDone>(
         &self,
         about: Vec<About>,

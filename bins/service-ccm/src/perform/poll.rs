@@ -55,7 +55,7 @@ fn pause(listed: usize) -> Duration {
     PAUSE.saturating_mul(parts.saturating_add(1)).min(LONGEST_POLL)
 }
 
-/// Looks at all that are due. Returns how many were listed; `None` if the cloud has not answered.
+/// Looks at all that are due. Returns how many were listed; None if the cloud has not answered.
 async fn poll(translator: &Translator) -> Option<usize> {
     let (balancers, performer) = (translator.load_balancers().ok()?, &translator.performer);
     let asked = performer.apply(Event::PollDue).into_iter().find_map(|request| match request {

@@ -66,8 +66,7 @@ reasons! {
     Conflict: PROVISIONING "True";
     /// The cloud did not answer in time, or not in a way that can be understood.
     CloudUnavailable: PROVISIONING "True";
-    /// The provider does not offer load balancers, or no longer does. Until it does, nothing is
-    /// created, changed or deleted.
+    /// The provider offers no load balancers, or not any more. Nothing is created, changed or deleted meanwhile.
     LoadBalancersNotOffered: PROVISIONING "True";
     /// The load balancer has failed in the cloud, and a person has to repair or delete it.
     LoadBalancerFailed: PROVISIONING "True";

@@ -1,4 +1,4 @@
-//! The writes to a Service: addresses, conditions, annotations.
+//! What is written to a Service: addresses, conditions, annotations.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{eligible::without_numbers, reason::Reason};
 
 /// The annotation with the ID of the load balancer: a hint where to look, no proof of ownership.
 pub const ID: &str = service_keys::LOAD_BALANCER_ID;
-/// The annotation with the digest of the applied configuration, for providers that do not store it.
+/// The annotation with the digest of the applied configuration, for providers that store none.
 pub const DIGEST: &str = "quartet.dev/load-balancer-digest";
 
 /// How long a condition is not rewritten only because its status or reason changes.
@@ -26,7 +26,7 @@ pub struct NewCondition {
     pub reason: Reason,
     /// Its message.
     pub message: String,
-    /// True if its status differs from the existing one, so that its time moves.
+    /// Whether its status differs from the one that is there, so that its time moves.
     pub moves: bool,
 }
 
@@ -67,16 +67,16 @@ pub struct StatusChange {
 }
 
 impl StatusChange {
-    /// Returns true if it changes nothing.
+    /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self == &Self::default()
     }
 }
 
-/// The wanted status of a Service.
+/// What a Service is to show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wished {
-    /// The addresses; `None` to leave them as they are.
+    /// The addresses; None to leave them as they are.
     pub ingress: Option<Vec<ServiceIngress>>,
     /// The conditions, with their messages.
     pub conditions: Vec<(Reason, String)>,
@@ -84,10 +84,10 @@ pub struct Wished {
     pub annotations: BTreeMap<String, Option<String>>,
 }
 
-/// The difference between a Service and its wanted status. A missing condition is written at once;
-/// a condition whose status or reason changes, not before [`Written::next`] or along with something
-/// else. The message alone is a difference only along with other addresses, or if it says what a
-/// user should do: others may quote a request ID.
+/// The difference between a Service and what it is to show. A condition that is not there is written
+/// at once; one whose status or reason changes not before [`Written::next`], or along with something
+/// else. The message alone is a difference only along with other addresses, and where it says what a
+/// user is to do: others may quote a request ID.
 pub fn difference(
     service: &Service,
     wished: &Wished,
@@ -130,7 +130,7 @@ fn differs(reason: Reason, old: &str, new: &str) -> bool {
     }
 }
 
-/// Returns true if a condition of the Service shows this reason.
+/// Whether a condition of the Service shows this reason.
 pub fn shows(condition: Option<&ServiceCondition>, reason: Reason) -> bool {
     condition.is_some_and(|condition| &*condition.reason == reason.as_str())
 }
@@ -141,7 +141,7 @@ pub fn ingress(balancer: &LoadBalancer) -> Vec<ServiceIngress> {
     balancer.ingress.iter().map(entry).collect()
 }
 
-/// The entry of an address. An IPv4 address in the form of an IPv6 one is shown as IPv4.
+/// One of these addresses. An IPv4 address in the form of an IPv6 one is shown as what it is.
 pub(super) fn entry(ingress: &Ingress) -> ServiceIngress {
     let ports = ingress.failed_ports.iter().map(|failed| IngressPort {
         port: failed.port.into(),
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A status that flaps is not written more often.
+    /// A status that comes and goes is no reason to write more often.
     #[test]
     fn a_status_changes_at_most_once_in_half_a_minute() {
         let throttled = service(Some(Reason::Throttled));
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(fresh.conditions.len(), 1, "the first time");
     }
 
-    /// A user who corrects one of two mistakes should see the other one.
+    /// A user who corrects one of two mistakes is to see the other one.
     #[test]
     fn another_mistake_is_shown_and_another_request_id_is_not() {
         for (reason, writes) in [
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Fields that the API server would add exist from the beginning.
+    /// What the API server would add is there from the beginning.
     #[test]
     fn an_address_has_the_mode_that_the_api_server_stores() {
         let mut balancer = LoadBalancer::new("lb-1", "web", None);

@@ -90,7 +90,7 @@ fn gone(id: &str) -> (Reason, String) {
 }
 
 fn responsible(why: &str) -> String {
-    format!("owned by another controller: {why}")
+    format!("another controller is responsible: {why}")
 }
 
 fn annotations(
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(step(&shown, &state), Plan::Settled);
         let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
         balancer.ingress.clear();
-        assert_eq!(step(&shown, &state), Plan::Settled, "existing addresses stay");
+        assert_eq!(step(&shown, &state), Plan::Settled, "what is there stays");
         let without = written(&bare, &step(&bare, &state));
         assert!(shows(without.condition(SERVING), Reason::NoAddress));
     }

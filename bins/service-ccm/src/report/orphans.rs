@@ -85,7 +85,7 @@ pub(crate) fn adoptable(all: &[LoadBalancer]) {
         tracing::info!(
             load_balancer = &*balancer.id,
             service = %made_for,
-            "found an adoptable load balancer: {why}"
+            "a load balancer that may be adopted: {why}"
         );
     }
 }

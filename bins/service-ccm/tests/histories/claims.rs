@@ -88,7 +88,7 @@ fn false_event(world: &World, event: &Value) -> Option<String> {
         "EnsuredLoadBalancer" => left > 0,
         _ => true,
     };
-    (!is_true).then(|| format!("{message:?} about {}, and {left} exist", about["name"]))
+    (!is_true).then(|| format!("{message:?} about {}, and {left} are there", about["name"]))
 }
 
 /// Returns the claims that a Service makes now.

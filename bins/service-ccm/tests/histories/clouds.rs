@@ -77,7 +77,7 @@ pub(crate) fn lie(world: &mut World) {
     world.add_fault(effect, operation, lasting);
 }
 
-/// A person changes or deletes a load balancer in the cloud, or it fails on its own.
+/// A person changes or deletes a load balancer in the cloud, or it fails by itself.
 pub(crate) fn person(world: &mut World, rules: &mut Rules) {
     let ours = world.ours();
     let Some(one) = ours.choose(&mut world.dice) else { return };

@@ -1,4 +1,4 @@
-//! The events of a history.
+//! What happens in a history.
 
 use rand::Rng as _;
 

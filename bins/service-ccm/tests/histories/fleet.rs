@@ -98,7 +98,7 @@ async fn a_cloud_that_shows_nothing_gets_no_new_load_balancer() {
     }
 }
 
-/// A list that is cut off, while the load balancers exist.
+/// A list that is cut off, while the load balancers are there.
 #[tokio::test(start_paused = true)]
 async fn a_load_balancer_that_is_found_by_its_id_is_not_replaced() {
     let world = World::fleet(Variant::default()).await;
@@ -110,7 +110,7 @@ async fn a_load_balancer_that_is_found_by_its_id_is_not_replaced() {
     assert!(world.replacements_held() < 0.5);
 }
 
-/// All are deleted in the cloud, and nobody is on duty.
+/// All are deleted in the cloud, and nobody is there.
 #[tokio::test(start_paused = true)]
 async fn load_balancers_that_are_really_gone_are_made_again_within_an_hour() {
     for kept in [0, 1] {
@@ -168,7 +168,7 @@ async fn few_that_are_gone_are_made_again_at_once() {
     assert_eq!(world.ids().len(), SERVICES);
 }
 
-/// A planned deletion does not count as a loss, so it does not hold back a real one.
+/// What is to go is no loss, so it does not hold the one that is.
 #[tokio::test(start_paused = true)]
 async fn services_that_are_being_deleted_have_lost_nothing() {
     let world = World::fleet(Variant::default()).await;
@@ -214,7 +214,7 @@ async fn a_user_approves_all_replacements_on_the_lease() {
     lease.annotate("quartet.dev/replacements-approved-selector", Some("*"));
     lease.annotate("quartet.dev/replacements-approved-until", Some("2999-01-01T00:00:00Z"));
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(world.ids().len(), 2 * SERVICES, "no Service waits for its next look");
+    assert_eq!(world.ids().len(), 2 * SERVICES, "none waits for its next look");
 }
 
 /// Octavia cannot build.

@@ -122,7 +122,7 @@ async fn a_new_service_does_not_prove_that_all_others_are_lost() {
     sleep(20 * MINUTE).await;
     let left = world.ours().iter().filter(|one| before.contains(&one.id)).count();
     println!("{made} new; {left} of the 20 old ones are left after the lie has ended");
-    assert_eq!((made, left), (1, 20), "only the new Service's");
+    assert_eq!((made, left), (1, 20), "the one of the new Service");
 }
 
 /// A neighbour in the same project is a copy of this cluster (blue/green), with its `--cluster-uid` in the copied values, and

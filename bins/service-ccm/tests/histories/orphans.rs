@@ -75,7 +75,7 @@ async fn by_default_an_orphan_is_reported_and_kept() {
     minutes(60).await;
     assert_eq!((world.orphans(), world.metric("ccm_service_orphans ")), (1, 1));
     assert_eq!(world.metric::<u32>("ccm_plan_objects "), 1, "the page says what would be deleted");
-    // The setting is live, and the proof exists.
+    // The setting is live, and the proof is there.
     world.reload(|settings| *settings = settings_of(DELETES));
     minutes(6).await;
     assert_eq!(world.orphans(), 0);

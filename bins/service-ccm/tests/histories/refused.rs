@@ -1,5 +1,5 @@
-//! Requests that the cloud refuses as a mistake of the user are retried: rarely, and soon when
-//! something that they depend on may have changed.
+//! What the cloud refuses as a mistake of the user is tried again: rarely, and soon when something
+//! that it is about may have changed.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn what_was_refused_is_tried_again_rarely() {
     }
 }
 
-/// A change, with its name.
+/// What changes, and how.
 type Change = (&'static str, fn(&World));
 
 /// Nodes, settings and the provider are part of what a call is about.

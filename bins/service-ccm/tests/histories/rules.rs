@@ -1,4 +1,4 @@
-//! The rules that must hold in each history.
+//! What must hold in each history.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ const LOSS: usize = 3;
 /// How late what a process does may be left to the next one.
 const HANDOVER: Duration = Duration::from_secs(4);
 
-/// A rule that holds in each history.
+/// What holds in each history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
     /// Load balancers of others are not touched, and no call names one.
@@ -63,7 +63,7 @@ pub(crate) type Broken = ccm_tests::variants::Broken<Rule>;
 pub(crate) struct Rules {
     /// The load balancers of others.
     foreign: Vec<SimBalancer>,
-    /// The fields that the program could write to the Service of another class.
+    /// What the program could write to the Service of another class.
     other_class: Value,
     /// The load balancers whose Service had the finalizer at the last look.
     protected: BTreeSet<String>,
@@ -236,15 +236,15 @@ pub(crate) fn unreported(world: &World) -> Option<String> {
         .then(|| format!("{count} load balancers without a Service, {reported} reported"))
 }
 
-/// Also checks load balancers that the controller reports although they have a Service.
+/// The same, and load balancers that the controller reports although they have a Service.
 pub(crate) fn misreported(world: &World) -> Option<String> {
     let (count, reported) = orphans(world)?;
     (reported != count)
         .then(|| format!("{count} load balancers without a Service, {reported} reported"))
 }
 
-/// The number of load balancers without a Service, and the number that the controller reports.
-/// `None` if the provider does not have lists.
+/// The number of load balancers without a Service, and the number that the controller reports. None
+/// if the provider does not have lists.
 fn orphans(world: &World) -> Option<(usize, usize)> {
     if !world.has_lists() {
         return None;

@@ -73,7 +73,7 @@ pub(crate) fn wrong(world: &World, number: usize) -> Option<Wrong> {
     let conditions = &service["status"]["conditions"];
     let [balancer] = found.as_slice() else {
         let waits = conditions.to_string().contains("WaitingForAdoption");
-        return (!waits).then(|| of_all(format!("{key} does not have one; {}", service["status"])));
+        return (!waits).then(|| of_all(format!("{key} has none; {}", service["status"])));
     };
     if matches!(balancer.state, State::Pending { .. }) {
         // Members may still leave one after another.

@@ -42,7 +42,7 @@ impl Watched {
         self.api.list("services").into_iter().find(is)
     }
 
-    /// Checks every write: the owner of its Service and of its load balancer.
+    /// What holds for every write: whose Service it is about, and whose load balancer.
     fn check(&self, owner: &Owner, ids: &[Option<&String>]) {
         let service = self.service(owner).unwrap_or_default();
         let class = service["spec"]["loadBalancerClass"].as_str();
@@ -62,7 +62,7 @@ impl Watched {
 
     fn check_members(&self, owner: &Owner, members: &Members) {
         if members.present.is_empty() && !members.absent.is_empty() {
-            self.broken.add(Rule::LastMember, format!("{owner} would lose its last member"));
+            self.broken.add(Rule::LastMember, format!("{owner} is to lose its last member"));
         }
     }
 
@@ -88,12 +88,12 @@ impl Watched {
         self.check(owner, &[known.as_ref()]);
         let service = self.service(owner).unwrap_or_default();
         if *duplicate && service["metadata"]["annotations"][ID].as_str() == known.as_deref() {
-            self.broken.add(Rule::Address, format!("{owner} would lose what its clients use"));
+            self.broken.add(Rule::Address, format!("{owner} is to lose what its clients use"));
         }
     }
 }
 
-/// Returns true if a Service has the finalizer.
+/// Whether a Service has the finalizer.
 pub(crate) fn is_protected(service: &Value) -> bool {
     let finalizers = service["metadata"]["finalizers"].as_array();
     finalizers.is_some_and(|all| all.iter().any(|one| one == CLEANUP))

@@ -108,7 +108,7 @@ pub(crate) struct Persons {
 pub(crate) type Standby = (InProcess<ServiceCcm>, Arc<ServiceCcm>);
 /// Objects of the API server.
 pub(crate) type Objects = Arc<[Value]>;
-/// The differences from the program as it is shipped.
+/// What differs from the program as it is shipped.
 pub(crate) type Variant = variants::Variant<Lists>;
 
 impl World {
@@ -207,9 +207,8 @@ impl World {
         LoadBalancers::traits(&self.cloud).lists
     }
 
-    /// Adds what belongs to others: load balancers of a person, of another cluster and of this
-    /// cluster before it was rebuilt, and a Service that is being deleted by the controller of its
-    /// class.
+    /// What belongs to others: load balancers of a person, of another cluster and of this cluster
+    /// before it was rebuilt, and a Service that is being deleted by the controller of its class.
     fn add_others(&self) {
         let owner = |name: &str, cluster: &str| Owner {
             cluster: ClusterId { name: name.to_owned(), uid: cluster.to_owned() },
@@ -249,7 +248,7 @@ impl World {
         all
     }
 
-    /// The fields that a controller could write to the Service of another class.
+    /// What a controller could write to the Service of another class.
     pub(crate) fn other_class(&self) -> Value {
         let services = self.list("services");
         let is = |one: &&Value| one["metadata"]["name"] == "other-class";

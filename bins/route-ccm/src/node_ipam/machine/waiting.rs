@@ -59,7 +59,7 @@ impl Waiting {
         new
     }
 
-    /// Returns true if the node waits.
+    /// Whether the node waits.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.nodes.contains_key(name)
     }

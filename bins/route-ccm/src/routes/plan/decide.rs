@@ -36,7 +36,7 @@ pub const REMOVE: &str = "remove it, or give the node another pod CIDR";
 enum Whose {
     /// Ours: its target is the node at this place.
     Node(usize),
-    /// Ours, but its target is no longer a node.
+    /// Ours, but its target is no node any more.
     Orphan(Orphan),
     /// Inside the cluster CIDRs, and only the word of this node makes it ours.
     Claimed(Shared),
@@ -69,7 +69,7 @@ pub(super) struct Decider<'a> {
     room: Option<u32>,
     sendable: usize,
     counts: Counts,
-    /// The changes that keep or raise the number of routes.
+    /// What changes no number of routes, or adds some.
     changes: Vec<Planned>,
     losses: Vec<Loss>,
     /// The counted losses that the brake lets pass.
@@ -146,7 +146,7 @@ impl<'a> Decider<'a> {
         if let Some(found) = right.get(best) {
             self.there(place, found);
             let second = right.iter().enumerate().find(|(other, _)| *other != best);
-            let surplus = second.map(|(_, route)| (*route, "the same route exists twice"));
+            let surplus = second.map(|(_, route)| (*route, "the same route is there twice"));
             let old = || {
                 others
                     .first()
@@ -174,9 +174,8 @@ impl<'a> Decider<'a> {
         self.make(destination, place, others);
     }
 
-    /// A change of this destination is under way. An existing route serves the node, unless the
-    /// change removes it: it may have been sent before the node came. A route that carries no
-    /// traffic is being repaired.
+    /// A change of this destination is under way. What is there serves the node, unless it goes by that: it may have been
+    /// sent before the node came. A route that carries no traffic is being repaired.
     fn changes(&mut self, destination: IpNet, place: usize, right: &[&Route]) {
         let in_flight = &self.planner.in_flight;
         if right.iter().any(|route| route.defect.is_none() && !in_flight.takes(route)) {
@@ -199,8 +198,8 @@ impl<'a> Decider<'a> {
         self.problems.push((Shared::clone(&node.node.name), problem));
     }
 
-    /// A foreign route keeps a node from its own. Our own route beside it is deleted if its target
-    /// was another node's that is gone, since another machine may get that address.
+    /// A foreign route keeps a node from its own. One of ours beside it goes if its target was
+    /// that of another node that is gone, since another machine may get that address.
     fn leave(&mut self, name: &Shared, others: Vec<(&Route, Option<Orphan>)>) {
         let gone = others.into_iter().find_map(|(route, orphan)| {
             Some((route, orphan.filter(|orphan| orphan.node.as_ref() != Some(name))?))
@@ -222,7 +221,7 @@ impl<'a> Decider<'a> {
         if self.sendable == 0 {
             let failure = self.planner.failures.get(destination).map(Failure::lack);
             let waits = || {
-                Lack::pending(format!("the route of {destination} waits for other nodes' routes"))
+                Lack::pending(format!("the route of {destination} waits for those of other nodes"))
             };
             return self.lack(destination, place, failure.unwrap_or_else(waits));
         }
@@ -293,14 +292,14 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// A destination that is a pod CIDR with a problem: existing routes stay, and are counted.
+    /// A destination that is a pod CIDR with a problem: what is there stays, and is counted.
     pub(super) fn disputed(&mut self, destination: IpNet) {
         for route in self.view.table.to(destination) {
             self.whose(route);
         }
     }
 
-    /// The node's route exists.
+    /// The node's route is there.
     fn there(&mut self, place: usize, route: &'a Route) {
         if let Some(defect) = &route.defect {
             self.counts.defective += 1;
@@ -454,7 +453,7 @@ impl<'a> Decider<'a> {
                 Word::Counts => {
                     return Whose::Orphan(Orphan {
                         why: format!(
-                            "{} is no longer a target of node {}",
+                            "{} is no target of node {} any more",
                             target_of(route),
                             node.name
                         ),

@@ -18,7 +18,7 @@ pub enum Problem {
     Overlaps {
         /// The pod CIDR.
         cidr: IpNet,
-        /// The other node's pod CIDR.
+        /// That of the other node.
         other: IpNet,
         /// The other node.
         node: Shared,
@@ -52,7 +52,7 @@ pub enum Problem {
     NoProviderId,
     /// The cloud needs an address of the pod CIDR's family.
     NoAddress(IpNet),
-    /// Its route exists, and was made under the UID of this cluster.
+    /// Its route is there, and was made under the UID of this cluster.
     Lent {
         /// The pod CIDR.
         cidr: IpNet,
@@ -77,7 +77,7 @@ impl Problem {
         }
     }
 
-    /// Returns the problem in words, and its fix.
+    /// Returns the problem in words, and its mend.
     pub fn parts(&self) -> (String, String) {
         let (cause, mend) = match self {
             Self::Unreadable(text) => (
@@ -90,7 +90,7 @@ impl Problem {
             ),
             Self::Overlaps { cidr, other, node } => {
                 let how = match cidr == other {
-                    true => format!("is also node {node}'s"),
+                    true => format!("is also that of node {node}"),
                     false => format!("overlaps {other} of node {node}"),
                 };
                 (format!("pod CIDR {cidr} {how}, which is older and gets the route"), AGAIN)
@@ -101,7 +101,7 @@ impl Problem {
             ),
             Self::WiderThanMost { cidr, usual } => (
                 format!(
-                    "pod CIDR {cidr} is wider than most nodes' (/{usual}), so it gets no route until a person approves it"
+                    "pod CIDR {cidr} is wider than those of most nodes (/{usual}), so it gets no route until a person approves it"
                 ),
                 "set --max-pod-cidr, or annotation quartet.dev/approved-selector of the Lease",
             ),
@@ -114,7 +114,7 @@ impl Problem {
             Self::Family(cidr) => {
                 let family = IpFamily::of(cidr.addr());
                 return (
-                    format!("the cloud has no {family} routes, so pod CIDR {cidr} gets no route"),
+                    format!("the cloud has no {family} routes, so pod CIDR {cidr} gets none"),
                     format!("use a cluster without {family} pod CIDRs"),
                 );
             }
@@ -148,7 +148,7 @@ impl Problem {
 }
 
 /// The advice for a node without pod CIDRs, if this program does not assign pod CIDRs.
-pub const ASSIGN: &str = "set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program does not assign them";
+pub const ASSIGN: &str = "set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program assigns none";
 
 /// The advice for the operator. Pod CIDRs cannot be changed.
 const AGAIN: &str = "delete this Node, so that it registers again and gets another pod CIDR";

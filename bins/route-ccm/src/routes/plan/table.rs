@@ -48,7 +48,7 @@ impl Table {
         self.routes.values().map(Vec::len).sum()
     }
 
-    /// Returns true if it has no route.
+    /// Whether it has no route.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
@@ -78,7 +78,7 @@ impl Table {
     }
 }
 
-/// A destination has one route, rarely two: a vector that grows on its own has room for four.
+/// A destination has one route, rarely two: a vector that grows by itself has room for four.
 fn add(routes: &mut Vec<Route>, route: Route) {
     routes.reserve_exact(1);
     routes.push(route);

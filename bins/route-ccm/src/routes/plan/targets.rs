@@ -1,4 +1,4 @@
-//! Maps targets to nodes.
+//! Which node a target is.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -65,7 +65,7 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// Returns true if this is a target of this node.
+/// Whether this is a target of this node.
 pub fn is_target(target: &RouteTarget, view: &NodeView) -> bool {
     match target {
         RouteTarget::Node(name) => **name == *view.node.name,
@@ -80,12 +80,12 @@ pub fn is_target(target: &RouteTarget, view: &NodeView) -> bool {
 pub struct FormerNode {
     /// Its name, IDs, addresses and labels.
     pub node: Arc<Node>,
-    /// True if it was marked for scale-down when it was last seen, so that its routes go without
+    /// Whether it was marked for scale-down when it was last seen, so that its routes go without
     /// being counted.
     pub was_marked: bool,
 }
 
-/// Targets that belonged to nodes while this process watched.
+/// Targets that were those of nodes while this process watched.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Former {
     /// With the time since when no route has had the target, and the number of its node.
@@ -156,7 +156,7 @@ impl Former {
         self.targets.len()
     }
 
-    /// Returns true if it is empty.
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }

@@ -11,9 +11,9 @@ use super::{Allocator, Gone, HeldBlocks, Record};
 const FORMER: usize = 50_000;
 
 impl Allocator {
-    /// The node is gone. Returns the pod CIDRs that stay held until the caller says that there is
-    /// no route to them: by [`route_gone`](Self::route_gone), also if there never was one, or by [a
-    /// table without them](Self::routes_are).
+    /// The node is gone. Returns those of its pod CIDRs that stay held until the caller says that
+    /// there is no route to them: by [`route_gone`](Self::route_gone), also if there never was one,
+    /// or by [a table without them](Self::routes_are).
     ///
     /// Another node of the same name, or with the same blocks, is not affected.
     pub fn release(&mut self, uid: &str, now: At) -> Vec<IpNet> {
@@ -44,7 +44,7 @@ impl Allocator {
         self.holders.overlapping(network).any(|(one, uid)| one == network && shows(uid))
     }
 
-    /// There is no longer a route with this destination, and no route is being made.
+    /// There is no route with this destination any more, and none is being made.
     pub fn route_gone(&mut self, destination: IpNet) {
         let destination = destination.trunc();
         if self.routes.as_mut().is_some_and(|routes| routes.remove(&destination)) {
@@ -84,7 +84,7 @@ impl Allocator {
         }
     }
 
-    /// Returns true if a table of the routes was read.
+    /// Whether a table of the routes was read.
     pub const fn knows_routes(&self) -> bool {
         self.routes.is_some()
     }
@@ -95,8 +95,8 @@ impl Allocator {
         gone.flat_map(|gone| gone.waiting.iter().map(|network| (*network, &gone.record.name)))
     }
 
-    /// The holdings of deleted nodes with this name: their blocks, the time of the deletion, and
-    /// the blocks to which there may be a route.
+    /// What the nodes of this name hold that are gone: their blocks, since when they are gone, and the blocks
+    /// to which there may be a route.
     pub fn held_by(&self, name: &str) -> impl Iterator<Item = (&[IpNet], At, &[IpNet])> {
         let named = self.gone.values().filter(move |gone| *gone.record.name == *name);
         named.map(|gone| (&*gone.record.networks, gone.since, &*gone.waiting))
@@ -107,8 +107,8 @@ impl Allocator {
         self.gone.len()
     }
 
-    /// The data for the next leader: the blocks of the nodes that were deleted last, at most this
-    /// many.
+    /// What the next leader should know: the blocks of the nodes that were the last to go, at most
+    /// this many.
     pub fn held(&self, most: usize) -> Vec<HeldBlocks> {
         let mut held: Vec<_> = self
             .gone

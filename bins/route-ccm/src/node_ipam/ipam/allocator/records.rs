@@ -67,7 +67,7 @@ impl Record {
         }
     }
 
-    /// Returns true if it is reserved, and no write of it can be carried out.
+    /// Whether it is reserved, and no write of it can be carried out.
     pub(super) fn is_unwritten(&self) -> bool {
         self.writes.is_some_and(|writes| !writes.may_have_landed())
     }
@@ -85,7 +85,7 @@ impl Record {
         }
     }
 
-    /// Returns true if the node shows exactly this.
+    /// Whether the node shows exactly this.
     pub(super) fn shows(&self, node: &Node) -> bool {
         let shown = Self::shown(node);
         self.networks == shown.networks && self.unreadable == shown.unreadable
