@@ -173,7 +173,7 @@ pub fn identity(auth_url: &Url) -> Result<Url, CloudError> {
         Some(base) if base.path().ends_with("/v3/") => Ok(base),
         Some(_) => {
             let why = format!(
-                "auth-url: {auth_url} is of a version that is not supported: name version 3, or none"
+                "auth-url: {auth_url} is of a version that is not supported: name version 3, or no version"
             );
             Err(CloudError::new(ErrorKind::Invalid, why))
         }
@@ -188,7 +188,7 @@ fn directory(service: Service, text: &str) -> Result<Url, CloudError> {
         return Err(CloudError::new(
             ErrorKind::Malformed,
             format!(
-                "the URL of {} is no http URL: {:?}",
+                "the URL of {} is not an http URL: {:?}",
                 service.name(),
                 one_line(text, MAX_MESSAGE)
             ),
