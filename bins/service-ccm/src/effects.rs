@@ -74,8 +74,6 @@ pub(crate) struct Wakes {
     pub(crate) poll: Notify,
     pub(crate) note: Notify,
     pub(crate) nodes: Notify,
-    /// The cloud answers slow calls about members again.
-    pub(crate) slow_calls: Notify,
 }
 
 impl Performer {
@@ -131,10 +129,8 @@ impl Performer {
         match effect {
             Effect::Queue(name, lane, turn) => self.turn(name, lane, turn),
             Effect::Wake(task) => self.wake(task),
-            Effect::Tell(service, what) => {
-                self.reports.tell(&service, what, &self.metrics, &self.repeats);
-            }
-            Effect::TellOrphan(what) => self.reports.tell_orphan(what),
+            Effect::Tell(service, what) => self.reports.tell(&service, &what, &self.repeats),
+            Effect::TellOrphan(what) => self.reports.tell_orphan(what, &self.cluster),
             Effect::Log(level, service, text) => log(level, service, &text),
             Effect::Show(shown) => self.show(shown),
             Effect::ForgetReports(name) => self.reports.forget(&name),
@@ -169,14 +165,13 @@ impl Performer {
 
     /// Wakes a task.
     pub(crate) fn wake(&self, task: Task) {
-        let Wakes { audit, orphans, poll, note, nodes, slow_calls } = &self.wakes;
+        let Wakes { audit, orphans, poll, note, nodes } = &self.wakes;
         match task {
             Task::Audit => audit.wake(),
             Task::Orphans => orphans.wake(),
             Task::Poll => poll.notify_one(),
             Task::Note => note.notify_one(),
             Task::Nodes => nodes.notify_one(),
-            Task::SlowCalls => slow_calls.notify_waiters(),
         }
     }
 
@@ -198,6 +193,8 @@ impl Performer {
         match count {
             Count::Ended(call, ended) => metrics.ended(call, ended.as_ref().copied()),
             Count::Provisioned(service) => self.provisioned(&service),
+            Count::Gone => metrics.gone(),
+            Count::AddressChanged => metrics.address_changed(),
             Count::Eligible(nodes) => metrics.eligible(nodes),
             Count::Audited(orphans) => metrics.audited(orphans.as_ref().copied()),
             Count::OrphansHeld(held) => metrics.orphans_held(held),

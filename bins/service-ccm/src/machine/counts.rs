@@ -6,7 +6,6 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::{Cure, Phase};
 use ccm_objects::Service;
 use ccm_runtime::health::Verdict;
 use strum::{IntoStaticStr, VariantArray};
@@ -51,22 +50,22 @@ impl Machine {
 
     /// The number of load balancers that stay although service-ccm does not serve their Services.
     pub(crate) fn releases_held(&self) -> usize {
-        self.sum(|entry| usize::from(entry.is_release_held()))
+        self.sum(|entry| usize::from(entry.is_release_held))
     }
 
     /// The number of load balancers that are gone or have failed and are not replaced yet.
     pub(crate) fn replacements_held(&self) -> usize {
-        self.sum(|entry| usize::from(entry.is_replacement_held()))
+        self.sum(|entry| usize::from(entry.is_replacement_held))
     }
 
     /// The number of Services that wait for room in their namespaces.
     pub(crate) fn waiting(&self) -> usize {
-        self.sum(|entry| usize::from(entry.waits()))
+        self.sum(|entry| usize::from(entry.waits.is_some()))
     }
 
     /// The number of members that are held.
     pub(crate) fn members_held(&self) -> usize {
-        self.sum(Entry::held)
+        self.sum(|entry| entry.held)
     }
 
     /// The number of Services whose finalizer no known controller removes.
@@ -78,7 +77,7 @@ impl Machine {
     pub(crate) fn refused(&self) -> BTreeMap<Part, usize> {
         let mut counts = BTreeMap::new();
         for (_, entry) in self.balancers.all() {
-            let mut parts: Vec<Part> = entry.refused().iter().map(|one| one.part).collect();
+            let mut parts: Vec<Part> = entry.refused.iter().map(|one| one.part).collect();
             parts.dedup();
             for part in parts {
                 *counts.entry(part).or_default() += 1;
@@ -106,8 +105,12 @@ impl Machine {
         for (_, entry) in self.balancers.all() {
             all += 1;
             if state(entry) == State::Failing {
-                let failed = entry.state().failed.first().map(|failed| failed.error.kind.reason());
-                let wrong = if entry.is_wrong() { "wrong Service" } else { "failed in the cloud" };
+                let failed = entry.state.failed.first().map(|failed| failed.error.kind.reason());
+                let wrong = match entry.state.unreadable {
+                    _ if entry.is_wrong => "wrong Service",
+                    Some(_) => "unreadable in the cloud",
+                    None => "failed in the cloud",
+                };
                 *failing.entry(failed.unwrap_or(wrong)).or_default() += 1;
             }
         }
@@ -159,10 +162,9 @@ impl Machine {
 
     /// Passes if Services show everything that the provider gives. If not, names an example.
     pub(crate) fn shown(&self) -> Verdict {
-        let refused = self.balancers.all().filter(|(_, entry)| !entry.refused().is_empty());
+        let refused = self.balancers.all().filter(|(_, entry)| !entry.refused.is_empty());
         let count = refused.clone().count();
-        let first =
-            refused.clone().find_map(|(name, entry)| Some((name, entry.refused().first()?)));
+        let first = refused.clone().find_map(|(name, entry)| Some((name, entry.refused.first()?)));
         let Some((name, refused)) = first else {
             return Verdict::Passed("Services show everything that the provider gives".to_owned());
         };
@@ -176,12 +178,10 @@ impl Machine {
 
 /// The state of a load balancer that the metrics show.
 fn state(entry: &Entry) -> State {
-    let known = entry.state();
-    let has_failed = matches!(&known.known, Known::There(balancer)
-        if matches!(balancer.phase, Phase::Failed { cure: Cure::Person, .. }));
+    let known = &entry.state;
     let is_elsewhere = matches!(known.known, Known::Elsewhere(_));
     let fails = known.failed.iter().any(|failed| !failed.error.unsent);
-    if fails || has_failed || entry.is_wrong() && !is_elsewhere {
+    if fails || known.trouble().is_some() || entry.is_wrong && !is_elsewhere {
         return State::Failing;
     }
     if let Some(pending) = &known.pending {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, mem, sync::Arc};
 
 use ccm_base::{At, message::one_line};
-use ccm_cloud::{Digest, LoadBalancerTraits, NodeSelector};
+use ccm_cloud::{LoadBalancerTraits, NodeSelector};
 use ccm_controller::queue::Priority;
 use ccm_objects::{Labels, Node, Service, Shared as Name};
 use serde::{Deserialize, Serialize};
@@ -116,11 +116,6 @@ impl Machine {
     /// How many nodes can be members, and why others cannot.
     pub(super) fn nodes_in_words(&self) -> String {
         self.nodes.set.summary()
-    }
-
-    /// The digest of the nodes that load balancers should have.
-    pub(super) fn agreed(&self) -> Option<Digest> {
-        self.balancers.published()
     }
 
     /// A node has changed. It may be marked and go before the nodes are compared: what it said is

@@ -11,7 +11,7 @@ use crate::plan::{CallKind, Known, Pending, eligible::NodeSet};
 
 /// The bounds of the wait before the next look at one load balancer.
 const SHORTEST: Duration = Duration::from_millis(200);
-pub(crate) const LONGEST: Duration = Duration::from_secs(30);
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 impl Entry {
     /// When it is worth to look at it again, if the cloud works on it.
@@ -76,6 +76,17 @@ impl Entry {
         has_ended
     }
 
+    /// A poll lacks it, or cannot read it, as this line says: it is looked at less often. Returns true if the line is
+    /// news.
+    pub(crate) fn not_polled(&mut self, line: Option<&str>, now: At) -> bool {
+        if let Some(last) = &mut self.state.pending {
+            last.check_at = now + wait(Duration::ZERO, now.since(last.since));
+        }
+        let is_news = self.state.unreadable.as_deref() != line;
+        self.state.unreadable = line.map(str::to_owned);
+        is_news
+    }
+
     /// Applies what a poll has shown. Returns true if the cloud still works on it.
     pub(crate) fn polled(
         &mut self,
@@ -85,6 +96,7 @@ impl Entry {
     ) -> bool {
         balancer.pools = None;
         let state = &mut self.state;
+        state.unreadable = None;
         let Some(last) = state.pending.as_mut() else { return false };
         if let Phase::Pending(waiting) = &balancer.phase {
             last.what.clone_from(&waiting.what);

@@ -113,16 +113,14 @@ impl Machine {
     /// The settings or the provider have changed: calls that have failed may succeed.
     fn revised(&mut self) -> Vec<Effect> {
         self.revision += 1;
-        let failed = self.balancers.all().filter(|(_, entry)| !entry.state().failed.is_empty());
+        let failed = self.balancers.all().filter(|(_, entry)| !entry.state.failed.is_empty());
         failed.map(|(name, _)| routine(name)).collect()
     }
 
     /// Another approval: what is held may change now.
     pub(super) fn approved(&self) -> Vec<Effect> {
-        let held = self
-            .balancers
-            .all()
-            .filter(|(_, entry)| entry.held() > 0 || entry.is_replacement_held());
+        let held =
+            self.balancers.all().filter(|(_, entry)| entry.held > 0 || entry.is_replacement_held);
         held.map(|(name, _)| routine(name)).collect()
     }
 }

@@ -1,8 +1,11 @@
 //! What is known of one load balancer.
 
+use std::time::Duration;
+
 use ccm_base::At;
 use ccm_cloud::{
-    CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members, Pool,
+    CloudError, Cure, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members,
+    Phase, Pool,
 };
 use ccm_controller::repeats::Repeats;
 use ccm_objects::Service;
@@ -12,8 +15,12 @@ use super::{
     View,
     named::{by_provider, named, to_adopt},
     pools::{self, Gap},
-    status::{ID, Written},
+    reason::Reason,
+    status::{ID, PAUSE},
 };
+
+/// How long the cloud may work before the Service says so.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What is known of the load balancer of one Service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -143,9 +150,11 @@ pub struct State {
     /// The second load balancer of this owner, to be deleted.
     pub duplicate: Option<String>,
     /// When a condition was written last.
-    pub condition_written: Option<Written>,
+    pub condition_written: Option<At>,
     /// The recent writes and calls that were confirmed.
     pub repeats: Repeats,
+    /// The provider's words about its entry in the cloud's list, if they cannot be read.
+    pub unreadable: Option<String>,
     /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
     /// another controller is responsible.
     pub proved_absent: bool,
@@ -235,15 +244,19 @@ impl State {
         is_known || service.annotation(ID) == Some(id)
     }
 
+    /// When the Service should say that the cloud still works on the load balancer.
+    pub(super) fn long_pending_at(&self) -> Option<At> {
+        self.pending.as_ref().map(|pending| pending.since + PATIENCE)
+    }
+
     /// When the plan may change although no object changes: a failed call or a call about a gap is
-    /// due, or a condition or another write may be repeated.
+    /// due, a condition or another write may be repeated, or the cloud has worked for long.
     pub fn next_look(&self, inputs: Inputs, now: At) -> Option<At> {
         let retries = self.failed.iter().map(|failed| failed.due(inputs));
-        let written = self.condition_written.into_iter();
-        let rewrites = written.flat_map(|one| [true, false].map(|moves| one.next(moves)));
+        let rewrites = self.condition_written.map(|written| written + PAUSE);
         let gap = self.gap.iter().filter_map(Gap::next);
-        let repeats = self.repeats.next(now);
-        retries.chain(rewrites).chain(gap).chain(repeats).filter(|at| now < *at).min()
+        let others = self.repeats.next(now).into_iter().chain(self.long_pending_at());
+        retries.chain(rewrites).chain(gap).chain(others).filter(|at| now < *at).min()
     }
 
     /// Whether there is a load balancer of another controller that no user has approved to adopt.
@@ -281,6 +294,37 @@ impl State {
     /// Whether it is known what the cloud would change for this configuration.
     pub fn is_previewed(&self, front_end: &FrontEnd) -> bool {
         self.previewed.as_ref().is_some_and(|(digest, _)| *digest == front_end.digest)
+    }
+
+    /// Returns what the cloud shows to be wrong with the load balancer, and no call has said: it has failed
+    /// and no call repairs it now, or it cannot be read.
+    pub fn trouble(&self) -> Option<(Reason, String)> {
+        if let Known::There(balancer) = &self.known
+            && let Phase::Failed { why, cure } = &balancer.phase
+            && (self.pending.is_none() || *cure == Cure::Person)
+        {
+            let next = match cure {
+                Cure::Person => "repair it in the cloud",
+                Cure::Ensure => "service-ccm tries to repair it, with growing pauses",
+            };
+            let text = format!("load balancer {} has failed: {why}; {next}", balancer.id);
+            return Some((Reason::LoadBalancerFailed, text));
+        }
+        let line = self.unreadable.as_ref()?;
+        let text = format!("its entry in the cloud's list cannot be read: {line}");
+        Some(match &self.pending {
+            Some(pending) => (
+                Reason::WaitingForCloud,
+                format!("waiting for the cloud: {}; {text}", pending.what),
+            ),
+            None => (Reason::CloudUnavailable, text),
+        })
+    }
+
+    /// Returns true if only a person can repair the load balancer.
+    pub(super) fn needs_person(&self) -> bool {
+        matches!(&self.known, Known::There(balancer)
+            if matches!(balancer.phase, Phase::Failed { cure: Cure::Person, .. }))
     }
 
     /// The ID of the load balancer, as far as it is known.

@@ -1,5 +1,7 @@
 //! The next step for one Service, as a table.
 
+use std::time::Duration;
+
 use ccm_cloud::{
     CloudError, ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Owner, Waiting,
 };

@@ -8,8 +8,7 @@ use ccm_cloud::{
     LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, NodeSelector, Progress, Scope,
     Unwanted, Wanted,
 };
-
-use crate::watched::Watched;
+use ccm_sim::cloud::SimCloud;
 
 /// A variant of the world: the provider does not offer lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +16,7 @@ pub(crate) struct Lists;
 
 /// The cloud as such a provider shows it.
 #[derive(Clone)]
-pub(crate) struct Unlisted(pub(crate) Watched);
+pub(crate) struct Unlisted(pub(crate) SimCloud);
 
 #[async_trait]
 impl LoadBalancers for Unlisted {

@@ -26,7 +26,7 @@ fn the_members_of_another_load_balancer_are_not_known() {
         let listing = Listing {
             service: &Service::default(),
             found: vec![balancer(id)],
-            is_complete: true,
+            malformed: &[],
             stores_digest: true,
             started: At::default(),
             seen: At::default(),
@@ -46,8 +46,10 @@ fn list(entry: &mut Entry, named: Option<&str>, found: Vec<LoadBalancer>, is_com
     let details = ServiceDetails { annotations, ..ServiceDetails::default() };
     let service = Service { details: Some(Box::new(details)), ..Service::default() };
     let (started, seen) = (At::default(), At::default());
+    let malformed = if is_complete { Vec::new() } else { vec!["another one".to_owned()] };
+    let malformed = &*malformed;
     let listing =
-        Listing { service: &service, found, is_complete, stores_digest: true, started, seen };
+        Listing { service: &service, found, malformed, stores_digest: true, started, seen };
     entry.listed(listing, &NodeSet::default());
 }
 
@@ -94,5 +96,14 @@ fn a_list_without_an_address_takes_none_away() {
         let mut seen = with(id, seen);
         keep_unshown(&mut seen, Some(&before));
         assert_eq!(seen.ingress, expect, "{id}");
+    }
+}
+
+#[test]
+fn a_line_is_about_an_id_that_it_names_in_full() {
+    let lines = ["load balancer lb-10: no digest", "the entry \"lb-2\" has no owner"];
+    let lines = lines.map(str::to_owned);
+    for (id, place) in [("lb-10", Some(0)), ("lb-2", Some(1)), ("lb-1", None), ("b-2", None)] {
+        assert_eq!(line_about(&lines, id), place.map(|place: usize| &*lines[place]), "{id}");
     }
 }
