@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""Counts code lines: without comments and blank lines, tests apart.
+"""Counts code lines of Rust: without comments and blank lines.
 
     tests/lines.py [REVISION..]
 
-A column for each git revision, `.` is the working tree. Without revisions: HEAD and the
-working tree. The last column compares the first with the last. The last table is about the
-OpenStack provider without what exists only for writes, routes and load balancers.
+Prints a column for each git revision; `.` is the working tree. Without revisions it prints HEAD
+and the working tree. The last column compares the first revision with the last one.
 
-A line counts if it holds anything but comments. Items under `#[cfg(test)]`, the files of
-such modules, and the folders `tests`, `examples` and `benches` are tests. Code that a
-build generates is not in the repository and does not count; macros of our own do.
+A line counts if it holds anything but comments. There are two sums:
+
+* The product: what the shipped programs are built from.
+* Everything else: tests, tools and the simulator. Tests are the items and files under
+  `#[cfg(test)]` or under a feature (all features here are for tests), and the folders `tests`,
+  `examples` and `benches` of a crate.
+
+Code that merely moves changes no sum: the tables below name what is not product by its paths
+in old and new revisions alike. Code that a build generates does not count.
 """
 
 import io
@@ -21,20 +26,36 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-APART = {
-    "bench": "benchmarks",
-    "tests/sim": "simulator",
-    "tests/testing": "helpers of unit tests",
-    "tests/playground": "playground",
-    "bins/template-ccm": "template of a controller",
-    "tests": "tests crate",
-}
-TESTS = "tests in the crates"
-# The parts of a controller that are particular to it, by the first of these names below src.
+# What is not product, by its path in any revision. The first pattern that fits decides.
+APART = [
+    (r"bench/", "benchmarks"),
+    (r"(bins|tests)/playground/", "playground"),
+    (r"bins/template-ccm/", "template of a controller"),
+    (r"shared/external-server/|shared/providers/src/external/server[./]", "server of the external protocol"),
+    (r"tests/contract/|(shared|tests)/sim/tests/cloud_contract/", "contract of providers"),
+    (r"(shared|tests)/sim/", "simulator"),
+    (r"((shared|tests)/)?fuzz/", "fuzz"),
+    (r"(shared|tests)/replay/", "replay"),
+    (r"(shared|tests)/testing/", "helpers of unit tests"),
+    (r"shared/[a-z-]+/src/(.*/)?scripted[./]", "OpenStack services on a script"),
+    (r"tests/", "harness, scenarios and rules"),
+    (r"bins/[a-z-]+/(?!src/)", "tests of programs"),
+    (r"shared/[a-z-]+/(?!src/)", "tests of shared crates"),
+]
+# Crates that were one crate: their rows have a sum of their own.
+PROVIDERS = "providers"
+MEMBERS = [
+    (r"shared/openstack-client/", "openstack-client"),
+    (r"shared/(openstack/|providers/src/openstack[./])", "openstack"),
+    (r"shared/(external/|providers/src/external[./])", "external"),
+    (r"shared/providers/", "registry"),
+]
+# The parts of a controller, by the first of these names below src.
 PARTS = {
     "machine": ("machine", "plan", "policy", "ipam", "networks"),
-    "translate": ("translate", "observe"),
-    "perform": ("perform", "effects", "execute"),
+    "translate": ("translate", "observe", "entrance"),
+    "perform": ("perform", "effects", "execute", "pass"),
+    "report": ("report", "show", "explanations"),
     "settings": ("settings",),
     "metrics": ("metrics",),
 }
@@ -46,30 +67,10 @@ LEXER = re.compile(
       | '(?:\\(?:x..|u\{[^}]*\}|.)|[^'\\\n])'""",
     re.VERBOSE | re.DOTALL,
 )
-TEST_ITEM = re.compile(r"#\[cfg\(test\)\]")
-TEST_FILE = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;")
-
-PROVIDER = "shared/providers/src/openstack"
-# What of the provider exists only for writes, routes and load balancers: whole files and folders.
-BEYOND = ("balancers", "lbaas", "routes", "config/balancer", "network/floating_ips",
-          "network/routers", "network/subnets", "scripted")
-# The same in other files: functions, constants and types by name. One that is not found counts.
-BEYOND_ITEMS = {
-    "api.rs": ("put", "post", "delete", "at_revision", "offers", "project_id"),
-    "api/answer.rs": ("Deletion", "missing"),
-    "api/call.rs": ("finds", "own_project"),
-    "api/endpoints.rs": ("load_balancer",),
-    "api/fault.rs": ("QUOTAS", "ROUTE_QUOTA", "BUSY", "DRIVER_FAILED", "TAKEN", "NOT_OF_SUBNET",
-                     "NO_ADDRESSES", "quota", "words"),
-    "api/send.rs": ("is_document",),
-    "api/session/catalog.rs": ("has",),
-    "cloud.rs": ("routes", "load_balancers", "Wanted", "asks_nova", "wanted_routes",
-                 "wanted_balancers", "network_health", "balancer_health"),
-    "config.rs": ("Route",),
-    "config/sections.rs": ("classes",),
-    "fault.rs": ("speaks_of_quota",),
-    "network.rs": ("readable",),
-}
+# `#[cfg(test)]`, `#[cfg(any(test, feature = "fuzz"))]` and their like; literals are masked.
+TEST = r"#\[cfg\((?:(?:any|all)\()?(?:test|doctest|feature)\b[^\]]*\)\]"
+TEST_ITEM = re.compile(TEST)
+TEST_FILE = re.compile(TEST + r"\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;")
 
 
 def files(revision):
@@ -104,7 +105,7 @@ def lines(code):
 
 
 def without_tests(code):
-    """`code`, which is masked, without the items under `#[cfg(test)]`."""
+    """`code`, which is masked, without the items that only tests have."""
     while found := TEST_ITEM.search(code):
         depth, end, is_import = 0, found.end(), False
         while end < len(code):
@@ -120,68 +121,58 @@ def without_tests(code):
     return code
 
 
-def without_items(code, names):
-    """`code`, which is masked, without the items of these names."""
-    words = r"^ *(?:pub(?:\([^)]*\))? )?(?:const |async )*(?:fn|const|enum|struct|impl)"
-    item = re.compile(rf"{words} (?:{'|'.join(names)})\b", re.MULTILINE)
-    while found := names and item.search(code):
-        depth, end, letter = 0, found.end(), ""
-        while depth or letter not in (";", "}"):
-            letter = code[end]
-            depth += (letter in "([{") - (letter in ")]}")
-            end += 1
-        code = code[: found.start()] + code[end:]
-    return code
+def first(patterns, path):
+    """The name beside the first pattern that the path begins with."""
+    return next((name for pattern, name in patterns if re.match(pattern, path)), None)
 
 
-def provider(code, tests):
-    """Code lines of the provider for instances and login, by file, of masked files."""
-    parts = Counter()
+def test_modules(code):
+    """The files, without `.rs`, that are declared as modules of tests."""
+    found = set()
     for path, text in code.items():
-        inner = path.removeprefix(f"{PROVIDER}/").removesuffix(".rs")
-        is_beyond = any(inner == name or inner.startswith(f"{name}/") for name in BEYOND)
-        if not path.startswith(PROVIDER) or is_of(tests, path) or is_beyond:
-            continue
-        text = without_items(without_tests(text), BEYOND_ITEMS.get(f"{inner}.rs", ()))
-        parts[path] += lines(text)
-    parts["instances and login"] = parts.total()
-    return parts
+        owner = Path(path)
+        at_root = owner.name in ("lib.rs", "main.rs", "mod.rs")
+        folder = owner.parent if at_root else owner.with_suffix("")
+        found |= {str(folder / name) for name in TEST_FILE.findall(text)}
+    return found
 
 
 def is_of(modules, path):
     return any(path == f"{module}.rs" or path.startswith(f"{module}/") for module in modules)
 
 
+def part_of(path):
+    """Which part of its controller a file is, or None."""
+    below = [name.removesuffix(".rs") for name in path.split("/")[3:]]
+    of = (part for name in below for part, own in PARTS.items() if name in own)
+    return next(of, None)
+
+
 def count(sources):
-    """Code lines by crate, of the controllers by part and file, and of the provider."""
-    crates, parts, rest = Counter(), Counter(), Counter()
+    """Code lines: of the product by crate, of everything else, and of the programs by part."""
+    product, apart, parts, rest = Counter(), Counter(), Counter(), Counter()
     code = {path: masked(text) for path, text in sources.items()}
-    tests = set()
+    tests = test_modules(code)
     for path, text in code.items():
-        owner = Path(path)
-        at_root = owner.name in ("lib.rs", "main.rs", "mod.rs")
-        folder = owner.parent if at_root else owner.with_suffix("")
-        tests |= {str(folder / name) for name in TEST_FILE.findall(text)}
-    for path, text in code.items():
-        names = path.split("/")
-        crate = "/".join(names[:2]) if names[0] in ("bins", "shared") else names[0]
-        if crate in APART:
-            crates[APART[crate]] += lines(text)
+        if name := first(APART, path):
+            apart[name] += lines(text)
             continue
-        is_test = len(names) < 3 or names[2] != "src" or is_of(tests, path)
-        product = 0 if is_test else lines(without_tests(text))
-        crates[crate] += product
-        crates[TESTS] += lines(text) - product
-        if names[0] == "bins" and product:
-            below = [name.removesuffix(".rs") for name in names[3:]]
-            of = [part for name in below for part, own in PARTS.items() if name in own]
-            part = next(iter(of), "rest")
-            parts[f"{crate} {part}"] += product
-            if part == "rest":
-                rest[f"{crate}/src/{'/'.join(names[3:])}"] += product
-    product = sum(lines for crate, lines in crates.items() if crate.startswith(("bins", "shared")))
-    crates["product"] = product
-    return crates, parts, rest, provider(code, tests)
+        group, crate = path.split("/")[:2]
+        shipped = 0 if is_of(tests, path) else lines(without_tests(text))
+        apart["tests of programs" if group == "bins" else "tests of shared crates"] += lines(text) - shipped
+        if member := first(MEMBERS, path):
+            product[f"{PROVIDERS}: {member}"] += shipped
+            product[f"{PROVIDERS}: together"] += shipped
+        else:
+            product[f"{group}/{crate}"] += shipped
+        if group == "bins" and shipped:
+            part = part_of(path)
+            parts[f"{crate} {part or 'rest'}"] += shipped
+            if not part:
+                rest[path] += shipped
+    product["product"] = sum(n for name, n in product.items() if "together" not in name)
+    apart["tests, tools, simulator"] = apart.total()
+    return product, apart, parts, rest
 
 
 def table(title, names, columns):
@@ -189,25 +180,28 @@ def table(title, names, columns):
     for name in names:
         values = [column[name] for column in columns]
         change = ""
+        if len(values) > 1:
+            change = f"{values[-1] - values[0]:+10}"
         if len(values) > 1 and values[0]:
-            change = f"{100 * (values[-1] - values[0]) / values[0]:+8.1f} %"
+            change += f"{100 * (values[-1] - values[0]) / values[0]:+9.1f} %"
         print(f"  {name:46}" + "".join(f"{value:>10}" for value in values) + change)
+
+
+def names(columns, last=None):
+    """All rows, sorted, a sum at the end."""
+    return [*sorted(set().union(*columns) - {last}), *([last] if last else [])]
 
 
 def main():
     revisions = sys.argv[1:] or ["HEAD", "."]
-    counted = [count(files(revision)) for revision in revisions]
-    crates, parts, rest, provider = ([one[part] for one in counted] for part in range(4))
+    product, apart, parts, rest = zip(*(count(files(revision)) for revision in revisions))
     print(f"  {'code lines':46}" + "".join(f"{revision[:9]:>10}" for revision in revisions))
-    names = sorted({name for column in crates for name in column})
-    product = [name for name in names if name.startswith(("bins", "shared"))]
-    table("product", [*product, "product"], crates)
-    table("apart", [name for name in names if name not in product and name != "product"], crates)
+    table("product", names(product, "product"), product)
+    table("everything else", names(apart, "tests, tools, simulator"), apart)
     programs = sorted({name.split()[0] for column in parts for name in column})
     rows = [f"{program} {part}" for program in programs for part in [*PARTS, "rest"]]
-    table("controllers by part", rows, parts)
-    table("the rest by file", sorted({name for column in rest for name in column}), rest)
-    table("the OpenStack provider, instances and login only", sorted(set().union(*provider)), provider)
+    table("programs by part", rows, parts)
+    table("the rest by file", names(rest), rest)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@
 //! | [`histories`] | random histories of the deletion policy |
 //! | [`mod@variants`] | random histories of a whole controller, and variants without a protection |
 //! | [`mutants`] | decisions that are broken one at a time: `make mutants` |
-//! | [`printed`], [`measured`], [`metrics_page`] | what the built programs print about themselves; `docs/metrics.md` |
+//! | [`printed`], [`measured`], [`metrics_page`] | what the built programs print about themselves; `docs/reference/metrics.md` |
 //!
 //! The test targets: `house` holds the rules of this repository, which need no cluster;
 //! `world` what needs one and belongs to no single controller; `openstack`.

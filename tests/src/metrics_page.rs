@@ -1,4 +1,4 @@
-//! Generates `docs/metrics.md` from the registered metrics.
+//! Generates `docs/reference/metrics.md` from the registered metrics.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -96,7 +96,7 @@ scenario compares it with what running programs report.
 * A key of a work queue is the name of a node.
 * Unless the meaning says otherwise, both replicas report everything; what only a leader does stands still on a standby.
 
-What to look at first: [rate-limits.md](rate-limits.md#change-one-controllers-rates-while-it-runs), [node-ccm.md](node-ccm.md), [lifecycle-ccm.md](lifecycle-ccm.md), [service-ccm.md](service-ccm.md), [route-ccm.md](route-ccm.md).
+What to look at first: [rate-limits.md](../how-to/rate-limits.md#change-one-controllers-rates-while-it-runs), [node-ccm.md](../explanation/node-ccm.md), [lifecycle-ccm.md](../explanation/lifecycle-ccm.md), [service-ccm.md](../explanation/service-ccm.md), [route-ccm.md](../explanation/route-ccm.md).
 ";
 
 /// Names of releases before, for those whose alerts and dashboards have them.
@@ -109,7 +109,7 @@ const RENAMED: &str = "
 | `request=\"extension_list\"` of `openstack_api_*` | `request=\"network_extension_list\"` | openstack-cloud-controller-manager calls it that |
 
 No label is called `cluster`, `container`, `endpoint`, `instance`, `job`, `namespace`, `node`, `pod` or `service`: those are for targets. What
-openstack-cloud-controller-manager called otherwise: [metrics of the provider](providers/openstack.md#metrics).
+openstack-cloud-controller-manager called otherwise: [metrics of the provider](openstack.md#metrics).
 ";
 
 const PROVIDERS: &str = "What it measures of its own. Its requests are also in `ccm_cloud_*` and `ccm_limiter_*` above.\n";

@@ -10,7 +10,7 @@ use crate::{
     rights::manifest::Grant,
 };
 
-/// The settings as a page: `docs/options-<binary>.md`.
+/// The settings as a page: `docs/reference/options-<binary>.md`.
 pub fn options(program: &str) -> Result<String> {
     printed(program, &["--print-options-markdown"])
 }

@@ -110,7 +110,7 @@ fn real_scenarios_are_few(scenarios: &[Scenario]) -> Trial {
         if real > MOST_REAL {
             return Err(Failed::from(format!(
                 "{real} scenarios run on the real API server, at most {MOST_REAL} may: test the others \
-                 on the simulated one, or as unit tests (docs/testing.md)"
+                 on the simulated one, or as unit tests (docs/internal/testing.md)"
             )));
         }
         Ok(())

@@ -15,7 +15,7 @@
 //! (same UID), a confirmation period apart, reported its instance as gone; its kubelet has not
 //! renewed its Lease meanwhile; a list of the fleet that was read after the first of them does
 //! not contain it; the breaker is closed; there is budget. A cloud without a list needs three
-//! answers, and witnesses. `docs/deletion-court.md` explains this to operators.
+//! answers, and witnesses. `docs/explanation/deletion-court.md` explains this to operators.
 
 pub mod action;
 mod agenda;

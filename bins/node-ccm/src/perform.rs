@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// Quirk 15 of docs/parity.md: upstream waits up to 1000 s.
+    /// Quirk 15 of docs/internal/parity.md: upstream waits up to 1000 s.
     #[test]
     fn failures_are_retried_after_a_second_to_a_minute() {
         for (failures, seconds) in [(1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (u32::MAX, 60)] {

@@ -1,5 +1,5 @@
 //! The whole controller with a simulated API server and a simulated cloud in one process with
-//! paused time. The numbers are those of docs/parity.md.
+//! paused time. The numbers are those of docs/internal/parity.md.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 

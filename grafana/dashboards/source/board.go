@@ -37,7 +37,7 @@ const (
 func (a about) links() []cog.Builder[dashboard.DashboardLink] {
 	var links []cog.Builder[dashboard.DashboardLink]
 	if a.alert != "" {
-		links = append(links, page("Runbook "+a.alert, "runbooks/"+a.alert+".md"))
+		links = append(links, page("Runbook "+a.alert, "how-to/runbooks/"+a.alert+".md"))
 	}
 	if a.page != "" {
 		links = append(links, page("docs/"+a.page, a.page))
@@ -71,7 +71,7 @@ func (b board) build(docs string) (dashboard.Dashboard, error) {
 			Tags([]string{tag}).
 			IncludeVars(true).
 			KeepTime(true)).
-		Link(page("Runbooks", "runbooks/README.md"))
+		Link(page("Runbooks", "how-to/runbooks/README.md"))
 	for _, each := range b.rows {
 		each.addTo(builder)
 	}

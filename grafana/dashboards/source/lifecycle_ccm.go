@@ -23,8 +23,8 @@ func init() {
 }
 
 const (
-	court   = "deletion-court.md"
-	breaker = "deletion-court.md#breaker"
+	court   = "explanation/deletion-court.md"
+	breaker = "explanation/deletion-court.md#breaker"
 )
 
 // deletions shows deletions, the breaker and the budget.
@@ -51,7 +51,7 @@ func deletions() row {
 				shows:  "Number of deletions left in the current window (`--node-deletion-budget`).",
 				normal: "More than 0.",
 				do:     "0: nodes with the verdict delete wait. If that many instances are really gone, raise the budget in the ConfigMap; it takes effect within seconds.",
-				page:   "deletion-court.md#budget",
+				page:   "explanation/deletion-court.md#budget",
 			},
 			unit: units.Short,
 			lines: []line{{
@@ -117,7 +117,7 @@ func deletions() row {
 				shows:  "Nodes deleted in the current window, and the limit.",
 				normal: "Used far below the limit.",
 				do:     "At the limit: nodes with the verdict delete wait until the window has moved on.",
-				page:   "deletion-court.md#budget",
+				page:   "explanation/deletion-court.md#budget",
 			},
 			unit: units.Short,
 			lines: []line{
@@ -189,7 +189,7 @@ func verdicts() row {
 				shows:  "All nodes, as seen by the leader. `suspected`, `replaced` and `undecided` nodes are also counted as `watched`. `left over`: nodes with a taint that nothing removes.",
 				normal: "`ready`.",
 				do:     "`watched`: not Ready; check their kubelets. `foreign`: nodes of another provider; lifecycle-ccm never deletes them. `not_selected`: excluded by `--node-selector`. `left over`: see the event TaintLeftOver.",
-				page:   "lifecycle-ccm.md",
+				page:   "explanation/lifecycle-ccm.md",
 			},
 			unit: units.Short,
 			lines: []line{
@@ -267,7 +267,7 @@ func passes() row {
 				shows:  "Writes of the shutdown taint in five minutes, by action and result.",
 				normal: "`add: ok` when a machine is stopped, `remove: ok` when it runs again.",
 				do:     "`forbidden`: the ClusterRole lacks patch on nodes. Alternating `add` and `remove`: the cloud's power state flaps.",
-				page:   "lifecycle-ccm.md",
+				page:   "explanation/lifecycle-ccm.md",
 			},
 			unit:  units.Short,
 			lines: []line{{times("action, result", "[5m]", of("ccm_lifecycle_taints_total")), "{{action}}: {{result}}"}},

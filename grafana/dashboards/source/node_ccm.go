@@ -26,7 +26,7 @@ func init() {
 // untaint is upstream's histogram: from the creation of a node to the removal of its taint.
 const untaint = "node_controller_cloud_provider_taint_removal_delay_seconds"
 
-const stays = "node-ccm.md#when-a-node-stays-tainted"
+const stays = "explanation/node-ccm.md#when-a-node-stays-tainted"
 
 // registration shows the time from a node's registration until it is schedulable.
 func registration() row {
@@ -97,7 +97,7 @@ func registration() row {
 				shows:  "All nodes, as seen by the leader.",
 				normal: "All `initialised`.",
 				do:     "`instance_gone`: lifecycle-ccm handles these. `unconfirmed`: only a name says which instance is the node's. `foreign`, `not_ours`: nodes of another provider; node-ccm leaves them alone, so another controller must run. `unknown` for minutes: the cloud has not answered about them.",
-				page:   "node-ccm.md",
+				page:   "explanation/node-ccm.md",
 			},
 			unit:    units.Short,
 			lines:   []line{{some(sum("state", of("ccm_node_nodes"))), "{{state}}"}},
@@ -130,7 +130,7 @@ func brakeAndOwners() row {
 				normal: "0.",
 				do:     "Compare a held node with its instance in the cloud: fix the cloud's answer, or approve.",
 				alert:  "NodeCCMChangesHeld",
-				page:   "node-ccm.md#the-brake",
+				page:   "explanation/node-ccm.md#the-brake",
 			},
 			lines: []line{{highest("", of("ccm_brake_held")), ""}},
 			base:  green,
@@ -144,7 +144,7 @@ func brakeAndOwners() row {
 				shows:  "Ready nodes that have changed within `--node-change-budget-window`, and how many may.",
 				normal: "Far below the limit.",
 				do:     "At the limit: the rest is held until the window moves on; see *Changes held*.",
-				page:   "node-ccm.md#the-brake",
+				page:   "explanation/node-ccm.md#the-brake",
 			},
 			unit: units.Short,
 			lines: []line{
@@ -160,7 +160,7 @@ func brakeAndOwners() row {
 				normal: "None.",
 				do:     "The event `RepeatedWrite` on the node names the field and both values. Stop the other writer, or set `--node-label-policy`.",
 				alert:  "CCMRepeatedWrites",
-				page:   "node-ccm.md#two-owners-of-a-field",
+				page:   "explanation/node-ccm.md#two-owners-of-a-field",
 			},
 			unit:  units.Short,
 			lines: []line{{times("write", "[30m]", of("ccm_repeated_writes_total")), "{{write}}"}},
@@ -173,7 +173,7 @@ func brakeAndOwners() row {
 				normal: "None.",
 				do:     "The runbook of the alert says what to do for each problem; the events on the nodes have the details.",
 				alert:  "NodeCCMIrregularNodes",
-				page:   "node-ccm.md",
+				page:   "explanation/node-ccm.md",
 			},
 			unit: units.Short,
 			lines: []line{
@@ -220,7 +220,7 @@ func nodeWork() row {
 				shows:  "Writes per second, by kind and result.",
 				normal: "Two for each new node, all `ok`. An occasional `conflict`: another client wrote first, and node-ccm plans the node again.",
 				do:     "`forbidden`: check the ClusterRole. `invalid`: the API server rejects a value from the cloud; the event on the node has the message.",
-				page:   "node-ccm.md#rights",
+				page:   "explanation/node-ccm.md#rights",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("kind, result", rate(of("ccm_node_writes_total"))), "{{kind}}: {{result}}"}},
@@ -261,7 +261,7 @@ func nodeWork() row {
 				shows:  "Initialised nodes that differ from their instance and wait for their turn: they are written at `--node-correction-qps`, so that a change of the whole fleet does not delay new nodes.",
 				normal: "0; after a change of many instances falling at that rate.",
 				do:     "Constantly high: something changes many nodes again and again; see *Nodes that differ from the cloud*. Not falling: `--node-correction-qps` is very low.",
-				page:   "rate-limits.md",
+				page:   "how-to/rate-limits.md",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("", of("ccm_node_corrections_waiting")), "wait"}},
@@ -273,7 +273,7 @@ func nodeWork() row {
 				shows:  "Maximum number of nodes in one lookup, on the leader.",
 				normal: "500.",
 				do:     "Lower: the cloud did not answer larger lookups within `--cloud-call-timeout`. It grows again when the cloud is faster; see the response times in *Calls to the cloud*.",
-				page:   "rate-limits.md",
+				page:   "how-to/rate-limits.md",
 			},
 			unit:  units.Short,
 			lines: []line{{highest("", of("ccm_node_lookup_batch_limit")), "at most"}},
@@ -285,7 +285,7 @@ func nodeWork() row {
 				shows:  "In an hour: labels from the cloud that were dropped, by reason; changes of the first InternalIP of Ready nodes, applied or held; nodes whose provider ID nothing confirms, held or only reported.",
 				normal: "None.",
 				do:     "`invalid`: the cloud's value is not a valid label value; the event names it. A changed InternalIP breaks connections of a running node: find the change of the instance's network. `--node-internal-ip-change=hold` keeps the old address. A held provider ID: the node's event `ProviderIDUnconfirmed` says why.",
-				page:   "node-ccm.md",
+				page:   "explanation/node-ccm.md",
 			},
 			unit: units.Short,
 			lines: []line{

@@ -252,7 +252,7 @@ func toTheCloud() row {
 				shows:  "Requests to the cloud as a share of the rate in force.",
 				normal: "A few percent.",
 				do:     "At 100 %: open the program's dashboard, row *Rate limits*.",
-				page:   "rate-limits.md",
+				page:   "how-to/rate-limits.md",
 			},
 			unit: units.PercentUnit,
 			lines: []line{{
@@ -269,7 +269,7 @@ func toTheCloud() row {
 				shows:  "Average time that a request to the cloud waited for the rate limit, in the last five minutes.",
 				normal: "Milliseconds.",
 				do:     "Seconds: the limit delays the work. Open the program's dashboard, row *Rate limits*.",
-				page:   "rate-limits.md",
+				page:   "how-to/rate-limits.md",
 			},
 			unit: units.Seconds,
 			lines: []line{{

@@ -22,7 +22,7 @@ func init() {
 	})
 }
 
-const routes = "route-ccm.md"
+const routes = "explanation/route-ccm.md"
 
 // podRoutes shows whether nodes have their routes, and how fast they get them.
 func podRoutes() row {

@@ -21,7 +21,7 @@ func init() {
 	})
 }
 
-const services = "service-ccm.md"
+const services = "explanation/service-ccm.md"
 
 // balancers shows the states of load balancers and the operations on them.
 func balancers() row {

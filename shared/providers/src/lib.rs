@@ -5,7 +5,7 @@
 //! | `external` | whatever serves [the protocol](external::proto) on a socket: a side-car in any language |
 //! | `openstack` | OpenStack, by Keystone, Nova and Neutron |
 //!
-//! `docs/writing-a-provider.md` shows how to add one.
+//! `docs/how-to/write-a-provider.md` shows how to add one.
 
 pub mod external;
 #[cfg(any(test, feature = "fuzz"))]
@@ -23,5 +23,5 @@ pub fn registry() -> ProviderRegistry {
 
 /// Compiles and runs the example of the page for authors of providers.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/writing-a-provider.md")]
+#[doc = include_str!("../../../docs/how-to/write-a-provider.md")]
 struct WritingAProvider;

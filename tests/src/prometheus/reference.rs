@@ -1,4 +1,4 @@
-//! The metrics of running programs match `docs/metrics.md`.
+//! The metrics of running programs match `docs/reference/metrics.md`.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use ccm_runtime::programs;
 use serde::{Deserialize, de::DeserializeOwned};
 
 const RULES: &str = "grafana/alerts";
-const RUNBOOKS: &str = "docs/runbooks";
+const RUNBOOKS: &str = "docs/how-to/runbooks";
 
 /// The headings of every runbook, in this order.
 const CHAPTERS: [&str; 6] = [
@@ -166,7 +166,7 @@ fn every_alert_says_what_a_person_needs() {
             }
         }
         let runbook = format!("{RUNBOOKS}/{}.md", name(&rule));
-        let url = format!("{}/runbooks/{}.md", docs_url(), name(&rule));
+        let url = format!("{}/how-to/runbooks/{}.md", docs_url(), name(&rule));
         if rule.annotations.get("runbook_url") != Some(&url) {
             complain(format!("runbook_url must be {url}"));
         }

@@ -27,7 +27,7 @@ fn is_current(name: &str, printed: &str) {
 
 #[test]
 fn the_page_of_metrics_is_current() {
-    is_current("metrics.md", &metrics_page::page().unwrap());
+    is_current("reference/metrics.md", &metrics_page::page().unwrap());
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn the_pages_of_options_are_current() {
             );
         }
         if listing.shipped {
-            is_current(&format!("options-{binary}.md"), &page);
+            is_current(&format!("reference/options-{binary}.md"), &page);
         }
     }
 }
@@ -55,14 +55,14 @@ fn the_pages_of_options_are_current() {
 #[test]
 fn the_reference_of_cloud_conf_is_current() {
     const MARKS: [&str; 2] = ["<!-- settings: begin", "<!-- settings: end -->"];
-    let path = ccm_tests::cluster::repository().join("docs/providers/openstack.md");
+    let path = ccm_tests::cluster::repository().join("docs/reference/openstack.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (head, rest) = page.split_once(MARKS[0]).expect("the first mark");
     let (mark, rest) = rest.split_once("-->\n").expect("the end of the first mark");
     let (_, tail) = rest.split_once(MARKS[1]).expect("the second mark");
     let reference = ccm_providers::openstack::reference();
     let printed = format!("{head}{}{mark}-->\n\n{reference}\n{}{tail}", MARKS[0], MARKS[1]);
-    is_current("providers/openstack.md", &printed);
+    is_current("reference/openstack.md", &printed);
 }
 
 #[test]

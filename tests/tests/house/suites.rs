@@ -33,5 +33,5 @@ fn every_program_has_a_suite() {
                 .push(format!("{binary}: the main of its test `world` runs no suite `{identity}`"));
         }
     }
-    assert!(broken.is_empty(), "see docs/testing.md:\n  {}", broken.join("\n  "));
+    assert!(broken.is_empty(), "see docs/internal/testing.md:\n  {}", broken.join("\n  "));
 }

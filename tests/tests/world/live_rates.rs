@@ -1,4 +1,4 @@
-//! One controller's rates change while it runs: the walk-through of `docs/rate-limits.md`.
+//! One controller's rates change while it runs: the walk-through of `docs/how-to/rate-limits.md`.
 
 use std::{path::Path, time::Duration};
 

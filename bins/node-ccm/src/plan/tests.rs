@@ -1,4 +1,4 @@
-//! The numbers are those of the scenarios in docs/parity.md.
+//! The numbers are those of the scenarios in docs/internal/parity.md.
 
 mod properties;
 mod told;

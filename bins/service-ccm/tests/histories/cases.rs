@@ -1,4 +1,4 @@
-//! Single cases in the same world. The numbers are those of docs/parity-service.md.
+//! Single cases in the same world. The numbers are those of docs/internal/parity-service.md.
 
 use std::time::Duration;
 

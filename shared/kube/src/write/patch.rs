@@ -1,7 +1,7 @@
 //! Patches of objects, as values.
 //!
 //! Both are strategic merge patches: on a real kube-apiserver they cost it a quarter
-//! less processor time than JSON merge patches (docs/figures.md).
+//! less processor time than JSON merge patches (docs/internal/figures.md).
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 //! worked for [`BLIND_LIMIT`] gives its Lease back and ends. No replica needs to know about
 //! another for this: where one sees, it leads; where none sees, none leads, and no Lease changes
 //! its holder. A process that has just started has to see first, so a restart changes nothing
-//! (but for one case: `docs/operations.md`, "Watches").
+//! (but for one case: `docs/how-to/operations.md`, "Watches").
 
 use std::{sync::Arc, time::Duration};
 

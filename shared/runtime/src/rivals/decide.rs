@@ -129,7 +129,9 @@ pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
     let is_observing = mode == Mode::Observe;
     let advice = match is_observing {
         true => "this process only observes".to_owned(),
-        false => format!("switch {} off there, or end it (docs/operations.md, rivals)", own.work),
+        false => {
+            format!("switch {} off there, or end it (docs/how-to/operations.md, rivals)", own.work)
+        }
     };
     let others_text =
         list(&others).map(|list| format!("another cloud controller runs: {list}; {advice}"));
@@ -140,7 +142,9 @@ pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
         }
     };
     let same_text = list(&same).map(|list| {
-        format!("another {program} leads: {list}; {same_advice} (docs/operations.md, rivals)")
+        format!(
+            "another {program} leads: {list}; {same_advice} (docs/how-to/operations.md, rivals)"
+        )
     });
     let texts: Vec<_> = others_text.into_iter().chain(same_text).collect();
     Verdict {

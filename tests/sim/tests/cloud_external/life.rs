@@ -1,10 +1,8 @@
 //! Providers that start, stop and change.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{
-    Call, Claim, CloudError, ClusterId, Detail, ErrorKind, Lookup, NodeIdentity, Owner, Unwanted,
-};
+use ccm_cloud::{Call, Claim, CloudError, Detail, ErrorKind, Lookup, NodeIdentity};
 use ccm_sim::{
     cloud::{Operation, SimCloud, SimInstance},
     faults::{Effect, Fault, Trouble},
@@ -12,18 +10,10 @@ use ccm_sim::{
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
-use crate::place::{Place, Served, Stub, call, instances, skip, until};
-
-fn unwanted(name: &str) -> Unwanted {
-    let owner = Owner {
-        cluster: ClusterId { name: "c".to_owned(), uid: "c-1".to_owned() },
-        uid: name.to_owned(),
-        namespace: "default".to_owned(),
-        name: name.to_owned(),
-    };
-    let (known, duplicate, settings, service) = (None, false, Some(BTreeMap::new()), None);
-    Unwanted { owner, known, duplicate, settings, address: None, service }
-}
+use crate::{
+    calls::unwanted,
+    place::{Place, Served, Stub, call, instances, skip, until},
+};
 
 #[tokio::test]
 async fn a_provider_that_is_down_at_start_is_waited_for() {

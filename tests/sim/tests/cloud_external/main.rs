@@ -1,10 +1,14 @@
-//! The external provider's lifecycle: late starts, failures, replacement, wrong
-//! configuration, and untrusted peers.
+//! The external protocol on the simulated cloud, beside the contract (`tests/contract`): what it
+//! carries, large calls, late starts, failures, replacement, wrong configuration, untrusted peers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
+mod calls;
 mod configuration;
 mod life;
+mod parts;
 mod place;
+mod program;
 mod serving;
 mod transport;
+mod whole;

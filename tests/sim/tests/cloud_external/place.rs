@@ -11,6 +11,7 @@ use ccm_providers::external::{
     ExternalFactory,
     server::{Listener, ServeError, ServerTls, serve},
 };
+use ccm_sim::cloud::SimCloud;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -85,6 +86,26 @@ impl Served {
     /// Stops it as SIGKILL would.
     pub async fn crash(mut self) {
         self.tasks.shutdown().await;
+    }
+}
+
+/// A simulated cloud, and a client of it over a Unix socket that knows what it offers.
+pub struct Wire {
+    pub sim: SimCloud,
+    pub cloud: Arc<dyn Cloud>,
+    _place: Place,
+    _served: Served,
+}
+
+impl Wire {
+    /// This cloud, which describes itself as it is now.
+    pub async fn new(sim: SimCloud) -> Self {
+        let place = Place::new();
+        place.configure(&place.socket("s"));
+        let served = Served::start(sim.clone(), &place.socket("s"), None).await;
+        let cloud = place.client().await.unwrap();
+        instances(&cloud).await;
+        Self { sim, cloud, _place: place, _served: served }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The page from which an operator copies the rules.
-const PAGE: &str = include_str!("../../../../docs/providers/openstack.md");
+const PAGE: &str = include_str!("../../../../docs/reference/openstack.md");
 
 /// The rules for a program, as the page lists them below the heading with its name.
 pub(super) fn rules_for(program: &str) -> Result<Vec<Value>> {

@@ -192,11 +192,11 @@ pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
     Ok(())
 }
 
-/// The kustomization of docs/installation.md, with the operator's own images and settings and
+/// The kustomization of docs/how-to/install.md, with the operator's own images and settings and
 /// with the Prometheus operator.
 pub fn an_operators_own_settings_win(rig: &Rig, _: &str) -> Result<()> {
     let folder = rig.empty("own")?;
-    let page = ccm_tests::cluster::repository().join("docs/installation.md");
+    let page = ccm_tests::cluster::repository().join("docs/how-to/install.md");
     let page = fs::read_to_string(page)?;
     let (_, after) =
         page.split_once("```yaml\n# kustomization.yaml\n").context("the page shows one")?;

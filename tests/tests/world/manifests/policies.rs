@@ -11,7 +11,7 @@ use super::rig::Rig;
 
 /// Some seconds pass until the API server enforces a new policy.
 const ENFORCED: Duration = Duration::from_secs(30);
-/// The patch that `--replaced-nodes=delete` needs (docs/lifecycle-ccm.md).
+/// The patch that `--replaced-nodes=delete` needs (docs/explanation/lifecycle-ccm.md).
 const DELETES_READY: &str = "patches:
 - target: {kind: ValidatingAdmissionPolicy, name: lifecycle-ccm}
   patch: |
@@ -58,8 +58,8 @@ pub fn may_be_opened_for_ready_nodes(rig: &Rig, _: &str) -> Result<()> {
         let found = policy.and_then(|policy| policy.pointer("/spec/variables/0/expression"));
         ensure!(found == Some(&json!(expression)), "{found:?}");
     }
-    let page = fs::read_to_string(rig.tree.path("../docs/lifecycle-ccm.md"))?;
-    ensure!(page.contains(DELETES_READY), "docs/lifecycle-ccm.md has another patch");
+    let page = fs::read_to_string(rig.tree.path("../docs/explanation/lifecycle-ccm.md"))?;
+    ensure!(page.contains(DELETES_READY), "docs/explanation/lifecycle-ccm.md has another patch");
     Ok(())
 }
 

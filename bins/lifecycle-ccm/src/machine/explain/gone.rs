@@ -84,7 +84,7 @@ impl Machine {
                 about.node.name
             ),
             Doubt::NoAnswer => return without_answer(heard, cause),
-            Doubt::NoHeartbeat => "wait for one more confirmation period; if it lasts, grant the right to get Leases in kube-node-lease: docs/lifecycle-ccm.md, Rights".to_owned(),
+            Doubt::NoHeartbeat => "wait for one more confirmation period; if it lasts, grant the right to get Leases in kube-node-lease: docs/explanation/lifecycle-ccm.md, Rights".to_owned(),
             Doubt::NotListed => return self.not_listed(about, cause),
             Doubt::Listed => "wait; if it lasts, the list of the cloud contradicts its answer by ID: tell its support".to_owned(),
         };
@@ -138,7 +138,7 @@ impl Machine {
         let Breaker::Open { cause, .. } = self.decider.breaker() else { return None };
         let why = format!("{}: {cause}", but_held(heard));
         let mend = format!(
-            "check project, region and credentials in --cloud-config: the breaker closes by itself when the cloud shows the fleet again; only if the machine is really gone: {} (many at once: docs/lifecycle-ccm.md, Approving a set)",
+            "check project, region and credentials in --cloud-config: the breaker closes by itself when the cloud shows the fleet again; only if the machine is really gone: {} (many at once: docs/explanation/lifecycle-ccm.md, Approving a set)",
             approve(about)
         );
         (!about.view.approved).then_some((why, mend))
@@ -155,7 +155,7 @@ impl Machine {
                 format!("if no machine has this name: kubectl delete node {name}")
             }
             Reason::Replaced if self.is_reported(view) => format!(
-                "kubectl delete node {name}, and restart its kubelet; or set --replaced-nodes=delete, and open the admission policy: docs/lifecycle-ccm.md, Ready nodes and the admission policy"
+                "kubectl delete node {name}, and restart its kubelet; or set --replaced-nodes=delete, and open the admission policy: docs/explanation/lifecycle-ccm.md, Ready nodes and the admission policy"
             ),
             _ => return None,
         };

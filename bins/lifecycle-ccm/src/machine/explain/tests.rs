@@ -386,7 +386,7 @@ fn what_a_person_or_a_setting_holds() {
         [
             "held",
             "it is Ready on another machine",
-            "--replaced-nodes=delete, and open the admission policy: docs/lifecycle-ccm.md, Ready nodes and the admission policy",
+            "--replaced-nodes=delete, and open the admission policy: docs/explanation/lifecycle-ccm.md, Ready nodes and the admission policy",
         ],
     );
 }

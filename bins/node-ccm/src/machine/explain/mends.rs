@@ -12,7 +12,7 @@ use ccm_runtime::explain::{Fares, NOTHING, mend, refused_write};
 use crate::plan::{APPROVED, Field, LABEL_POLICY, PROVIDER_ID, TAINTS};
 
 pub(super) const WAIT: &str = NOTHING;
-pub(super) const STANDBY: &str = "ask the replica that holds the Lease of node-ccm (docs/explain.md); if that is this one, the line stores of /readyz?verbose says what it waits for";
+pub(super) const STANDBY: &str = "ask the replica that holds the Lease of node-ccm (docs/how-to/explain.md); if that is this one, the line stores of /readyz?verbose says what it waits for";
 pub(super) const NO_NODE: &str = "check the name (kubectl get nodes); if its machine runs, look at its kubelet, which registers it";
 pub(super) const NOT_LISTED: &str = "wait; if it lasts, the line nodes of /readyz?verbose says why the API server does not list them";
 pub(super) const CLOUD_SILENT: &str = "wait; if it lasts, the lines cloud and fleet of /readyz?verbose say why the cloud does not answer";

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::openstack::{api::Service, scripted::Scripted};
 
 /// The page with the rules.
-const PAGE: &str = include_str!("../../../../../docs/providers/openstack.md");
+const PAGE: &str = include_str!("../../../../../docs/reference/openstack.md");
 
 /// An access rule of Keystone.
 #[derive(Debug, Deserialize)]

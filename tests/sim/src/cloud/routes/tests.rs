@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 
 use super::*;
 use crate::{
-    cloud::{RouteCalls, SimCloud, SimInstance},
+    cloud::{SimCloud, SimInstance},
     faults::{Effect, Fault, Trouble},
 };
 
@@ -59,45 +59,6 @@ async fn one(cloud: &SimCloud, change: RouteChange) -> Result<AppliedChange, Err
 }
 
 #[tokio::test(start_paused = true)]
-async fn creations_and_deletions_may_be_repeated() {
-    let cloud = SimCloud::new();
-    let first = one(&cloud, create(1)).await.unwrap();
-    assert_eq!(one(&cloud, create(1)).await.unwrap(), first);
-    let route = first.route.unwrap();
-    assert_eq!((route.destination, route.target.clone()), (net(1), Some(hop(1))));
-    for _ in 0..2 {
-        assert_eq!(
-            one(&cloud, RouteChange::Delete(Box::new(route.clone()))).await.unwrap().route,
-            None
-        );
-    }
-    assert!(cloud.router().is_empty());
-    let kinds: Vec<_> = cloud.router().writes().iter().map(|write| write.kind).collect();
-    assert_eq!(kinds, [RouteWriteKind::Create, RouteWriteKind::Delete]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_has_changed_is_busy_and_stays() {
-    for several_targets in [false, true] {
-        let cloud = SimCloud::new();
-        cloud.router().configure(|it| it.traits.several_targets = several_targets);
-        let listed = one(&cloud, create(1)).await.unwrap().route.unwrap();
-        assert!(cloud.router().update(net(1), |route| route.target = Some(hop(9))));
-        let change = RouteChange::Delete(Box::new(listed.clone()));
-        assert_eq!(one(&cloud, change).await, Err(ErrorKind::Busy));
-        let again = one(&cloud, create(1)).await;
-        let replace = RouteChange::Replace { old: Box::new(listed), new: Arc::new(wanted(1)) };
-        let replaced = one(&cloud, replace).await;
-        if several_targets {
-            assert_eq!((again.is_ok(), replaced), (true, Err(ErrorKind::Invalid)));
-        } else {
-            assert_eq!((again, replaced), (Err(ErrorKind::Conflict), Err(ErrorKind::Busy)));
-            assert_eq!(cloud.router().to(net(1))[0].target, Some(hop(9)));
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_replacement_is_one_step_where_the_cloud_has_it() {
     for (replaces, kinds) in [
         (true, vec![RouteWriteKind::Replace]),
@@ -115,39 +76,6 @@ async fn a_replacement_is_one_step_where_the_cloud_has_it() {
         let written = cloud.router().writes();
         assert_eq!(written.iter().map(|write| write.kind).collect::<Vec<_>>(), kinds);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_version_changes_nothing_and_a_batch_makes_one() {
-    let cloud = SimCloud::new();
-    cloud.router().configure(|it| it.traits.compares_version = true);
-    let table = Routes::list(&cloud, &cluster(), call()).await.unwrap();
-    let base = table.version.unwrap();
-    let both = [create(1), create(2), create(1)];
-    let answers = apply(&cloud, &both, Some(&base), call()).await;
-    assert_eq!(answers[2].as_ref().unwrap_err().kind, ErrorKind::Invalid, "one per destination");
-    let version = cloud.router().version().to_string();
-    for answer in &answers[..2] {
-        assert_eq!(answer.as_ref().unwrap().version.as_ref(), Some(&version));
-    }
-    cloud.router().add(SimRoute::foreign("r", net(9), None));
-    for answer in apply(&cloud, &[create(3), create(4)], Some(&version), call()).await {
-        assert_eq!(answer.unwrap_err().kind, ErrorKind::Busy);
-    }
-    assert_eq!(cloud.router().len(), 3);
-    let calls = cloud.calls().routes;
-    assert_eq!(calls, RouteCalls { list: 1, apply: 2, find_targets: 0, items: 5 });
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_full_table_takes_what_fits() {
-    let cloud = SimCloud::new();
-    cloud.router().configure(|it| it.quota = Some(2));
-    let answers = apply(&cloud, &[create(1), create(2), create(3)], None, call()).await;
-    assert!(answers[0].is_ok() && answers[1].is_ok());
-    let error = answers[2].as_ref().unwrap_err();
-    assert_eq!((error.kind, error.subject.as_deref()), (ErrorKind::QuotaExceeded, Some("routes")));
-    assert_eq!(Routes::list(&cloud, &cluster(), call()).await.unwrap().room, Some(0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,24 +146,6 @@ async fn a_change_is_overtaken() {
         assert_eq!(cloud.router().to(net(3)).len(), usize::from(!compares_version));
         assert!(cloud.faults().is_empty());
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_former_leader_is_refused() {
-    let cloud = SimCloud::new();
-    cloud.router().configure(|it| it.fences = true);
-    let kinds = |term| {
-        let cloud = cloud.clone();
-        async move {
-            let answers = apply(&cloud, &[create(1)], None, call().in_term(Some(term))).await;
-            answers
-                .into_iter()
-                .map(|answer| answer.map_err(|error| error.kind).err())
-                .collect::<Vec<_>>()
-        }
-    };
-    assert_eq!(kinds(2).await, [None]);
-    assert_eq!(kinds(1).await, [Some(ErrorKind::Stale)]);
 }
 
 #[tokio::test(start_paused = true)]

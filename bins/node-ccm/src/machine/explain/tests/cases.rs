@@ -50,7 +50,7 @@ fn what_is_not_known_here() {
         [
             "unknown",
             "this replica does not lead, or has begun to lead and waits for a current list of the nodes: it has not looked at the node",
-            "ask the replica that holds the Lease of node-ccm (docs/explain.md); if that is this one, the line stores of /readyz?verbose says what it waits for",
+            "ask the replica that holds the Lease of node-ccm (docs/how-to/explain.md); if that is this one, the line stores of /readyz?verbose says what it waits for",
         ],
     );
     // Not asked.

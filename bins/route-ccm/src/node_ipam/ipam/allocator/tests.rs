@@ -1,4 +1,4 @@
-//! Cases of upstream and of bad input. `docs/parity.md` names them.
+//! Cases of upstream and of bad input. `docs/internal/parity.md` names them.
 
 mod holding;
 mod wide;

@@ -40,7 +40,7 @@ pub(super) fn advice(error: &CloudError) -> &'static str {
 mod tests {
     use super::*;
 
-    /// The pauses that `docs/providers/openstack.md` tells.
+    /// The pauses that `docs/reference/openstack.md` tells.
     #[test]
     fn refused_credentials_are_shown_ever_more_seldom() {
         let minutes: Vec<_> = (2..=9).map(|nth| REFUSED.after(nth).as_secs() / 60).collect();

@@ -1,0 +1,257 @@
+//! What a cloud under test must be able to do besides answering its provider.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use ccm_cloud::{Cloud, CloudError, Cure, Protocol, RouteTarget, Wanted};
+use ipnet::IpNet;
+
+/// What a case needs, and not every cloud has. A stage makes a rig that has what is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// One load balancer needs several writes until it is complete.
+    Steps,
+    /// The cloud refuses writes of a former term, and a second load balancer of one owner.
+    Fences,
+    /// Two processes can make a load balancer each for one owner.
+    Twins,
+    /// Another process does not see the port of a load balancer's members while there are none.
+    HidesEmptyPools,
+    /// [`Wish::Elsewhere`] makes another controller responsible.
+    OtherControllers,
+    /// What a cluster of the same name had before it was built anew can be adopted.
+    Rebuilt,
+    /// A load balancer can fail so that only a person repairs it.
+    FailsForGood,
+    /// A destination of routes may have several targets.
+    SeveralTargets,
+    /// The cloud records whose a route is.
+    RouteOwners,
+    /// The table of routes has a version, and a change is compared with it.
+    TableVersions,
+}
+
+/// One way to a cloud: makes the rigs of the cases.
+#[async_trait]
+pub trait Stage: Send + Sync {
+    /// The beginning of the names of its tests: `openstack`.
+    fn name(&self) -> &str;
+
+    /// Why a rig of this stage cannot have this; `None` if it can.
+    fn lacks(&self, need: Need) -> Option<&'static str>;
+
+    /// A new cloud without anything in it, which has these.
+    async fn rig(&self, needs: &[Need]) -> Box<dyn Rig>;
+
+    /// True if nothing but the tests' own tasks is waited for: then no wait takes time.
+    fn is_paused(&self) -> bool {
+        false
+    }
+}
+
+/// The cloud's own side: what happens in it without the provider, and what it has received.
+pub trait Rig: Send + Sync {
+    /// The provider in a new process, which remembers nothing.
+    fn process(&self) -> Arc<dyn Cloud>;
+
+    /// From now on each write is carried out, and its answer is lost.
+    fn lose_answers(&self, lost: bool);
+
+    /// From now on each request fails with this error, and has no effect.
+    fn refuse(&self, error: Option<CloudError>);
+
+    /// From now on each answer takes this long.
+    fn slow(&self, time: Duration);
+
+    /// The term of leadership of the writes to come. Only with [`Need::Fences`].
+    fn lead(&self, _term: u64) {}
+
+    /// The machines.
+    fn machines(&self) -> &dyn MachineSide;
+
+    /// The load balancers.
+    fn balancers(&self) -> &dyn BalancerSide;
+
+    /// The router.
+    fn router(&self) -> &dyn RouterSide;
+}
+
+/// The machines of a cloud under test.
+pub trait MachineSide: Send + Sync {
+    /// Builds the machine with this number, `node-00042`, with addresses.
+    fn build(&self, number: usize);
+
+    /// The provider ID of the machine with this number, also if it does not exist.
+    fn id(&self, number: usize) -> String;
+
+    /// Another spelling of this ID.
+    fn other_id(&self, number: usize) -> String;
+
+    /// The system UUID of the machine with this number, also if it does not exist.
+    fn uuid(&self, number: usize) -> String;
+
+    /// Gives a machine another name.
+    fn rename(&self, number: usize, name: &str);
+
+    /// From now on lists lack all machines.
+    fn hide(&self, hidden: bool);
+
+    /// The cloud's data about this machine cannot be read any more.
+    fn spoil(&self, number: usize);
+}
+
+/// A load balancer in the cloud's own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its ID.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// The UIDs of the Services of the suite's cluster that are recorded as its owners.
+    pub owners: Vec<String>,
+    /// Its own addresses, without floating ones.
+    pub addresses: Vec<IpAddr>,
+    /// The ports that it listens on, in order.
+    pub ports: Vec<(Protocol, u16)>,
+    /// The names of the nodes behind each port, in order.
+    pub nodes: Vec<String>,
+    /// Everything else that no write of owners, members or a digest may change.
+    pub rest: String,
+}
+
+/// What a Service may ask for by an annotation of the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// An address that is an object of its own, and outlives a load balancer that others delete.
+    Floating,
+    /// Only the load balancer's own address.
+    Internal,
+    /// The floating address stays when the load balancer is deleted.
+    Keep,
+    /// Something that does not exist.
+    Wrong,
+    /// Another controller.
+    Elsewhere,
+}
+
+/// Whose a load balancer is that the case did not make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose<'a> {
+    /// A person's.
+    Person,
+    /// Made by another controller for the Service of this name in `default` of this cluster.
+    Older(&'a str),
+    /// That of the Service of this name in a cluster of the same name, with the same names.
+    Namesake(&'a str),
+    /// That of another Service of this cluster.
+    Neighbour(&'a str),
+    /// That of two Services of this cluster.
+    Shared(&'a str, &'a str),
+}
+
+/// What a person does to a load balancer that is as its Service asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// Deletes a listener.
+    Listener,
+    /// Deletes all members of a pool, or of all of them.
+    Members,
+    /// Deletes a pool.
+    Pool,
+    /// Deletes the floating address.
+    Floating,
+}
+
+/// The number of writes that the cloud has accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Writes to load balancers and to what they consist of.
+    pub balancers: usize,
+    /// Changes of floating addresses, if they are writes of their own.
+    pub floating: usize,
+}
+
+impl Written {
+    /// All of them.
+    pub fn total(self) -> usize {
+        self.balancers + self.floating
+    }
+}
+
+/// The load balancers of a cloud under test.
+pub trait BalancerSide: Send + Sync {
+    /// The annotation for this wish; `None` if each Service has that without one.
+    fn annotation(&self, wish: Wish) -> Option<(&'static str, &'static str)>;
+
+    /// Other configurations of the same Service, by annotations of the provider.
+    fn variants(&self, _wanted: &Wanted) -> Vec<Wanted> {
+        Vec::new()
+    }
+
+    /// A floating address that the cloud gives to a Service that asks for it.
+    fn choice(&self) -> IpAddr;
+
+    /// All load balancers, by age.
+    fn rows(&self) -> Vec<Row>;
+
+    /// All floating addresses, and whether a load balancer has them.
+    fn floating(&self) -> Vec<(IpAddr, bool)>;
+
+    /// What was written since the last call of this.
+    fn written(&self) -> Written;
+
+    /// Adds a load balancer, and returns its ID.
+    fn stranger(&self, whose: Whose<'_>) -> String;
+
+    /// A person deletes a load balancer. Its floating address stays.
+    fn remove(&self, id: &str);
+
+    /// What a person can do to a load balancer.
+    fn harms(&self) -> &'static [Harm];
+
+    /// A person does that.
+    fn harm(&self, id: &str, harm: Harm);
+
+    /// The record of this load balancer becomes one of another controller, with names and without
+    /// UIDs; or with [`Need::Rebuilt`] one of a cluster of the same name.
+    fn disown(&self, id: &str, rebuilt: bool);
+
+    /// A person removes the digest.
+    fn drop_digest(&self, id: &str);
+
+    /// The load balancer fails. [`Cure::Person`] only with [`Need::FailsForGood`].
+    fn break_down(&self, id: &str, cure: Cure);
+
+    /// From now on the cloud works on what is written without end, or ends what it works on.
+    fn hold(&self, held: bool);
+
+    /// From now on the row of this load balancer cannot be read.
+    fn spoil(&self, id: &str, spoilt: bool);
+
+    /// From now on lists lack all load balancers.
+    fn hide(&self, hidden: bool);
+}
+
+/// The router of a cloud under test. Machines with the addresses 10.0.0.1 to 10.0.0.9 are on its network.
+pub trait RouterSide: Send + Sync {
+    /// The table in the cloud's own words, by destination.
+    fn table(&self) -> Vec<(IpNet, RouteTarget)>;
+
+    /// A person adds a route, whatever there is already.
+    fn add(&self, destination: IpNet, target: RouteTarget);
+
+    /// A person gives the routes of a destination another target.
+    fn retarget(&self, destination: IpNet, target: RouteTarget);
+
+    /// How many requests have changed the table since the last call of this.
+    fn written(&self) -> usize;
+
+    /// From now on at most so many routes fit.
+    fn limit(&self, most: usize);
+
+    /// From now on new routes carry no traffic, until they are created again later.
+    fn break_new(&self, broken: bool);
+
+    /// Deletes all machines and whatever else has an address.
+    fn clear_targets(&self);
+}
