@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::clock;
+use ccm_base::{At, clock};
 use ccm_cloud::ClusterId;
 use ccm_controller::{
     handover,
@@ -25,7 +25,7 @@ use ccm_runtime::{
     program::{Context, Program},
 };
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::sleep_until};
 
 use crate::{
     machine::{
@@ -109,6 +109,14 @@ impl Performer {
     /// This replica begins to lead.
     pub(crate) fn start_leading(&self) {
         self.listed.pass("not listed yet");
+    }
+
+    /// Waits until this moment; without one, for ever.
+    pub(crate) async fn until(&self, due: Option<At>) {
+        match due {
+            Some(due) => sleep_until(self.door.timeline().instant(due)).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The queue of a lane.

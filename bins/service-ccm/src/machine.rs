@@ -60,7 +60,7 @@ use ccm_cloud::{CloudError, ClusterId, ErrorKind, LoadBalancerTraits};
 use ccm_controller::{brake::approval::SetApproval, machine};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::counts::State;
+pub(crate) use self::counts::{Numbers, State};
 use self::{
     audits::Audits,
     balancers::Balancers,

@@ -11,14 +11,13 @@ use std::{
 
 use ccm_base::At;
 use ccm_cloud::{CloudError, Cure, LoadBalancer, LoadBalancerList, Phase, Title};
-use ccm_controller::queue::Priority;
 use ccm_objects::{Service, Shared as Name};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
     adoptable::{AllMade, made, without_load_balancer},
-    effect::{Count, Effect, Lane, Level, Line, Task, TellOrphan, Turn},
+    effect::{Count, Effect, Level, Line, Task, TellOrphan},
     entry::Entry,
     event::{Listed, Polled},
     listed::{Listing, line_about},
@@ -156,9 +155,7 @@ impl Machine {
             let all = self.balancers.all_mut().map(|(name, _)| name);
             services.extend(all.filter(|name| !known.contains(*name)).cloned());
         }
-        let turn = Turn::Now(Priority::Routine);
-        let mut effects: Vec<Effect> =
-            services.into_iter().map(|name| Effect::Queue(name, Lane::Normal, turn)).collect();
+        let mut effects: Vec<Effect> = services.iter().map(Effect::routine).collect();
         effects.extend((!reads.is_empty()).then_some(Effect::Read(reads)));
         effects
     }
@@ -292,8 +289,7 @@ impl Machine {
             {
                 // A list does not show if another controller is still responsible: a call has to.
                 entry.look();
-                let turn = Turn::Now(Priority::Routine);
-                effects.push(Effect::Queue(Name::clone(name), Lane::Normal, turn));
+                effects.push(Effect::routine(name));
             }
             let Known::There(balancer) = &entry.state.known else { continue };
             let has_turn = looks::is_due(&entry.uid, FULL, from, now);
@@ -318,7 +314,7 @@ impl Machine {
                 (None, Some(line)) => entry.state.unreadable = Some(line.to_owned()),
                 (None, None) => continue,
             }
-            effects.push(Effect::Queue(name, Lane::Normal, Turn::Now(Priority::Routine)));
+            effects.push(Effect::routine(&name));
         }
         effects
     }

@@ -174,7 +174,7 @@ impl Machine {
         };
         effects.push(Effect::Show(shown));
         let mut say = |what: Option<Tell>| effects.extend(what.map(|what| tell(service, what)));
-        say(planned.held_release.clone().map(Tell::ReleaseHeld));
+        say(planned.decided.held_release.clone().map(Tell::ReleaseHeld));
         say(planned.full.clone().map(Tell::Full));
         say(planned.held_replacement.clone().map(|(why, _)| Tell::ReplacementHeld(why)));
         let is_served = service.is_load_balancer && planned.plan != Plan::NotOurs;
@@ -232,14 +232,14 @@ impl Machine {
         planned: &Planned,
         (now, effects): (At, &mut Vec<Effect>),
     ) {
-        let Planned { plan, members, inputs, held_replacement, unclaimed, .. } = planned;
+        let Planned { plan, members, inputs, held_replacement, decided, .. } = planned;
         if !members.held.is_empty() {
             effects.push(tell(service, Tell::Held(Box::new(members.clone()))));
         }
         let held = (!members.held.is_empty()).then(|| now + HELD);
         let held_until = held_replacement.as_ref().map(|(_, until)| *until);
         let look = self.balancers.entry(service).state.next_look(*inputs, now);
-        let (claim, report) = self.unclaimed(service, unclaimed.as_ref(), now);
+        let (claim, report) = self.unclaimed(service, decided.unclaimed.as_ref(), now);
         // The queue keeps one time for each Service, the earliest: the others follow from here.
         let due = held.into_iter().chain(look).chain(held_until).chain(claim).min();
         if let Some(due) = due {

@@ -64,6 +64,11 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
+    /// The Service of this name is due, after those for which a user waits.
+    pub(super) fn routine(name: &Name) -> Self {
+        Self::Queue(Name::clone(name), Lane::Normal, Turn::Now(Priority::Routine))
+    }
+
     /// The effect on this Service in the queue of a lane.
     pub(super) fn queue(lane: Lane, service: &Service, turn: Turn) -> Self {
         Self::Queue(Name::clone(&service.key), lane, turn)

@@ -44,12 +44,8 @@ pub(crate) struct Planned {
     pub(crate) stays_on_foreign: Option<String>,
     /// The calls that wait because they have failed.
     pub(crate) held_calls: Vec<(Step, Failed)>,
-    /// Why the finalizer stays, if no known controller removes it.
-    pub(crate) unclaimed: Option<String>,
     /// Why it waits, if its namespace has as many load balancers as it may have.
     pub(crate) full: Option<String>,
-    /// Why the load balancer stays, if service-ccm does not serve the Service any more.
-    pub(crate) held_release: Option<String>,
     /// True if another load balancer takes the place of the one that the Service has.
     pub(crate) is_replaced: bool,
     /// True if a call may make a new load balancer in the place of the one that the Service has.
@@ -62,26 +58,11 @@ pub(crate) struct Planned {
     pub(crate) inputs: Inputs,
     /// True if the members should be read before they change.
     pub(crate) reads_members: bool,
-    /// The conditions that follow, if this program serves the Service or cleans it up.
-    pub(crate) conditions: Vec<(Reason, String)>,
+    /// The parts that its explanation needs.
+    pub(crate) decided: Decided,
 }
 
 impl Planned {
-    /// The parts that explain it.
-    fn decided(&self) -> Decided {
-        let held = &self.members.held;
-        Decided {
-            conditions: self.conditions.clone(),
-            is_not_ours: self.plan == Plan::NotOurs,
-            is_due: matches!(self.plan, Plan::Next(_)),
-            held_release: self.held_release.clone(),
-            held_replacement: self.held_replacement.as_ref().map(|(why, _)| why.clone()),
-            unclaimed: self.unclaimed.clone(),
-            calls: self.held_calls.iter().map(|(_, failed)| failed.call).collect(),
-            is_last_held: !held.is_empty() && held.values().all(|why| *why == Held::Last),
-        }
-    }
-
     /// The plan of this view. `held_replacement`: why no other load balancer is made, and until when.
     fn of(view: View<'_>, held_replacement: Option<(String, At)>) -> Self {
         let View { service, state, .. } = view;
@@ -98,8 +79,18 @@ impl Planned {
         let is_shown = |it: &(Reason, String)| conditions.iter().any(|(reason, _)| *reason == it.0);
         let trouble = state.trouble().filter(|it| is_served && is_shown(it));
         let problems = held_release.is_none().then(|| view.desired.problems.clone());
-        Self {
+        let held = &view.members.held;
+        let decided = Decided {
+            conditions,
+            is_not_ours: plan == Plan::NotOurs,
+            is_due: matches!(plan, Plan::Next(_)),
+            held_release,
+            held_replacement: held_replacement.as_ref().map(|(why, _)| why.clone()),
             unclaimed: evidence::unclaimed(view, &plan),
+            calls: held_calls.iter().map(|(_, failed): &(Step, Failed)| failed.call).collect(),
+            is_last_held: !held.is_empty() && held.values().all(|why| *why == Held::Last),
+        };
+        Self {
             is_served,
             waits_for_adoption: is_served && state.waits_for_adoption(view),
             refused: refused(view),
@@ -110,13 +101,12 @@ impl Planned {
             held_calls,
             stays_on_foreign,
             full: view.full.map(str::to_owned),
-            held_release,
             is_replaced: view.loss == Verdict::Replaced,
             may_replace: view.loss == Verdict::Replaced || recorded(service).is_none(),
             held_replacement,
             inputs: view.inputs,
             reads_members: awaits_members(view),
-            conditions,
+            decided,
         }
     }
 }
@@ -205,11 +195,11 @@ impl Entry {
     fn see(&mut self, service: &Service, planned: &mut Planned) {
         self.awaited |= planned.reads_members;
         planned.reads_members |= planned.is_served && self.await_lost_members(service);
-        self.decided = Some(Box::new(planned.decided()));
+        self.decided = Some(Box::new(planned.decided.clone()));
         let writes =
             matches!(planned.plan, Plan::Next(Step::Protect | Step::Release | Step::Write(_)));
         self.refused_write = self.refused_write.take().filter(|_| writes);
-        self.is_release_held = planned.held_release.is_some();
+        self.is_release_held = planned.decided.held_release.is_some();
         self.is_replacement_held = planned.held_replacement.is_some();
         self.refused.clone_from(&planned.refused);
         self.see_addresses(service);

@@ -137,8 +137,7 @@ impl Machine {
     /// A poll that is not complete lacks a load balancer; this line may say why. The Service shows that.
     fn not_seen(&mut self, name: &Name, line: Option<&str>, now: At) -> Option<Effect> {
         let entry = self.balancers.named(name)?;
-        let turn = Turn::Now(Priority::Routine);
-        entry.not_polled(line, now).then(|| Effect::Queue(Name::clone(name), Lane::Normal, turn))
+        entry.not_polled(line, now).then(|| Effect::routine(name))
     }
 
     /// Queues a load balancer for its next call.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use ccm_cloud::{CloudError, Depth, LoadBalancerList, LoadBalancers};
 use ccm_objects::Shared as Name;
-use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::{by_id, unexpected};
@@ -22,16 +21,10 @@ pub(crate) async fn run(translator: Arc<Translator>, token: CancellationToken) {
     let work = async {
         loop {
             let next = performer.door.read(|machine, _| machine.next_poll());
-            let timer = async {
-                match next {
-                    Some(due) => sleep_until(performer.door.timeline().instant(due)).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 // More of them may be due sooner.
                 () = performer.wakes.poll.notified() => continue,
-                () = timer => {}
+                () = performer.until(next) => {}
             }
             if let Err(error) = poll(&translator).await {
                 performer.apply(Event::NotPolled(error));

@@ -12,10 +12,7 @@ use ccm_sim::{
     },
     faults::{Effect, Fault},
 };
-use ccm_tests::{
-    in_process::{InProcess, loaded, sample},
-    variants::{self, Layer, Layered},
-};
+use ccm_tests::in_process::{InProcess, loaded, sample};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use service_ccm::{ServiceCcm, ServiceSettings};
@@ -23,7 +20,7 @@ use tokio::time::sleep;
 
 use crate::{
     lies::{Lies, Lying},
-    without::{Lists, Unlisted},
+    without::{Layered, Lists, Unlisted},
 };
 
 /// The number of nodes.
@@ -73,8 +70,22 @@ pub(crate) struct Addresses {
 pub(crate) type Standby = (InProcess<ServiceCcm>, Arc<ServiceCcm>);
 /// Objects of the API server.
 pub(crate) type Objects = Arc<[Value]>;
+
 /// What differs from the program as it is shipped.
-pub(crate) type Variant = variants::Variant<Lists>;
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Variant {
+    /// Other settings.
+    pub(crate) arguments: &'static [&'static str],
+    /// Set if the provider does not offer lists.
+    pub(crate) without: Option<Lists>,
+}
+
+impl Variant {
+    /// The program with these settings.
+    pub(crate) const fn with(arguments: &'static [&'static str]) -> Self {
+        Self { arguments, without: None }
+    }
+}
 
 impl World {
     /// Starts a plain cluster and cloud, and the program.
@@ -160,7 +171,7 @@ impl World {
             None => Arc::new(self.cloud.clone()),
         };
         let balancers = Arc::new(Lying { of: balancers, lies: Arc::clone(&self.lies) });
-        Arc::new(Layered::new(&self.cloud, Layer::LoadBalancers(balancers)))
+        Arc::new(Layered { cloud: self.cloud.clone(), balancers })
     }
 
     fn settings(&self) -> Loaded<ServiceCcm> {
@@ -186,7 +197,7 @@ impl World {
     /// Stops the process abruptly. Returns what it leaves; the next one finds nothing on another Lease.
     pub(crate) fn stop(&mut self) -> Option<Leadership> {
         let is_elsewhere = self.wrong.is_some_and(|one| one.starts_with("--leader-elect-resource"));
-        let last = self.running.take().filter(|_| !self.variant.forgets && !is_elsewhere);
+        let last = self.running.take().filter(|_| !is_elsewhere);
         last.map(|running| running.context.leadership.clone())
     }
 
