@@ -166,6 +166,25 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_is_said_once_and_polled_less_often() {
+        let mut entry = Entry::default();
+        let minutes = |count| At(Duration::from_mins(count));
+        entry.state.pending = Some(Pending {
+            call: Some(CallKind::Ensure),
+            digest: None,
+            members: None,
+            what: String::new(),
+            check_at: At::default(),
+            since: At::default(),
+        });
+        assert!(entry.not_polled(Some("no digest"), minutes(2)));
+        assert!(!entry.not_polled(Some("no digest"), minutes(2)), "it is no news");
+        assert_eq!(entry.check_at(), Some(minutes(2) + Duration::from_secs(15)));
+        entry.polled(&Service::default(), LoadBalancer::new("lb-1", "", None), minutes(3));
+        assert_eq!(entry.state.unreadable, None);
+    }
+
+    #[test]
     fn what_takes_long_is_polled_less_often() {
         let seconds = Duration::from_secs;
         for (asked, age, expect) in [

@@ -411,6 +411,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_the_cloud_shows_to_be_wrong_has_a_reason() {
+        use Reason::{CloudUnavailable, LoadBalancerFailed, WaitingForCloud};
+        let failed = |cure| {
+            let mut balancer = LoadBalancer::new("lb-1", "", None);
+            balancer.phase = Phase::Failed { why: "ERROR".to_owned(), cure };
+            Known::There(Box::new(balancer))
+        };
+        let (ensure, person) = (failed(Cure::Ensure), failed(Cure::Person));
+        for (known, unreadable, is_pending, expect) in [
+            (ensure.clone(), None, false, Some(LoadBalancerFailed)),
+            // A call repairs it.
+            (ensure, None, true, None),
+            (person.clone(), None, false, Some(LoadBalancerFailed)),
+            (person, None, true, Some(LoadBalancerFailed)),
+            (Known::Absent, None, false, None),
+            (Known::Absent, Some("no digest"), false, Some(CloudUnavailable)),
+            (Known::Absent, Some("no digest"), true, Some(WaitingForCloud)),
+        ] {
+            let pending = is_pending.then(|| pending(CallKind::Ensure, 200));
+            let unreadable = unreadable.map(str::to_owned);
+            let state = State { known, unreadable, pending, ..State::default() };
+            assert_eq!(state.trouble().map(|(reason, _)| reason), expect, "{state:?}");
+        }
+    }
+
+    /// Nothing else need change until then.
+    #[test]
+    fn a_service_is_looked_at_when_the_cloud_has_worked_for_a_minute() {
+        let pending = Pending { since: At::default(), ..pending(CallKind::Ensure, 200) };
+        let state = State { pending: Some(pending), ..State::default() };
+        let minute = At(Duration::from_mins(1));
+        let next = |now| state.next_look(Inputs::default(), now);
+        assert_eq!((next(At::default()), next(minute)), (Some(minute), None));
+    }
+
     fn is_ensured(service: &Service, state: &State) -> bool {
         let plan = planned(service, state, 100, |view| view.traits = &TRAITS);
         matches!(plan, Plan::Next(Step::Ensure(_)))

@@ -107,3 +107,23 @@ fn a_line_is_about_an_id_that_it_names_in_full() {
         assert_eq!(line_about(&lines, id), place.map(|place: usize| &*lines[place]), "{id}");
     }
 }
+
+#[test]
+fn a_service_learns_that_its_entry_of_the_list_cannot_be_read() {
+    let mut entry = Entry::default();
+    entry.state.known = Known::There(Box::new(balancer("one")));
+    let service = Service::default();
+    let mut compare = |malformed: &[&str], found| {
+        let malformed: Vec<String> = malformed.iter().map(|&line| line.to_owned()).collect();
+        let (started, seen, malformed) = (At::default(), At::default(), &*malformed);
+        let listing =
+            Listing { service: &service, found, malformed, stores_digest: true, started, seen };
+        let is_due = entry.compared(Made::default(), listing, &NodeSet::default());
+        (is_due, entry.state.unreadable.is_some())
+    };
+    assert_eq!(compare(&["one: no digest"], Vec::new()), (true, true));
+    assert_eq!(compare(&["one: no digest"], Vec::new()), (false, true), "it is no news");
+    assert_eq!(compare(&["another: no digest"], Vec::new()), (true, false));
+    compare(&["one: no digest"], Vec::new());
+    assert!(!compare(&[], vec![balancer("one")]).1);
+}
