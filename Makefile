@@ -1,9 +1,9 @@
 # Everything a newcomer, a developer and CI run. `make help` lists it.
 
 CARGO ?= cargo
-# All steps build with one set of features, that of the tests: what one has built, the next
-# one finds. A test among the targets is what brings the features in.
-PROGRAMS = $(CARGO) build --locked --bins --test house
+# All steps build with one set of features (tests/testing/Cargo.toml): what one has built, the next
+# one finds.
+PROGRAMS = $(CARGO) build --locked --bins
 TEST = $(CARGO) test --locked
 # The programs as they are shipped: one static file each, which runs in an empty image and
 # shares no library's pages. All controllers of bins/, each with all providers. Packed relocations
@@ -34,7 +34,7 @@ DASHBOARDS = cd grafana/dashboards/source && GOFLAGS=-mod=readonly go run .
 KUBERNETES = tests/kube-apiserver/build.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help tools demo demo-check test test-cluster test-rights test-manifests test-kubelets \
+.PHONY: help tools demo demo-check check test test-cluster test-rights test-manifests test-kubelets \
   test-openstack test-alerts test-dashboards replay lint deny fuzz fmt build docs docs-url dashboards manifests bench mutants model-check lines clean
 
 help: ## this list
@@ -50,6 +50,9 @@ demo: tools ## a simulated cluster and cloud, the real programs, a story on the 
 demo-check: tools ## the story once, without staying: fails when a step fails
 	$(PROGRAMS)
 	target/debug/playground --check
+
+check: tools ## format, clippy and unit tests of the crates that you have changed, in less than a minute (CRATE=service-ccm names one)
+	@tests/check.sh $(CRATE)
 
 test: tools ## all tests that need nothing but this checkout
 	$(CARGO) build --locked --all-targets

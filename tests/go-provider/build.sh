@@ -6,7 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../build_once.sh"
 
 root=$(cd "$here/../.." && pwd)
-folder_of_proto="$root"/shared/providers/proto
+folder_of_proto="$root"/shared/external/proto
 proto=quartet/cloud/v1/cloud.proto
 sources=$(cd "$here" && find . -name '*.go' -o -name 'go.*' | LC_ALL=C sort)
 version=$(cd "$here" && cat $sources "$folder_of_proto/$proto" | sha256sum | cut -c1-12)

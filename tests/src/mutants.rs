@@ -32,6 +32,9 @@ pub fn folder(package: &str) -> PathBuf {
 pub struct Mutants {
     /// The test targets that must find them, in the order in which they run: `--lib`, `--test=histories`.
     pub tests: Vec<String>,
+    /// Other packages whose tests of these targets must find them as well.
+    #[serde(default)]
+    pub packages: Vec<String>,
     /// The mutants.
     #[serde(rename = "mutant")]
     pub all: Vec<Mutant>,

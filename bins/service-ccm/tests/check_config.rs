@@ -1,5 +1,5 @@
 //! `--check-config` with files of `cloud.conf` as other tools generate them, and with settings that leave
-//! the program without work. The files are in `shared/providers/tests/cloud_conf`, named by their tools.
+//! the program without work. The files are in `shared/openstack/tests/cloud_conf`, named by their tools.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -13,7 +13,7 @@ const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-cont
 
 /// The exit code and the lines that are printed, without what all of them begin with.
 fn check(name: &str) -> (Option<i32>, Vec<String>) {
-    let files = repository().join("shared/providers/tests/cloud_conf");
+    let files = repository().join("shared/openstack/tests/cloud_conf");
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let text = fs::read_to_string(files.join(name)).unwrap();

@@ -1,8 +1,8 @@
 //! The provider contract: the interface of a cloud for Quartet's controllers.
 //!
 //! It consists of values, errors and traits. This crate has no Kubernetes client, no HTTP and
-//! no async runtime, so a provider can be written, tested and served (see `ccm-providers`'
-//! external protocol) on its own.
+//! no async runtime, so a provider can be written, tested and served (see `ccm-external-server`)
+//! on its own.
 //!
 //! Five rules hold for every capability:
 //!

@@ -13,7 +13,8 @@ mod records;
 pub mod run;
 mod selectors;
 
-use ccm_providers::fuzz as providers;
+use ccm_external::fuzz::external;
+use ccm_openstack::fuzz as openstack;
 
 pub use self::mutate::Form;
 
@@ -30,13 +31,13 @@ pub struct Target {
 
 /// All targets.
 pub const TARGETS: [Target; 9] = [
-    Target { name: "cloud_conf", form: Form::Text, read: providers::cloud_conf },
-    Target { name: "clouds_yaml", form: Form::Text, read: providers::clouds_yaml },
-    Target { name: "annotations", form: Form::Text, read: providers::annotations },
-    Target { name: "nova", form: Form::Answers, read: providers::nova },
-    Target { name: "neutron", form: Form::Answers, read: providers::neutron },
-    Target { name: "octavia", form: Form::Answers, read: providers::octavia },
-    Target { name: "external", form: Form::Wire, read: providers::external },
+    Target { name: "cloud_conf", form: Form::Text, read: openstack::cloud_conf },
+    Target { name: "clouds_yaml", form: Form::Text, read: openstack::clouds_yaml },
+    Target { name: "annotations", form: Form::Text, read: openstack::annotations },
+    Target { name: "nova", form: Form::Answers, read: openstack::nova },
+    Target { name: "neutron", form: Form::Answers, read: openstack::neutron },
+    Target { name: "octavia", form: Form::Answers, read: openstack::octavia },
+    Target { name: "external", form: Form::Wire, read: external },
     Target { name: "selectors", form: Form::Text, read: selectors::read },
     Target { name: "records", form: Form::Answers, read: records::read },
 ];

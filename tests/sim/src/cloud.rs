@@ -4,7 +4,7 @@
 //! like a real cloud: lookups in batches of 500 and lists in pages of 500, each of them one
 //! call that is counted and that the [`FaultPlan`] may hit. So it does with load balancers
 //! ([`Balancers`]) and routes ([`Router`]). Served through
-//! `ccm_providers::external::server` it is a cloud for separate programs.
+//! `ccm_external_server` it is a cloud for separate programs.
 
 pub mod balancers;
 mod batch;

@@ -112,7 +112,7 @@ impl Launch {
             None => binaries()?.join(&self.name),
         };
         if !path.exists() {
-            bail!("{} is not built; run `cargo build --all-targets`", path.display());
+            bail!("{} is not built; run `cargo build`", path.display());
         }
         let mut command = Command::new(path);
         command

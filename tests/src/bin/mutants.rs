@@ -58,16 +58,20 @@ async fn run() -> Result<bool> {
     for (file, text) in list.applied(&folder)? {
         write_if_other(&package.join(file), text.as_bytes())?;
     }
-    let targets = build(&copy, &program, &list.tests).await?;
-    if let Some(found) = first_failure(&program, &targets, None).await? {
+    let mut targets = Vec::new();
+    for package in [&program].into_iter().chain(&list.packages) {
+        let built = build(&copy, package, &list.tests).await?;
+        targets.extend(built.into_iter().map(|target| (package.clone(), target)));
+    }
+    if let Some(found) = first_failure(&targets, None).await? {
         eprintln!("without a mutant: {found}");
         return Ok(false);
     }
     let all: Vec<(usize, &Mutant)> =
         list.all.iter().enumerate().filter(|(_, one)| one.breaks.contains(&filter)).collect();
     let found = stream::iter(&all).map(|(number, mutant)| {
-        let (program, targets) = (&program, &targets);
-        async move { (*mutant, first_failure(program, targets, Some(*number)).await) }
+        let targets = &targets;
+        async move { (*mutant, first_failure(targets, Some(*number)).await) }
     });
     let mut found = found.buffer_unordered(AT_ONCE);
     let mut survivors = 0;
@@ -143,14 +147,13 @@ async fn build(copy: &Path, program: &str, tests: &[String]) -> Result<Vec<PathB
     Ok(programs)
 }
 
-/// Returns the first test that fails with this mutant. Runs the targets as `cargo test` does.
+/// Returns the first test that fails with this mutant. Runs the targets of these packages as `cargo test` does.
 async fn first_failure(
-    program: &str,
-    targets: &[PathBuf],
+    targets: &[(String, PathBuf)],
     mutant: Option<usize>,
 ) -> Result<Option<String>> {
-    let package = tree().join(mutants::folder(program));
-    for target in targets {
+    for (program, target) in targets {
+        let package = tree().join(mutants::folder(program));
         let mut command = Command::new(target);
         // Variants break the program themselves: their tests say nothing about a mutant.
         command.args(["--skip", "variants::"]);
@@ -158,7 +161,7 @@ async fn first_failure(
             command.env(SWITCH, number.to_string());
         }
         command.env("CARGO_PKG_NAME", program);
-        command.current_dir(&package).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.current_dir(package).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.kill_on_drop(true).spawn()?;
         let output = child.stdout.take().context("the output of a test is a pipe")?;
         match timeout(LONGEST, failed_test(output)).await {

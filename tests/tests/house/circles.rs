@@ -11,7 +11,7 @@
 //! a module and what lies above or below it do not count; so the one circle that is not
 //! seen is one through a module that lies above all others of the circle.
 //!
-//! OpenStack's folder counts as one module: what is inside it is not looked at.
+//! Three folders of OpenStack count as one module each: what is inside them is not looked at.
 
 mod cases;
 mod methods;
@@ -28,7 +28,7 @@ use modules::{Modules, Path, Sources, Use};
 use walkdir::{DirEntry, WalkDir};
 
 /// Modules that count as one with all that is below them.
-const WHOLE: [&str; 1] = ["openstack"];
+const WHOLE: [&str; 3] = ["api", "balancers", "instances"];
 
 /// Circles that are still to be cut: a crate, and modules that may use each other.
 const LEFT: [(&str, &[&str]); 0] = [];

@@ -60,7 +60,7 @@ fn the_reference_of_cloud_conf_is_current() {
     let (head, rest) = page.split_once(MARKS[0]).expect("the first mark");
     let (mark, rest) = rest.split_once("-->\n").expect("the end of the first mark");
     let (_, tail) = rest.split_once(MARKS[1]).expect("the second mark");
-    let reference = ccm_providers::openstack::reference();
+    let reference = ccm_openstack::reference();
     let printed = format!("{head}{}{mark}-->\n\n{reference}\n{}{tail}", MARKS[0], MARKS[1]);
     is_current("reference/openstack.md", &printed);
 }

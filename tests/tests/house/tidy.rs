@@ -79,12 +79,13 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
         "ccm_providers",
         "ccm_sim",
     ];
+    const PROVIDERS: &[&str] = &["ccm_kube", "ccm_runtime", "ccm_sim", "kube::", "k8s_openapi"];
     const DECISIONS: &[&str] =
         &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime", "ccm_controller"];
     const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
     // They get the time as a value of tokio's clock.
     const TIMED: &[&str] = &["kube::", "ccm_kube", "async ", "clock::", "ccm_runtime"];
-    let shared: [(&str, &[&str]); 14] = [
+    let shared: [(&str, &[&str]); 17] = [
         (
             "shared/net/src",
             &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
@@ -96,7 +97,23 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
         ),
         ("shared/kube/src", &["ccm_runtime", "ccm_providers", "ccm_sim", "kube_leader_election"]),
         ("shared/runtime/src", &["ccm_providers", "ccm_sim"]),
-        ("shared/providers/src", &["ccm_kube", "ccm_runtime", "ccm_sim", "kube::", "k8s_openapi"]),
+        ("shared/external/src", PROVIDERS),
+        ("shared/external-server/src", PROVIDERS),
+        ("shared/openstack/src", PROVIDERS),
+        (
+            "shared/openstack-client/src",
+            &[
+                "ccm_kube",
+                "ccm_objects",
+                "ccm_runtime",
+                "ccm_sim",
+                "kube::",
+                "k8s_openapi",
+                "kubernetes",
+                "Kubernetes",
+                "kubelet",
+            ],
+        ),
         ("tests/sim/src", &["ccm_kube", "ccm_runtime", "kube::", "k8s_openapi"]),
         (
             "tests/contract/src",

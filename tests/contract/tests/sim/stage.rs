@@ -15,10 +15,8 @@ use ccm_cloud::{
     ProviderContext, ProviderFactory,
 };
 use ccm_contract::{Need, Rig, Stage};
-use ccm_providers::external::{
-    ExternalFactory,
-    server::{Listener, ServerTls, serve},
-};
+use ccm_external::ExternalFactory;
+use ccm_external_server::{Listener, ServerTls, serve};
 use ccm_sim::cloud::SimCloud;
 use futures::future::BoxFuture;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use ccm_cloud::{AddressKind, NodeAddress};
-use ccm_providers::external::server::{Listener, serve};
+use ccm_external_server::{Listener, serve};
 use ccm_sim::{
     cloud::{IDENTITY, SimCloud, SimInstance},
     cloud_pages,

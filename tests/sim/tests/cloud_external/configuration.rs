@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{ErrorKind, ProviderConfig, ProviderContext};
+use ccm_cloud::{ErrorKind, ProviderConfig, ProviderContext, ProviderFactory as _};
+use ccm_external::ExternalFactory;
 use ccm_sim::cloud::SimCloud;
 
 use crate::place::{Place, Served, Stub, call, instances, skip, until};
@@ -46,10 +47,9 @@ async fn an_invalid_configuration_is_rejected_in_one_line() {
 }
 
 #[tokio::test]
-async fn the_registry_knows_the_provider() {
-    let factory = ccm_providers::registry().get("external").unwrap();
+async fn without_a_file_nothing_is_built() {
     let context = ProviderContext::ungated(ProviderConfig::default(), "test/1");
-    let error = factory.build(context).await.err().expect("no file is given");
+    let error = ExternalFactory.build(context).await.err().expect("no file is given");
     assert_eq!(error.kind, ErrorKind::Invalid);
     assert!(error.message.contains("--cloud-config: missing"), "{error}");
 }

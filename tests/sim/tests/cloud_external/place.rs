@@ -7,10 +7,8 @@ use ccm_cloud::{
     Call, CallClass, CallGate, CallReport, Cloud, CloudError, ErrorKind, Instances, Permit,
     ProviderConfig, ProviderContext, ProviderFactory,
 };
-use ccm_providers::external::{
-    ExternalFactory,
-    server::{Listener, ServeError, ServerTls, serve},
-};
+use ccm_external::ExternalFactory;
+use ccm_external_server::{Listener, ServeError, ServerTls, serve};
 use ccm_sim::cloud::SimCloud;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;

@@ -7,7 +7,7 @@ use ccm_cloud::{
     Call, Cloud, Depth, Detail, ErrorKind, LoadBalancer, Lookup, NodeIdentity, PowerState,
     Progress, ProviderConfig, ProviderContext, ProviderFactory, Scope,
 };
-use ccm_providers::external::ExternalFactory;
+use ccm_external::ExternalFactory;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde_json::{Value, json};

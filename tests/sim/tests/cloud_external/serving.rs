@@ -7,13 +7,11 @@ use ccm_cloud::{
     Call, Cloud, CloudError, Detail, ErrorKind, InstanceTraits, Instances, Lookup, NodeIdentity,
     ProviderId,
 };
-use ccm_providers::external::{
-    proto::{
-        self, instances_client::InstancesClient, lookup_answer::Answer,
-        provider_client::ProviderClient, routes_client::RoutesClient,
-    },
-    server::Listener,
+use ccm_external::proto::{
+    self, instances_client::InstancesClient, lookup_answer::Answer,
+    provider_client::ProviderClient, routes_client::RoutesClient,
 };
+use ccm_external_server::Listener;
 use ccm_sim::{
     cloud::SimCloud,
     faults::{Effect, Fault},

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, Detail, ErrorKind, NodeIdentity};
-use ccm_providers::external::server::ServerTls;
+use ccm_external_server::ServerTls;
 use ccm_sim::cloud::SimCloud;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::{

@@ -1,0 +1,327 @@
+//! Converts the contract's values to messages and back. Parsing is strict where a wrong value
+//! could harm a node and lenient elsewhere. Values are destructured without `..`, so that a
+//! field that only one side has does not compile.
+
+pub mod front_end;
+pub mod load_balancers;
+mod pools;
+pub mod routes;
+
+use std::fmt::Display;
+
+use ccm_base::message::{LONGEST_LINE, one_line};
+use ccm_cloud::{
+    AbsenceProof, AddressKind, CloudError, Detail, ErrorKind, Instance, Lookup, LookupResult,
+    NodeAddress, NodeIdentity, PowerState, Priority, ProofMethod, ProviderId, Wants,
+};
+
+use super::proto::{self, lookup_answer::Answer};
+
+/// The maximum number of addresses of an instance, and of its other IDs. A node with more is
+/// useless, and the work for one grows with the square of this number.
+const MAX_ADDRESSES: usize = 256;
+/// The maximum number of labels of an instance.
+const MAX_LABELS: usize = 1_000;
+
+pub fn malformed(what: impl Into<String>) -> CloudError {
+    CloudError::new(ErrorKind::Malformed, one_line(&what.into(), LONGEST_LINE))
+}
+
+impl From<&NodeIdentity> for proto::NodeIdentity {
+    fn from(node: &NodeIdentity) -> Self {
+        let NodeIdentity { name, provider_id, system_uuid, uid, labels, addresses } = node;
+        Self {
+            name: Some(name.clone()),
+            provider_id: provider_id.clone(),
+            system_uuid: system_uuid.clone(),
+            uid: uid.clone(),
+            labels: labels.clone(),
+            addresses: addresses.iter().map(address_to_wire).collect(),
+        }
+    }
+}
+
+impl From<proto::NodeIdentity> for NodeIdentity {
+    fn from(node: proto::NodeIdentity) -> Self {
+        let proto::NodeIdentity { name, provider_id, system_uuid, uid, labels, addresses } = node;
+        let name = name.unwrap_or_default();
+        // An invalid address is useless to the provider, so it is omitted.
+        let addresses =
+            addresses.iter().filter_map(|address| address_from_wire(address).ok()).collect();
+        Self { name, provider_id, system_uuid, uid, labels, addresses }
+    }
+}
+
+/// The urgency on the wire.
+pub fn priority_to_wire(priority: Priority) -> i32 {
+    match priority {
+        Priority::Waiting => proto::Priority::Waiting.into(),
+        Priority::Routine => proto::Priority::Routine.into(),
+    }
+}
+
+/// The urgency. A value unknown to this version counts as the more urgent one.
+pub fn priority_from_wire(priority: proto::Priority) -> Priority {
+    match priority {
+        proto::Priority::Unspecified | proto::Priority::Waiting => Priority::Waiting,
+        proto::Priority::Routine => Priority::Routine,
+    }
+}
+
+/// The requested parts of an instance, on the wire.
+pub fn detail_to_wire(detail: Detail) -> i32 {
+    match detail {
+        Detail::Everything => proto::Detail::Everything.into(),
+        Detail::Presence => proto::Detail::Presence.into(),
+    }
+}
+
+/// The requested parts of an instance. A value unknown to this version means all.
+pub fn detail_from_wire(detail: proto::Detail) -> Detail {
+    match detail {
+        proto::Detail::Unspecified | proto::Detail::Everything => Detail::Everything,
+        proto::Detail::Presence => Detail::Presence,
+    }
+}
+
+/// The parts of a node that a provider needs, on the wire.
+pub fn wants_to_wire(wants: Wants) -> Vec<i32> {
+    let Wants { uid, labels, addresses } = wants;
+    let fields = [
+        (uid, proto::NodeField::Uid),
+        (labels, proto::NodeField::Labels),
+        (addresses, proto::NodeField::Addresses),
+    ];
+    fields.into_iter().filter(|(wanted, _)| *wanted).map(|(_, field)| field.into()).collect()
+}
+
+/// The parts of a node that a provider needs. Values unknown to this version are not sent.
+pub fn wants_from_wire(fields: &[i32]) -> Wants {
+    let mut wants = Wants::default();
+    for field in fields.iter().filter_map(|field| proto::NodeField::try_from(*field).ok()) {
+        match field {
+            proto::NodeField::Uid => wants.uid = true,
+            proto::NodeField::Labels => wants.labels = true,
+            proto::NodeField::Addresses => wants.addresses = true,
+            proto::NodeField::Unspecified => {}
+        }
+    }
+    wants
+}
+
+impl From<&Instance> for proto::Instance {
+    fn from(instance: &Instance) -> Self {
+        let Instance {
+            provider_id,
+            other_ids,
+            name,
+            instance_type,
+            zone,
+            region,
+            addresses,
+            labels,
+            power,
+            pod_cidrs,
+            withheld: _,
+        } = instance;
+        Self {
+            provider_id: Some(provider_id.as_str().to_owned()),
+            other_ids: other_ids.iter().map(|id| id.as_str().to_owned()).collect(),
+            name: Some(name.clone()),
+            instance_type: instance_type.clone(),
+            zone: zone.clone(),
+            region: region.clone(),
+            addresses: addresses.iter().map(address_to_wire).collect(),
+            labels: labels.clone(),
+            power: Some(power_to_wire(*power).into()),
+            pod_cidrs: pod_cidrs.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl TryFrom<proto::Instance> for Instance {
+    type Error = CloudError;
+
+    fn try_from(wire: proto::Instance) -> Result<Self, CloudError> {
+        let proto::Instance {
+            provider_id,
+            other_ids,
+            name,
+            instance_type,
+            zone,
+            region,
+            addresses,
+            labels,
+            power,
+            pod_cidrs,
+        } = wire;
+        let (provider_id, name) = (provider_id.unwrap_or_default(), name.unwrap_or_default());
+        let about =
+            |what: &dyn Display| malformed(format!("instance {provider_id:?} ({name:?}): {what}"));
+        for (count, most, what) in [
+            (addresses.len(), MAX_ADDRESSES, "addresses"),
+            (other_ids.len(), MAX_ADDRESSES, "other IDs"),
+            (labels.len(), MAX_LABELS, "labels"),
+            (pod_cidrs.len(), MAX_ADDRESSES, "pod CIDRs"),
+        ] {
+            if count > most {
+                return Err(about(&format!("{count} {what}, more than {most}")));
+            }
+        }
+        let id = |text: &String| ProviderId::parse(text).map_err(|error| about(&error));
+        let network = |text: &String| {
+            text.parse().map_err(|_| about(&format!("pod CIDR {text:?} is no network")))
+        };
+        let text = |value: Option<String>| value.filter(|value| !value.is_empty());
+        Ok(Self {
+            withheld: None,
+            provider_id: id(&provider_id)?,
+            other_ids: other_ids.iter().map(id).collect::<Result<_, _>>()?,
+            addresses: addresses
+                .iter()
+                .map(|address| address_from_wire(address).map_err(|what| about(&what)))
+                .collect::<Result<_, _>>()?,
+            instance_type: text(instance_type),
+            zone: text(zone),
+            region: text(region),
+            // A state unknown to this version becomes `Unknown`.
+            power: proto::PowerState::try_from(power.unwrap_or_default())
+                .map_or(PowerState::Unknown, power_from_wire),
+            pod_cidrs: pod_cidrs.iter().map(network).collect::<Result<_, _>>()?,
+            name,
+            labels,
+        })
+    }
+}
+
+fn address_to_wire(address: &NodeAddress) -> proto::NodeAddress {
+    let kind = match address.kind {
+        AddressKind::InternalIp => proto::AddressKind::InternalIp,
+        AddressKind::ExternalIp => proto::AddressKind::ExternalIp,
+        AddressKind::Hostname => proto::AddressKind::Hostname,
+        AddressKind::InternalDns => proto::AddressKind::InternalDns,
+        AddressKind::ExternalDns => proto::AddressKind::ExternalDns,
+    };
+    proto::NodeAddress { kind: Some(kind.into()), address: Some(address.address.clone()) }
+}
+
+fn address_from_wire(wire: &proto::NodeAddress) -> Result<NodeAddress, String> {
+    let proto::NodeAddress { kind, address } = wire;
+    let (number, address) = (kind.unwrap_or_default(), address.as_deref().unwrap_or_default());
+    let kind = match proto::AddressKind::try_from(number) {
+        Ok(proto::AddressKind::InternalIp) => AddressKind::InternalIp,
+        Ok(proto::AddressKind::ExternalIp) => AddressKind::ExternalIp,
+        Ok(proto::AddressKind::Hostname) => AddressKind::Hostname,
+        Ok(proto::AddressKind::InternalDns) => AddressKind::InternalDns,
+        Ok(proto::AddressKind::ExternalDns) => AddressKind::ExternalDns,
+        Ok(proto::AddressKind::Unspecified) | Err(_) => {
+            return Err(format!("address {address:?} is of unknown kind {number}"));
+        }
+    };
+    if address.is_empty() {
+        return Err(format!("an address of kind {kind} is empty"));
+    }
+    Ok(NodeAddress::new(kind, address))
+}
+
+fn power_to_wire(power: PowerState) -> proto::PowerState {
+    match power {
+        PowerState::Running => proto::PowerState::Running,
+        PowerState::Stopped => proto::PowerState::Stopped,
+        PowerState::Changing => proto::PowerState::Changing,
+        PowerState::Unknown => proto::PowerState::Unspecified,
+    }
+}
+
+fn power_from_wire(power: proto::PowerState) -> PowerState {
+    match power {
+        proto::PowerState::Running => PowerState::Running,
+        proto::PowerState::Stopped => PowerState::Stopped,
+        proto::PowerState::Changing => PowerState::Changing,
+        proto::PowerState::Unspecified => PowerState::Unknown,
+    }
+}
+
+/// The answer for the node with this name.
+pub fn answer_to_wire(node: &str, result: &LookupResult) -> proto::LookupAnswer {
+    let answer = match result {
+        Ok(Lookup::Found(instance)) => Answer::Found(instance.as_ref().into()),
+        Ok(Lookup::Gone(proof)) => Answer::Gone(absence_to_wire(proof)),
+        Ok(Lookup::NotOurs(reason)) => {
+            Answer::NotOurs(proto::NotOurs { reason: Some(reason.clone()) })
+        }
+        Err(error) => Answer::Error(error.into()),
+    };
+    proto::LookupAnswer { node: Some(node.to_owned()), answer: Some(answer) }
+}
+
+/// The answer about `node`. An invalid answer is an error for this node alone.
+pub fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> LookupResult {
+    if wire.node() != node.name {
+        return Err(malformed(format!(
+            "asked about node {:?}, the provider answered about {:?}",
+            node.name,
+            wire.node()
+        )));
+    }
+    match wire.answer {
+        Some(Answer::Found(instance)) => Ok(Lookup::Found(Box::new(instance.try_into()?))),
+        Some(Answer::Gone(absence)) => match absence_from_wire(absence)? {
+            AbsenceProof { method: ProofMethod::ProvidersWord, .. }
+                if node.provider_id.is_none() =>
+            {
+                Err(malformed("the provider says gone on its own word, of a node without an ID"))
+            }
+            AbsenceProof { method: ProofMethod::ByOwner, .. } => {
+                Err(malformed("the provider says gone by owner, but an instance has no owner"))
+            }
+            proof => Ok(Lookup::Gone(proof)),
+        },
+        Some(Answer::NotOurs(not_ours)) => Ok(Lookup::NotOurs(not_ours.reason.unwrap_or_default())),
+        Some(Answer::Error(error)) => Err(error.into()),
+        None => {
+            Err(malformed("the provider's answer holds none of found, gone, not_ours and error"))
+        }
+    }
+}
+
+pub fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
+    let AbsenceProof { method, evidence, request_id } = proof;
+    let method = match method {
+        ProofMethod::ById => proto::ProofMethod::ById,
+        ProofMethod::BySystemUuid => proto::ProofMethod::BySystemUuid,
+        ProofMethod::ByName => proto::ProofMethod::ByName,
+        ProofMethod::ByOwner => proto::ProofMethod::ByOwner,
+        ProofMethod::ProvidersWord => proto::ProofMethod::ProvidersWord,
+    };
+    proto::Absence {
+        method: Some(method.into()),
+        evidence: Some(evidence.clone()),
+        request_id: request_id.clone(),
+    }
+}
+
+/// Nodes are deleted because of this proof, so an incomplete one is rejected.
+pub fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
+    let proto::Absence { method, evidence, request_id } = wire;
+    let (number, evidence) = (method.unwrap_or_default(), evidence.unwrap_or_default());
+    let method = match proto::ProofMethod::try_from(number) {
+        Ok(proto::ProofMethod::ById) => ProofMethod::ById,
+        Ok(proto::ProofMethod::BySystemUuid) => ProofMethod::BySystemUuid,
+        Ok(proto::ProofMethod::ByName) => ProofMethod::ByName,
+        Ok(proto::ProofMethod::ByOwner) => ProofMethod::ByOwner,
+        Ok(proto::ProofMethod::ProvidersWord) => ProofMethod::ProvidersWord,
+        Ok(proto::ProofMethod::Unspecified) | Err(_) => {
+            return Err(malformed(format!(
+                "the provider says gone by the unknown method {number}"
+            )));
+        }
+    };
+    if evidence.trim().is_empty() {
+        return Err(malformed("the provider says gone without evidence"));
+    }
+    Ok(AbsenceProof { method, evidence, request_id: request_id.filter(|id| !id.is_empty()) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,468 @@
+//! Load balancers as the cloud shows them: the answers, and what a provider says of its own.
+//!
+//! A controller reads what a provider of any quality wrote: a wrong value is an error of that
+//! load balancer alone.
+
+use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
+
+use ccm_base::message::{LONGEST_LINE, one_line};
+use ccm_cloud::{
+    CloudError, Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer,
+    LoadBalancerTraits, Member, MembersSet, Note, Phase, Protocol, Scope, Title, Waiting,
+    are_shown_as,
+};
+
+use super::{
+    front_end::{
+        duration_from_wire, duration_to_wire, member_from_wire, member_to_wire, names_from_wire,
+        owner_from_wire, owner_to_wire, port_from_wire, protocol_from_wire, protocol_to_wire,
+    },
+    malformed,
+    pools::{pools_from_wire, pools_to_wire},
+};
+use crate::{MAX_BATCH, proto};
+
+/// When to look again at what a provider gives no time for.
+const CHECK_AFTER: Duration = Duration::from_secs(1);
+/// The bounds of a provider's time to look again.
+const SOONEST: Duration = Duration::from_millis(100);
+const LATEST: Duration = Duration::from_mins(10);
+/// The largest number of addresses, remarks and annotations of one load balancer.
+const MAX_PARTS: usize = 256;
+/// The largest number of members of one load balancer.
+const MAX_MEMBERS: usize = 10_000;
+
+pub fn traits_to_wire(traits: &LoadBalancerTraits) -> proto::LoadBalancerTraits {
+    let LoadBalancerTraits {
+        annotations,
+        // The protocol has no field for annotations that only get remarks. A provider behind the
+        // protocol gives remarks on its configuration annotations only.
+        remarked: _,
+        own_annotations,
+        is_built_in: _,
+        id_annotation,
+        protocols,
+        dual_stack,
+        member_ids,
+        member_addresses,
+        member_labels,
+        cheap_members,
+        lists,
+        stores_digest,
+        wants_service,
+        asks_before_replacing,
+        max_batch,
+    } = traits;
+    proto::LoadBalancerTraits {
+        annotations: annotations.clone(),
+        own_annotations: own_annotations.clone(),
+        id_annotation: id_annotation.clone(),
+        protocols: protocols.iter().map(|protocol| protocol_to_wire(*protocol).into()).collect(),
+        dual_stack: Some(*dual_stack),
+        member_ids: Some(*member_ids),
+        member_addresses: Some(*member_addresses),
+        member_labels: Some(*member_labels),
+        cheap_members: Some(*cheap_members),
+        lists: Some(*lists),
+        stores_digest: Some(*stores_digest),
+        wants_service: Some(*wants_service),
+        asks_before_replacing: Some(*asks_before_replacing),
+        max_batch: u32::try_from((*max_batch).min(MAX_BATCH)).ok(),
+    }
+}
+
+pub fn traits_from_wire(wire: Option<proto::LoadBalancerTraits>) -> LoadBalancerTraits {
+    let proto::LoadBalancerTraits {
+        annotations,
+        own_annotations,
+        id_annotation,
+        protocols,
+        dual_stack,
+        member_ids,
+        member_addresses,
+        member_labels,
+        cheap_members,
+        lists,
+        stores_digest,
+        wants_service,
+        asks_before_replacing,
+        max_batch,
+    } = wire.unwrap_or_default();
+    let mut protocols: Vec<_> = protocols.into_iter().filter_map(protocol_from_wire).collect();
+    if protocols.is_empty() {
+        protocols.push(Protocol::Tcp);
+    }
+    let max_batch = max_batch.and_then(|most| usize::try_from(most).ok()).unwrap_or(1);
+    LoadBalancerTraits {
+        // An empty beginning would make every annotation a configuration.
+        annotations: annotations.into_iter().filter(|start| !start.is_empty()).collect(),
+        // A `*` alone would leave no configuration at all.
+        // The protocol has no field for annotations that only get remarks.
+        remarked: Vec::new(),
+        own_annotations: own_annotations.into_iter().filter(|own| own != "*").collect(),
+        is_built_in: false,
+        id_annotation: id_annotation.filter(|key| !key.is_empty()),
+        protocols,
+        dual_stack: dual_stack.unwrap_or(false),
+        member_ids: member_ids.unwrap_or(false),
+        member_addresses: member_addresses.unwrap_or(true),
+        member_labels: member_labels.unwrap_or(false),
+        cheap_members: cheap_members.unwrap_or(true),
+        lists: lists.unwrap_or(true),
+        stores_digest: stores_digest.unwrap_or(false),
+        wants_service: wants_service.unwrap_or(false),
+        asks_before_replacing: asks_before_replacing.unwrap_or(false),
+        max_batch: max_batch.clamp(1, MAX_BATCH),
+    }
+}
+
+pub fn depth_to_wire(depth: Depth) -> i32 {
+    match depth {
+        Depth::Summary => proto::Depth::Summary.into(),
+        Depth::Members => proto::Depth::Members.into(),
+    }
+}
+
+/// The depth. A value that this version does not know counts as the smaller one.
+pub fn depth_from_wire(depth: proto::Depth) -> Depth {
+    match depth {
+        proto::Depth::Unspecified | proto::Depth::Summary => Depth::Summary,
+        proto::Depth::Members => Depth::Members,
+    }
+}
+
+pub fn scope_to_wire(scope: Scope) -> (i32, Vec<String>) {
+    match scope {
+        Scope::All => (proto::ListScope::All.into(), Vec::new()),
+        Scope::Cluster => (proto::ListScope::Cluster.into(), Vec::new()),
+        Scope::Ids(ids) => (proto::ListScope::Ids.into(), ids),
+    }
+}
+
+pub fn scope_from_wire(scope: proto::ListScope, ids: Vec<String>) -> Scope {
+    match scope {
+        proto::ListScope::Unspecified | proto::ListScope::All => Scope::All,
+        proto::ListScope::Cluster => Scope::Cluster,
+        proto::ListScope::Ids => Scope::Ids(ids),
+    }
+}
+
+pub fn waiting_to_wire(waiting: &Waiting) -> proto::InProgress {
+    let Waiting { what, check_after, id, request_id, changed } = waiting;
+    proto::InProgress {
+        what: Some(one_line(what, LONGEST_LINE)),
+        check_after: duration_to_wire(*check_after),
+        id: id.clone(),
+        request_id: request_id.clone(),
+        changed: Some(*changed),
+    }
+}
+
+pub fn waiting_from_wire(wire: proto::InProgress) -> Waiting {
+    let proto::InProgress { what, check_after, id, request_id, changed } = wire;
+    let check_after = check_after.and_then(duration_from_wire).unwrap_or(CHECK_AFTER);
+    Waiting {
+        what: line(what).unwrap_or_else(|| "the cloud works on it".to_owned()),
+        check_after: check_after.clamp(SOONEST, LATEST),
+        id: id.filter(|id| !id.is_empty()),
+        request_id: line(request_id),
+        changed: changed.unwrap_or(true),
+    }
+}
+
+pub fn members_set_to_wire(set: MembersSet) -> proto::MembersSet {
+    let MembersSet { version, changed, pools } = set;
+    let pools = pools.as_deref().map(pools_to_wire);
+    proto::MembersSet { version, changed: Some(changed), pools }
+}
+
+pub fn members_set_from_wire(wire: proto::MembersSet) -> Result<MembersSet, CloudError> {
+    let proto::MembersSet { version: text, changed, pools } = wire;
+    let pools = pools.map(pools_from_wire).transpose()?;
+    Ok(MembersSet { version: version(text), changed: changed.unwrap_or(true), pools })
+}
+
+/// A version. An empty one is none.
+pub fn version(wire: Option<String>) -> Option<String> {
+    wire.filter(|version| !version.is_empty())
+}
+
+/// One line of the provider's, if it is not empty.
+pub fn line(text: Option<String>) -> Option<String> {
+    text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
+}
+
+fn ingress_to_wire(ingress: &Ingress) -> proto::Ingress {
+    let Ingress { address, ip_mode, failed_ports } = ingress;
+    let ports = failed_ports.iter().map(|FailedPort { port, protocol, error }| proto::FailedPort {
+        port: Some(u32::from(*port)),
+        protocol: Some(protocol_to_wire(*protocol).into()),
+        error: Some(error.clone()),
+    });
+    proto::Ingress {
+        address: Some(match address {
+            IngressAddress::Ip(ip) => proto::ingress::Address::Ip(ip.to_string()),
+            IngressAddress::Hostname(name) => proto::ingress::Address::Hostname(name.clone()),
+        }),
+        ip_mode: Some(match ip_mode {
+            IpMode::Vip => proto::IpMode::Vip.into(),
+            IpMode::Proxy => proto::IpMode::Proxy.into(),
+        }),
+        failed_ports: ports.collect(),
+    }
+}
+
+fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
+    let ip_mode = match wire.ip_mode() {
+        proto::IpMode::Unspecified | proto::IpMode::Vip => IpMode::Vip,
+        proto::IpMode::Proxy => IpMode::Proxy,
+    };
+    let address = match wire.address {
+        Some(proto::ingress::Address::Ip(text)) => {
+            let wrong = |_| malformed(format!("{text:?} is no IP address"));
+            IngressAddress::Ip(text.parse().map_err(wrong)?)
+        }
+        Some(proto::ingress::Address::Hostname(name)) if !name.is_empty() => {
+            // DNS takes no notice of case, nor of the dot at the end; Kubernetes does.
+            let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
+            IngressAddress::Hostname(one_line(&name, LONGEST_LINE))
+        }
+        _ => return Err(malformed("an entry of ingress has no address")),
+    };
+    let ports = wire.failed_ports.into_iter().map(|wire| {
+        let proto::FailedPort { port, protocol, error } = wire;
+        let protocol = protocol_from_wire(protocol.unwrap_or_default());
+        Ok(FailedPort {
+            port: port_from_wire(port.unwrap_or_default())?,
+            protocol: protocol.ok_or_else(|| malformed("a failed port has no protocol"))?,
+            error: line(error).unwrap_or_else(|| "Failed".to_owned()),
+        })
+    });
+    Ok(Ingress { address, ip_mode, failed_ports: ports.collect::<Result<_, CloudError>>()? })
+}
+
+impl From<&LoadBalancer> for proto::LoadBalancer {
+    fn from(balancer: &LoadBalancer) -> Self {
+        let LoadBalancer {
+            id,
+            name,
+            owner,
+            title,
+            digest,
+            phase,
+            version,
+            members,
+            pools,
+            ingress,
+            annotations,
+            notes,
+            age,
+            cost,
+        } = balancer;
+        let mut wire = Self {
+            id: Some(id.clone()),
+            name: Some(name.clone()),
+            owner: owner.as_ref().map(owner_to_wire),
+            digest: digest.map(|digest| digest.to_string()),
+            version: version.clone(),
+            members: members.as_deref().map(|members| proto::MemberList {
+                members: members.iter().map(member_to_wire).collect(),
+            }),
+            pools: pools.as_deref().map(pools_to_wire),
+            ingress: ingress.iter().map(ingress_to_wire).collect(),
+            notes: notes.iter().map(note_to_wire).collect(),
+            age: age.and_then(duration_to_wire),
+            cost: cost.clone(),
+            ..Self::default()
+        };
+        for (key, value) in annotations {
+            match value {
+                Some(value) => drop(wire.annotations.insert(key.clone(), value.clone())),
+                None => wire.removed_annotations.push(key.clone()),
+            }
+        }
+        set_title(&mut wire, title);
+        set_phase(&mut wire, phase);
+        wire
+    }
+}
+
+fn set_title(wire: &mut proto::LoadBalancer, title: &Title) {
+    let title = match title {
+        Title::Ours => proto::LoadBalancerTitle::Ours,
+        Title::Adoptable { why } => {
+            wire.title_detail = Some(why.clone());
+            proto::LoadBalancerTitle::Adoptable
+        }
+        Title::Shared { others } => {
+            wire.other_owners = Some(*others);
+            proto::LoadBalancerTitle::Shared
+        }
+        Title::Foreign => proto::LoadBalancerTitle::Foreign,
+    };
+    wire.set_title(title);
+}
+
+fn set_phase(wire: &mut proto::LoadBalancer, phase: &Phase) {
+    let phase = match phase {
+        Phase::Ready => proto::LoadBalancerPhase::Ready,
+        Phase::Pending(waiting) => {
+            wire.waiting = Some(waiting_to_wire(waiting));
+            proto::LoadBalancerPhase::Pending
+        }
+        Phase::Failed { why, cure } => {
+            wire.failure = Some(why.clone());
+            match cure {
+                Cure::Ensure => proto::LoadBalancerPhase::Failed,
+                Cure::Person => proto::LoadBalancerPhase::FailedForGood,
+            }
+        }
+    };
+    wire.set_phase(phase);
+}
+
+fn note_to_wire(note: &Note) -> proto::Note {
+    let Note { reason, message, warning } = note;
+    proto::Note {
+        reason: Some(reason.clone()),
+        message: Some(message.clone()),
+        warning: Some(*warning),
+    }
+}
+
+/// A remark, if it has a reason that an event can have.
+fn note_from_wire(wire: proto::Note) -> Option<Note> {
+    let proto::Note { reason, message, warning } = wire;
+    let reason = reason.filter(|reason| {
+        !reason.is_empty() && reason.len() <= 128 && reason.chars().all(char::is_alphanumeric)
+    })?;
+    Some(Note {
+        reason,
+        message: line(message).unwrap_or_default(),
+        warning: warning == Some(true),
+    })
+}
+
+/// A load balancer that is as it was wanted. If it has exactly the members `present`, they are not
+/// sent once more.
+pub fn ensured_to_wire(mut balancer: LoadBalancer, present: &[Member]) -> proto::LoadBalancer {
+    let as_wanted = has_exactly(&balancer, present);
+    if as_wanted {
+        balancer.members = None;
+    }
+    let members_as_wanted = as_wanted.then_some(true);
+    proto::LoadBalancer { members_as_wanted, ..(&balancer).into() }
+}
+
+/// A load balancer that is as it was wanted. If it has exactly the members `present`, it shares
+/// that list: a thousand load balancers may have the same thousands of members.
+pub fn ensured_from_wire(
+    wire: proto::LoadBalancer,
+    present: &Arc<[Member]>,
+) -> Result<LoadBalancer, CloudError> {
+    let as_wanted = wire.members_as_wanted == Some(true);
+    let mut balancer = LoadBalancer::try_from(wire)?;
+    if as_wanted || has_exactly(&balancer, present) {
+        balancer.members = Some(Arc::clone(present));
+    }
+    Ok(balancer)
+}
+
+fn has_exactly(balancer: &LoadBalancer, present: &[Member]) -> bool {
+    balancer.members.as_ref().is_some_and(|members| {
+        let mut shown: Vec<&Member> = members.iter().collect();
+        shown.sort_unstable_by(|one, other| one.node.cmp(&other.node));
+        are_shown_as(present, shown)
+    })
+}
+
+impl TryFrom<proto::LoadBalancer> for LoadBalancer {
+    type Error = CloudError;
+
+    fn try_from(wire: proto::LoadBalancer) -> Result<Self, CloudError> {
+        let id = line(wire.id.clone());
+        let id =
+            id.ok_or_else(|| malformed(format!("load balancer {:?} has no ID", wire.name())))?;
+        let about = |what: &dyn Display| malformed(format!("load balancer {id:?}: {what}"));
+        let annotations = wire.annotations.len() + wire.removed_annotations.len();
+        let members = wire.members.as_ref().map_or(0, |members| members.members.len());
+        for (count, most, what) in [
+            (wire.ingress.len(), MAX_PARTS, "addresses"),
+            (wire.notes.len(), MAX_PARTS, "remarks"),
+            (annotations, MAX_PARTS, "annotations"),
+            (members, MAX_MEMBERS, "members"),
+        ] {
+            if count > most {
+                return Err(about(&format!("{count} {what}, more than {most}")));
+            }
+        }
+        let (title, phase) = (title(&wire), phase(&wire).map_err(|what| about(&what))?);
+        // Only a complete record names the owner of a load balancer.
+        let owner = wire.owner.map(|owner| match title {
+            Title::Ours => owner_from_wire(Some(owner)),
+            _ => Ok(names_from_wire(Some(owner))),
+        });
+        let owner = owner.transpose();
+        let owner = owner.map_err(|error| about(&error.message))?;
+        if title == Title::Ours && owner.is_none() {
+            return Err(about(&"it is said to be ours, but has no owner"));
+        }
+        let members = wire.members.map(|list| {
+            list.members.into_iter().map(member_from_wire).collect::<Result<Arc<[_]>, _>>()
+        });
+        let pools = wire.pools.map(pools_from_wire).transpose();
+        let set = wire.annotations.into_iter().map(|(key, value)| (key, Some(value)));
+        let mut annotations: BTreeMap<String, Option<String>> = set.collect();
+        annotations.extend(wire.removed_annotations.into_iter().map(|key| (key, None)));
+        let ingress = wire.ingress.into_iter().map(ingress_from_wire).collect::<Result<_, _>>();
+        Ok(Self {
+            name: line(wire.name).unwrap_or_default(),
+            owner,
+            title,
+            // A digest that cannot be read is one of another version.
+            digest: wire.digest.and_then(|digest| digest.parse().ok()),
+            phase,
+            version: version(wire.version),
+            members: members.transpose().map_err(|error| about(&error.message))?,
+            pools: pools.map_err(|error| about(&error.message))?,
+            ingress: ingress.map_err(|error: CloudError| about(&error.message))?,
+            annotations,
+            notes: wire.notes.into_iter().filter_map(note_from_wire).collect(),
+            age: wire.age.and_then(duration_from_wire),
+            cost: line(wire.cost),
+            id,
+        })
+    }
+}
+
+/// Whose it is. What this version does not know is not ours.
+fn title(wire: &proto::LoadBalancer) -> Title {
+    match wire.title() {
+        proto::LoadBalancerTitle::Ours => Title::Ours,
+        proto::LoadBalancerTitle::Adoptable => {
+            Title::Adoptable { why: line(wire.title_detail.clone()).unwrap_or_default() }
+        }
+        proto::LoadBalancerTitle::Shared => Title::Shared { others: wire.other_owners() },
+        proto::LoadBalancerTitle::Foreign | proto::LoadBalancerTitle::Unspecified => Title::Foreign,
+    }
+}
+
+fn phase(wire: &proto::LoadBalancer) -> Result<Phase, String> {
+    let failed = |cure| {
+        let why = line(wire.failure.clone());
+        Phase::Failed { why: why.unwrap_or_else(|| "no reason given".to_owned()), cure }
+    };
+    Ok(match wire.phase() {
+        proto::LoadBalancerPhase::Ready => Phase::Ready,
+        proto::LoadBalancerPhase::Pending => {
+            let waiting = waiting_from_wire(wire.waiting.clone().unwrap_or_default());
+            // A list call changes nothing.
+            Phase::Pending(Waiting { changed: false, ..waiting })
+        }
+        proto::LoadBalancerPhase::Failed => failed(Cure::Ensure),
+        proto::LoadBalancerPhase::FailedForGood => failed(Cure::Person),
+        proto::LoadBalancerPhase::Unspecified => {
+            return Err(format!("its phase {} is unknown", wire.phase.unwrap_or_default()));
+        }
+    })
+}

@@ -1,0 +1,191 @@
+//! Errors on the wire: [`CloudError`] as a message, as a gRPC status, and back.
+
+use std::time::Duration;
+
+use ccm_base::message::{LONGEST_LINE, one_line};
+use ccm_cloud::{CloudError, ErrorKind};
+use prost::Message;
+use tonic::{Code, Status};
+
+use super::proto;
+
+/// A longer delay is an outage; delays are limited to this.
+const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
+
+const ERROR_TYPE: &str = "type.googleapis.com/quartet.cloud.v1.Error";
+const RETRY_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RetryInfo";
+const REQUEST_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RequestInfo";
+
+/// `google.rpc.Status`, the content of `grpc-status-details-bin` that gRPC libraries of all
+/// languages write and read.
+#[derive(Clone, PartialEq, Message)]
+struct RpcStatus {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<prost_types::Any>,
+}
+
+/// `google.rpc.RetryInfo`.
+#[derive(Clone, PartialEq, Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    retry_delay: Option<prost_types::Duration>,
+}
+
+/// `google.rpc.RequestInfo`.
+#[derive(Clone, PartialEq, Message)]
+struct RequestInfo {
+    #[prost(string, tag = "1")]
+    request_id: String,
+}
+
+impl From<&CloudError> for proto::Error {
+    fn from(error: &CloudError) -> Self {
+        let CloudError { kind, message, subject, request_id, retry_after, .. } = error;
+        Self {
+            kind: Some(kind_to_wire(*kind).into()),
+            message: Some(one_line(message, LONGEST_LINE)),
+            subject: subject.as_deref().map(|subject| one_line(subject, LONGEST_LINE)),
+            request_id: request_id.as_deref().map(|id| one_line(id, LONGEST_LINE)),
+            retry_after: retry_after
+                .and_then(|after| prost_types::Duration::try_from(after.min(MAX_RETRY_AFTER)).ok()),
+            maybe_done: error.maybe_done.then_some(true),
+            unsent: error.unsent.then_some(true),
+        }
+    }
+}
+
+impl From<proto::Error> for CloudError {
+    fn from(error: proto::Error) -> Self {
+        let proto::Error { kind, message, subject, request_id, retry_after, maybe_done, unsent } =
+            error;
+        let message = one_line(&message.unwrap_or_default(), LONGEST_LINE);
+        let kind = kind.unwrap_or_default();
+        let known = proto::ErrorKind::try_from(kind).ok().and_then(kind_from_wire);
+        let (kind, message) = match known {
+            Some(kind) if message.is_empty() => (kind, "the provider gave no message".to_owned()),
+            Some(kind) => (kind, message),
+            None => (ErrorKind::Malformed, format!("an error of unknown kind {kind}: {message}")),
+        };
+        let line = |text: Option<String>| {
+            text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
+        };
+        let (subject, request_id) = (line(subject), line(request_id));
+        let (maybe_done, unsent) = (maybe_done == Some(true), unsent == Some(true));
+        let retry_after = retry_after.and_then(wait);
+        CloudError { kind, message, subject, request_id, retry_after, maybe_done, unsent }
+    }
+}
+
+/// A valid delay; negative ones are ignored. Converted by hand, because the library's own
+/// conversion overflows for the smallest number of seconds.
+fn wait(duration: prost_types::Duration) -> Option<Duration> {
+    let seconds = u64::try_from(duration.seconds).ok()?;
+    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(seconds, nanos).min(MAX_RETRY_AFTER))
+}
+
+fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
+    match kind {
+        ErrorKind::NotFound => proto::ErrorKind::NotFound,
+        ErrorKind::Throttled => proto::ErrorKind::Throttled,
+        ErrorKind::Unauthorized => proto::ErrorKind::Unauthorized,
+        ErrorKind::Forbidden => proto::ErrorKind::Forbidden,
+        ErrorKind::QuotaExceeded => proto::ErrorKind::QuotaExceeded,
+        ErrorKind::Invalid => proto::ErrorKind::Invalid,
+        ErrorKind::Conflict => proto::ErrorKind::Conflict,
+        ErrorKind::Unavailable => proto::ErrorKind::Unavailable,
+        ErrorKind::Timeout => proto::ErrorKind::Timeout,
+        ErrorKind::Unsupported => proto::ErrorKind::Unsupported,
+        ErrorKind::Malformed => proto::ErrorKind::Malformed,
+        ErrorKind::Busy => proto::ErrorKind::Busy,
+        ErrorKind::Stale => proto::ErrorKind::Stale,
+    }
+}
+
+fn kind_from_wire(kind: proto::ErrorKind) -> Option<ErrorKind> {
+    ErrorKind::ALL.iter().copied().find(|known| kind_to_wire(*known) == kind)
+}
+
+/// The status of a failed call.
+pub fn to_status(error: &CloudError) -> Status {
+    let code = match error.kind {
+        ErrorKind::NotFound => Code::NotFound,
+        ErrorKind::Throttled | ErrorKind::QuotaExceeded => Code::ResourceExhausted,
+        ErrorKind::Unauthorized => Code::Unauthenticated,
+        ErrorKind::Forbidden => Code::PermissionDenied,
+        ErrorKind::Invalid => Code::InvalidArgument,
+        ErrorKind::Conflict | ErrorKind::Busy => Code::Aborted,
+        ErrorKind::Stale => Code::FailedPrecondition,
+        ErrorKind::Unavailable => Code::Unavailable,
+        ErrorKind::Timeout => Code::DeadlineExceeded,
+        ErrorKind::Unsupported => Code::Unimplemented,
+        ErrorKind::Malformed => Code::DataLoss,
+    };
+    let wire = proto::Error::from(error);
+    let message = wire.message().to_owned();
+    let details =
+        vec![prost_types::Any { type_url: ERROR_TYPE.to_owned(), value: wire.encode_to_vec() }];
+    let status = RpcStatus { code: code.into(), message: message.clone(), details };
+    Status::with_details(code, message, status.encode_to_vec().into())
+}
+
+/// Whether a write that ended with this error may have been executed: yes, unless the provider
+/// says otherwise, or has no such method.
+pub fn may_be_done(status: &Status) -> bool {
+    let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
+    let has_word = details.iter().any(|any| any.type_url == ERROR_TYPE);
+    !has_word && status.code() != Code::Unimplemented
+}
+
+/// Converts a failed call. The details of our own protocol take precedence, then those that
+/// gRPC servers commonly send, then the bare code.
+pub fn from_status(status: &Status) -> CloudError {
+    let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
+    let part =
+        |url: &str| details.iter().find(|any| any.type_url == url).map(|any| any.value.as_slice());
+    if let Some(error) = part(ERROR_TYPE).and_then(|bytes| proto::Error::decode(bytes).ok()) {
+        return error.into();
+    }
+    let message = match one_line(status.message(), LONGEST_LINE) {
+        text if text.is_empty() => {
+            format!("the provider answered {:?} without a message", status.code())
+        }
+        text => text,
+    };
+    let mut error = CloudError::new(kind_of(status.code()), message);
+    error.retry_after = part(RETRY_INFO_TYPE)
+        .and_then(|bytes| RetryInfo::decode(bytes).ok())
+        .and_then(|info| info.retry_delay)
+        .and_then(wait);
+    error.request_id = part(REQUEST_INFO_TYPE)
+        .and_then(|bytes| RequestInfo::decode(bytes).ok())
+        .map(|info| one_line(&info.request_id, LONGEST_LINE))
+        .filter(|id| !id.is_empty());
+    error
+}
+
+/// The kind of a bare code. `Unavailable` stands for every transient error.
+fn kind_of(code: Code) -> ErrorKind {
+    match code {
+        Code::NotFound => ErrorKind::NotFound,
+        Code::ResourceExhausted => ErrorKind::Throttled,
+        Code::Unauthenticated => ErrorKind::Unauthorized,
+        Code::PermissionDenied => ErrorKind::Forbidden,
+        Code::InvalidArgument => ErrorKind::Invalid,
+        Code::AlreadyExists | Code::Aborted | Code::FailedPrecondition => ErrorKind::Conflict,
+        Code::DeadlineExceeded => ErrorKind::Timeout,
+        Code::Unimplemented => ErrorKind::Unsupported,
+        // The client's own library reports OutOfRange for an oversized answer.
+        Code::Ok | Code::DataLoss | Code::OutOfRange => ErrorKind::Malformed,
+        Code::Cancelled | Code::Unknown | Code::Internal | Code::Unavailable => {
+            ErrorKind::Unavailable
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What a service answered.
+
+use bytes::Bytes;
+use ccm_base::message::one_line;
+use ccm_cloud::{CloudError, ErrorKind};
+use http::HeaderMap;
+use serde::Deserialize;
+
+use super::fault;
+use crate::text::MAX_MESSAGE;
+
+/// An answer of status 2xx, or a 404 by which the service itself says that the object
+/// does not exist.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+    /// The service's ID of the request.
+    pub request_id: Option<String>,
+}
+
+impl Answer {
+    /// The body of the answer to this operation, as what it should be.
+    pub fn read<'a, T: Deserialize<'a>>(&'a self, operation: &str) -> Result<T, CloudError> {
+        let read = serde_json::from_slice(&self.body);
+        read.map_err(|error| self.malformed(operation, &error.to_string()))
+    }
+
+    /// The error for an answer that cannot be parsed.
+    pub fn malformed(&self, operation: &str, what: &str) -> CloudError {
+        let what = one_line(what, MAX_MESSAGE);
+        let message = format!("{operation}: cannot parse the response: {what}");
+        self.error(ErrorKind::Malformed, message)
+    }
+
+    /// The error for a write whose 404 says that what it names does not exist.
+    pub fn missing(&self, operation: &str) -> CloudError {
+        let words = fault::words(&self.body);
+        self.error(ErrorKind::NotFound, format!("{operation}: HTTP 404: {words}"))
+    }
+
+    /// Returns true if a 404 says that the object with this ID does not exist, and not another object
+    /// that the request names.
+    pub fn denies(&self, id: &str) -> bool {
+        let words = fault::words(&self.body);
+        let ends = ["not found", "could not be found"];
+        self.status == 404 && ends.iter().any(|end| words.contains(&format!("{id} {end}")))
+    }
+
+    /// An error about this answer.
+    pub fn error(&self, kind: ErrorKind, message: impl Into<String>) -> CloudError {
+        CloudError { request_id: self.request_id.clone(), ..CloudError::new(kind, message) }
+    }
+}
+
+/// What became of a deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The service has accepted it.
+    Accepted,
+    /// The service itself says that the object does not exist.
+    Gone {
+        /// The service's ID of the request.
+        request_id: Option<String>,
+    },
+}
+
+impl Deletion {
+    /// What the answer to a deletion says. An error if it is not one that the services give: then
+    /// something between may have given it, and the object may still exist.
+    pub fn of(answer: &Answer) -> Result<Self, CloudError> {
+        match answer.status {
+            204 => Ok(Self::Accepted),
+            404 => Ok(Self::Gone { request_id: answer.request_id.clone() }),
+            status => {
+                let what = format!("the answer to a deletion is HTTP {status} instead of 204");
+                Err(answer.error(ErrorKind::Malformed, what).that_may_be_done())
+            }
+        }
+    }
+}

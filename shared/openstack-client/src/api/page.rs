@@ -1,0 +1,190 @@
+//! Reads paginated collections of Nova, Neutron and Octavia.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use ccm_cloud::{Call, CloudError, ErrorKind};
+use serde_json::{Value, value::RawValue};
+
+use super::{
+    Answer, Api, Request, Service,
+    bounded::{Entries, LONGEST_ENTRY, Links, MAX_ENTRIES, members_of},
+};
+use crate::text;
+
+/// The maximum number of pages, against a service with an endless list.
+const MAX_PAGES: usize = 1_000;
+
+/// A collection.
+#[derive(Clone, Copy, Debug)]
+pub struct Collection<'a> {
+    /// The service.
+    pub service: Service,
+    /// The name of the request in metrics.
+    pub operation: &'static str,
+    /// The path with its query, without a marker.
+    pub path: &'a str,
+    /// The member of the response with the entries.
+    pub key: &'static str,
+}
+
+/// The result of reading a collection.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// The request ID of the last page.
+    pub request_id: Option<String>,
+    /// The number of pages.
+    pub pages: usize,
+    /// Whether there was no further page.
+    pub whole: bool,
+}
+
+impl Collection<'_> {
+    /// Passes each entry of all pages to `take`, which returns the entry's ID if it is a valid
+    /// marker for the next page.
+    ///
+    /// The requests have no page size: services use their maximum, and with a page size Nova
+    /// omits servers of cells that are down. A page that cannot be read fails the call.
+    pub async fn read(
+        &self,
+        api: &dyn Api,
+        call: Call,
+        take: impl FnMut(&str) -> Option<String> + Send,
+    ) -> Result<Read, CloudError> {
+        self.read_while(api, call, take, || true).await
+    }
+
+    /// Like [`Collection::read`], but asks before each further page whether to request it.
+    pub async fn read_while(
+        &self,
+        api: &dyn Api,
+        call: Call,
+        mut take: impl FnMut(&str) -> Option<String> + Send,
+        mut goes_on: impl FnMut() -> bool + Send,
+    ) -> Result<Read, CloudError> {
+        let (mut marker, mut count) = (None::<String>, 0);
+        for pages in 1..=MAX_PAGES {
+            let path = self.page_path(marker.as_deref());
+            let get = Request::get(self.service, self.operation, &path);
+            let answer = api.send(get, call).await?;
+            let page = self.page(&answer)?;
+            count += page.entries.len();
+            if count > MAX_ENTRIES {
+                let what = format!("the list has more than {MAX_ENTRIES} entries");
+                return Err(answer.malformed(self.operation, &what));
+            }
+            let last = page.entries.iter().filter_map(|entry| take(entry.get())).last();
+            let whole = !page.goes_on;
+            match last {
+                _ if whole || !goes_on() => {
+                    return Ok(Read { request_id: answer.request_id, pages, whole });
+                }
+                Some(last) if marker.as_ref() != Some(&last) => marker = Some(last),
+                _ => {
+                    let what = "the list has a next page, but no valid marker";
+                    return Err(answer.malformed(self.operation, what));
+                }
+            }
+        }
+        let what = format!("{}: the list has more than {MAX_PAGES} pages", self.operation);
+        Err(CloudError::new(ErrorKind::Malformed, what))
+    }
+
+    fn page_path(&self, marker: Option<&str>) -> String {
+        let Some(marker) = marker else { return self.path.to_owned() };
+        let joint = if self.path.contains('?') { '&' } else { '?' };
+        format!("{}{joint}marker={}", self.path, text::query(marker))
+    }
+
+    fn page<'a>(&self, answer: &'a Answer) -> Result<Page<'a>, CloudError> {
+        if answer.status == 404 {
+            let what = format!("{}: the service does not have {}", self.operation, self.path);
+            return Err(answer.error(ErrorKind::NotFound, what));
+        }
+        let malformed = |what: String| answer.malformed(self.operation, &what);
+        let links_key = format!("{}_links", self.key);
+        let [entries, links] = members_of(&answer.body, [self.key, &links_key])
+            .map_err(|error| malformed(error.to_string()))?;
+        // A body without the member is not an empty list.
+        let entries =
+            entries.ok_or_else(|| malformed(format!("it has no member {:?}", self.key)))?;
+        let Entries(entries) = serde_json::from_str(entries.get())
+            .map_err(|error| malformed(format!("{:?}: {error}", self.key)))?;
+        let links = serde_json::from_str(links.map_or("[]", RawValue::get));
+        let Links(goes_on) =
+            links.map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
+        Ok(Page { entries, goes_on })
+    }
+}
+
+struct Page<'a> {
+    entries: Vec<&'a RawValue>,
+    goes_on: bool,
+}
+
+/// The ID of an entry, which is the marker of the next page.
+pub fn id_of(entry: &str) -> Option<String> {
+    members(entry).get("id").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The members of an entry; empty if it is not an object, or is too long.
+pub fn members(entry: &str) -> BTreeMap<Cow<'_, str>, Value> {
+    let entry = if entry.len() > LONGEST_ENTRY { "" } else { entry };
+    serde_json::from_str(entry).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use http::HeaderMap;
+
+    use super::*;
+
+    /// Answers each request with a page of so many entries, which names a next page.
+    struct Endless(usize);
+
+    #[async_trait]
+    impl Api for Endless {
+        async fn send(&self, request: Request<'_>, _: Call) -> Result<Answer, CloudError> {
+            let id = request.path.len();
+            let entries = vec![format!(r#"{{"id":"{id}"}}"#); self.0].join(",");
+            let body = format!(r#"{{"ports":[{entries}],"ports_links":[{{"rel":"next"}}]}}"#);
+            let headers = HeaderMap::new();
+            Ok(Answer { status: 200, headers, body: body.into(), request_id: None })
+        }
+
+        async fn offers(&self, _: Service, _: Call) -> Result<bool, CloudError> {
+            Ok(true)
+        }
+
+        async fn project_id(&self, _: Call) -> Result<String, CloudError> {
+            Ok("p1".to_owned())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_entries_of_all_pages_together_are_bounded() {
+        let list = Collection {
+            service: Service::Network,
+            operation: "port_list",
+            path: "/ports",
+            key: "ports",
+        };
+        let (mut taken, mut pages) = (0, 0);
+        let take = |entry: &str| {
+            taken += 1;
+            // A marker of another length makes another ID.
+            Some(id_of(entry)? + &"x".repeat(taken / (MAX_ENTRIES / 2)))
+        };
+        let goes_on = || {
+            pages += 1;
+            pages < 5
+        };
+        let call = Call::waiting(Duration::from_secs(1));
+        let read = list.read_while(&Endless(MAX_ENTRIES / 2), call, take, goes_on).await;
+        let error = read.expect_err("the list has no end");
+        assert!(error.message.contains("the list has more than 200000 entries"), "{error}");
+        assert_eq!(taken, MAX_ENTRIES);
+    }
+}

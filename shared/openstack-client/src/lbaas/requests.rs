@@ -1,0 +1,457 @@
+//! The requests, one function each.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CloudError, ErrorKind};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use http::Method;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    ApiVersion, BalancerRow, Child, Filter, LBAAS, ListenerRow, MemberRow, MonitorRow, Octavia,
+    PoolRow, Tree,
+};
+use crate::{
+    api::{AT_ONCE, Answer, Api, Collection, Deletion, Memory, Request, Service, id_of},
+    text::{MAX_MESSAGE, MAX_VALUE, query},
+};
+
+/// The versions are requested again after this time: Octavia may have been upgraded.
+const FRESH: Duration = Duration::from_hours(1);
+
+/// What a list of load balancers shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BalancerRows {
+    pub rows: Vec<BalancerRow>,
+    /// A line for each entry that cannot be parsed.
+    pub malformed: Vec<String>,
+    pub request_id: Option<String>,
+}
+
+/// Octavia's document of versions.
+#[derive(Deserialize)]
+struct Versions {
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    id: String,
+    #[serde(default)]
+    status: String,
+}
+
+#[derive(Deserialize)]
+struct OneBalancer {
+    loadbalancer: BalancerRow,
+}
+
+#[derive(Deserialize)]
+struct OneQuota {
+    quota: Quota,
+}
+
+/// The second name is that of early versions.
+#[derive(Deserialize)]
+struct Quota {
+    #[serde(default)]
+    load_balancer: Option<i64>,
+    #[serde(default)]
+    loadbalancer: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Statuses {
+    statuses: OneTree,
+}
+
+#[derive(Deserialize)]
+struct OneTree {
+    loadbalancer: Tree,
+}
+
+impl Octavia {
+    /// Octavia, reached through this API.
+    pub fn new(api: Arc<dyn Api>) -> Self {
+        Self { api, version: tokio::sync::Mutex::default() }
+    }
+
+    /// Whether the catalog of the cloud has Octavia in the region in use.
+    pub async fn offered(&self, call: Call) -> Result<bool, CloudError> {
+        self.api.offers(Service::LoadBalancer, call).await
+    }
+
+    /// The version of its API that it calls the current one. A failure is an error, and says
+    /// nothing about features. Known for an hour.
+    pub async fn version(&self, call: Call) -> Result<ApiVersion, CloudError> {
+        let mut known = tokio::time::timeout_at(call.end, self.version.lock())
+            .await
+            .map_err(|_elapsed| late(call))?;
+        if let Some((version, at)) = *known
+            && at.elapsed() < FRESH
+        {
+            return Ok(version);
+        }
+        let request = Request::get(Service::LoadBalancer, "version_list", "");
+        let answer = self.api.send(request, call).await?;
+        let document: Versions = answer.read("version_list")?;
+        let current = document.versions.iter().filter(|version| version.status == "CURRENT");
+        let Some(version) = current.filter_map(|version| ApiVersion::parse(&version.id)).max()
+        else {
+            let what = "no version of the API has the status CURRENT";
+            return Err(answer.malformed("version_list", what));
+        };
+        *known = Some((version, Instant::now()));
+        Ok(version)
+    }
+
+    /// Lists load balancers of the project. An entry that cannot be parsed is left out of the
+    /// rows. To an administrator, Octavia would show those of all projects.
+    ///
+    /// Octavia answers a filter that is given twice with status 500 (seen in version 2.26), so
+    /// several IDs are picked from the list of all.
+    pub async fn balancers(
+        &self,
+        filter: Filter<'_>,
+        call: Call,
+    ) -> Result<BalancerRows, CloudError> {
+        if let Filter::Ids([]) = filter {
+            return Ok(BalancerRows::default());
+        }
+        let project = self.api.project_id(call).await?;
+        let base = format!("{LBAAS}/loadbalancers?project_id={}", query(&project));
+        let path = match filter {
+            Filter::Ids([id]) => format!("{base}&id={}", query(id)),
+            Filter::All | Filter::Ids(_) => base,
+            // Octavia takes the tags that must all be there in one value.
+            Filter::Tags(tags) => format!("{base}&tags={}", query(&tags.join(","))),
+            Filter::AnyTag(tag, any) => {
+                format!("{base}&tags={}&tags-any={}", query(tag), query(&any.join(",")))
+            }
+        };
+        let wanted = |id: &str| match filter {
+            Filter::Ids(ids) => ids.iter().any(|wanted| wanted == id),
+            _ => true,
+        };
+        let operation = "loadbalancer_list";
+        let mut read = BalancerRows::default();
+        let take = |entry: &str| match serde_json::from_str::<BalancerRow>(entry) {
+            Ok(row) if wanted(&row.id) => read.rows.push(row),
+            Ok(_) => {}
+            Err(error) => read.malformed.push(unreadable(operation, entry, &error)),
+        };
+        let list = List { key: "loadbalancers", operation, path: &path };
+        let request_id = self.list(list, &Memory::default(), call, take).await?;
+        Ok(BalancerRows { request_id, ..read })
+    }
+
+    /// The load balancer of this ID; `None` if Octavia itself says that there is none.
+    pub async fn balancer(&self, id: &str, call: Call) -> Result<Option<BalancerRow>, CloudError> {
+        let (operation, path) =
+            ("loadbalancer_get", format!("{LBAAS}/loadbalancers/{}", query(id)));
+        let answer = self.get(operation, &path, call).await?;
+        one(operation, id, &answer, |OneBalancer { loadbalancer }| loadbalancer)
+    }
+
+    /// The load balancer of this ID with all that is below it, by one request; `None` if Octavia
+    /// itself says that there is none.
+    pub async fn tree(&self, id: &str, call: Call) -> Result<Option<Tree>, CloudError> {
+        let operation = "loadbalancer_status_get";
+        let path = format!("{LBAAS}/loadbalancers/{}/status", query(id));
+        let answer = self.get(operation, &path, call).await?;
+        one(operation, id, &answer, |Statuses { statuses }| statuses.loadbalancer)
+    }
+
+    /// All listeners of a load balancer.
+    pub async fn listeners(
+        &self,
+        balancer: &str,
+        call: Call,
+    ) -> Result<Vec<ListenerRow>, CloudError> {
+        let path = format!("{LBAAS}/listeners?loadbalancer_id={}", query(balancer));
+        let operation = "loadbalancer_listener_list";
+        self.rows(List { key: "listeners", operation, path: &path }, &Memory::default(), call).await
+    }
+
+    /// All pools of a load balancer.
+    pub async fn pools(&self, balancer: &str, call: Call) -> Result<Vec<PoolRow>, CloudError> {
+        let path = format!("{LBAAS}/pools?loadbalancer_id={}", query(balancer));
+        let operation = "loadbalancer_pool_list";
+        self.rows(List { key: "pools", operation, path: &path }, &Memory::default(), call).await
+    }
+
+    /// All members of a pool. A pool that does not exist is an error.
+    pub async fn members(&self, pool: &str, call: Call) -> Result<Vec<MemberRow>, CloudError> {
+        let path = format!("{LBAAS}/pools/{}/members", query(pool));
+        let operation = "loadbalancer_member_list";
+        self.rows(List { key: "members", operation, path: &path }, &Memory::default(), call).await
+    }
+
+    /// The health monitors of these pools, one request each: Octavia takes no filter twice.
+    pub async fn monitors(
+        &self,
+        pools: &[String],
+        call: Call,
+    ) -> Result<Vec<MonitorRow>, CloudError> {
+        let memory = &Memory::default();
+        let parts = pools.iter().map(|pool| async move {
+            let path = format!("{LBAAS}/healthmonitors?pool_id={}", query(pool));
+            let operation = "loadbalancer_healthmonitor_list";
+            self.rows(List { key: "healthmonitors", operation, path: &path }, memory, call).await
+        });
+        let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
+        let parts: Vec<Vec<MonitorRow>> = parts.try_collect().await?;
+        Ok(parts.into_iter().flatten().collect())
+    }
+
+    /// Makes a load balancer with the whole tree below it. After an error that may have taken
+    /// effect, first look for what it may have made.
+    pub async fn create(&self, body: Value, call: Call) -> Result<BalancerRow, CloudError> {
+        let (operation, path) = ("loadbalancer_create", format!("{LBAAS}/loadbalancers"));
+        let body = json!({ "loadbalancer": body });
+        let request = Request::post(Service::LoadBalancer, operation, &path, body);
+        let answer = made(operation, self.api.send(request, call).await?)?;
+        answer
+            .read(operation)
+            .map(|OneBalancer { loadbalancer }| loadbalancer)
+            // It is there, whatever is wrong with the answer.
+            .map_err(CloudError::that_may_be_done)
+    }
+
+    /// Changes these fields of a load balancer.
+    pub async fn update(&self, id: &str, body: Value, call: Call) -> Result<(), CloudError> {
+        let (operation, path) =
+            ("loadbalancer_update", format!("{LBAAS}/loadbalancers/{}", query(id)));
+        self.put(operation, &path, json!({ "loadbalancer": body }), call).await
+    }
+
+    /// Deletes a load balancer; with `cascade` all that is below it as well, without it a load
+    /// balancer that has children is refused.
+    pub async fn delete(
+        &self,
+        id: &str,
+        cascade: bool,
+        call: Call,
+    ) -> Result<Deletion, CloudError> {
+        let how = if cascade { "?cascade=true" } else { "" };
+        let path = format!("{LBAAS}/loadbalancers/{}{how}", query(id));
+        self.remove("loadbalancer_delete", id, &path, call).await
+    }
+
+    /// Has a load balancer built anew, with its addresses. Octavia does this for some users only, also
+    /// in `ERROR`.
+    pub async fn fail_over(&self, id: &str, call: Call) -> Result<(), CloudError> {
+        let operation = "loadbalancer_failover";
+        let path = format!("{LBAAS}/loadbalancers/{}/failover", query(id));
+        let request = Request::get(Service::LoadBalancer, operation, &path);
+        let request = Request { method: Method::PUT, ..request };
+        made(operation, self.api.send(request, call).await?).map(drop)
+    }
+
+    /// How many load balancers the project may have; negative without a limit, and `None` if Octavia
+    /// does not say so.
+    pub async fn quota(&self, call: Call) -> Result<Option<i64>, CloudError> {
+        let project = self.api.project_id(call).await?;
+        let operation = "loadbalancer_quota_get";
+        let path = format!("{LBAAS}/quotas/{}", query(&project));
+        let answer = made(operation, self.get(operation, &path, call).await?)?;
+        let OneQuota { quota } = answer.read(operation)?;
+        Ok(quota.load_balancer.or(quota.loadbalancer))
+    }
+
+    /// Makes a child, and tells its ID. After an error that may have taken effect, first look
+    /// for what it may have made.
+    pub async fn create_child(
+        &self,
+        child: Child,
+        body: Value,
+        call: Call,
+    ) -> Result<String, CloudError> {
+        let (operation, path) = (child.operation(&Method::POST), child.path(None));
+        let body = json!({ child.key(): body });
+        let request = Request::post(Service::LoadBalancer, operation, &path, body);
+        let answer = made(operation, self.api.send(request, call).await?)?;
+        let document: Value = answer.read(operation).map_err(CloudError::that_may_be_done)?;
+        match document.get(child.key()).and_then(|made| made.get("id")).and_then(Value::as_str) {
+            Some(id) if !id.is_empty() => Ok(id.to_owned()),
+            _ => Err(answer.malformed(operation, "it has no ID").that_may_be_done()),
+        }
+    }
+
+    /// Changes these fields of a child.
+    pub async fn update_child(
+        &self,
+        child: Child,
+        id: &str,
+        body: Value,
+        call: Call,
+    ) -> Result<(), CloudError> {
+        let (operation, path) = (child.operation(&Method::PUT), child.path(Some(id)));
+        self.put(operation, &path, json!({ child.key(): body }), call).await
+    }
+
+    /// Deletes a child; a pool with its members and its monitor.
+    pub async fn delete_child(
+        &self,
+        child: Child,
+        id: &str,
+        call: Call,
+    ) -> Result<Deletion, CloudError> {
+        let (operation, path) = (child.operation(&Method::DELETE), child.path(Some(id)));
+        self.remove(operation, id, &path, call).await
+    }
+
+    /// Replaces all members of a pool. Octavia knows a member by address and port. One that is
+    /// there twice is refused here: Octavia accepts it, and the load balancer stays in
+    /// `PENDING_UPDATE` for good (seen in version 2.26).
+    pub async fn set_members(
+        &self,
+        pool: &str,
+        members: Vec<Value>,
+        call: Call,
+    ) -> Result<(), CloudError> {
+        let mut keys = BTreeSet::new();
+        for member in &members {
+            let (address, port) = (&member["address"], &member["protocol_port"]);
+            if !keys.insert((address.to_string(), port.to_string())) {
+                let what = format!("the members of pool {pool} have {address}, port {port} twice");
+                return Err(CloudError::new(ErrorKind::Invalid, what));
+            }
+        }
+        let path = format!("{LBAAS}/pools/{}/members", query(pool));
+        let body = json!({ "members": members });
+        self.put("loadbalancer_members_update", &path, body, call).await
+    }
+
+    async fn get(
+        &self,
+        operation: &'static str,
+        path: &str,
+        call: Call,
+    ) -> Result<Answer, CloudError> {
+        self.api.send(Request::get(Service::LoadBalancer, operation, path), call).await
+    }
+
+    async fn put(
+        &self,
+        operation: &'static str,
+        path: &str,
+        body: Value,
+        call: Call,
+    ) -> Result<(), CloudError> {
+        let request = Request::put(Service::LoadBalancer, operation, path, body);
+        made(operation, self.api.send(request, call).await?).map(drop)
+    }
+
+    async fn remove(
+        &self,
+        operation: &'static str,
+        id: &str,
+        path: &str,
+        call: Call,
+    ) -> Result<Deletion, CloudError> {
+        let request = Request::delete(Service::LoadBalancer, operation, path);
+        let answer = self.api.send(request, call).await?;
+        denies(operation, id, &answer)?;
+        Deletion::of(&answer)
+    }
+
+    /// All rows of a list. One that cannot be parsed is an error: left out, it would count as
+    /// missing.
+    async fn rows<T: DeserializeOwned + Send>(
+        &self,
+        list: List<'_>,
+        memory: &Memory,
+        call: Call,
+    ) -> Result<Vec<T>, CloudError> {
+        let (mut rows, mut trouble) = (Vec::new(), None);
+        let take = |entry: &str| match serde_json::from_str(entry) {
+            Ok(row) => rows.push(row),
+            Err(error) => {
+                trouble.get_or_insert_with(|| unreadable(list.operation, entry, &error));
+            }
+        };
+        let request_id = self.list(list, memory, call, take).await?;
+        match trouble {
+            None => Ok(rows),
+            Some(line) => {
+                Err(CloudError { request_id, ..CloudError::new(ErrorKind::Malformed, line) })
+            }
+        }
+    }
+
+    /// Passes each entry of all pages to `take`.
+    async fn list(
+        &self,
+        List { key, operation, path }: List<'_>,
+        memory: &Memory,
+        call: Call,
+        mut take: impl FnMut(&str) + Send,
+    ) -> Result<Option<String>, CloudError> {
+        let collection = Collection { service: Service::LoadBalancer, operation, path, key };
+        let take = |entry: &str| {
+            memory.take_entry(entry)?;
+            take(entry);
+            id_of(entry)
+        };
+        let read = collection.read(&*self.api, call, take).await;
+        Ok(memory.enough(operation, read)?.request_id)
+    }
+}
+
+/// A list of Octavia.
+#[derive(Clone, Copy)]
+struct List<'a> {
+    key: &'static str,
+    operation: &'static str,
+    path: &'a str,
+}
+
+/// The one object of an answer, unless Octavia says that it does not exist.
+fn one<T: DeserializeOwned, R>(
+    operation: &'static str,
+    id: &str,
+    answer: &Answer,
+    inner: impl FnOnce(T) -> R,
+) -> Result<Option<R>, CloudError> {
+    if denies(operation, id, answer)? {
+        return Ok(None);
+    }
+    answer.read(operation).map(|document| Some(inner(document)))
+}
+
+/// Whether Octavia says that this object does not exist. A 404 about another one is an error.
+fn denies(operation: &str, id: &str, answer: &Answer) -> Result<bool, CloudError> {
+    if answer.status != 404 {
+        return Ok(false);
+    }
+    if answer.denies(id) {
+        return Ok(true);
+    }
+    let text = String::from_utf8_lossy(&answer.body);
+    let what = format!("404, but not about {id:?}: {}", one_line(&text, MAX_MESSAGE));
+    Err(answer.malformed(operation, &what))
+}
+
+/// The answer to a write, unless what it is to be written to does not exist.
+fn made(operation: &'static str, answer: Answer) -> Result<Answer, CloudError> {
+    if answer.status == 404 {
+        return Err(answer.missing(operation));
+    }
+    Ok(answer)
+}
+
+fn unreadable(operation: &str, entry: &str, error: &serde_json::Error) -> String {
+    let id = id_of(entry).unwrap_or_else(|| "without one".to_owned());
+    let (id, error) = (one_line(&id, MAX_VALUE), one_line(&error.to_string(), MAX_VALUE));
+    format!("{operation}: cannot parse the entry with ID {id:?}: {error}")
+}
+
+fn late(call: Call) -> CloudError {
+    let limit = call.timeout.as_secs_f64();
+    let what = format!("load-balancer version_list: no answer within the {limit} s of the call");
+    CloudError::new(ErrorKind::Timeout, what)
+}

@@ -1,0 +1,21 @@
+//! The client of OpenStack's services: Keystone, Nova, Neutron and Octavia.
+//!
+//! ```text
+//! config -> api (session, requests) -> compute, network, lbaas
+//! ```
+//!
+//! Every request, those for tokens and versions included, goes through [`api`], which knows
+//! nothing of servers, ports and load balancers. [`compute`], [`network`] and [`lbaas`] are requests
+//! and answers of Nova, Neutron and Octavia. [`config`] is how a cloud is reached and who asks.
+
+pub mod api;
+pub mod compute;
+pub mod config;
+pub mod ids;
+pub mod lbaas;
+pub mod metrics;
+pub mod network;
+#[cfg(any(test, feature = "scripted"))]
+#[expect(missing_docs, reason = "for tests")]
+pub mod scripted;
+pub mod text;

@@ -1,0 +1,178 @@
+//! Floating IPs: the public addresses of load balancers.
+
+use std::net::IpAddr;
+
+use ccm_cloud::{Call, CloudError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Neutron, readable};
+use crate::{
+    api::{Deletion, Request, Service},
+    text::{paths, query},
+};
+
+const FIELDS: &str = "fields=id&fields=floating_ip_address&fields=fixed_ip_address&fields=port_id\
+                      &fields=floating_network_id&fields=description&fields=tags\
+                      &fields=revision_number";
+
+/// A floating IP.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "fields are named as in the API of Neutron")]
+pub struct FloatingIp {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
+    #[serde(rename = "floating_ip_address")]
+    pub address: IpAddr,
+    /// The address of the port that it stands for.
+    #[serde(default, rename = "fixed_ip_address")]
+    pub fixed_address: Option<IpAddr>,
+    /// The port that it stands for; `None` if it is free.
+    #[serde(default, deserialize_with = "crate::text::id_or_none")]
+    pub port_id: Option<String>,
+    #[serde(deserialize_with = "crate::text::id")]
+    pub floating_network_id: String,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// Changes with every write, where Neutron has the extension for it.
+    #[serde(default, rename = "revision_number")]
+    pub revision: Option<u64>,
+}
+
+/// Which floating IPs to list.
+#[derive(Clone, Copy, Debug)]
+pub enum FloatingIps<'a> {
+    /// Floating IPs of these ports, in any project: an administrator may have attached one.
+    Ports(&'a [String]),
+    /// The project's floating IP with this address.
+    Address(IpAddr),
+    /// The project's floating IPs with all of these tags.
+    Tags(&'a [&'a str]),
+}
+
+/// A quota and what is used of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Quota {
+    /// Negative without a limit.
+    pub limit: i64,
+    pub used: usize,
+}
+
+#[derive(Deserialize)]
+struct OneQuota {
+    quota: Quotas,
+}
+
+#[derive(Deserialize)]
+struct Quotas {
+    floatingip: Quota,
+}
+
+#[derive(Deserialize)]
+struct OneFloatingIp {
+    floatingip: FloatingIp,
+}
+
+impl Neutron {
+    /// Lists floating IPs. Fails if one cannot be parsed. All filters except `Ports` name the
+    /// project: Neutron shows an administrator the floating IPs of all projects.
+    pub async fn floating_ips(
+        &self,
+        which: FloatingIps<'_>,
+        call: Call,
+    ) -> Result<Vec<FloatingIp>, CloudError> {
+        let mut base = format!("/floatingips?{FIELDS}");
+        if !matches!(which, FloatingIps::Ports(_)) {
+            let project = self.api.project_id(call).await?;
+            base = format!("{base}&project_id={}", query(&project));
+        }
+        let parts = match which {
+            FloatingIps::Ports(ids) => paths(&base, "port_id", ids.iter().map(String::as_str)),
+            FloatingIps::Address(address) => {
+                vec![format!("{base}&floating_ip_address={}", query(&address.to_string()))]
+            }
+            // Neutron takes the tags that must all be there in one value.
+            FloatingIps::Tags(tags) => vec![format!("{base}&tags={}", query(&tags.join(",")))],
+        };
+        readable("floating IP", &self.entries_of("floatingips", parts, call).await?)
+    }
+
+    /// How many floating IPs the project may have, and how many it has.
+    pub async fn floating_quota(&self, call: Call) -> Result<Quota, CloudError> {
+        let project = self.api.project_id(call).await?;
+        let (operation, path) = ("quota_get", format!("/quotas/{}/details", query(&project)));
+        let request = Request::get(Service::Network, operation, &path);
+        let answer = self.api.send(request, call).await?;
+        if answer.status == 404 {
+            return Err(answer.missing(operation));
+        }
+        answer.read(operation).map(|OneQuota { quota }| quota.floatingip)
+    }
+
+    /// Makes a floating IP. After an error that may have taken effect, first look for what it
+    /// may have made.
+    pub async fn create_floating_ip(
+        &self,
+        body: Value,
+        call: Call,
+    ) -> Result<FloatingIp, CloudError> {
+        let (operation, body) = ("floating_ip_create", json!({ "floatingip": body }));
+        let request = Request::post(Service::Network, operation, "/floatingips", body);
+        let answer = self.api.send(request, call).await?;
+        if answer.status == 404 {
+            return Err(answer.missing(operation));
+        }
+        answer
+            .read(operation)
+            .map(|OneFloatingIp { floatingip }| floatingip)
+            // It is there, whatever is wrong with the answer.
+            .map_err(CloudError::that_may_be_done)
+    }
+
+    /// Lets a floating IP, of this revision if it has any, stand for this port, or for none;
+    /// `None` if Neutron itself says that it does not exist.
+    pub async fn update_floating_ip(
+        &self,
+        ip: &FloatingIp,
+        port: Option<&str>,
+        call: Call,
+    ) -> Result<Option<FloatingIp>, CloudError> {
+        let (operation, path) = ("floating_ip_update", format!("/floatingips/{}", query(&ip.id)));
+        let body = json!({ "floatingip": { "port_id": port } });
+        let request = Request::put(Service::Network, operation, &path, body);
+        let answer = self.api.send(request.at_revision(ip.revision), call).await?;
+        match answer.status {
+            // The port may be what is missing.
+            404 if !answer.denies(&ip.id) => Err(answer.missing(operation)),
+            404 => Ok(None),
+            _ => answer.read(operation).map(|OneFloatingIp { floatingip }| Some(floatingip)),
+        }
+    }
+
+    /// Deletes a floating IP.
+    pub async fn delete_floating_ip(&self, id: &str, call: Call) -> Result<Deletion, CloudError> {
+        let (operation, path) = ("floating_ip_delete", format!("/floatingips/{}", query(id)));
+        let request = Request::delete(Service::Network, operation, &path);
+        Deletion::of(&self.api.send(request, call).await?)
+    }
+
+    /// Replaces all tags of a floating IP.
+    pub async fn tag_floating_ip(
+        &self,
+        id: &str,
+        tags: &[String],
+        call: Call,
+    ) -> Result<(), CloudError> {
+        let (operation, path) =
+            ("floating_ip_tags_update", format!("/floatingips/{}/tags", query(id)));
+        let body = json!({ "tags": tags });
+        let request = Request::put(Service::Network, operation, &path, body);
+        let answer = self.api.send(request, call).await?;
+        if answer.status == 404 {
+            return Err(answer.missing(operation));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Where virtual addresses can be: subnets, external networks, and the places of ports.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use ccm_cloud::{Call, CloudError};
+use serde::Deserialize;
+
+use super::{Neutron, readable};
+use crate::{
+    api::{Request, Service},
+    text::query,
+};
+
+const SUBNET_FIELDS: &str = "fields=id&fields=network_id&fields=ip_version\
+                             &fields=cidr";
+/// The ID is the marker of the next page.
+const PORT_FIELDS: &str = "fields=id&fields=device_owner&fields=fixed_ips";
+
+/// A subnet.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "fields are named as in the API of Neutron")]
+pub struct Subnet {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
+    pub network_id: String,
+    /// 4 or 6.
+    pub ip_version: u8,
+    /// Its addresses, as Neutron spells them.
+    pub cidr: String,
+}
+
+/// A network with floating IPs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ExternalNetwork {
+    #[serde(deserialize_with = "crate::text::id")]
+    pub id: String,
+    /// The IDs of all its subnets, those that the project may not see included.
+    #[serde(default)]
+    pub subnets: Vec<String>,
+}
+
+/// A port and the subnets of its addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PlacedPort {
+    /// The kind of what it belongs to: `compute:zone-1`, `Octavia`; may be empty.
+    #[serde(default)]
+    pub device_owner: String,
+    #[serde(default)]
+    pub fixed_ips: Vec<PlacedAddress>,
+}
+
+/// An address in its subnet.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PlacedAddress {
+    pub ip_address: IpAddr,
+    pub subnet_id: String,
+}
+
+#[derive(Deserialize)]
+struct OneSubnet {
+    subnet: Subnet,
+}
+
+impl Neutron {
+    /// The subnet of this ID; `None` if Neutron itself says that the project has none.
+    pub async fn subnet(&self, id: &str, call: Call) -> Result<Option<Subnet>, CloudError> {
+        let (operation, path) = ("subnet_get", format!("/subnets/{}?{SUBNET_FIELDS}", query(id)));
+        let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;
+        if answer.status == 404 {
+            return Ok(None);
+        }
+        answer.read(operation).map(|OneSubnet { subnet }| Some(subnet))
+    }
+
+    /// The subnets of these IDs that the project sees.
+    pub async fn subnets(
+        &self,
+        ids: &BTreeSet<String>,
+        call: Call,
+    ) -> Result<Vec<Subnet>, CloudError> {
+        let ids = ids.iter().map(String::as_str);
+        readable("subnet", &self.entries("subnets", SUBNET_FIELDS, "id", ids, call).await?)
+    }
+
+    /// The subnets of a network, as far as the project may see them.
+    pub async fn subnets_of(&self, network: &str, call: Call) -> Result<Vec<Subnet>, CloudError> {
+        let ids = std::iter::once(network);
+        let entries = self.entries("subnets", SUBNET_FIELDS, "network_id", ids, call).await?;
+        readable("subnet", &entries)
+    }
+
+    /// The external networks that the project may use, in Neutron's order.
+    pub async fn external_networks(&self, call: Call) -> Result<Vec<ExternalNetwork>, CloudError> {
+        let path = "/networks?fields=id&fields=subnets&router%3Aexternal=true";
+        readable("network", &self.entries_of("networks", vec![path.to_owned()], call).await?)
+    }
+
+    /// Lists the project's ports with one of these addresses, in any network. Neutron shows an
+    /// administrator other projects too, whose networks may have the same addresses.
+    pub async fn ports_of_addresses(
+        &self,
+        addresses: &BTreeSet<IpAddr>,
+        call: Call,
+    ) -> Result<Vec<PlacedPort>, CloudError> {
+        let values: Vec<_> = addresses.iter().map(|ip| format!("ip_address={ip}")).collect();
+        let values = values.iter().map(String::as_str);
+        let fields =
+            format!("{PORT_FIELDS}&project_id={}", query(&self.api.project_id(call).await?));
+        let entries = self.entries("ports", &fields, "fixed_ips", values, call).await?;
+        readable("port", &entries)
+    }
+}

@@ -1,0 +1,268 @@
+//! The load balancers capability: Octavia, and Neutron's floating IPs.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `names` | names, descriptions and tags |
+//! | `title` | whose a load balancer is |
+//! | `annotations` | annotations and options, typed |
+//! | `features` | what this Octavia and its driver can do |
+//! | `wanted` | listeners, pools and monitors as a Service wants them |
+//! | `merge` | the members of a pool after a change |
+//! | `seen` | what was read of one load balancer |
+//! | `pools` | the pool of each port |
+//! | `diff` | the changes, one line each |
+//! | `differences` | what is not changed, one note each |
+//! | `floating` | what is to be done about the floating IP |
+//! | `local` | health monitors that the provider adds to Services with local traffic |
+//! | `kept` | addresses of before, which a new load balancer is to have |
+//! | `ingress` | addresses, state, what is waited for |
+//! | `blame` | which annotation or option an error is about |
+//! | `memory`, `pace`, `failures` | a cache that saves requests, a rate limit, and what was tried about load balancers in `ERROR`: locks and times |
+//! | `find`, `read`, `inputs`, `quotas` | requests that read |
+//! | `list`, `ensure`, `create`, `repair`, `write`, `members`, `delete` | the calls of the contract |
+//!
+//! All but the last three rows are pure. Each call looks first, decides what is to be changed, and
+//! makes the first change; Octavia takes the next one only after seconds.
+
+mod annotations;
+mod blame;
+mod create;
+mod delete;
+mod diff;
+mod differences;
+mod ensure;
+mod failures;
+mod features;
+mod find;
+mod floating;
+mod ingress;
+mod inputs;
+mod kept;
+mod list;
+mod local;
+mod members;
+mod memory;
+mod merge;
+mod names;
+mod pace;
+mod pools;
+mod quotas;
+mod read;
+mod repair;
+mod seen;
+mod title;
+mod wanted;
+mod write;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use ccm_cloud::{
+    AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, ErrorKind, LoadBalancer,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, NodeSelector,
+    Progress, Scope, Unwanted, Wanted, repeated,
+};
+use ccm_openstack_client::{
+    api::Api,
+    lbaas::{ApiVersion, Octavia},
+    network::Neutron,
+};
+use futures::{FutureExt as _, StreamExt as _, stream};
+use parking_lot::Mutex;
+
+pub use self::annotations::Options;
+#[cfg(any(test, feature = "fuzz"))]
+pub use self::annotations::lines_about;
+use self::{
+    failures::Failures,
+    features::{Features, TAGS},
+    find::{Look, Rows},
+    memory::Memory,
+    pace::Pace,
+};
+
+/// The maximum number of load balancers that are worked on at once.
+const AT_ONCE: usize = 8;
+
+/// [`LoadBalancers`] by Octavia.
+pub struct OctaviaBalancers {
+    octavia: Octavia,
+    neutron: Neutron,
+    options: Options,
+    /// The version, and `None` if the cloud has no Octavia; an error until it is known.
+    version: Mutex<Result<Option<ApiVersion>, CloudError>>,
+    memory: Memory,
+    failures: Failures,
+    /// Limits how many existing load balancers get health monitors at a time.
+    pace: Pace,
+    /// The external network that was found out.
+    external: inputs::External,
+}
+
+impl OctaviaBalancers {
+    /// Makes no request.
+    pub fn new(api: &Arc<dyn Api>, options: Options) -> Self {
+        let unknown = "Octavia's versions have not been requested yet";
+        Self {
+            octavia: Octavia::new(Arc::clone(api)),
+            neutron: Neutron::new(Arc::clone(api)),
+            options,
+            version: Mutex::new(Err(CloudError::new(ErrorKind::Unavailable, unknown))),
+            memory: Memory::default(),
+            failures: Failures::default(),
+            pace: Pace::default(),
+            external: inputs::External::default(),
+        }
+    }
+
+    /// Whether the cloud has load balancers that can be owned; an error while this is not known.
+    pub fn offered(&self) -> Result<bool, CloudError> {
+        match &*self.version.lock() {
+            Ok(Some(version)) if *version < TAGS => Err(too_old(*version)),
+            Ok(version) => Ok(version.is_some()),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// Requests the version of Octavia, if the cloud has it.
+    pub async fn learn(&self, call: Call) -> Result<(), CloudError> {
+        let asked = async {
+            match self.octavia.offered(call).await? {
+                true => self.octavia.version(call).await.map(Some),
+                false => Ok(None),
+            }
+        };
+        let answer = asked.await;
+        let mut known = self.version.lock();
+        // An error never replaces what is known.
+        if answer.is_ok() || known.is_err() {
+            known.clone_from(&answer);
+        }
+        drop(known);
+        answer?;
+        self.offered().map(drop)
+    }
+
+    /// What this Octavia can do with a driver.
+    async fn features(&self, driver: &str, call: Call) -> Result<Features, CloudError> {
+        let version = self.octavia.version(call).await?;
+        *self.version.lock() = Ok(Some(version));
+        if version < TAGS { Err(too_old(version)) } else { Ok(Features::of(version, driver)) }
+    }
+
+    /// Answers each item by itself, after one look at all of them.
+    fn each<'a, Q: Sync, T: Send + 'a, F>(
+        &'a self,
+        items: &'a [Q],
+        refused: BTreeMap<usize, CloudError>,
+        look: Look<'a>,
+        call: Call,
+        work: impl Fn(&'a Q, Arc<Rows>) -> F + Send + 'a,
+    ) -> Answers<'a, T>
+    where
+        F: Future<Output = Result<T, CloudError>> + Send + 'a,
+    {
+        let answers = async move {
+            let rows = self.rows(&look, call).await.map(Arc::new);
+            let work = items.iter().enumerate().map(move |(at, item)| {
+                let early = refused.get(&at).cloned().map_or_else(|| rows.clone(), Err);
+                match early {
+                    Err(error) => std::future::ready((at, Err(error))).left_future(),
+                    Ok(rows) => work(item, rows).map(move |answer| (at, answer)).right_future(),
+                }
+            });
+            stream::iter(work).buffer_unordered(AT_ONCE)
+        };
+        stream::once(answers).flatten().boxed()
+    }
+}
+
+fn too_old(version: ApiVersion) -> CloudError {
+    let what = format!(
+        "Octavia's API has version {version}; load balancers need {TAGS}, which has the tags that \
+         say to whom one belongs"
+    );
+    CloudError::new(ErrorKind::Unsupported, what)
+}
+
+#[async_trait]
+impl LoadBalancers for OctaviaBalancers {
+    fn traits(&self) -> LoadBalancerTraits {
+        let version = self.version.lock().as_ref().ok().copied().flatten();
+        Features::of(version.unwrap_or(TAGS), &self.options.balancer.provider).traits()
+    }
+
+    fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
+        annotations::selector(settings, &self.options)
+    }
+
+    async fn list(
+        &self,
+        cluster: &ClusterId,
+        scope: Scope,
+        depth: Depth,
+        call: Call,
+    ) -> Result<LoadBalancerList, CloudError> {
+        self.listed(cluster, scope, depth, call).await
+    }
+
+    fn ensure<'a>(
+        &'a self,
+        wanted: &'a [Wanted],
+        call: Call,
+    ) -> Answers<'a, Progress<LoadBalancer>> {
+        let refused = repeated(wanted.iter().map(|one| &one.front_end.owner));
+        self.each(wanted, refused, looked_for(wanted), call, move |one, rows| async move {
+            self.ensure_one(one, &rows, call).await
+        })
+    }
+
+    fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>> {
+        let work =
+            move |one, rows: Arc<Rows>| async move { self.preview_one(one, &rows, call).await };
+        self.each(wanted, BTreeMap::new(), looked_for(wanted), call, work)
+    }
+
+    fn set_members<'a>(
+        &'a self,
+        changes: &'a [MemberChange],
+        call: Call,
+    ) -> Answers<'a, Progress<MembersSet>> {
+        let refused = repeated(changes.iter().map(|one| &one.owner));
+        let ids = changes.iter().map(|one| one.id.clone()).collect();
+        let look = Look { ids, ..Look::default() };
+        self.each(changes, refused, look, call, move |one, rows| async move {
+            self.set_members_of(one, &rows, call).await
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        unwanted: &'a [Unwanted],
+        call: Call,
+    ) -> Answers<'a, Progress<AbsenceProof>> {
+        let refused = repeated(unwanted.iter().map(|one| &one.owner));
+        let ids = unwanted.iter().filter_map(|one| one.known.clone());
+        let ids: Vec<String> = ids.filter(|id| names::is_id(id)).collect();
+        // Before the end of a deletion a second load balancer of the owner is looked for as well. The
+        // list of the project, by which several IDs are looked up anyway, shows it.
+        let whole = ids.len() > 1 || ids.iter().any(|id| self.memory.is_deleted(id));
+        let owners = unwanted.iter().map(|one| &one.owner).filter(|_| whole).collect();
+        let look = Look { ids, owners, whole };
+        self.each(unwanted, refused, look, call, move |one, rows| async move {
+            self.delete_one(one, &rows, call).await
+        })
+    }
+}
+
+/// The load balancers that are named, and the owners of those that are not.
+fn looked_for(wanted: &[Wanted]) -> Look<'_> {
+    let ids = wanted.iter().flat_map(|one| [&one.known, &one.adopt]).flatten().cloned();
+    let ids: std::collections::BTreeSet<String> = ids.collect();
+    let unnamed = wanted.iter().filter(|one| one.known.is_none());
+    let owners = unnamed.map(|one| &one.front_end.owner).collect();
+    Look { ids: ids.into_iter().collect(), owners, whole: false }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The annotations of a Service, with the options that stand in for them: read, typed and
+//! checked. Names, meaning and defaults are those of openstack-cloud-controller-manager. Pure.
+//!
+//! What openstack-cloud-controller-manager reads as its default although it is wrong (numbers,
+//! yes and no) is read so here as well, with a remark: a load balancer that works goes on. What
+//! no load balancer can be is an error.
+
+mod reading;
+pub mod selector;
+mod unknown;
+
+use std::collections::BTreeMap;
+
+use ccm_cloud::{CloudError, Note, Traffic};
+
+use self::reading::Reading;
+pub use self::{reading::remark, selector::Selector};
+use crate::config::{Config, LoadBalancer, LoadBalancerClass, unmanaged};
+
+/// How the annotations begin.
+pub const PREFIX: &str = "loadbalancer.openstack.org/";
+/// The prefix of the annotations that are older than [`PREFIX`].
+pub const OLD_PREFIX: &str = "service.beta.kubernetes.io/openstack-";
+/// The annotation for an internal load balancer. No other annotation with [`OLD_PREFIX`] is known.
+pub const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+/// The annotation with the ID, which the provider writes.
+pub const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
+/// The annotation with the published address, which the provider writes.
+pub const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
+
+/// What `cloud.conf` says about load balancers.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub balancer: LoadBalancer,
+    pub networks: LoadBalancerClass,
+    pub classes: BTreeMap<String, LoadBalancerClass>,
+}
+
+impl Options {
+    pub fn of(config: &Config) -> Self {
+        let (balancer, networks) = (config.load_balancer.clone(), config.networks.clone());
+        Self { balancer, networks, classes: config.classes.clone() }
+    }
+}
+
+/// A value, and the annotation or option that it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Not empty.
+    pub value: String,
+    /// `annotation loadbalancer.openstack.org/subnet-id`, `[LoadBalancer] subnet-id`.
+    pub source: String,
+}
+
+impl Given {
+    pub fn is_of_annotation(&self) -> bool {
+        self.source.starts_with("annotation ")
+    }
+
+    /// Whether the Service asks for it, by an annotation or by its class: not an option for all.
+    pub fn is_of_service(&self) -> bool {
+        !self.source.starts_with("[LoadBalancer] ")
+    }
+}
+
+/// The PROXY protocol between load balancer and members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proxy {
+    V1,
+    V2,
+}
+
+/// How members are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// In seconds, as the time-out.
+    pub delay: u32,
+    pub timeout: u32,
+    pub max_retries: u32,
+    pub max_retries_down: u32,
+}
+
+/// The checks of a Service with local traffic that does not set `enable-health-monitor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalChecks {
+    pub checks: Checks,
+    /// True if existing load balancers get monitors too, a few at a time.
+    pub for_all: bool,
+}
+
+/// Time limits of a listener, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    pub client_data: i64,
+    pub member_connect: i64,
+    pub member_data: i64,
+    pub tcp_inspect: i64,
+}
+
+/// A floating network: the one that is named, or which one is to be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FloatingNetwork {
+    /// This one.
+    Named(Given),
+    /// The first external one with room for IPv4.
+    Found,
+    /// None, as this says by an empty value.
+    Refused(String),
+}
+
+/// The networks of a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Networks {
+    pub port: Option<Given>,
+    pub network: Option<Given>,
+    pub subnet: Option<Given>,
+    pub member_subnet: Option<Given>,
+    pub floating: FloatingNetwork,
+    pub floating_subnet: Option<Given>,
+    /// The pattern or the tags that choose the floating subnet instead of an ID.
+    pub floating_patterns: Vec<Given>,
+}
+
+/// Tags that a user adds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tags {
+    pub balancer: Vec<String>,
+    pub listener: Vec<String>,
+    pub pool: Vec<String>,
+}
+
+/// What annotations and options ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub internal: bool,
+    /// The host name that the status is to show instead of an address.
+    pub hostname: Option<String>,
+    pub networks: Networks,
+    pub keep_floating: bool,
+    pub connection_limit: i64,
+    pub proxy: Option<Proxy>,
+    pub forwarded_for: bool,
+    /// A certificate for TLS.
+    pub tls: Option<Given>,
+    pub method: Given,
+    pub timeouts: Timeouts,
+    pub checks: Option<Checks>,
+    /// Set only for Services with local traffic.
+    pub local_checks: Option<LocalChecks>,
+    pub flavor: Option<Given>,
+    pub zone: Option<Given>,
+    pub selector: Selector,
+    pub tags: Tags,
+    /// What a new load balancer cannot have yet, one line each.
+    pub unmanaged: Vec<Given>,
+    /// An unknown annotation that seems to ask for an internal load balancer, and the correct name.
+    pub misspelt_internal: Option<Given>,
+    pub notes: Vec<Note>,
+}
+
+/// The annotations below the prefix that have a meaning.
+#[cfg(test)]
+pub fn known() -> &'static [&'static str] {
+    &reading::KNOWN
+}
+
+/// Reads the annotations. Fails with [`ErrorKind::Invalid`](ccm_cloud::ErrorKind::Invalid), which
+/// names all that is wrong.
+pub fn read(
+    annotations: &BTreeMap<String, String>,
+    options: &Options,
+    traffic: Traffic,
+) -> Result<Settings, CloudError> {
+    let mut reading = Reading::new(annotations);
+    let config = &options.balancer;
+    let class = reading.class(options);
+    let internal = config.internal || reading.flag_of(INTERNAL, false);
+    let networks = reading.networks(options, class.as_ref(), internal);
+    let unmanaged = unmanaged(&reading, config, &networks);
+    let settings = Settings {
+        internal,
+        hostname: reading.hostname(),
+        networks,
+        keep_floating: reading.flag("keep-floatingip", false),
+        connection_limit: reading.number("connection-limit", -1, -1..=i64::from(i32::MAX)),
+        proxy: reading.proxy(),
+        forwarded_for: reading.flag("x-forwarded-for", false),
+        tls: reading.given("default-tls-container-ref", config.default_tls_container.as_ref()),
+        method: reading.method(&config.method),
+        timeouts: reading.timeouts(),
+        checks: reading.checks(config),
+        local_checks: match traffic {
+            Traffic::Local { .. } => reading.local_checks(config),
+            Traffic::Cluster => None,
+        },
+        flavor: reading.given("flavor-id", config.flavor_id.as_ref()),
+        zone: reading.given("availability-zone", config.availability_zone.as_ref()),
+        selector: selector(annotations, options),
+        tags: Tags {
+            balancer: reading.tags("load-balancer-tags"),
+            listener: reading.tags("listener-tags"),
+            pool: reading.tags("pool-tags"),
+        },
+        unmanaged,
+        misspelt_internal: None,
+        notes: Vec::new(),
+    };
+    reading.selector();
+    if settings.proxy.is_some() && settings.forwarded_for {
+        let what = "excludes x-forwarded-for: choose one of the two".to_owned();
+        reading.problem("proxy-protocol", what);
+    }
+    let misspelt_internal = reading.unknown().filter(|_| !settings.internal);
+    let notes = reading.done()?;
+    Ok(Settings { misspelt_internal, notes, ..settings })
+}
+
+/// The nodes that may be members; also read while other annotations are wrong. An annotation that
+/// selects by no labels is ignored: it would leave no member.
+pub fn selector(annotations: &BTreeMap<String, String>, options: &Options) -> Selector {
+    let annotation = annotations.get(&format!("{PREFIX}node-selector"));
+    let annotation = annotation.filter(|text| selector::is_valid(text));
+    let text = annotation.or(options.balancer.node_selector.as_ref());
+    Selector::parse(text.map_or("", String::as_str))
+}
+
+/// The subnet that annotation or option gives to new members; also read while other annotations
+/// are wrong.
+pub fn member_subnet(annotations: &BTreeMap<String, String>, options: &Options) -> Option<Given> {
+    let mut reading = Reading::new(annotations);
+    let class = reading.class(options);
+    let networks = reading.networks(options, class.as_ref(), false);
+    Networks::members(&networks, options)
+}
+
+/// Whether the floating IP outlives its load balancer.
+pub fn keeps_floating(annotations: &BTreeMap<String, String>) -> bool {
+    Reading::new(annotations).flag("keep-floatingip", false)
+}
+
+impl Networks {
+    /// The subnet of the members, as far as it is given.
+    pub fn members(&self, options: &Options) -> Option<Given> {
+        let of_options = || {
+            let value = options.networks.subnet_id.clone()?;
+            Some(Given { value, source: reading::option("subnet-id") })
+        };
+        self.member_subnet.clone().or_else(of_options).or_else(|| self.subnet.clone())
+    }
+}
+
+/// What is asked for and not managed yet.
+fn unmanaged(reading: &Reading<'_>, config: &LoadBalancer, networks: &Networks) -> Vec<Given> {
+    let mut all = Vec::new();
+    let mut add = |source: String, what: &str| {
+        all.push(Given { value: what.to_owned(), source });
+    };
+    if config.manage_security_groups {
+        add(reading::option("manage-security-groups"), unmanaged::SECURITY_GROUPS);
+    }
+    if config.serial_calls {
+        add(reading::option("provider-requires-serial-api-calls"), unmanaged::SERIAL_CALLS);
+    }
+    if let Some(tls) =
+        reading.given("default-tls-container-ref", config.default_tls_container.as_ref())
+    {
+        add(tls.source, unmanaged::TLS);
+    }
+    for Given { source, .. } in &networks.floating_patterns {
+        add(source.clone(), unmanaged::PATTERNS);
+    }
+    all
+}
+
+/// All lines about these annotations, for tests with random input.
+#[cfg(any(test, feature = "fuzz"))]
+pub fn lines_about(
+    annotations: &BTreeMap<String, String>,
+    options: &Options,
+    traffic: Traffic,
+) -> Result<Vec<String>, CloudError> {
+    let others = (selector(annotations, options), keeps_floating(annotations));
+    let subnet = member_subnet(annotations, options);
+    let Settings { unmanaged, notes, .. } = read(annotations, options, traffic)?;
+    drop(others);
+    let given = unmanaged.into_iter().chain(subnet).map(|given| given.source);
+    Ok(given.chain(notes.into_iter().map(|note| note.message)).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,402 @@
+//! Reads single annotations and collects what is wrong with them.
+
+use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
+
+use ccm_base::message::one_line;
+use ccm_cloud::{CloudError, ErrorKind, Note, is_host_name};
+use ccm_openstack_client::text::{MAX_MESSAGE, MAX_VALUE};
+
+use super::{
+    Checks, FloatingNetwork, Given, INTERNAL, LocalChecks, Networks, Options, PREFIX, Proxy,
+    Timeouts,
+    selector::is_valid,
+    unknown::{self, Unknown},
+};
+use crate::config::{LoadBalancer, LoadBalancerClass, LocalMonitor};
+
+/// The annotations below the prefix that have a meaning.
+pub const KNOWN: [&str; 33] = [
+    "availability-zone",
+    "class",
+    "connection-limit",
+    "default-tls-container-ref",
+    "enable-health-monitor",
+    "flavor-id",
+    "floating-network-id",
+    "floating-subnet",
+    "floating-subnet-id",
+    "floating-subnet-tags",
+    "health-monitor-delay",
+    "health-monitor-max-retries",
+    "health-monitor-max-retries-down",
+    "health-monitor-timeout",
+    "hostname",
+    "keep-floatingip",
+    "lb-method",
+    "listener-tags",
+    "load-balancer-address",
+    "load-balancer-id",
+    "load-balancer-tags",
+    "member-subnet-id",
+    "network-id",
+    "node-selector",
+    "pool-tags",
+    "port-id",
+    "proxy-protocol",
+    "subnet-id",
+    "timeout-client-data",
+    "timeout-member-connect",
+    "timeout-member-data",
+    "timeout-tcp-inspect",
+    "x-forwarded-for",
+];
+
+/// The name of the annotation that turns health monitors on or off.
+const MONITOR: &str = "enable-health-monitor";
+/// Octavia's algorithms.
+const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
+/// Octavia's longest time limit of a listener, in milliseconds.
+const LONGEST: i64 = 86_400_000;
+
+/// A remark that a user should act on.
+pub fn remark(reason: &str, message: impl Into<String>) -> Note {
+    Note { reason: reason.to_owned(), message: message.into(), warning: true }
+}
+
+/// An option of `[LoadBalancer]`, for messages.
+pub fn option(key: &str) -> String {
+    format!("[LoadBalancer] {key}")
+}
+
+fn annotation(key: &str) -> String {
+    format!("annotation {key}")
+}
+
+/// Annotations while they are read.
+pub struct Reading<'a> {
+    annotations: &'a BTreeMap<String, String>,
+    /// Source and line.
+    problems: Vec<(String, String)>,
+    notes: RefCell<Vec<Note>>,
+}
+
+impl<'a> Reading<'a> {
+    pub fn new(annotations: &'a BTreeMap<String, String>) -> Self {
+        Self { annotations, problems: Vec::new(), notes: RefCell::default() }
+    }
+
+    /// The remarks; or an error that names all problems.
+    pub fn done(self) -> Result<Vec<Note>, CloudError> {
+        let Some((first, _)) = self.problems.first() else {
+            let mut notes = self.notes.into_inner();
+            notes.dedup();
+            return Ok(notes);
+        };
+        let lines = self.problems.iter().map(|(source, what)| format!("{source}: {what}"));
+        let what = lines.collect::<Vec<_>>().join("; ");
+        Err(CloudError::new(ErrorKind::Invalid, what).about(first.clone()))
+    }
+
+    pub fn problem(&mut self, key: &str, what: String) {
+        self.problems.push((annotation(&format!("{PREFIX}{key}")), what));
+    }
+
+    /// A remark about an annotation that counts as its default.
+    fn ignored(&self, key: &str, value: &str, right: &str) {
+        let value = one_line(value, MAX_VALUE);
+        let what = format!("annotation {key}: {value:?} is ignored; must be {right}");
+        self.notes.borrow_mut().push(remark("InvalidAnnotation", what));
+    }
+
+    /// Adds remarks on unknown annotations. Returns the first one that seems to ask for an internal
+    /// load balancer.
+    pub fn unknown(&self) -> Option<Given> {
+        let all = self.annotations.iter();
+        let unknown: Vec<(Unknown<'_>, &String)> =
+            all.filter_map(|(key, value)| Some((Unknown::of(key)?, value))).collect();
+        let asks =
+            |(one, value): &&(Unknown<'_>, &String)| one.means_internal && value.trim() != "false";
+        let misspelt = unknown.iter().find(asks).map(|(one, _)| {
+            let what = format!(
+                "there is none of this name, and the load balancer would be public: rename it to \
+                 {INTERNAL}, or remove it"
+            );
+            Given { value: what, source: one.shown() }
+        });
+        let unknown = unknown.into_iter().map(|(one, _)| one).collect();
+        self.notes.borrow_mut().extend(unknown::remarks(unknown));
+        misspelt
+    }
+
+    /// An annotation as it is; an empty one differs from none.
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.annotations.get(&format!("{PREFIX}{key}")).map(|text| text.trim())
+    }
+
+    pub fn flag_of(&self, key: &str, default: bool) -> bool {
+        match self.annotations.get(key).map(|text| text.trim()) {
+            Some("true") => true,
+            Some("false") => false,
+            Some(other) => {
+                self.ignored(key, other, "true or false");
+                default
+            }
+            None => default,
+        }
+    }
+
+    pub fn flag(&self, key: &str, default: bool) -> bool {
+        self.flag_of(&format!("{PREFIX}{key}"), default)
+    }
+
+    /// A number. What is none counts as the default, what is out of range is a problem.
+    pub fn number(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
+        let Some(text) = self.text(key) else { return default };
+        let right = format!("a whole number from {} to {}", range.start(), range.end());
+        match text.parse::<i64>() {
+            Ok(number) if range.contains(&number) => number,
+            Ok(number) => {
+                self.problem(key, format!("{number} is out of range; must be {right}"));
+                default
+            }
+            Err(_) => {
+                self.ignored(&format!("{PREFIX}{key}"), text, &right);
+                default
+            }
+        }
+    }
+
+    /// Reads a whole number. Uses the default if the text is not a number or is out of range.
+    fn number_or_default(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
+        let Some(text) = self.text(key) else { return default };
+        match text.parse::<i64>() {
+            Ok(number) if range.contains(&number) => number,
+            _ => {
+                let right = format!("a whole number from {} to {}", range.start(), range.end());
+                self.ignored(&format!("{PREFIX}{key}"), text, &right);
+                default
+            }
+        }
+    }
+
+    /// A value of the annotation, else of the option of the same name.
+    pub fn given(&self, key: &str, config: Option<&String>) -> Option<Given> {
+        let (value, source) = match self.text(key) {
+            Some(text) => (text.to_owned(), annotation(&format!("{PREFIX}{key}"))),
+            None => (config?.clone(), option(key)),
+        };
+        (!value.is_empty()).then_some(Given { value, source })
+    }
+
+    /// The class that the Service chooses.
+    pub fn class(&mut self, options: &Options) -> Option<(String, LoadBalancerClass)> {
+        let name = self.text("class").filter(|name| !name.is_empty())?;
+        let class = options.classes.get(name).cloned();
+        if class.is_none() {
+            let known: Vec<&str> = options.classes.keys().map(String::as_str).collect();
+            let known = match known.as_slice() {
+                [] => "cloud.conf has none".to_owned(),
+                known => format!("cloud.conf has {}", one_line(&known.join(", "), MAX_MESSAGE)),
+            };
+            let name = one_line(name, MAX_VALUE);
+            self.problem("class", format!("there is no [LoadBalancerClass {name:?}]; {known}"));
+        }
+        class.map(|class| (name.to_owned(), class))
+    }
+
+    /// A value of annotation, class or options, the first that is there. With `class_first` the
+    /// class beats the annotation.
+    fn placed(
+        &self,
+        key: &str,
+        options: &Options,
+        class: Option<&(String, LoadBalancerClass)>,
+        class_first: bool,
+        value: impl Fn(&LoadBalancerClass) -> Option<&String>,
+    ) -> Option<Given> {
+        let of_class = || {
+            let (name, networks) = class?;
+            let source = format!("[LoadBalancerClass {name:?}] {key}");
+            Some(Given { value: value(networks)?.clone(), source })
+        };
+        let of_annotation = || {
+            let source = annotation(&format!("{PREFIX}{key}"));
+            Some(Given { value: self.text(key)?.to_owned(), source })
+        };
+        let first = match class_first {
+            true => of_class().or_else(of_annotation),
+            false => of_annotation().or_else(of_class),
+        };
+        let of_options =
+            || Some(Given { value: value(&options.networks)?.clone(), source: option(key) });
+        first.or_else(of_options).filter(|given| !given.value.is_empty())
+    }
+
+    pub fn networks(
+        &self,
+        options: &Options,
+        class: Option<&(String, LoadBalancerClass)>,
+        internal: bool,
+    ) -> Networks {
+        let placed = |key, first, value: fn(&LoadBalancerClass) -> Option<&String>| {
+            self.placed(key, options, class, first, value)
+        };
+        let key = "floating-network-id";
+        let network = placed(key, true, |networks| networks.floating_network_id.as_ref());
+        let floating = match (network, self.text(key)) {
+            (Some(network), _) => FloatingNetwork::Named(network),
+            (None, Some("")) => FloatingNetwork::Refused(annotation(&format!("{PREFIX}{key}"))),
+            (None, _) => FloatingNetwork::Found,
+        };
+        let id =
+            placed("floating-subnet-id", true, |networks| networks.floating_subnet_id.as_ref());
+        let patterns = [
+            placed("floating-subnet", true, |networks| networks.floating_subnet.as_ref()),
+            placed("floating-subnet-tags", true, |networks| networks.floating_subnet_tags.as_ref()),
+        ];
+        // Of one source the ID counts, of two sources the first one.
+        let rank = |given: &Given| (!given.is_of_service(), given.is_of_annotation());
+        let is_hidden = |given: &Given| id.as_ref().is_some_and(|id| rank(id) <= rank(given));
+        let floating_patterns: Vec<Given> =
+            patterns.into_iter().flatten().filter(|given| !is_hidden(given)).collect();
+        Networks {
+            port: self.given("port-id", None),
+            network: placed("network-id", !internal, |networks| networks.network_id.as_ref()),
+            subnet: placed("subnet-id", !internal, |networks| networks.subnet_id.as_ref()),
+            member_subnet: placed("member-subnet-id", false, |networks| {
+                networks.member_subnet_id.as_ref()
+            }),
+            floating,
+            floating_subnet: id.filter(|_| floating_patterns.is_empty()),
+            floating_patterns,
+        }
+    }
+
+    /// The host name for the status. Kubernetes accepts no others there.
+    pub fn hostname(&mut self) -> Option<String> {
+        let name = self.text("hostname").filter(|name| !name.is_empty())?;
+        if !is_host_name(name) {
+            let name = one_line(name, MAX_VALUE);
+            let right = "must be a DNS name in lower case, such as web.example.com";
+            self.problem("hostname", format!("{name:?} is no host name; {right}"));
+            return None;
+        }
+        Some(name.to_owned())
+    }
+
+    /// A remark on a selector that is none.
+    pub fn selector(&self) {
+        if let Some(text) = self.text("node-selector").filter(|text| !is_valid(text)) {
+            let right = "labels of nodes: key=value,key2";
+            self.ignored(&format!("{PREFIX}node-selector"), text, right);
+        }
+    }
+
+    pub fn proxy(&self) -> Option<Proxy> {
+        match self.text("proxy-protocol")? {
+            "true" | "v1" => Some(Proxy::V1),
+            "v2" => Some(Proxy::V2),
+            "false" | "" => None,
+            other => {
+                let key = format!("{PREFIX}proxy-protocol");
+                self.ignored(&key, other, "true, v1, v2 or false");
+                None
+            }
+        }
+    }
+
+    pub fn method(&self, config: &str) -> Given {
+        let of_options = || Given { value: config.to_owned(), source: option("lb-method") };
+        let key = format!("{PREFIX}lb-method");
+        match self.text("lb-method") {
+            None | Some("") => of_options(),
+            Some(text) if METHODS.contains(&text) => {
+                Given { value: text.to_owned(), source: annotation(&key) }
+            }
+            Some(other) => {
+                self.ignored(&key, other, &format!("one of {}", METHODS.join(", ")));
+                of_options()
+            }
+        }
+    }
+
+    pub fn timeouts(&mut self) -> Timeouts {
+        let mut limit = |key, default| self.number(key, default, 0..=LONGEST);
+        Timeouts {
+            client_data: limit("timeout-client-data", 50_000),
+            member_connect: limit("timeout-member-connect", 5_000),
+            member_data: limit("timeout-member-data", 50_000),
+            tcp_inspect: limit("timeout-tcp-inspect", 0),
+        }
+    }
+
+    /// How members are checked, if they are.
+    pub fn checks(&mut self, config: &LoadBalancer) -> Option<Checks> {
+        let asks = self.flag(MONITOR, config.create_monitor);
+        asks.then(|| self.times(config, Self::number))
+    }
+
+    /// The checks that `local-monitor` adds to a Service with local traffic. Replaces an invalid number
+    /// by its default, so that the Service still gets a load balancer.
+    pub fn local_checks(&mut self, config: &LoadBalancer) -> Option<LocalChecks> {
+        let has_said = matches!(self.text(MONITOR), Some("true" | "false"));
+        if has_said || config.create_monitor || config.local_monitor == LocalMonitor::None {
+            return None;
+        }
+        let for_all = config.local_monitor == LocalMonitor::All;
+        Some(LocalChecks { checks: self.times(config, Self::number_or_default), for_all })
+    }
+
+    fn times(
+        &mut self,
+        config: &LoadBalancer,
+        read: impl Fn(&mut Self, &str, i64, RangeInclusive<i64>) -> i64,
+    ) -> Checks {
+        let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        let mut number = |key, default: i64, range| {
+            let number = read(self, key, default, range);
+            u32::try_from(number).unwrap_or(u32::MAX)
+        };
+        let long = 0..=i64::from(i32::MAX);
+        Checks {
+            delay: number("health-monitor-delay", seconds(config.monitor_delay), long.clone()),
+            timeout: number("health-monitor-timeout", seconds(config.monitor_timeout), long),
+            max_retries: number(
+                "health-monitor-max-retries",
+                config.monitor_max_retries.into(),
+                1..=10,
+            ),
+            max_retries_down: number(
+                "health-monitor-max-retries-down",
+                config.monitor_max_retries_down.into(),
+                1..=10,
+            ),
+        }
+    }
+
+    /// Tags, comma separated.
+    pub fn tags(&mut self, key: &str) -> Vec<String> {
+        let text = self.text(key).unwrap_or_default();
+        let tags: Vec<String> = text
+            .split(',')
+            .map(str::trim)
+            .filter(|tag| !tag.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let reserved = |tag: &&String| {
+            super::super::names::is_owner_tag(tag)
+                || super::super::names::is_digest(tag)
+                || super::super::names::is_taken_back(tag)
+                || tag.starts_with(super::super::names::PREFIX)
+        };
+        if let Some(tag) = tags.iter().find(reserved) {
+            let what = format!("{tag:?} is a tag that records an owner; choose another one");
+            self.problem(key, what);
+        }
+        if let Some(tag) = tags.iter().find(|tag| tag.chars().count() > 255) {
+            let tag = one_line(tag, MAX_VALUE);
+            self.problem(key, format!("{tag:?} is too long; a tag has at most 255 characters"));
+        }
+        tags
+    }
+}

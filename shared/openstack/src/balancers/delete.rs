@@ -1,0 +1,250 @@
+//! Deletes a load balancer and what was made for it.
+
+use ccm_base::clock;
+use ccm_cloud::{
+    AbsenceProof, Call, CloudError, ErrorKind, Owner, Progress, ProofMethod, Unwanted,
+};
+use ccm_openstack_client::{
+    api::Deletion,
+    lbaas::{BalancerRow, Child, Provisioning},
+    network::FloatingIp,
+};
+
+use super::{
+    OctaviaBalancers, annotations,
+    ensure::waiting,
+    find::{Rows, not_ours},
+    floating, ingress, names, title,
+};
+
+impl OctaviaBalancers {
+    /// One load balancer of [`delete`](ccm_cloud::LoadBalancers::delete).
+    pub async fn delete_one(
+        &self,
+        unwanted: &Unwanted,
+        rows: &Rows,
+        call: Call,
+    ) -> Result<Progress<AbsenceProof>, CloudError> {
+        if unwanted.known.as_deref().is_some_and(|id| !names::is_id(id)) {
+            // Octavia cannot have assigned this ID. Deletes what the owner's tags find.
+            let unnamed = Unwanted { known: None, ..unwanted.clone() };
+            return Box::pin(self.delete_one(&unnamed, rows, call)).await;
+        }
+        let owner = &unwanted.owner;
+        let known = unwanted.known.as_deref().map(|id| rows.get(id)).transpose()?.flatten();
+        if let Some(row) = known.filter(|row| !title::is_ours(row, owner)) {
+            return Err(not_ours(row, owner));
+        }
+        if unwanted.duplicate {
+            return self.delete_duplicate(unwanted, known, rows, call).await;
+        }
+        let mut gone = None;
+        if let Some(row) = known {
+            match self.delete_row(row, unwanted, call).await? {
+                Progress::Done(proof) => gone = Some(proof),
+                progress => return Ok(progress),
+            }
+        }
+        // A creation of a former leader may have arrived late.
+        for row in self.tagged(owner, rows, call).await? {
+            if gone.is_some() && unwanted.known.as_ref() == Some(&row.id) {
+                continue;
+            }
+            if !title::is_ours(&row, owner) {
+                return Err(not_ours(&row, owner));
+            }
+            match self.delete_row(&row, unwanted, call).await? {
+                Progress::Done(_) => {}
+                progress => return Ok(progress),
+            }
+        }
+        let progress = match gone {
+            Some(proof) => Progress::Done(proof),
+            None => {
+                let was_deleted =
+                    unwanted.known.as_deref().is_some_and(|id| self.memory.is_deleted(id));
+                if !was_deleted {
+                    self.release_left(unwanted, call).await?;
+                }
+                self.prove(unwanted, call).await?
+            }
+        };
+        if matches!(progress, Progress::Done(_)) {
+            self.memory.forget_before(&owner.uid);
+            unwanted.known.iter().for_each(|id| self.failures.forget(id));
+        }
+        Ok(progress)
+    }
+
+    /// Deletes the second load balancer of an owner.
+    async fn delete_duplicate(
+        &self,
+        unwanted: &Unwanted,
+        known: Option<&BalancerRow>,
+        rows: &Rows,
+        call: Call,
+    ) -> Result<Progress<AbsenceProof>, CloudError> {
+        let Some(row) = known else { return self.prove(unwanted, call).await };
+        let all = self.tagged(&unwanted.owner, rows, call).await?;
+        if all.iter().all(|other| other.id == row.id) {
+            let what = format!(
+                "load balancer {} is the only one of Service {}, and no duplicate",
+                row.id, unwanted.owner
+            );
+            let error = CloudError::new(ErrorKind::Conflict, what);
+            return Err(error.about(format!("load balancer {}", row.id)));
+        }
+        self.delete_row(row, unwanted, call).await
+    }
+
+    /// Deletes a load balancer with its floating IP.
+    async fn delete_row(
+        &self,
+        row: &BalancerRow,
+        unwanted: &Unwanted,
+        call: Call,
+    ) -> Result<Progress<AbsenceProof>, CloudError> {
+        match row.provisioning_status {
+            Provisioning::Active | Provisioning::Error | Provisioning::Deleted => {}
+            Provisioning::PendingDelete => {
+                return Ok(Progress::InProgress(ingress::waiting(row, None, clock::wall())));
+            }
+            Provisioning::Pending(_) => {
+                let more = Some("it is deleted after that");
+                return Ok(Progress::InProgress(ingress::waiting(row, more, clock::wall())));
+            }
+        }
+        for act in self.floating_acts(row, unwanted, call).await? {
+            self.make_floating(act, &unwanted.owner, None, call).await?;
+        }
+        let cascade = self.options.balancer.cascade_delete;
+        if !cascade && let Some(waiting) = self.delete_child_of(row, call).await? {
+            return Ok(Progress::InProgress(waiting));
+        }
+        let deletion = self.octavia.delete(&row.id, cascade, call).await?;
+        self.memory.forget(&row.id);
+        match deletion {
+            Deletion::Accepted => {
+                if unwanted.known.as_ref() == Some(&row.id) {
+                    self.memory.keep_deleted(&row.id);
+                }
+                let line = format!("deletion of load balancer {}", row.id);
+                let mut waiting = waiting(row, line);
+                waiting.what = waiting.what.replace("PENDING_UPDATE", "PENDING_DELETE");
+                Ok(Progress::InProgress(waiting))
+            }
+            Deletion::Gone { request_id } => {
+                self.memory.forget_deleted(&row.id);
+                Ok(Progress::Done(by_id(&row.id, request_id)))
+            }
+        }
+    }
+
+    /// What becomes of the floating IPs of a load balancer that is deleted, and of those of its owner
+    /// that stand for nothing: they are of an earlier one. A duplicate's are its own only.
+    async fn floating_acts(
+        &self,
+        row: &BalancerRow,
+        unwanted: &Unwanted,
+        call: Call,
+    ) -> Result<Vec<floating::Act>, CloudError> {
+        let owner = &unwanted.owner;
+        let is_attached = |ip: &FloatingIp| ip.port_id.is_some() && ip.port_id == row.vip_port_id;
+        let mut all = match unwanted.duplicate {
+            true => Vec::new(),
+            false => self.floating_of_owner(owner, call).await?,
+        };
+        // The tags of one that was adopted may not be recorded yet.
+        if !all.iter().any(is_attached) {
+            all.extend(self.floating_of(row, call).await?);
+        }
+        let own = all.into_iter().filter(|ip| floating::is_ours(ip, owner));
+        let acts = own.filter_map(|ip| match (is_attached(&ip), stays(&ip, unwanted)) {
+            (true, true) => Some(floating::Act::Detach(ip)),
+            (is_attached, false) if is_attached || floating::is_free(&ip) => {
+                Some(floating::Act::Release(ip.id))
+            }
+            _ => None,
+        });
+        Ok(acts.collect())
+    }
+
+    /// Deletes one child, where a load balancer is to be deleted without a cascade.
+    async fn delete_child_of(
+        &self,
+        row: &BalancerRow,
+        call: Call,
+    ) -> Result<Option<ccm_cloud::Waiting>, CloudError> {
+        let (pools, listeners) = tokio::try_join!(
+            self.octavia.pools(&row.id, call),
+            self.octavia.listeners(&row.id, call)
+        )?;
+        let pool = pools.first().map(|pool| (Child::Pool, &pool.id));
+        let next = pool.or_else(|| listeners.first().map(|one| (Child::Listener, &one.id)));
+        let Some((child, id)) = next else { return Ok(None) };
+        self.octavia.delete_child(child, id, call).await?;
+        let left = pools.len() + listeners.len();
+        Ok(Some(waiting(row, format!("deletion of its {left} listeners and pools"))))
+    }
+
+    /// Deletes floating IPs of a load balancer that is gone.
+    async fn release_left(&self, unwanted: &Unwanted, call: Call) -> Result<(), CloudError> {
+        if keeps(unwanted) {
+            return Ok(());
+        }
+        for ip in self.floating_of_owner(&unwanted.owner, call).await? {
+            // One that stands for something else by now is another one's.
+            if floating::is_free(&ip)
+                && floating::is_ours(&ip, &unwanted.owner)
+                && !stays(&ip, unwanted)
+            {
+                self.neutron.delete_floating_ip(&ip.id, call).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The proof that nothing is left.
+    async fn prove(
+        &self,
+        unwanted: &Unwanted,
+        call: Call,
+    ) -> Result<Progress<AbsenceProof>, CloudError> {
+        let Some(id) = &unwanted.known else {
+            return Ok(Progress::Done(by_owner(&unwanted.owner)));
+        };
+        match self.octavia.balancer(id, call).await? {
+            Some(row) if row.provisioning_status != Provisioning::Deleted => {
+                // A list that lacks it proves nothing.
+                let more = Some("the list of load balancers does not show it");
+                Ok(Progress::InProgress(ingress::waiting(&row, more, clock::wall())))
+            }
+            _ => {
+                self.memory.forget_deleted(id);
+                Ok(Progress::Done(by_id(id, None)))
+            }
+        }
+    }
+}
+
+/// Returns true if all floating IPs must stay. The settings of a deleted Service are unknown, and a
+/// deleted address cannot be restored.
+fn keeps(unwanted: &Unwanted) -> bool {
+    unwanted.settings.as_ref().is_none_or(annotations::keeps_floating)
+}
+
+/// Returns true if this floating IP of the owner must stay: the user keeps it or has asked for it.
+fn stays(ip: &FloatingIp, unwanted: &Unwanted) -> bool {
+    let is_asked_for = unwanted.address == Some(ip.address);
+    keeps(unwanted) || is_asked_for || !floating::may_go(ip, &unwanted.owner)
+}
+
+fn by_id(id: &str, request_id: Option<String>) -> AbsenceProof {
+    let evidence = format!("Octavia has no load balancer {id}");
+    AbsenceProof { method: ProofMethod::ById, evidence, request_id }
+}
+
+fn by_owner(owner: &Owner) -> AbsenceProof {
+    let evidence = format!("Octavia lists no load balancer with the tags of Service {owner}");
+    AbsenceProof { method: ProofMethod::ByOwner, evidence, request_id: None }
+}

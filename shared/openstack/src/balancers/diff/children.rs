@@ -1,0 +1,249 @@
+//! Changes of listeners, pools and health monitors.
+
+use std::collections::BTreeSet;
+
+use ccm_openstack_client::lbaas::{Child, ListenerRow, MonitorRow, PoolRow, Provisioning};
+use ipnet::IpNet;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Act, Goal, Step, members,
+    steps::{members_line, shown, unchanged},
+};
+use crate::balancers::{
+    merge::first,
+    names::{self, OWN_TAGS},
+    seen::Seen,
+    wanted::{Listener, Monitor, Pool, USUAL_AFFINITY},
+};
+
+/// Deletes a listener and its pool.
+pub fn removal(seen: &Seen, listener: &ListenerRow) -> Vec<Step> {
+    let ListenerRow { id, protocol, protocol_port, .. } = listener;
+    let name = format!("{protocol_port}/{protocol}");
+    let mut steps = Vec::new();
+    let is_shared = |pool: &&PoolRow| pool.listeners.iter().any(|own| own.id != *id);
+    if let Some(pool) = seen.pool_of(listener).filter(|pool| !is_shared(pool)) {
+        let line = format!("delete the pool of listener {name}");
+        steps.push(Step::new(line, Act::Delete(Child::Pool, pool.id.clone())));
+    }
+    let line = format!("delete listener {name}");
+    steps.push(Step::new(line, Act::Delete(Child::Listener, id.clone())));
+    steps
+}
+
+/// Creates a listener and what is below it.
+pub fn creation(listener: &Listener, goal: &Goal<'_>, steps: &mut Vec<Step>) {
+    let line = format!("create listener {}", shown(listener));
+    steps.push(Step::new(line, Act::Create(Child::Listener, listener.body())));
+    pool_creation(listener, None, goal, steps);
+}
+
+/// Creates the pool of a listener, which may still be to be created.
+fn pool_creation(listener: &Listener, id: Option<&str>, goal: &Goal<'_>, steps: &mut Vec<Step>) {
+    let mut body = listener.pool.body();
+    let act = match id {
+        None => Act::Later,
+        Some(id) => {
+            body["listener_id"] = id.into();
+            Act::Create(Child::Pool, body)
+        }
+    };
+    steps.push(Step::new(format!("create the pool of listener {}", shown(listener)), act));
+    let count = goal.shape(listener).map_or(0, |shape| first(goal.members, shape).len());
+    if count > 0 {
+        steps.push(Step::new(members_line(count, listener), Act::Later));
+    }
+    if listener.pool.monitor.is_some() {
+        steps.push(Step::new(monitor_line(listener), Act::Later));
+    }
+}
+
+fn monitor_line(listener: &Listener) -> String {
+    format!("create the health monitor of listener {}", shown(listener))
+}
+
+/// Changes what differs of a listener.
+pub fn listener(there: &ListenerRow, listener: &Listener) -> Option<Step> {
+    let mut body = Map::new();
+    let mut set = |key: &str, differs: bool, value: Value| {
+        if differs {
+            body.insert(key.to_owned(), value);
+        }
+    };
+    let limit = listener.connection_limit;
+    set("connection_limit", there.connection_limit.unwrap_or(-1) != limit, json!(limit));
+    if let Some(timeouts) = listener.timeouts {
+        for (key, seen, wanted) in [
+            ("timeout_client_data", there.timeout_client_data, timeouts.client_data),
+            ("timeout_member_connect", there.timeout_member_connect, timeouts.member_connect),
+            ("timeout_member_data", there.timeout_member_data, timeouts.member_data),
+            ("timeout_tcp_inspect", there.timeout_tcp_inspect, timeouts.tcp_inspect),
+        ] {
+            set(key, seen.is_some_and(|seen| seen != wanted), json!(wanted));
+        }
+    }
+    let headers = there.insert_headers.clone().unwrap_or_default();
+    set("insert_headers", headers != listener.headers, json!(listener.headers));
+    if let Some(wanted) = &listener.allowed_cidrs {
+        set("allowed_cidrs", !allows(there.allowed_cidrs.as_deref(), wanted), json!(wanted));
+    }
+    // What was adopted lacks the UIDs, which are recorded with the load balancer. What has no tags
+    // at all is from before there were any.
+    let own = listener.tags.iter().take(usize::from(!there.tags.is_empty()));
+    let tags = with(&there.tags, own.chain(listener.tags.iter().skip(OWN_TAGS)));
+    set("tags", tags.len() > there.tags.len(), json!(tags));
+    update(Child::Listener, &there.id, body, &format!("listener {}", shown(listener)))
+}
+
+/// The tags that are there, and those that are missing.
+fn with<'a>(there: &[String], wanted: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut tags = there.to_vec();
+    for tag in wanted {
+        if !tags.contains(tag) {
+            tags.push(tag.clone());
+        }
+    }
+    tags
+}
+
+/// Whether a listener lets in exactly these networks. None are all.
+fn allows(there: Option<&[String]>, wanted: &BTreeSet<IpNet>) -> bool {
+    let there = there.unwrap_or_default();
+    let is_everything = |range: &IpNet| range.prefix_len() == 0;
+    if there.is_empty() {
+        return wanted.iter().all(is_everything);
+    }
+    let parsed: Option<BTreeSet<IpNet>> =
+        there.iter().map(|text| text.parse::<IpNet>().ok().map(|range| range.trunc())).collect();
+    parsed.is_some_and(|parsed| parsed == *wanted)
+}
+
+fn update(child: Child, id: &str, body: Map<String, Value>, name: &str) -> Option<Step> {
+    if body.is_empty() {
+        return None;
+    }
+    let keys = body.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let line = format!("change {name}: {keys}");
+    Some(Step::new(line, Act::Update(child, id.to_owned(), body.into())))
+}
+
+/// Changes the pool of a listener, its members and its monitor.
+pub fn pool(
+    seen: &Seen,
+    there: &ListenerRow,
+    own: Option<&PoolRow>,
+    listener: &Listener,
+    goal: &Goal<'_>,
+    steps: &mut Vec<Step>,
+    updates: &mut Vec<Step>,
+) {
+    let Some(own) = own else {
+        return pool_creation(listener, Some(&there.id), goal, steps);
+    };
+    if own.protocol != listener.pool.protocol {
+        let line = format!("delete the pool of listener {}", shown(listener));
+        steps.push(Step::new(line, Act::Delete(Child::Pool, own.id.clone())));
+        return pool_creation(listener, Some(&there.id), goal, steps);
+    }
+    let mut body = Map::new();
+    if own.lb_algorithm.as_ref().is_some_and(|algorithm| *algorithm != listener.pool.algorithm) {
+        body.insert("lb_algorithm".to_owned(), json!(listener.pool.algorithm));
+    }
+    if !persists(own.session_persistence.as_ref(), &listener.pool) {
+        body.insert("session_persistence".to_owned(), listener.pool.persistence());
+    }
+    let tags = with(&own.tags, listener.pool.tags.iter().skip(OWN_TAGS));
+    if tags.len() > own.tags.len() {
+        body.insert("tags".to_owned(), json!(tags));
+    }
+    let name = format!("the pool of listener {}", shown(listener));
+    let is_left_pending = matches!(own.provisioning_status, Provisioning::Pending(_));
+    let (mut below, mut checks) = (Vec::new(), Vec::new());
+    monitor(seen, own, listener, &mut checks);
+    if names::taken_back(&seen.row.tags) == Some(goal.digest) {
+        // These monitors fail all members and go first. Other monitor changes follow the members.
+        let goes_first = if is_left_pending { &mut below } else { &mut *steps };
+        goes_first.append(&mut checks);
+    }
+    below.extend(members(seen, &own.id, listener, goal));
+    below.append(&mut checks);
+    if body.is_empty() && !below.is_empty() && is_left_pending {
+        let line = format!("change {name} to what it is, which lets its members be changed");
+        updates
+            .push(Step::new(line, Act::Update(Child::Pool, own.id.clone(), unchanged(&own.name))));
+    }
+    updates.extend(update(Child::Pool, &own.id, body, &name));
+    updates.append(&mut below);
+}
+
+/// Whether a pool keeps a client at a member as wanted.
+fn persists(there: Option<&Value>, pool: &Pool) -> bool {
+    let there = there.filter(|value| !value.is_null());
+    let Some(there) = there.filter(|_| pool.affinity) else {
+        return there.is_none() && !pool.affinity;
+    };
+    let timeout = there.get("persistence_timeout").and_then(Value::as_u64);
+    let same_time = match pool.affinity_timeout.map(u64::from) {
+        None => true,
+        // The usual time needs no change of what another controller has made without.
+        Some(wanted) => timeout.map_or(wanted == u64::from(USUAL_AFFINITY), |seen| seen == wanted),
+    };
+    there.get("type").and_then(Value::as_str) == Some("SOURCE_IP") && same_time
+}
+
+/// Changes the monitor of a pool.
+fn monitor(seen: &Seen, pool: &PoolRow, listener: &Listener, steps: &mut Vec<Step>) {
+    let name = format!("the health monitor of listener {}", shown(listener));
+    let deletion =
+        |id: &String| Step::new(format!("delete {name}"), Act::Delete(Child::Monitor, id.clone()));
+    let creation = |monitor: &Monitor, may: bool| {
+        let mut body = monitor.body();
+        body["pool_id"] = pool.id.clone().into();
+        let act = if may { Act::Create(Child::Monitor, body) } else { Act::Later };
+        Step::new(monitor_line(listener), act)
+    };
+    match (seen.monitor_of(pool), &listener.pool.monitor) {
+        (None, None) => {}
+        (None, Some(wanted)) => steps.push(creation(wanted, true)),
+        (Some(_), None) if listener.pool.keeps_monitor => {}
+        (Some(there), None) => steps.push(deletion(&there.id)),
+        (Some(there), Some(wanted)) if there.kind != wanted.kind => {
+            steps.push(deletion(&there.id));
+            steps.push(creation(wanted, false));
+        }
+        (Some(there), Some(wanted)) => {
+            steps.extend(update(Child::Monitor, &there.id, checks(there, wanted), &name));
+        }
+    }
+}
+
+/// What differs of a monitor.
+fn checks(there: &MonitorRow, wanted: &Monitor) -> Map<String, Value> {
+    let down = there.max_retries_down.unwrap_or(wanted.checks.max_retries_down);
+    let checks = &wanted.checks;
+    let numbers = [
+        ("delay", there.delay, checks.delay),
+        ("timeout", there.timeout, checks.timeout),
+        ("max_retries", there.max_retries, checks.max_retries),
+        ("max_retries_down", down, checks.max_retries_down),
+    ];
+    let mut body: Map<String, Value> = numbers
+        .into_iter()
+        .filter(|(_, seen, wanted)| seen != wanted)
+        .map(|(key, _, wanted)| (key.to_owned(), json!(wanted)))
+        .collect();
+    if wanted.kind == "HTTP" {
+        let texts = [
+            ("url_path", &there.url_path, "/healthz"),
+            ("http_method", &there.http_method, "GET"),
+            ("expected_codes", &there.expected_codes, "200"),
+        ];
+        for (key, _, right) in
+            texts.iter().filter(|(_, seen, right)| seen.as_deref() != Some(right))
+        {
+            body.insert((*key).to_owned(), json!(right));
+        }
+    }
+    body
+}

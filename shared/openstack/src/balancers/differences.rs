@@ -1,0 +1,171 @@
+//! What a load balancer has and is not to have, and cannot be changed or is not changed: one note
+//! each. Pure.
+
+use std::net::IpAddr;
+
+use ccm_base::message::one_line;
+use ccm_cloud::{IpFamily, Note};
+use ccm_openstack_client::{
+    lbaas::BalancerRow,
+    network::{FloatingIp, Subnet},
+    text::MAX_VALUE,
+};
+use ipnet::IpNet;
+
+use super::{
+    annotations::{FloatingNetwork, Given, INTERNAL, Settings, remark},
+    features::driver,
+    floating::{Elsewhere, Wish},
+    inputs::{Job, SINGLE_STACK, own_address},
+    names,
+    seen::Seen,
+};
+
+/// The reason of a note about what stays as it is.
+const KEPT: &str = "LoadBalancerNotChanged";
+/// How a load balancer gets what only a new one can have.
+const ANEW: &str = "only a new one can have it; delete and create the Service to get one";
+
+/// A difference. Options of `cloud.conf` are for new load balancers: one that goes on with what it
+/// has is no reason for a warning.
+fn kept(given: &Given, what: &str) -> Note {
+    let (value, warning) = (one_line(&given.value, MAX_VALUE), given.is_of_service());
+    let note = remark(KEPT, format!("{}: {value} {what}", given.source));
+    Note { warning, ..note }
+}
+
+/// All differences but those of the floating IP. `provider` is the option `lb-provider`.
+pub fn differences(seen: &Seen, job: &Job<'_>, provider: &str, families: &[IpFamily]) -> Vec<Note> {
+    let (row, settings) = (&seen.row, &job.settings);
+    let mut notes = of_place(row, job, provider);
+    notes.extend(of_members(seen, job));
+    let family = families.first().copied().unwrap_or(IpFamily::V4);
+    if let (Some(wished), Some(vip)) = (own_address(job, family), row.vip_address)
+        && wished != vip
+    {
+        notes.push(kept(&of_spec(wished), &anew(&vip.to_string())));
+    }
+    for family in job.wanted.front_end.families.iter().filter(|one| !families.contains(one)) {
+        let of = families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+        let what = format!(
+            "spec.ipFamilies: {family} has no effect on this load balancer, which has {of}: only a \
+             new one in a network with an {family} subnet can have it; delete and create the \
+             Service to get one"
+        );
+        notes.push(remark(SINGLE_STACK, what));
+    }
+    let unmanaged = settings.unmanaged.iter().map(|given| {
+        let what = format!("{}: what is there is kept; {}", given.source, given.value);
+        remark("LoadBalancerPartNotManaged", what)
+    });
+    notes.extend(unmanaged);
+    notes
+}
+
+fn of_spec(address: IpAddr) -> Given {
+    Given { value: address.to_string(), source: "spec.loadBalancerIP".to_owned() }
+}
+
+fn anew(seen: &str) -> String {
+    format!("has no effect on this load balancer, which has {seen}: {ANEW}")
+}
+
+/// What is decided at the creation: driver, flavor, zone, and where the virtual address is.
+fn of_place(row: &BalancerRow, job: &Job<'_>, provider: &str) -> Vec<Note> {
+    let Job { settings, features, .. } = job;
+    let networks = &settings.networks;
+    let mut notes = Vec::new();
+    if let Some(seen) = row.provider.as_deref()
+        && driver(seen) != driver(provider)
+    {
+        let source = "[LoadBalancer] lb-provider".to_owned();
+        notes.push(kept(&Given { value: provider.to_owned(), source }, &anew(seen)));
+    }
+    // A port decides over network and subnet.
+    let has_no_port = networks.port.is_none();
+    for (given, counts, seen) in [
+        (&settings.flavor, features.flavors(), &row.flavor_id),
+        (&settings.zone, features.zones(), &row.availability_zone),
+        (&networks.network, has_no_port, &row.vip_network_id),
+        (&networks.subnet, has_no_port, &row.vip_subnet_id),
+        (&networks.port, true, &row.vip_port_id),
+    ] {
+        if let Some(given) = given.as_ref().filter(|_| counts)
+            && seen.as_ref() != Some(&given.value)
+        {
+            notes.push(kept(given, &anew(seen.as_deref().unwrap_or("none"))));
+        }
+    }
+    notes
+}
+
+/// The members' subnet that the Service asks for, and which is read only then.
+pub fn members_subnet(settings: &Settings) -> Option<&Given> {
+    settings.networks.member_subnet.as_ref().filter(|given| given.is_of_service())
+}
+
+/// A member that is in another subnet than those that join.
+fn of_members(seen: &Seen, job: &Job<'_>) -> Option<Note> {
+    let given = members_subnet(&job.settings)?;
+    let is_node =
+        |name: &str| job.wanted.members.present.iter().any(|one| one.node == names::node(name));
+    let mut members = seen.members.values().flatten().filter(|member| is_node(&member.name));
+    let (name, subnet) = members.find_map(|member| {
+        let subnet = member.details.as_ref()?.subnet_id.as_deref();
+        (subnet != Some(&given.value)).then(|| (&member.name, subnet.unwrap_or("none")))
+    })?;
+    let what = format!(
+        "is the subnet of members that join: those that are there stay where they are, such as {} \
+         in {subnet}",
+        one_line(name, MAX_VALUE)
+    );
+    Some(kept(given, &what))
+}
+
+/// What the floating IP is not, and does not become while the load balancer is external. `subnet` is
+/// the floating subnet that the Service asks for, if the project may see it.
+pub fn of_floating(
+    wish: &Wish,
+    settings: &Settings,
+    attached: &[FloatingIp],
+    elsewhere: &Elsewhere,
+    subnet: Option<&Subnet>,
+) -> Option<Note> {
+    let FloatingIp { address: shown, floating_network_id: network, .. } = attached.first()?;
+    match (wish, &settings.networks.floating) {
+        (Wish::Untouched, FloatingNetwork::Refused(source)) => {
+            let what = format!(
+                "{source} is empty, which has no effect on this load balancer: its floating IP \
+                 {shown} stays; {INTERNAL}=true removes it"
+            );
+            Some(remark(KEPT, what))
+        }
+        // An address that is asked for is of whatever network it is.
+        (Wish::External { address: Some(wished), .. }, _) => {
+            let is_there = attached.iter().any(|ip| ip.address == *wished);
+            let what = format!(
+                "has no effect: the project has no such floating IP, so {shown} stays; choose one \
+                 that it has, or none"
+            );
+            let is_had = is_there || elsewhere.wished.is_some();
+            (!is_had).then(|| kept(&of_spec(*wished), &what))
+        }
+        (Wish::External { network: given, .. }, _) => {
+            let is_outside = |subnet: &&Subnet| {
+                subnet.cidr.parse::<IpNet>().is_ok_and(|range| !range.contains(shown))
+            };
+            let of_subnet = settings.networks.floating_subnet.as_ref();
+            let differs = match given.value == *network {
+                true => subnet.filter(is_outside).and(of_subnet),
+                false => Some(given),
+            };
+            let what = format!(
+                "has no effect on floating IP {shown} of network {network}, which stays: only a \
+                 new one can be of it; make the load balancer internal and external again to get \
+                 one"
+            );
+            differs.map(|given| kept(given, &what))
+        }
+        _ => None,
+    }
+}

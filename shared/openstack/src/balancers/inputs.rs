@@ -1,0 +1,338 @@
+//! Where a load balancer is to be: what annotations and options leave open is found out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
+
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CloudError, ErrorKind, FrontEnd, IpFamily, Note, Protocol, Wanted};
+use ccm_openstack_client::{
+    lbaas::AdditionalVip,
+    network::{FloatingIp, Subnet},
+    text::MAX_VALUE,
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    OctaviaBalancers,
+    annotations::{self, FloatingNetwork, Given, PREFIX, Settings, remark},
+    features::Features,
+    floating::Wish,
+};
+
+/// How long the external network that was found serves again.
+const FRESH: Duration = Duration::from_mins(10);
+
+/// The reason of a note about an address family that a load balancer does not have.
+pub const SINGLE_STACK: &str = "LoadBalancerSingleStack";
+
+/// The external network that was found, and when.
+pub type External = Mutex<Option<(Option<String>, Instant)>>;
+
+/// One load balancer that is wanted, as its annotations and the options say.
+#[derive(Clone, Debug)]
+pub struct Job<'a> {
+    pub wanted: &'a Wanted,
+    pub settings: Settings,
+    pub features: Features,
+    /// True if it is the load balancer's turn to get health monitors by `local-monitor: all`.
+    pub adds_monitors: bool,
+}
+
+/// Where a new load balancer is to be.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    pub port: Option<String>,
+    pub network: Option<String>,
+    pub subnet: Option<String>,
+    pub additional: Vec<AdditionalVip>,
+    pub families: Vec<IpFamily>,
+    pub member_subnet: Option<String>,
+    pub notes: Vec<Note>,
+}
+
+fn invalid(subject: impl Into<String>, what: impl Into<String>) -> CloudError {
+    CloudError::new(ErrorKind::Invalid, what).about(subject)
+}
+
+/// Refuses what no load balancer of this Octavia can be.
+fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
+    let (front_end, traits) = (&wanted.front_end, features.traits());
+    if front_end.ports.is_empty() {
+        return Err(invalid("ports", "a load balancer needs at least one port"));
+    }
+    let mut seen = BTreeSet::new();
+    for port in &front_end.ports {
+        let subject = format!("{}/{}", port.port, port.protocol);
+        if !traits.protocols.contains(&port.protocol) {
+            let what = match port.protocol {
+                Protocol::Sctp => "SCTP needs version 2.23 of Octavia's API",
+                _ => "Octavia does not offer this protocol",
+            };
+            return Err(invalid(subject, what));
+        }
+        if !seen.insert((port.protocol, port.port)) {
+            return Err(invalid(subject, "the port is there twice"));
+        }
+    }
+    let first = front_end.families.first().copied().unwrap_or(IpFamily::V4);
+    if let Some(address) = front_end.address.filter(|ip| IpFamily::of(*ip) != first) {
+        let what = format!("spec.loadBalancerIP: {address} is not {first}, as the Service is");
+        return Err(invalid(format!("address {address}"), what));
+    }
+    let foreign = front_end.settings.keys().find(|key| !traits.passes(key));
+    if let Some(key) = foreign {
+        let what = format!("annotation {key} is none that Octavia's provider reads");
+        return Err(invalid(format!("annotation {key}"), what));
+    }
+    Ok(())
+}
+
+impl OctaviaBalancers {
+    /// What an item asks for. Fails with [`ErrorKind::Invalid`] if that cannot be.
+    pub fn job<'a>(&self, wanted: &'a Wanted, features: Features) -> Result<Job<'a>, CloudError> {
+        check(wanted, features)?;
+        let FrontEnd { settings, traffic, .. } = &*wanted.front_end;
+        let settings = annotations::read(settings, &self.options, *traffic)?;
+        Ok(Job { wanted, settings, features, adds_monitors: false })
+    }
+
+    /// Where a new load balancer is to be.
+    pub async fn place(&self, job: &Job<'_>, call: Call) -> Result<Place, CloudError> {
+        let networks = &job.settings.networks;
+        let value = |given: &Option<Given>| given.as_ref().map(|given| given.value.clone());
+        let families = &job.wanted.front_end.families;
+        let first = families.first().copied().unwrap_or(IpFamily::V4);
+        let members = networks.members(&self.options).map(|given| given.value);
+        let mut place = Place {
+            port: value(&networks.port),
+            network: value(&networks.network),
+            subnet: value(&networks.subnet),
+            families: vec![first],
+            member_subnet: members,
+            ..Place::default()
+        };
+        if place.port.is_some() {
+            (place.network, place.subnet) = (None, None);
+            return Ok(place);
+        }
+        if place.network.is_none() && place.subnet.is_none() {
+            let subnet = self.subnet_of_nodes(job, first, call).await?;
+            place.member_subnet = place.member_subnet.or_else(|| Some(subnet.clone()));
+            place.subnet = Some(subnet);
+        }
+        if families.len() > 1 {
+            self.second_family(job, &mut place, call).await?;
+        }
+        Ok(place)
+    }
+
+    /// Refuses a members' subnet of an annotation that does not exist: Octavia looks for it only when
+    /// a member is added later.
+    pub async fn check_member_subnet(&self, job: &Job<'_>, call: Call) -> Result<(), CloudError> {
+        let Some(Given { value, source }) =
+            job.settings.networks.member_subnet.as_ref().filter(|it| it.is_of_annotation())
+        else {
+            return Ok(());
+        };
+        match self.neutron.subnet(value, call).await? {
+            Some(_) => Ok(()),
+            None => {
+                let (value, right) =
+                    (one_line(value, MAX_VALUE), "must be one that this project may use");
+                let what = format!("{source}: {value}: {right}: Neutron has no such subnet");
+                Err(invalid(source.clone(), what))
+            }
+        }
+    }
+
+    /// The subnet of the first node's address.
+    async fn subnet_of_nodes(
+        &self,
+        job: &Job<'_>,
+        family: IpFamily,
+        call: Call,
+    ) -> Result<String, CloudError> {
+        let lacking = |what: &str| {
+            let right = format!(
+                "set subnet-id or network-id in [LoadBalancer] or by annotation {PREFIX}subnet-id"
+            );
+            let what = format!("[LoadBalancer] subnet-id is not set, and {what}: {right}");
+            // Nodes may come without a change of the Service, so this is not final.
+            CloudError::new(ErrorKind::Conflict, what).about("[LoadBalancer] subnet-id")
+        };
+        let mut nodes = job.wanted.members.present.iter();
+        let Some(address) = nodes.find_map(|node| node.address(family)) else {
+            return Err(lacking(&format!("no node has an {family} address to find it by")));
+        };
+        let ports = self.neutron.ports_of_addresses(&BTreeSet::from([address]), call).await?;
+        let subnet = |is_server: bool| {
+            let ports =
+                ports.iter().filter(|port| !is_server || port.device_owner.starts_with("compute:"));
+            let subnets = ports.flat_map(|port| &port.fixed_ips);
+            let subnets: BTreeSet<&String> =
+                subnets.filter(|ip| ip.ip_address == address).map(|ip| &ip.subnet_id).collect();
+            (subnets.len() == 1).then(|| subnets.first().map(|it| (*it).clone())).flatten()
+        };
+        subnet(true).or_else(|| subnet(false)).ok_or_else(|| {
+            lacking(&format!("the node's address {address} is in no single subnet of the project"))
+        })
+    }
+
+    /// Adds an address of the second family, from a subnet of the same network.
+    async fn second_family(
+        &self,
+        job: &Job<'_>,
+        place: &mut Place,
+        call: Call,
+    ) -> Result<(), CloudError> {
+        let families = &job.wanted.front_end.families;
+        let subnet = match &place.subnet {
+            Some(id) => self.neutron.subnet(id, call).await?,
+            None => None,
+        };
+        let network = place.network.clone().or_else(|| Some(subnet.as_ref()?.network_id.clone()));
+        let Some(network) = network else {
+            let id = place.subnet.clone().unwrap_or_default();
+            return Err(invalid("subnet", format!("the project has no subnet {id}")));
+        };
+        let subnets = self.neutron.subnets_of(&network, call).await?;
+        let of = |family: IpFamily| {
+            let version = if family == IpFamily::V4 { 4 } else { 6 };
+            subnets.iter().find(move |subnet: &&Subnet| subnet.ip_version == version)
+        };
+        for (number, family) in families.iter().enumerate() {
+            match (number, of(*family)) {
+                (0, found) => {
+                    place.subnet = place.subnet.take().or_else(|| Some(found?.id.clone()));
+                }
+                (_, Some(found)) => {
+                    let (subnet_id, ip_address) = (found.id.clone(), None);
+                    place.additional.push(AdditionalVip { subnet_id, ip_address });
+                    place.families.push(*family);
+                }
+                (_, None) => {
+                    let what = format!(
+                        "spec.ipFamilies: network {network} has no {family} subnet, so the load \
+                         balancer has no {family} address"
+                    );
+                    place.notes.push(remark(SINGLE_STACK, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Which floating IP a load balancer with this virtual address is to have. Notes say why it
+    /// has none.
+    pub async fn wish(
+        &self,
+        job: &Job<'_>,
+        vip: IpFamily,
+        attached: &[FloatingIp],
+        notes: &mut Vec<Note>,
+        call: Call,
+    ) -> Result<Wish, CloudError> {
+        let settings = &job.settings;
+        if settings.internal {
+            // Keeps the floating IP that the Service still names.
+            let is_named =
+                attached.iter().any(|ip| Some(ip.address) == job.wanted.front_end.address);
+            return Ok(Wish::Internal { keep: settings.keep_floating || is_named });
+        }
+        if vip == IpFamily::V6 {
+            let message = "an IPv6 address needs no floating IP".to_owned();
+            let reason = "LoadBalancerFloatingIPSkipped".to_owned();
+            notes.push(Note { reason, message, warning: false });
+            return Ok(Wish::Untouched);
+        }
+        let network = match &settings.networks.floating {
+            FloatingNetwork::Named(given) => given.clone(),
+            FloatingNetwork::Refused(source) => {
+                if attached.is_empty() {
+                    let what = format!("{source} is empty, so there is no floating IP");
+                    notes.push(remark("LoadBalancerForcedInternal", what));
+                }
+                return Ok(Wish::Untouched);
+            }
+            FloatingNetwork::Found => {
+                let known = attached.first().map(|ip| ip.floating_network_id.clone());
+                let found = match known {
+                    Some(network) => Some(network),
+                    None => self.external_network(call).await?,
+                };
+                let Some(value) = found else {
+                    let what = format!(
+                        "the project sees no external network with IPv4, so there is no floating \
+                         IP: set [LoadBalancer] floating-network-id, or annotation {PREFIX}\
+                         floating-network-id, or {}=true",
+                        annotations::INTERNAL
+                    );
+                    notes.push(remark("LoadBalancerForcedInternal", what));
+                    return Ok(Wish::Untouched);
+                };
+                Given { value, source: "the external network that was found".to_owned() }
+            }
+        };
+        let subnet = settings.networks.floating_subnet.as_ref().map(|given| given.value.clone());
+        let (address, keep) = (job.wanted.front_end.address, settings.keep_floating);
+        Ok(Wish::External { network, subnet, address, keep })
+    }
+
+    /// The subnet that the Service asks for, if a floating IP that is there can be compared with it.
+    pub async fn floating_subnet(
+        &self,
+        wish: &Wish,
+        settings: &Settings,
+        attached: &[FloatingIp],
+        call: Call,
+    ) -> Result<Option<Subnet>, CloudError> {
+        let given = settings.networks.floating_subnet.as_ref();
+        let is_compared = matches!(wish, Wish::External { address: None, .. });
+        match given.filter(|given| is_compared && given.is_of_service() && !attached.is_empty()) {
+            Some(given) => self.neutron.subnet(&given.value, call).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The first external network, in Neutron's order, that has or may have IPv4.
+    async fn external_network(&self, call: Call) -> Result<Option<String>, CloudError> {
+        let known = self.external.lock().clone();
+        if let Some((network, at)) = known
+            && at.elapsed() < FRESH
+        {
+            return Ok(network);
+        }
+        let mut found = None;
+        for network in self.neutron.external_networks(call).await? {
+            let subnets = self.neutron.subnets_of(&network.id, call).await?;
+            let seen: BTreeMap<&str, u8> =
+                subnets.iter().map(|subnet| (&*subnet.id, subnet.ip_version)).collect();
+            let may = |id: &String| seen.get(&**id).is_none_or(|version| *version == 4);
+            if network.subnets.iter().any(may) {
+                found = Some(network.id);
+                break;
+            }
+        }
+        *self.external.lock() = Some((found.clone(), Instant::now()));
+        Ok(found)
+    }
+}
+
+/// The address that the virtual address itself is to be, if that can be chosen.
+pub fn own_address(job: &Job<'_>, family: IpFamily) -> Option<IpAddr> {
+    let is_published = job.settings.internal || family == IpFamily::V6;
+    job.wanted.front_end.address.filter(|_| is_published)
+}
+
+/// Refuses a new floating IP that is to be chosen by what is not managed yet.
+pub fn check_floating(settings: &Settings) -> Result<(), CloudError> {
+    let of_floating = |given: &&Given| given.source.contains("floating-subnet");
+    match settings.unmanaged.iter().find(of_floating) {
+        Some(Given { value, source }) => Err(invalid(source.clone(), format!("{source}: {value}"))),
+        None => Ok(()),
+    }
+}

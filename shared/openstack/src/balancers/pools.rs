@@ -1,0 +1,124 @@
+//! The pool of each port, and its number of members. Pure.
+//!
+//! A status tree does not show the ports of listeners, and it shows the port of members only if there
+//! are some. The process therefore remembers the ports from a creation or a full comparison.
+
+use ccm_base::message::one_line;
+use ccm_cloud::{IpFamily, Member, Members, Pool, Protocol};
+use ccm_openstack_client::text::MAX_VALUE;
+
+use super::{
+    annotations::Selector,
+    diff::transport,
+    merge::{Shape, first},
+    seen::Seen,
+    wanted::{self, Tree},
+};
+
+/// The pool of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortPool {
+    /// Its ID, or its name if it was created with its load balancer.
+    pool: String,
+    protocol: Protocol,
+    port: u16,
+    /// The ports of its members and of their checks. `None` if the pool must have no members.
+    pub to: Option<Targets>,
+}
+
+/// The ports at which members take connections and are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Targets {
+    pub port: u16,
+    pub monitor_port: Option<u16>,
+}
+
+/// A pool that the cloud has.
+#[derive(Clone, Copy, Debug)]
+pub struct Filled<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    pub members: usize,
+}
+
+impl PortPool {
+    fn of(listener: &wanted::Listener, pool: &str) -> Self {
+        let wanted::Listener { transport: protocol, port, pool: own, .. } = listener;
+        let to = own.member_port.map(|port| Targets { port, monitor_port: own.monitor_port });
+        Self { pool: pool.to_owned(), protocol: *protocol, port: *port, to }
+    }
+
+    /// Returns true if this ID or this name is the pool's.
+    pub fn is(&self, id: &str, name: &str) -> bool {
+        self.pool == id || self.pool == name
+    }
+
+    /// The port, for messages.
+    pub fn shown(&self) -> String {
+        format!("{} port {}", self.protocol, self.port)
+    }
+}
+
+/// Returns the pools that a creation makes.
+pub fn of_creation(tree: &Tree) -> Vec<PortPool> {
+    tree.listeners.iter().map(|listener| PortPool::of(listener, &listener.pool.name)).collect()
+}
+
+/// Returns the members by port that a creation gives to a load balancer.
+pub fn created(tree: &Tree, members: &Members, selector: &Selector, family: IpFamily) -> Vec<Pool> {
+    let why_empty = why_none(members, selector, family);
+    let pool = |listener: &wanted::Listener| {
+        let port = listener.pool.member_port?;
+        let shape = Shape { port, family, selector, subnet: None, monitor_port: None };
+        let members = first(members, shape).len();
+        let why_empty = why_empty.clone().filter(|_| members == 0);
+        Some(Pool { protocol: listener.transport, port: listener.port, members, why_empty })
+    };
+    tree.listeners.iter().filter_map(pool).collect()
+}
+
+/// Returns the pools of a load balancer that is as wanted.
+pub fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
+    let pool = |listener: &wanted::Listener| {
+        let key = (listener.transport, listener.port);
+        let mut there = seen.listeners.iter();
+        let own = there.find(|row| (transport(&row.protocol), row.protocol_port) == key)?;
+        seen.pool_of(own).map(|pool| PortPool::of(listener, &pool.id))
+    };
+    tree.listeners.iter().filter_map(pool).collect()
+}
+
+/// Returns the pools of ports that must have members. `None` if no port is known.
+pub fn shown<'a>(
+    ports: &[PortPool],
+    there: impl Iterator<Item = Filled<'a>> + Clone,
+    why_empty: Option<&str>,
+) -> Option<Vec<Pool>> {
+    let pool = |port: &PortPool| {
+        let Filled { members, .. } = there.clone().find(|pool| port.is(pool.id, pool.name))?;
+        let why_empty = why_empty.filter(|_| members == 0).map(str::to_owned);
+        Some(Pool { protocol: port.protocol, port: port.port, members, why_empty })
+    };
+    let filled = ports.iter().filter(|port| port.to.is_some());
+    (!ports.is_empty()).then(|| filled.filter_map(pool).collect())
+}
+
+/// Explains why none of the named nodes can be a member. `None` if one can, or if no node is named.
+pub fn why_none(members: &Members, selector: &Selector, family: IpFamily) -> Option<String> {
+    let count = members.present.len();
+    let selected: Vec<&Member> =
+        members.present.iter().filter(|member| selector.matches(&member.labels)).collect();
+    if count == 0 || selected.iter().any(|member| member.address(family).is_some()) {
+        return None;
+    }
+    let selects = !selector.is_empty();
+    let selector = one_line(&selector.to_string(), MAX_VALUE);
+    Some(match selected.len() {
+        0 => format!("node-selector \"{selector}\" matches none of {count} nodes"),
+        matching if selects => format!(
+            "node-selector \"{selector}\" matches {matching} of {count} nodes, none with an \
+             {family} address"
+        ),
+        _ => format!("none of {count} nodes has an {family} address"),
+    })
+}

@@ -1,0 +1,76 @@
+//! Whether the project's quotas have room for the load balancer that is to replace another one.
+
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_openstack_client::{
+    lbaas::{Filter, Provisioning},
+    text::MAX_MESSAGE,
+};
+
+use super::OctaviaBalancers;
+
+/// Returns true if one more fits. A negative limit is none.
+fn fits(limit: i64, used: usize) -> bool {
+    limit < 0 || i64::try_from(used).is_ok_and(|used| used < limit)
+}
+
+fn full(subject: &str, limit: i64, used: usize) -> CloudError {
+    let what = format!("the quota of {subject} is {limit}, and {used} others are there");
+    CloudError::new(ErrorKind::QuotaExceeded, what).about(subject)
+}
+
+/// A quota, or `None` if the cloud does not show it to this user, as many do not. One that cannot be
+/// read at the moment is an error.
+fn shown<T>(of: &str, answer: Result<T, CloudError>) -> Result<Option<T>, CloudError> {
+    use ErrorKind::{Forbidden, Invalid, Malformed, NotFound, Unauthorized, Unsupported};
+    match answer {
+        Ok(quota) => Ok(Some(quota)),
+        Err(error) => match error.kind {
+            Forbidden | Invalid | Malformed | NotFound | Unauthorized | Unsupported => {
+                let why = one_line(&error.to_string(), MAX_MESSAGE);
+                tracing::info!("the quota of {of} is not known: {why}");
+                Ok(None)
+            }
+            _ => Err(error),
+        },
+    }
+}
+
+impl OctaviaBalancers {
+    /// Fails if the project could not have another load balancer once one of its own is deleted, or
+    /// another floating IP if one is needed.
+    pub async fn check_quotas(&self, needs_floating: bool, call: Call) -> Result<(), CloudError> {
+        let limit = shown("load balancers", self.octavia.quota(call).await)?.flatten();
+        if let Some(limit) = limit.filter(|limit| *limit >= 0) {
+            let listed = self.octavia.balancers(Filter::All, call).await?;
+            let exist = listed.rows.iter();
+            let exist = exist.filter(|row| row.provisioning_status != Provisioning::Deleted);
+            // Its own place is free then.
+            let used = (exist.count() + listed.malformed.len()).saturating_sub(1);
+            if !fits(limit, used) {
+                return Err(full("Load Balancer", limit, used));
+            }
+        }
+        if needs_floating
+            && let Some(quota) = shown("floating IPs", self.neutron.floating_quota(call).await)?
+            && !fits(quota.limit, quota.used)
+        {
+            return Err(full("floatingip", quota.limit, quota.used));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_has_room_below_its_limit() {
+        for (limit, used, expect) in
+            [(-1, 1_000, true), (0, 0, false), (1, 0, true), (1, 1, false), (2, 5, false)]
+        {
+            assert_eq!(fits(limit, used), expect, "{limit} {used}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What is done about a load balancer in `ERROR`. Octavia lets it be failed over, by some users, or be
+//! deleted, and nothing else. Its data plane may still serve.
+
+use std::{net::IpAddr, time::Duration};
+
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, CloudError, ErrorKind, LoadBalancer, Loss, Progress};
+use ccm_openstack_client::{lbaas::BalancerRow, network::FloatingIp, text::MAX_MESSAGE};
+
+use super::{
+    OctaviaBalancers,
+    diff::{self, Act, Step},
+    ensure::waiting,
+    failures::{Next, Tried},
+    floating,
+    inputs::Job,
+    memory::Vip,
+    names, seen,
+};
+
+/// When one that waits for its turn asks again.
+const TURN: Duration = Duration::from_secs(15);
+
+/// What is done about one that no fail-over repairs.
+enum Verdict {
+    /// Nothing: only a new one helps, and none may be made.
+    Lost(Loss),
+    /// It is deleted, so that the next call creates a new one.
+    Replace {
+        /// Its floating IPs.
+        attached: Vec<FloatingIp>,
+        /// The changes that follow the deletion.
+        steps: Vec<Step>,
+    },
+}
+
+/// How the replacement is shown.
+pub fn line(row: &BalancerRow) -> String {
+    format!("delete {}", state(row))
+}
+
+/// How the fail-over is shown.
+pub fn fail_over_line(row: &BalancerRow) -> String {
+    format!("fail over {}", state(row))
+}
+
+fn state(row: &BalancerRow) -> String {
+    format!("load balancer {}, which is in {}", row.id, row.provisioning_status)
+}
+
+fn driver(row: &BalancerRow) -> &str {
+    row.provider.as_deref().unwrap_or_default()
+}
+
+/// Why it is neither repaired nor replaced. What is missing may come without a change of the Service.
+fn kept(row: &BalancerRow, why: &str, error: CloudError) -> CloudError {
+    let message = format!(
+        "load balancer {} is in {} and is kept: {why}: {}",
+        row.id, row.provisioning_status, error.message
+    );
+    let is_final = matches!(error.kind, ErrorKind::Invalid | ErrorKind::Unsupported);
+    let kind = if is_final { ErrorKind::Conflict } else { error.kind };
+    CloudError { message, kind, ..error }
+}
+
+/// The error while it is left alone.
+fn waits(row: &BalancerRow, what: &str, after: Duration) -> CloudError {
+    let what = format!("load balancer {} is in {}{what}", row.id, row.provisioning_status);
+    let error = CloudError::new(ErrorKind::Unavailable, what);
+    error.about(format!("load balancer {}", row.id)).with_retry_after(after)
+}
+
+/// What has failed, in brackets.
+fn parts(failed: &[String]) -> String {
+    if failed.is_empty() { String::new() } else { format!(" ({})", failed.join(", ")) }
+}
+
+/// What an answer to a fail-over says. A policy and access rules refuse it before anything else, and
+/// an old Octavia or driver does not know it.
+fn outcome(answer: &Result<(), CloudError>) -> Tried {
+    use ErrorKind::{Conflict, Forbidden, Invalid, Malformed, Unauthorized, Unsupported};
+    match answer.as_ref().map_err(|error| error.kind) {
+        Ok(()) => Tried::Accepted,
+        Err(Forbidden | Unauthorized | Unsupported | Malformed) => Tried::NotOffered,
+        Err(Invalid | Conflict) => Tried::Refused,
+        Err(_) => Tried::Failed,
+    }
+}
+
+/// Returns the address of the floating IP that the Service names.
+fn named(job: &Job<'_>) -> Option<IpAddr> {
+    job.wanted.front_end.address.filter(|_| !job.settings.internal)
+}
+
+impl OctaviaBalancers {
+    /// Repairs a failed load balancer by a fail-over, or deletes it, so that the next call creates it
+    /// again with its addresses. Says why until then, and if it may do neither.
+    pub async fn repair(
+        &self,
+        row: &BalancerRow,
+        job: &Job<'_>,
+        call: Call,
+    ) -> Result<Progress<LoadBalancer>, CloudError> {
+        self.memory.forget(&row.id);
+        match self.failures.next(&row.id, driver(row)) {
+            Next::Rest(left) => {
+                let failed = parts(&seen::failed(&self.tree(&row.id, call).await?));
+                let what =
+                    format!("{failed}; it is left alone for {:.0} s", left.as_secs_f64().ceil());
+                return Err(waits(row, &what, left));
+            }
+            Next::Turn => {
+                let what = ", and is failed over when others have been";
+                return Err(waits(row, what, TURN));
+            }
+            Next::FailOver if self.fail_over(row, call).await? => {
+                return Ok(Progress::InProgress(waiting(row, fail_over_line(row))));
+            }
+            Next::FailOver | Next::Replacement => {}
+        }
+        match self.judge(row, job, call).await? {
+            Verdict::Lost(loss) => Ok(Progress::Lost(loss)),
+            Verdict::Replace { attached, .. } => self.replace(row, job, &attached, call).await,
+        }
+    }
+
+    /// The changes that [`Self::repair`] should make.
+    pub async fn preview_repair(
+        &self,
+        row: &BalancerRow,
+        job: &Job<'_>,
+        call: Call,
+    ) -> Result<Vec<String>, CloudError> {
+        if self.failures.may_fail_over(&row.id, driver(row)) {
+            return Ok(vec![fail_over_line(row)]);
+        }
+        match self.judge(row, job, call).await? {
+            Verdict::Lost(_) => Ok(Vec::new()),
+            Verdict::Replace { steps, .. } => {
+                let steps = steps.into_iter().map(|step| step.line);
+                Ok(std::iter::once(line(row)).chain(steps).collect())
+            }
+        }
+    }
+
+    /// Returns true if the load balancer of a Service may be made anew. Of one that the Service
+    /// does not know, nothing is lost; and what has begun is finished.
+    pub fn may_replace(&self, wanted: &ccm_cloud::Wanted) -> bool {
+        let is_begun = |id: &String| self.failures.is_replaced(id);
+        wanted.may_replace || wanted.known.as_ref().is_none_or(is_begun)
+    }
+
+    /// Fails it over. False if that cannot be.
+    async fn fail_over(&self, row: &BalancerRow, call: Call) -> Result<bool, CloudError> {
+        let answer = self.octavia.fail_over(&row.id, call).await;
+        let tried = outcome(&answer);
+        self.failures.tried(&row.id, driver(row), tried);
+        match (tried, answer) {
+            (Tried::Failed, Err(error)) => Err(kept(row, "it could not be failed over", error)),
+            (_, Err(error)) => {
+                let why = one_line(&error.to_string(), MAX_MESSAGE);
+                tracing::info!(load_balancer = row.id, "no fail-over: {why}");
+                Ok(false)
+            }
+            (_, Ok(())) => Ok(true),
+        }
+    }
+
+    /// Decides about one that no fail-over repairs. It stays if not everything on it can be read, if
+    /// others have anything on it, or if a new one could not be created.
+    async fn judge(
+        &self,
+        row: &BalancerRow,
+        job: &Job<'_>,
+        call: Call,
+    ) -> Result<Verdict, CloudError> {
+        let read = tokio::try_join!(
+            self.octavia.listeners(&row.id, call),
+            self.octavia.pools(&row.id, call),
+            self.tree(&row.id, call),
+        );
+        let (listeners, pools, tree) =
+            read.map_err(|error| kept(row, "what is on it cannot be read", error))?;
+        let owner = &job.wanted.front_end.owner;
+        let others = diff::of_others(row, &listeners, &pools, owner);
+        let others = (!others.is_empty()).then(|| others.join(", "));
+        self.failures.keep_others(&row.id, others.clone());
+        if let Some(others) = others {
+            let error = CloudError::new(ErrorKind::Conflict, others);
+            return Err(kept(row, "others use it, so a person must repair or delete it", error));
+        }
+        if !self.may_replace(job.wanted) {
+            let (failed, why) = (parts(&seen::failed(&tree)), self.failures.why(&row.id));
+            let why = format!("{}{failed}: {why}", state(row));
+            return Ok(Verdict::Lost(Loss { why: one_line(&why, MAX_MESSAGE), is_gone: false }));
+        }
+        let attached = self.floating_of(row, call).await?;
+        let lacking = |error| kept(row, "a new one cannot be created", error);
+        floating::check_named(&attached, owner, named(job)).map_err(lacking)?;
+        let steps = self.creation(job, &attached, true, call).await.map_err(lacking)?;
+        let creates = |step: &Step| matches!(&step.act, Act::Floating(floating::Act::Create(_)));
+        self.check_quotas(steps.iter().any(creates), call).await.map_err(lacking)?;
+        Ok(Verdict::Replace { attached, steps })
+    }
+
+    /// Deletes it, and keeps what the new one is to have.
+    async fn replace(
+        &self,
+        row: &BalancerRow,
+        job: &Job<'_>,
+        attached: &[FloatingIp],
+        call: Call,
+    ) -> Result<Progress<LoadBalancer>, CloudError> {
+        let owner = &job.wanted.front_end.owner;
+        // A floating IP stays when its port goes. By its tags it is found again, by any process.
+        for ip in attached {
+            let is_named = named(job) == Some(ip.address);
+            let tags = floating::kept_tags(&ip.tags, owner, is_named, row.vip_address);
+            // Without these tags, the new load balancer could not get another owner's floating IP.
+            let is_taken = is_named && floating::is_of_another(ip, owner);
+            if (floating::is_ours(ip, owner) || is_taken)
+                && tags.iter().any(|tag| !ip.tags.contains(tag))
+            {
+                self.neutron.tag_floating_ip(&ip.id, &tags, call).await?;
+            }
+        }
+        if let Some(address) = row.vip_address {
+            let vip = Vip { address, subnet: row.vip_subnet_id.clone() };
+            self.memory.keep_vip(&owner.uid, vip);
+        }
+        if let Some(digest) = names::taken_back(&row.tags) {
+            self.memory.keep_taken_back(&owner.uid, digest);
+        }
+        let deletion = self.octavia.delete(&row.id, true, call).await;
+        if deletion.as_ref().map_or_else(|error| error.maybe_done, |_| true) {
+            self.failures.replace(&row.id);
+        }
+        deletion?;
+        Ok(Progress::InProgress(waiting(row, line(row))))
+    }
+}

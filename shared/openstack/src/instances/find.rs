@@ -1,0 +1,289 @@
+//! Finds the servers of nodes: by single requests, or in one list of the project.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use ccm_cloud::{Call, CloudError, ErrorKind, LookupResult};
+use ccm_openstack_client::{
+    api::AT_ONCE,
+    compute::{Asked, Listing, Nova, Row, Server},
+    ids::ServerId,
+};
+use tokio::sync::OnceCell;
+
+use super::{prove, question::NodeLookup};
+
+/// The result of finding a server.
+pub enum Found {
+    /// The server, not yet described.
+    Server(Arc<Server>),
+    /// Any other answer.
+    Settled(LookupResult),
+}
+
+impl From<CloudError> for Found {
+    fn from(error: CloudError) -> Self {
+        Self::Settled(Err(error))
+    }
+}
+
+/// Finds the servers of one lookup. Lists the project at most once.
+pub struct Finder<'a> {
+    nova: &'a Nova,
+    call: Call,
+    /// The list of the project, once it was read or has failed.
+    list: OnceCell<Result<Index, CloudError>>,
+    /// Requests for single servers: how many were answered, and how many failed.
+    singles: (AtomicUsize, AtomicUsize),
+}
+
+/// All servers of the project, by ID and by name.
+#[derive(Default)]
+pub struct Index {
+    by_id: BTreeMap<ServerId, Entry>,
+    /// Servers that exist, by their name in lower case.
+    by_name: BTreeMap<String, Vec<Named>>,
+    /// Entries without a known name: each of them may be the missing server.
+    pub nameless: usize,
+    /// The number of entries.
+    pub size: usize,
+    /// Nova's ID of the request.
+    pub request_id: Option<String>,
+    /// Why servers may be missing.
+    pub gap: Option<String>,
+}
+
+struct Named {
+    name: String,
+    id: ServerId,
+}
+
+enum Entry {
+    There(Arc<Server>),
+    /// Soft-deleted.
+    SoftDeleted,
+    /// It cannot be described, for this reason.
+    Unreadable(CloudError),
+}
+
+impl<'a> Finder<'a> {
+    /// Looks into the list first, if there is one; what is not in it is asked for.
+    pub fn new(nova: &'a Nova, call: Call, listing: Option<Result<Listing, CloudError>>) -> Self {
+        let list = OnceCell::new_with(listing.map(|listing| listing.map(Index::of)));
+        Self { nova, call, list, singles: Default::default() }
+    }
+
+    /// Finds one server.
+    pub async fn answer(&self, question: &NodeLookup) -> Found {
+        let found = match question {
+            NodeLookup::Settled(answer) => Ok(Found::Settled(answer.clone())),
+            _ if let Some(error) = self.error_of_all() => Err(error),
+            NodeLookup::ById { id, spelt } => self.by_id(id, spelt).await,
+            NodeLookup::Search { uuid, name } => self.search(uuid.as_ref(), name).await,
+        };
+        found.unwrap_or_else(Found::from)
+    }
+
+    /// The error of the list, if single requests would fail as well. One entry that Nova cannot
+    /// show, and a list that takes too long, do not concern the servers of other nodes.
+    fn error_of_all(&self) -> Option<CloudError> {
+        let error = self.list.get()?.as_ref().err()?;
+        let may_be_of_one = matches!(
+            error.kind,
+            ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Malformed
+        );
+        let (answered, failed) = &self.singles;
+        let all_failed =
+            answered.load(Ordering::Relaxed) == 0 && failed.load(Ordering::Relaxed) >= AT_ONCE;
+        (!may_be_of_one || all_failed).then(|| error.clone())
+    }
+
+    fn index(&self) -> Option<&Index> {
+        self.list.get()?.as_ref().ok()
+    }
+
+    async fn by_id(&self, id: &ServerId, spelt: &str) -> Result<Found, CloudError> {
+        if let Some(server) = self.index().and_then(|index| index.server(id)) {
+            return server.map(Found::Server);
+        }
+        let asked = self.single(id).await?;
+        match asked.row {
+            Some(Row::Whole(server)) if server.exists() => Ok(Found::Server(Arc::from(server))),
+            Some(Row::Whole(_)) | None => {
+                Ok(prove::gone_by_id(spelt, &asked.evidence, asked.request_id))
+            }
+            Some(row) => Err(unreadable(&row)),
+        }
+    }
+
+    async fn single(&self, id: &ServerId) -> Result<Asked, CloudError> {
+        let asked = self.nova.server(id, self.call).await;
+        let (answered, failed) = &self.singles;
+        let count = if asked.is_ok() { answered } else { failed };
+        count.fetch_add(1, Ordering::Relaxed);
+        asked
+    }
+
+    /// A node's system UUID goes before its name, unless they lead to two servers.
+    async fn search(&self, uuid: Option<&ServerId>, name: &str) -> Result<Found, CloudError> {
+        if let Some(index) = self.index() {
+            return self.search_in(index, uuid, name).await;
+        }
+        let by_uuid = self.by_uuid(uuid).await?;
+        if let Some(server) = by_uuid.as_ref().filter(|server| server.name == name) {
+            return Ok(Found::Server(Arc::clone(server)));
+        }
+        let named = Index::of(self.nova.servers_by_name(name, self.call).await?);
+        if let Some(server) = by_uuid {
+            return named.beside(server, name);
+        }
+        if let Some(found) = named.named(name) {
+            return found;
+        }
+        // Other than the list, a search by name omits servers of cells that are down. If the
+        // list omits them as well, do not request it.
+        if let Some(gap) = self.nova.gap() {
+            return Err(prove::unproven(name, &gap));
+        }
+        let list = self.list.get_or_init(|| self.first_page()).await;
+        let index = list.as_ref().map_err(|error| match self.nova.gap() {
+            Some(gap) => prove::unproven(name, &gap),
+            None => error.clone(),
+        })?;
+        match uuid.and_then(|uuid| index.server(uuid)) {
+            Some(server) => index.beside(server?, name),
+            None => index.named(name).unwrap_or_else(|| prove::gone_by_name(name, uuid, index)),
+        }
+    }
+
+    /// The list of the project, if it has one page: one of several proves nothing.
+    async fn first_page(&self) -> Result<Index, CloudError> {
+        let listing = self.nova.all_servers(self.call, 0).await?;
+        let is_long = || CloudError::new(ErrorKind::Unavailable, "the project has several pages");
+        listing.whole.then(|| Index::of(listing)).ok_or_else(is_long)
+    }
+
+    async fn search_in(
+        &self,
+        index: &Index,
+        uuid: Option<&ServerId>,
+        name: &str,
+    ) -> Result<Found, CloudError> {
+        let by_uuid = match uuid.and_then(|uuid| index.server(uuid)) {
+            Some(server) => Some(server?),
+            None if index.is_named(name) => None,
+            // The list may be incomplete: request the ID as well.
+            None => self.by_uuid(uuid).await?,
+        };
+        match by_uuid {
+            Some(server) => index.beside(server, name),
+            None => index.named(name).unwrap_or_else(|| prove::gone_by_name(name, uuid, index)),
+        }
+    }
+
+    /// The server whose ID is the node's system UUID, if there is one.
+    async fn by_uuid(&self, uuid: Option<&ServerId>) -> Result<Option<Arc<Server>>, CloudError> {
+        let Some(uuid) = uuid else { return Ok(None) };
+        match self.single(uuid).await?.row {
+            Some(Row::Whole(server)) => Ok(server.exists().then(|| Arc::from(server))),
+            Some(row) => Err(unreadable(&row)),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Index {
+    fn of(listing: Listing) -> Self {
+        let Listing { rows, request_id, gap, .. } = listing;
+        let mut index = Self { size: rows.len(), request_id, gap, ..Self::default() };
+        for row in rows {
+            index.add(row);
+        }
+        index
+    }
+
+    fn add(&mut self, row: Row) {
+        let name = row.name().map(str::to_owned);
+        let (id, entry) = match row {
+            Row::Whole(server) if server.exists() => {
+                (Some(server.id.clone()), Entry::There(Arc::from(server)))
+            }
+            // A soft-deleted server does not occupy its name.
+            Row::Whole(server) => {
+                self.by_id.insert(server.id.clone(), Entry::SoftDeleted);
+                return;
+            }
+            row => (row.id().cloned(), Entry::Unreadable(unreadable(&row))),
+        };
+        match (name, &id) {
+            (Some(name), Some(id)) => {
+                let named = self.by_name.entry(name.to_lowercase()).or_default();
+                named.push(Named { name, id: id.clone() });
+            }
+            _ => self.nameless += 1,
+        }
+        if let Some(id) = id {
+            self.by_id.insert(id, entry);
+        }
+    }
+
+    /// The server of this ID; `None` if it needs a request.
+    fn server(&self, id: &ServerId) -> Option<Result<Arc<Server>, CloudError>> {
+        match self.by_id.get(id)? {
+            Entry::There(server) => Some(Ok(Arc::clone(server))),
+            Entry::Unreadable(error) => Some(Err(error.clone())),
+            Entry::SoftDeleted => None,
+        }
+    }
+
+    /// The server of a node's system UUID, unless another one has the node's name.
+    fn beside(&self, server: Arc<Server>, name: &str) -> Result<Found, CloudError> {
+        let other = self.ids_of(name).into_iter().find(|id| *id != server.id);
+        match other.filter(|_| server.name != name) {
+            Some(other) => Err(prove::contradiction(&server.id, name, &other)),
+            None => Ok(Found::Server(server)),
+        }
+    }
+
+    /// The server of this name; `None` if there is none.
+    fn named(&self, name: &str) -> Option<Result<Found, CloudError>> {
+        match &*self.ids_of(name) {
+            [] => None,
+            [id] => self.server(id).map(|server| server.map(Found::Server)),
+            ids => Some(Err(prove::conflict(name, ids))),
+        }
+    }
+
+    /// The names of all servers that exist.
+    pub fn names(&self) -> Vec<&str> {
+        self.by_name.values().flatten().map(|named| named.name.as_str()).collect()
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.by_name.contains_key(&name.to_lowercase())
+    }
+
+    /// The servers of exactly this name. If there is none, those whose names differ in case:
+    /// node names are lower case, names of servers need not be.
+    fn ids_of(&self, name: &str) -> Vec<ServerId> {
+        let alike: Vec<_> = self.by_name.get(&name.to_lowercase()).into_iter().flatten().collect();
+        let is_exact = |named: &Named| named.name == name;
+        let wants_exact = alike.iter().any(|named| is_exact(named));
+        let wanted = alike.into_iter().filter(|named| !wants_exact || is_exact(named));
+        wanted.map(|named| named.id.clone()).collect()
+    }
+}
+
+/// The error for a server that exists but cannot be described.
+fn unreadable(row: &Row) -> CloudError {
+    let kind = match row {
+        Row::Partial { .. } => ErrorKind::Unavailable,
+        Row::Whole(_) | Row::Malformed { .. } => ErrorKind::Malformed,
+    };
+    CloudError::new(kind, row.trouble().unwrap_or_default())
+}

@@ -1,0 +1,145 @@
+//! Which networks and subnets that `cloud.conf` names do not exist.
+
+use std::collections::BTreeSet;
+
+use ccm_base::message::one_line;
+use ccm_cloud::{Call, Capability, CloudError, Shortfall};
+use ccm_openstack_client::{network::Neutron, text::MAX_VALUE};
+
+use crate::config::{Config, LoadBalancerClass};
+
+/// What a value names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A network by its name or ID.
+    Network,
+    /// A network by its ID.
+    NetworkId,
+    /// A subnet by its ID.
+    SubnetId,
+}
+
+/// A value of the settings that names something in the cloud.
+#[derive(Debug, PartialEq, Eq)]
+struct Name {
+    /// Section and key.
+    place: String,
+    value: String,
+    kind: Kind,
+    capability: Capability,
+    /// What follows if the cloud has no object of this name.
+    effect: &'static str,
+}
+
+/// What Neutron shows of what is named.
+#[derive(Debug, Default)]
+struct Seen {
+    names: BTreeSet<String>,
+    networks: BTreeSet<String>,
+    subnets: BTreeSet<String>,
+}
+
+/// What the settings name and Neutron does not show, of the capabilities that are used.
+pub async fn unresolved(
+    config: &Config,
+    neutron: &Neutron,
+    uses: impl Fn(Capability) -> bool,
+    call: Call,
+) -> Result<Vec<Shortfall>, CloudError> {
+    let names: Vec<Name> = names(config).into_iter().filter(|it| uses(it.capability)).collect();
+    let values = |kinds: &[Kind]| -> BTreeSet<String> {
+        let of = names.iter().filter(|name| kinds.contains(&name.kind));
+        of.map(|name| name.value.clone()).collect()
+    };
+    let (by_name, by_id) = (values(&[Kind::Network]), values(&[Kind::Network, Kind::NetworkId]));
+    let subnets = neutron.subnets(&values(&[Kind::SubnetId]), call).await?;
+    let seen = Seen {
+        names: neutron.networks_named(&by_name, call).await?,
+        networks: neutron.network_names(&by_id, call).await?.into_keys().collect(),
+        subnets: subnets.into_iter().map(|subnet| subnet.id).collect(),
+    };
+    Ok(names.iter().filter(|name| !seen.has(name)).map(Name::shortfall).collect())
+}
+
+/// All values that name something.
+fn names(config: &Config) -> Vec<Name> {
+    let mut all = Vec::new();
+    for (key, list, effect) in [
+        (
+            "public-network-name",
+            &config.networking.public_networks,
+            "no address counts as ExternalIP by it",
+        ),
+        (
+            "internal-network-name",
+            &config.networking.internal_networks,
+            "no address counts as InternalIP by it",
+        ),
+    ] {
+        all.extend(list.iter().map(|value| Name {
+            place: format!("[Networking] {key}"),
+            value: value.clone(),
+            kind: Kind::Network,
+            capability: Capability::Instances,
+            effect,
+        }));
+    }
+    all.extend(of_class("[LoadBalancer]", &config.networks));
+    for (name, class) in &config.classes {
+        let name = one_line(name, MAX_VALUE);
+        all.extend(of_class(&format!("[LoadBalancerClass {name:?}]"), class));
+    }
+    all
+}
+
+fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<Name> {
+    let named = [
+        ("subnet-id", &class.subnet_id, Kind::SubnetId),
+        ("network-id", &class.network_id, Kind::NetworkId),
+        ("member-subnet-id", &class.member_subnet_id, Kind::SubnetId),
+        ("floating-network-id", &class.floating_network_id, Kind::NetworkId),
+        ("floating-subnet-id", &class.floating_subnet_id, Kind::SubnetId),
+    ];
+    let named = named.into_iter().filter_map(|(key, value, kind)| {
+        Some(Name {
+            place: format!("{section} {key}"),
+            value: value.clone()?,
+            kind,
+            capability: Capability::LoadBalancers,
+            effect: match key.starts_with("floating") {
+                true => "the cloud will refuse new load balancers with a floating IP",
+                false => "the cloud will refuse new load balancers",
+            },
+        })
+    });
+    named.collect()
+}
+
+impl Seen {
+    fn has(&self, name: &Name) -> bool {
+        let Self { names, networks, subnets } = self;
+        match name.kind {
+            Kind::Network => names.contains(&name.value) || networks.contains(&name.value),
+            Kind::NetworkId => networks.contains(&name.value),
+            Kind::SubnetId => subnets.contains(&name.value),
+        }
+    }
+}
+
+impl Name {
+    fn shortfall(&self) -> Shortfall {
+        let Self { place, value, kind, capability, effect } = self;
+        let what = match kind {
+            Kind::Network => "network of this name or ID",
+            Kind::NetworkId => "network of this ID",
+            Kind::SubnetId => "subnet of this ID",
+        };
+        let value = one_line(value, MAX_VALUE);
+        let text =
+            format!("{place} = {value:?}: Neutron shows this project no {what}, so {effect}");
+        Shortfall { capability: *capability, text }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! Looks whether the networks and subnets that `cloud.conf` names exist. Once after the start, so that a
+//! wrong name is known before a node or a Service needs it, and again from time to time: what was missing
+//! may come.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use ccm_cloud::Call;
+use tokio::time::sleep;
+
+use crate::cloud::OpenStackCloud;
+
+/// The time limit of one look.
+pub const LOOK: Duration = Duration::from_secs(30);
+/// When it is looked again after an error, while something is missing, and otherwise.
+const AFTER_ERROR: Duration = Duration::from_mins(1);
+pub const WHILE_MISSING: Duration = Duration::from_mins(10);
+pub const SELDOM: Duration = Duration::from_hours(1);
+
+/// Looks when the cloud has answered, until it is given up.
+pub async fn run(cloud: Weak<OpenStackCloud>) {
+    loop {
+        let pause = {
+            let Some(cloud) = cloud.upgrade() else { return };
+            wait(&cloud).await
+        };
+        sleep(pause).await;
+    }
+}
+
+async fn wait(cloud: &Arc<OpenStackCloud>) -> Duration {
+    cloud.answered().await;
+    match cloud.resolve(Call::routine(LOOK)).await {
+        Ok(true) => SELDOM,
+        Ok(false) => WHILE_MISSING,
+        Err(error) => {
+            tracing::debug!(%error, "cannot look for what cloud.conf names");
+            AFTER_ERROR
+        }
+    }
+}
